@@ -1,0 +1,334 @@
+"""Text → Graph, the inverse of `gradof.ir.printer`.
+
+Grammar (blank lines ignored; indentation is free, blocks end with their `->` line)::
+
+    graph  ::= "graph" NAME "(" params ")" ":" node* "return" "(" values ")"
+    node   ::= [params "="] KIND ["[" NAME "=" attr {"," NAME "=" attr} "]"] "(" values ")" [LOC] block*
+    block  ::= "block" "(" params ")" ":" node* "->" "(" values ")"
+    params ::= [VALUE ":" type {"," VALUE ":" type}]
+    LOC    ::= "#" FILE ":" LINE
+
+Raises ParseError with line and column; the graph is verified by the caller (`gradof.ir.verify`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import NoReturn
+
+import numpy as np
+
+from gradof.errors import ParseError
+from gradof.ir.attrs import Attr, Dense, to_numpy_dtype
+from gradof.ir.core import Block, Graph, Loc, Node, Value
+from gradof.ir.types import DType, ScalarType, SizeType, TensorType, Type, all_dtypes
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t]+)|(?P<newline>\n)|(?P<loc>\#[^\n]*)
+    |(?P<value>%[A-Za-z0-9_.]+)
+    |(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+    |(?P<number>-?(?:inf|nan)(?:j|\b)|-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?j?|-?\.\d+(?:[eE][+-]?\d+)?j?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+    |(?P<arrow>->)|(?P<punct>[()\[\],:=*<>@+])""",
+    re.VERBOSE,
+)
+_DTYPE_NAMES: dict[str, DType] = {d.name: d for d in all_dtypes()}
+_WORDS: dict[str, Attr] = {"True": True, "False": False, "None": None}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+class _Token:
+    __slots__ = ("column", "kind", "line", "text")
+
+    def __init__(self, kind: str, text: str, line: int, column: int) -> None:
+        self.kind, self.text, self.line, self.column = kind, text, line, column
+
+
+def _tokenize(text: str, source: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    line, start, at = 1, 0, 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ParseError(
+                f"unexpected character {text[at]!r}", line=line, column=at - start + 1,
+                source=source,
+            )
+        kind = str(match.lastgroup)
+        if kind not in ("space", "newline"):
+            tokens.append(_Token(kind, match.group(), line, at - start + 1))
+        at = match.end()
+        if kind == "newline":
+            line, start = line + 1, at
+    tokens.append(_Token("end", "end of text", line, at - start + 1))
+    return tokens
+
+
+def parse_graph(text: str, source: str = "<text>") -> Graph:
+    """Parse the text of one graph; `source` names it in errors."""
+    parser = _Parser(_tokenize(text, source), source)
+    graph = parser.graph()
+    parser.expect("end", "end of text")
+    return graph
+
+
+def _unescape(match: re.Match[str]) -> str:
+    body = match.group(1)
+    if len(body) > 1:
+        return chr(int(body[1:], 16))
+    return _ESCAPES.get(body, body)
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token], source: str) -> None:
+        self.tokens = [t for t in tokens if t.kind != "loc" or _as_loc(t) is not None]
+        self.at = 0
+        self.source = source
+        self.values: dict[str, Value] = {}
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
+        where = token or self.token
+        raise ParseError(message, line=where.line, column=where.column, source=self.source)
+
+    def take(self) -> _Token:
+        token = self.token
+        self.at += token.kind != "end"
+        return token
+
+    def expect(self, kind: str, what: str) -> str:
+        if self.token.kind != kind:
+            self.fail(f"expected {what}, found {self.token.text!r}")
+        return self.take().text
+
+    def punct(self, text: str) -> None:
+        if self.token.text != text or self.token.kind not in ("punct", "arrow"):
+            self.fail(f"expected {text!r}, found {self.token.text!r}")
+        self.take()
+
+    def accept(self, text: str) -> bool:
+        if self.token.kind in ("punct", "arrow") and self.token.text == text:
+            self.take()
+            return True
+        return False
+
+    def word(self, text: str) -> None:
+        if self.token.text != text:
+            self.fail(f"expected {text!r}, found {self.token.text!r}")
+        self.take()
+
+    def graph(self) -> Graph:
+        self.word("graph")
+        graph = Graph(self.expect("name", "the graph's name"))
+        self.params(graph.block)
+        self.punct(":")
+        self.skip_loc()
+        self.body(graph.block, "return")
+        self.word("return")
+        graph.set_outputs(self.operands())
+        self.skip_loc()
+        return graph
+
+    def skip_loc(self) -> None:
+        if self.token.kind == "loc":
+            self.take()
+
+    def params(self, block: Block) -> None:
+        self.punct("(")
+        while not self.accept(")"):
+            token, type_ = self.typed()
+            self.define(token, block.add_param(type_, _hint(token.text)))
+            if not self.accept(","):
+                self.punct(")")
+                return
+
+    def define(self, token: _Token, value: Value) -> None:
+        if token.text in self.values:
+            self.fail(f"{token.text} is defined twice", token)
+        self.values[token.text] = value
+
+    def typed(self) -> tuple[_Token, Type]:
+        token = self.token
+        self.expect("value", "a value such as %x")
+        self.punct(":")
+        return token, self.type()
+
+    def body(self, block: Block, end: str) -> None:
+        while self.token.text != end:
+            if self.token.kind == "end":
+                self.fail(f"expected a node or {end!r}, found the end of the text")
+            self.node(block)
+
+    def node(self, block: Block) -> None:
+        outputs: list[tuple[_Token, Type]] = []
+        while self.token.kind == "value":
+            outputs.append(self.typed())
+            if not self.accept(","):
+                break
+        if outputs:
+            self.punct("=")
+        kind = self.expect("name", "the name of an op")
+        attrs = self.attrs() if self.token.text == "[" else {}
+        node = Node(kind, self.operands(), attrs)
+        if self.token.kind == "loc":
+            node.loc = _as_loc(self.take())
+        block.append(node)
+        while self.token.kind == "name" and self.token.text == "block":
+            self.take()
+            inner = node.add_block()
+            self.params(inner)
+            self.punct(":")
+            self.body(inner, "->")
+            self.punct("->")
+            inner.returns.set_inputs(self.operands())
+        for token, type_ in outputs:
+            self.define(token, node.add_output(type_, _hint(token.text)))
+
+    def operands(self) -> list[Value]:
+        self.punct("(")
+        values: list[Value] = []
+        while not self.accept(")"):
+            token = self.token
+            self.expect("value", "a value such as %x")
+            if token.text not in self.values:
+                self.fail(f"{token.text} is used before it is defined", token)
+            values.append(self.values[token.text])
+            if not self.accept(","):
+                self.punct(")")
+                break
+        return values
+
+    def attrs(self) -> dict[str, Attr]:
+        self.punct("[")
+        attrs: dict[str, Attr] = {}
+        while not self.accept("]"):
+            token = self.token
+            name = self.expect("name", "the name of an attribute")
+            if name in attrs:
+                self.fail(f"attribute {name} is given twice", token)
+            self.punct("=")
+            attrs[name] = self.attr()
+            if not self.accept(","):
+                self.punct("]")
+                break
+        return attrs
+
+    def attr(self) -> Attr:
+        token = self.take()
+        if token.kind == "string":
+            return _ESCAPE.sub(_unescape, token.text[1:-1])
+        if token.kind == "number":
+            return self.number(token)
+        if token.kind == "name":
+            if token.text in _WORDS:
+                return _WORDS[token.text]
+            if token.text == "dense":
+                return self.dense()
+            if token.text in _DTYPE_NAMES:
+                return _DTYPE_NAMES[token.text]
+        if token.text == "(":
+            return self.tuple_or_complex()
+        self.fail(f"expected an attribute value, found {token.text!r}", token)
+
+    def number(self, token: _Token) -> int | float | complex:
+        text = token.text
+        if text.endswith("j"):
+            return complex(text)
+        return float(text) if re.search(r"[.eEin]", text) else int(text)
+
+    def tuple_or_complex(self) -> Attr:
+        items: list[Attr] = []
+        while not self.accept(")"):
+            items.append(self.attr())
+            sign = self.token.kind == "number" and self.token.text.endswith("j")
+            if self.accept("+") or sign:  # (1+2j), as Python prints complex numbers
+                part = complex(self.expect("number", "an imaginary part"))
+                self.punct(")")
+                real = items[0]
+                assert isinstance(real, (int, float))
+                return complex(real, part.imag)
+            if not self.accept(","):
+                self.punct(")")
+                if len(items) == 1 and isinstance(items[0], complex):
+                    return items[0]
+                break
+        return tuple(items)
+
+    def dense(self) -> Dense:
+        self.punct("<")
+        start = self.token
+        type_ = self.type()
+        self.punct(">")
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            self.fail("a dense constant needs a tensor type with a known shape", start)
+        token = self.token
+        if token.kind == "string":
+            self.take()
+            try:
+                data = base64.b64decode(token.text[1:-1], validate=True)
+            except binascii.Error as error:
+                self.fail(f"not base64: {error}", token)
+        else:
+            self.punct("[")
+            numbers: list[Attr] = []
+            while not self.accept("]"):
+                numbers.append(self.attr())
+                if not self.accept(","):
+                    self.punct("]")
+                    break
+            data = np.array(numbers, to_numpy_dtype(type_.dtype)).tobytes()
+        if len(data) != type_.nbytes:
+            self.fail(f"{type_} needs {type_.nbytes} bytes, found {len(data)}", token)
+        return Dense(type_.dtype, type_.shape, data)
+
+    def type(self) -> Type:
+        token = self.token
+        name = self.expect("name", "a type such as f32[3]")
+        if name in ("float", "int", "complex") or (name == "bool" and self.token.text != "["):
+            return ScalarType(name)  # type: ignore[arg-type]  # one of the four literals
+        if name == "size":
+            return SizeType()
+        if name not in _DTYPE_NAMES:
+            self.fail(f"unknown type {name!r}", token)
+        shape = self.shape()
+        device = "cpu"
+        if self.accept("@"):
+            device = self.expect("name", "a device such as cuda")
+            if self.accept(":"):
+                device += ":" + self.expect("number", "a device index")
+        return TensorType(_DTYPE_NAMES[name], shape, device)
+
+    def shape(self) -> tuple[int, ...] | None:
+        self.punct("[")
+        if self.accept("*"):
+            self.punct("]")
+            return None
+        dims: list[int] = []
+        while not self.accept("]"):
+            token = self.token
+            text = self.expect("number", "a size")
+            if not text.isdigit():
+                self.fail(f"a size is a whole number, not {text!r}", token)
+            dims.append(int(text))
+            if not self.accept(","):
+                self.punct("]")
+                break
+        return tuple(dims)
+
+
+def _hint(text: str) -> str | None:
+    """The name hint behind `%h.1`; None for a running number such as `%3`."""
+    base = re.sub(r"(\.\d+)+$", "", text[1:])
+    return None if base.isdigit() else base
+
+
+def _as_loc(token: _Token) -> Loc | None:
+    """`# file:line` as a Loc; None for any other comment, which is skipped."""
+    match = re.fullmatch(r"#\s*(.+):(\d+)\s*", token.text)
+    return Loc(match.group(1), int(match.group(2))) if match else None

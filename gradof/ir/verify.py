@@ -1,0 +1,82 @@
+"""The verifier: scoping, use lists, and every type inferred anew.
+
+`verify(graph)` returns None or raises VerifyError, whose message shows the node, the user's line and the
+nodes around it.
+"""
+
+from __future__ import annotations
+
+from gradof.errors import InferenceError, VerifyError
+from gradof.ir.core import Block, Graph, Node, Use, Value
+from gradof.ir.opinfo import OPS, STRUCTURAL
+from gradof.ir.printer import Names, format_node
+
+_AROUND = 3  # nodes shown on each side of the offending one
+
+
+def verify(graph: Graph) -> None:
+    """Check every invariant of the graph; raises VerifyError at the first one broken."""
+    _Verifier(graph).block(graph.block, set())
+
+
+class _Verifier:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def fail(self, message: str, node: Node) -> VerifyError:
+        names = Names()
+        for param in self.graph.inputs:
+            names[param]
+        lines: list[str] = []
+        mark = 0
+        for each in self.graph.walk():
+            if each is node:
+                mark = len(lines)
+            lines.append(("> " if each is node else "  ") + format_node(each, names))
+        window = lines[max(0, mark - _AROUND) : mark + _AROUND + 1]
+        return VerifyError("\n".join([message, *window]), loc=node.loc)
+
+    def block(self, block: Block, outer: set[Value]) -> None:
+        visible = outer | set(block.params) if outer else set(block.params)
+        for node in block.nodes():
+            self.node(node, block, visible)
+            visible.update(node.outputs)
+        self.operands(block.returns, visible)
+
+    def operands(self, node: Node, visible: set[Value]) -> None:
+        for i, value in enumerate(node.inputs):
+            if value not in visible:
+                raise self.fail(f"operand {i} of {node.kind} is used before it is defined", node)
+            if Use(node, i) not in value._uses:
+                raise self.fail(f"operand {i} of {node.kind} is missing in its use list", node)
+
+    def node(self, node: Node, block: Block, visible: set[Value]) -> None:
+        if node.block is not block:
+            raise self.fail(f"{node.kind} does not know its block", node)
+        self.operands(node, visible)
+        for i, out in enumerate(node.outputs):
+            if out.node is not node or out.index != i:
+                raise self.fail(f"output {i} of {node.kind} does not know its node", node)
+            for use in out.uses:
+                if use.index >= len(use.node.inputs) or use.node.inputs[use.index] is not out:
+                    raise self.fail(f"output {i} of {node.kind} has a stale use", node)
+        for inner in node.blocks:
+            if inner.owner is not node:
+                raise self.fail(f"a block of {node.kind} does not know its node", node)
+            self.block(inner, visible)
+        self.types(node)
+
+    def types(self, node: Node) -> None:
+        actual = [v.type for v in node.outputs]
+        if node.kind in STRUCTURAL:
+            expected = [v.type for inner in node.blocks for v in inner.results]
+        else:
+            if node.kind not in OPS:
+                raise self.fail(f"unknown op {node.kind!r}", node)
+            try:
+                expected = list(OPS[node.kind].infer([v.type for v in node.inputs], node.attrs))
+            except InferenceError as error:
+                raise self.fail(error.message, node) from error
+        if actual != expected:
+            shown = ", ".join(map(str, expected))
+            raise self.fail(f"{node.kind} should have the result types ({shown})", node)
