@@ -1,0 +1,304 @@
+"""Elementwise ops: arithmetic, exponentials, trigonometry, comparisons, selection.
+
+Conventions at ties, bounds and non-smooth points are torch's: relu'(0) = 0, |x|' = sign x, maximum and minimum
+split ties in half, clamp passes the gradient at its bounds.
+Formulas: Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradof.ir.attrs import Attr
+from gradof.ir.types import TensorType, Type
+from gradof.ops.expr import Expr, F
+from gradof.ops.families import (
+    ANY,
+    INTEGERS,
+    LOGICAL,
+    NUMBERS,
+    binary,
+    common,
+    predicate,
+    tensor,
+    unary,
+)
+from gradof.ops.registry import Family, op
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+
+# --- arithmetic ---------------------------------------------------------------------------------
+
+op("add(a, b) -> y", family=binary(), traits={"commutative"}, numpy="np.add",
+   vjp={"a": lambda g: g, "b": lambda g: g},
+   names=["numpy.add"], formula="a + b")
+op("sub(a, b) -> y", family=binary(), numpy="np.subtract",
+   vjp={"a": lambda g: g, "b": lambda g: -g},
+   names=["numpy.subtract"], formula="a - b")
+op("mul(a, b) -> y", family=binary(), traits={"commutative"}, numpy="np.multiply",
+   vjp={"a": lambda g, b: g * b, "b": lambda g, a: g * a},
+   names=["aten.mul.Tensor", "aten.mul.Scalar", "numpy.multiply"], formula="a*b")
+op("div(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.true_divide",
+   vjp={"a": lambda g, b: g / b, "b": lambda g, b, y: -(g * (y / b))},
+   names=["aten.div.Tensor", "aten.div.Scalar", "numpy.true_divide"], formula="a/b",
+   domain=((-2, 2), (0.5, 2)))
+op("neg(x) -> y", family=unary(NUMBERS), numpy="np.negative", vjp={"x": lambda g: -g},
+   traits={"linear"}, names=["aten.neg", "numpy.negative"], formula="-x")
+op("reciprocal(x) -> y", family=unary(), numpy="np.reciprocal",
+   vjp={"x": lambda g, y: -(g * (y * y))},
+   names=["aten.reciprocal", "numpy.reciprocal"], formula="1/x", domain=(0.5, 2))
+
+
+def _sign_product(g: Expr, x: Expr) -> Expr:
+    return g * F.sign(x)
+
+
+op("abs(x) -> y", family=unary(NUMBERS), numpy="np.absolute", vjp={"x": _sign_product},
+   names=["aten.abs", "numpy.absolute", "numpy.fabs"], formula="Abs(x)")
+op("square(x) -> y", family=unary(NUMBERS), numpy="np.square",
+   vjp={"x": lambda g, x: g * (x * 2.0)}, names=["aten.square", "numpy.square"], formula="x**2")
+
+
+def _pow_base(g: Expr, a: Expr, b: Expr) -> Expr:
+    # d/da a^b = b a^(b-1); zero where b is zero, also at a = 0 (torch's convention).
+    p = b.scalar
+    if p is not None:
+        if p == 2:
+            return g * (a * 2.0)
+        return a.expand(a.shape) * 0.0 if p == 0 else g * (F.pow(a, p - 1) * p)
+    grad = g * (b * F.pow(a, b - 1.0))
+    return F.where(b == 0.0, 0.0, grad)
+
+
+def _pow_exponent(g: Expr, a: Expr, b: Expr, y: Expr) -> Expr:
+    # d/db a^b = a^b log a; zero at a = 0 with b >= 0, where the limit is zero.
+    base = a.scalar
+    if base is not None:
+        if base == 0:
+            return F.where(b >= 0.0, 0.0, g * (y * -math.inf))
+        log = math.log(base) if base.real > 0 else math.nan  # type: ignore[arg-type]
+        return g * (y * log)
+    at_zero = F.logical_and(a == 0.0, b >= 0.0) if b.scalar is None else (a == 0.0)
+    return F.where(at_zero, 0.0, g * (y * F.log(a)))
+
+
+op("pow(a, b) -> y", family=binary(), numpy="np.power",
+   vjp={"a": _pow_base, "b": _pow_exponent}, names=["numpy.power", "numpy.float_power"],
+   formula="a**b", domain=((0.5, 2), (-2, 2)))
+
+
+def _fmod_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
+    return -(g * F.trunc(a / b))
+
+
+def _remainder_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
+    return -(g * F.floor(a / b))
+
+
+op("fmod(a, b) -> y", family=binary(), numpy="np.fmod",
+   vjp={"a": lambda g: g, "b": _fmod_divisor},
+   names=["aten.fmod.Tensor", "aten.fmod.Scalar", "numpy.fmod"], domain=((1.1, 1.9), (2.1, 2.9)))
+op("remainder(a, b) -> y", family=binary(), numpy="np.remainder",
+   vjp={"a": lambda g: g, "b": _remainder_divisor},
+   names=["aten.remainder.Tensor", "aten.remainder.Scalar", "numpy.remainder"],
+   domain=((1.1, 1.9), (2.1, 2.9)))
+op("floor_divide(a, b) -> y", family=binary(), numpy="np.floor_divide",
+   vjp={"a": None, "b": None}, names=["aten.floor_divide", "numpy.floor_divide"])
+
+# --- extrema ------------------------------------------------------------------------------------
+
+
+def _larger(g: Expr, mine: Expr, other: Expr) -> Expr:
+    return F.where(mine > other, g, F.where(mine == other, g * 0.5, 0.0))
+
+
+def _smaller(g: Expr, mine: Expr, other: Expr) -> Expr:
+    return F.where(mine < other, g, F.where(mine == other, g * 0.5, 0.0))
+
+
+op("maximum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.maximum",
+   vjp={"a": lambda g, a, b: _larger(g, a, b), "b": lambda g, a, b: _larger(g, b, a)},
+   names=["aten.maximum", "numpy.maximum"], formula="Max(a, b)")
+op("minimum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.minimum",
+   vjp={"a": lambda g, a, b: _smaller(g, a, b), "b": lambda g, a, b: _smaller(g, b, a)},
+   names=["aten.minimum", "numpy.minimum"], formula="Min(a, b)")
+op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
+   vjp={"x": lambda g, y: F.where(y > 0.0, g, 0.0)}, names=["aten.relu"], formula="Max(x, 0)")
+
+# --- exponentials, logarithms, roots ------------------------------------------------------------
+
+op("exp(x) -> y", family=unary(), numpy="np.exp", vjp={"x": lambda g, y: g * y},
+   names=["aten.exp", "numpy.exp"], formula="exp(x)")
+op("exp2(x) -> y", family=unary(), numpy="np.exp2", vjp={"x": lambda g, y: g * (y * LN2)},
+   names=["aten.exp2", "numpy.exp2"], formula="2**x")
+op("expm1(x) -> y", family=unary(), numpy="np.expm1", vjp={"x": lambda g, y: g * (y + 1.0)},
+   names=["aten.expm1", "numpy.expm1"], formula="exp(x) - 1")
+op("log(x) -> y", family=unary(), numpy="np.log", vjp={"x": lambda g, x: g / x},
+   names=["aten.log", "numpy.log"], formula="log(x)", domain=(0.3, 3))
+op("log2(x) -> y", family=unary(), numpy="np.log2", vjp={"x": lambda g, x: g / (x * LN2)},
+   names=["aten.log2", "numpy.log2"], formula="log(x)/log(2)", domain=(0.3, 3))
+op("log10(x) -> y", family=unary(), numpy="np.log10", vjp={"x": lambda g, x: g / (x * LN10)},
+   names=["aten.log10", "numpy.log10"], formula="log(x)/log(10)", domain=(0.3, 3))
+op("log1p(x) -> y", family=unary(), numpy="np.log1p", vjp={"x": lambda g, x: g / (x + 1.0)},
+   names=["aten.log1p", "numpy.log1p"], formula="log(1 + x)", domain=(-0.5, 3))
+op("sqrt(x) -> y", family=unary(), numpy="np.sqrt", vjp={"x": lambda g, y: g / (y * 2.0)},
+   names=["aten.sqrt", "numpy.sqrt"], formula="sqrt(x)", domain=(0.3, 3))
+op("cbrt(x) -> y", family=unary(), numpy="np.cbrt", vjp={"x": lambda g, y: g / (y * y * 3.0)},
+   names=["numpy.cbrt"], formula="cbrt(x)", domain=(0.3, 3))
+op("rsqrt(x) -> y", family=unary(), numpy="1 / np.sqrt({x})",
+   vjp={"x": lambda g, y: g * (y * y * y * -0.5)},
+   names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
+
+
+def _logaddexp_vjp(g: Expr, mine: Expr, y: Expr) -> Expr:
+    return g * F.exp(mine - y)
+
+
+op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.logaddexp",
+   vjp={"a": lambda g, a, y: _logaddexp_vjp(g, a, y), "b": lambda g, b, y: _logaddexp_vjp(g, b, y)},
+   names=["aten.logaddexp", "numpy.logaddexp"], formula="log(exp(a) + exp(b))")
+
+# --- trigonometric and hyperbolic ---------------------------------------------------------------
+
+op("sin(x) -> y", family=unary(), numpy="np.sin", vjp={"x": lambda g, x: g * F.cos(x)},
+   names=["aten.sin", "numpy.sin"], formula="sin(x)")
+op("cos(x) -> y", family=unary(), numpy="np.cos", vjp={"x": lambda g, x: -(g * F.sin(x))},
+   names=["aten.cos", "numpy.cos"], formula="cos(x)")
+op("tan(x) -> y", family=unary(), numpy="np.tan", vjp={"x": lambda g, y: g * (y * y + 1.0)},
+   names=["aten.tan", "numpy.tan"], formula="tan(x)", domain=(-1.2, 1.2))
+op("asin(x) -> y", family=unary(), numpy="np.arcsin",
+   vjp={"x": lambda g, x: g * F.rsqrt(1.0 - x * x)},
+   names=["aten.asin", "numpy.arcsin"], formula="asin(x)", domain=(-0.9, 0.9))
+op("acos(x) -> y", family=unary(), numpy="np.arccos",
+   vjp={"x": lambda g, x: -(g * F.rsqrt(1.0 - x * x))},
+   names=["aten.acos", "numpy.arccos"], formula="acos(x)", domain=(-0.9, 0.9))
+op("atan(x) -> y", family=unary(), numpy="np.arctan", vjp={"x": lambda g, x: g / (x * x + 1.0)},
+   names=["aten.atan", "numpy.arctan"], formula="atan(x)")
+op("atan2(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.arctan2",
+   vjp={"a": lambda g, a, b: g * (b / (a * a + b * b)),
+        "b": lambda g, a, b: -(g * (a / (a * a + b * b)))},
+   names=["aten.atan2", "numpy.arctan2"], formula="atan2(a, b)", domain=((0.5, 2), (0.5, 2)))
+op("sinh(x) -> y", family=unary(), numpy="np.sinh", vjp={"x": lambda g, x: g * F.cosh(x)},
+   names=["aten.sinh", "numpy.sinh"], formula="sinh(x)")
+op("cosh(x) -> y", family=unary(), numpy="np.cosh", vjp={"x": lambda g, x: g * F.sinh(x)},
+   names=["aten.cosh", "numpy.cosh"], formula="cosh(x)")
+op("tanh(x) -> y", family=unary(), numpy="np.tanh", vjp={"x": lambda g, y: g * (1.0 - y * y)},
+   names=["aten.tanh", "numpy.tanh"], formula="tanh(x)")
+op("asinh(x) -> y", family=unary(), numpy="np.arcsinh",
+   vjp={"x": lambda g, x: g * F.rsqrt(x * x + 1.0)},
+   names=["aten.asinh", "numpy.arcsinh"], formula="asinh(x)")
+op("acosh(x) -> y", family=unary(), numpy="np.arccosh",
+   vjp={"x": lambda g, x: g * F.rsqrt(x * x - 1.0)},
+   names=["aten.acosh", "numpy.arccosh"], formula="acosh(x)", domain=(1.2, 3))
+op("atanh(x) -> y", family=unary(), numpy="np.arctanh",
+   vjp={"x": lambda g, x: g / (1.0 - x * x)},
+   names=["aten.atanh", "numpy.arctanh"], formula="atanh(x)", domain=(-0.9, 0.9))
+
+
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    # 0.5 (1 + tanh(x/2)) neither overflows nor loses the tails' sign.
+    e = np.exp(-np.abs(x))
+    result: NDArray[Any] = np.where(x >= 0, 1, e) / (1 + e)
+    return result
+
+
+op("sigmoid(x) -> y", family=unary(), numpy=_sigmoid, torch="torch.sigmoid",
+   vjp={"x": lambda g, y: g * ((1.0 - y) * y)},
+   names=["aten.sigmoid", "scipy.special.expit"], formula="1/(1 + exp(-x))")
+
+# --- error function -----------------------------------------------------------------------------
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def _np_erf(x: NDArray[Any]) -> NDArray[Any]:
+    result: NDArray[Any] = np.asarray(_erf(x)).astype(x.dtype)
+    return result
+
+
+def _np_erfc(x: NDArray[Any]) -> NDArray[Any]:
+    result: NDArray[Any] = np.asarray(_erfc(x)).astype(x.dtype)
+    return result
+
+
+op("erf(x) -> y", family=unary(), numpy=_np_erf, torch="torch.erf",
+   vjp={"x": lambda g, x: g * (F.exp(-(x * x)) * TWO_OVER_SQRT_PI)},
+   names=["aten.erf", "scipy.special.erf"], formula="erf(x)")
+op("erfc(x) -> y", family=unary(), numpy=_np_erfc, torch="torch.special.erfc",
+   vjp={"x": lambda g, x: -(g * (F.exp(-(x * x)) * TWO_OVER_SQRT_PI))},
+   names=["aten.erfc", "scipy.special.erfc"], formula="erfc(x)")
+
+# --- rounding: zero gradient almost everywhere, as in torch ------------------------------------
+
+for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
+                      ("round", "np.rint"), ("sign", "np.sign")):
+    op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
+       vjp={"x": lambda g: g * 0.0},
+       names=[f"aten.{'sgn' if _name == 'sign' else _name}", *(["aten.sign"] if _name == "sign" else []),
+              f"numpy.{_ufunc.removeprefix('np.')}"])
+
+# --- comparisons and logic: no gradient ---------------------------------------------------------
+
+for _name, _ufunc in (("gt", "np.greater"), ("ge", "np.greater_equal"), ("lt", "np.less"),
+                      ("le", "np.less_equal"), ("eq", "np.equal"), ("ne", "np.not_equal"),
+                      ("logical_and", "np.logical_and"), ("logical_or", "np.logical_or"),
+                      ("logical_xor", "np.logical_xor")):
+    op(f"{_name}(a, b) -> y", family=predicate(), numpy=_ufunc, vjp={"a": None, "b": None},
+       names=[f"numpy.{_ufunc.removeprefix('np.')}"])
+for _name, _ufunc in (("logical_not", "np.logical_not"), ("isnan", "np.isnan"),
+                      ("isinf", "np.isinf"), ("isfinite", "np.isfinite"),
+                      ("signbit", "np.signbit")):
+    op(f"{_name}(x) -> y", family=predicate(), numpy=_ufunc, vjp={"x": None},
+       names=[f"aten.{_name}", f"numpy.{_name}"])
+for _name, _ufunc in (("bitwise_and", "np.bitwise_and"), ("bitwise_or", "np.bitwise_or"),
+                      ("bitwise_xor", "np.bitwise_xor")):
+    op(f"{_name}(a, b) -> y", family=binary(LOGICAL), numpy=_ufunc, vjp={"a": None, "b": None},
+       names=[f"numpy.{_name}"])
+op("bitwise_not(x) -> y", family=unary(LOGICAL), numpy="np.invert", vjp={"x": None},
+   names=["aten.bitwise_not", "numpy.invert"])
+for _name, _ufunc in (("left_shift", "np.left_shift"), ("right_shift", "np.right_shift")):
+    op(f"{_name}(a, b) -> y", family=binary(INTEGERS), numpy=_ufunc, vjp={"a": None, "b": None},
+       names=[f"numpy.{_name}"])
+
+# --- selection ----------------------------------------------------------------------------------
+
+
+def _infer_where(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    dt, device, shape = common(inputs[1:], ANY)
+    cond = tensor(inputs[0], "the condition")
+    _, _, full = common([cond, TensorType(cond.dtype, shape, device)], frozenset({"bool"}))
+    return (TensorType(dt, full, device),)
+
+
+op("where(c, a, b) -> y", family=Family(_infer_where, frozenset({"elementwise"})),
+   numpy="np.where({c}, {a}, {b})",
+   vjp={"c": None, "a": lambda g, c: F.where(c, g, 0.0), "b": lambda g, c: F.where(c, 0.0, g)},
+   names=["numpy.where"])
+
+
+def _clamp_vjp(g: Expr, x: Expr, low: float | None, high: float | None) -> Expr:
+    inside = None
+    if low is not None:
+        inside = x >= low
+    if high is not None:
+        inside = (x <= high) if inside is None else F.logical_and(inside, x <= high)
+    return g if inside is None else F.where(inside, g, 0.0)
+
+
+def _np_clamp(x: NDArray[Any], low: float | None, high: float | None) -> NDArray[Any]:
+    # minimum(maximum(x, low), high), so that low > high gives high, as in torch and numpy
+    if low is not None:
+        x = np.maximum(x, low)
+    result: NDArray[Any] = x if high is None else np.minimum(x, high)
+    return result.copy() if low is None and high is None else result
+
+
+op("clamp(x; low, high) -> y", family=unary(NUMBERS), numpy=_np_clamp, vjp={"x": _clamp_vjp},
+   doc="Bounds may be None; the gradient passes at the bounds.")
