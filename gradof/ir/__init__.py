@@ -1,0 +1,1 @@
+"""The IR: types, graphs with kept use lists, builder, printer, parser, verifier, clone."""

@@ -1,0 +1,4 @@
+"""Graph to gradient: the reverse transform and the split into f and df."""
+
+if __name__ != "gradof.autodiff":  # a second copy of these modules would have a second set of classes
+    raise ImportError(f"this package is gradof.autodiff; it was imported as {__name__}")

@@ -1,0 +1,1 @@
+"""The numpy emitter, and the helper kernels its sources call."""

@@ -1,0 +1,1 @@
+"""Passes over the IR: one file, one function, one pass."""

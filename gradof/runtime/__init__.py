@@ -1,0 +1,1 @@
+"""Signatures, cache, calls, and the functional API."""

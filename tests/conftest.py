@@ -1,0 +1,100 @@
+"""What every test shares: verified passes, one thread, golden texts, and GPU tests skipped aloud.
+
+def test_prints(golden):
+    golden(print_graph(graph))            # compared with tests/goldens/<module>/test_prints.txt
+    golden(print_graph(other), "other")   # compared with tests/goldens/<module>/other.txt
+
+`pytest --update-golden` writes the files anew; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Set before numpy or torch is imported: their thread pools are sized once.
+for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_variable] = "1"
+os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
+
+TESTS = Path(__file__).parent
+GOLDENS = TESTS / "goldens"
+
+Golden = Callable[..., None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden texts instead of comparing"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A GPU machine may lack hypothesis; tests that need it fail there at their own import.
+    if importlib.util.find_spec("hypothesis") is not None:
+        from hypothesis import settings
+
+        settings.register_profile("gradof", deadline=None, derandomize="CI" in os.environ)
+        settings.load_profile("gradof")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    reason = _why_no_gpu()
+    if reason is not None:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_gpu() -> str | None:
+    for module in ("torch", "triton"):
+        if importlib.util.find_spec(module) is None:
+            return f"needs a GPU: {module} is not installed"
+    import torch
+
+    return None if torch.cuda.is_available() else "needs a GPU: torch sees no CUDA device"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Return `compare(text, name=None)`: `text` must equal the stored golden of that name."""
+    module = request.path.relative_to(TESTS).with_suffix("")
+    update = bool(request.config.getoption("--update-golden"))
+    seen: set[str] = set()
+
+    def compare(text: str, name: str | None = None) -> None:
+        stem = re.sub(r"[^\w.=-]+", "_", request.node.name if name is None else name).strip("_")
+        if stem in seen:
+            pytest.fail(f"golden {stem!r} is compared twice in this test: give each text a name")
+        seen.add(stem)
+        check_golden(GOLDENS / module / f"{stem}.txt", text, update=update)
+
+    return compare
+
+
+def check_golden(path: Path, text: str, *, update: bool) -> None:
+    """Compare `text` with the file at `path`, or write it there when `update` is set."""
+    text = text.rstrip("\n") + "\n"
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return
+    if not path.exists():
+        pytest.fail(f"there is no golden {path}\nrun pytest with --update-golden to write it")
+    stored = path.read_text(encoding="utf-8")
+    if text != stored:
+        diff = difflib.unified_diff(
+            stored.splitlines(), text.splitlines(), "stored", "now", lineterm=""
+        )
+        pytest.fail(
+            "\n".join(diff) + f"\n{path} differs\nif the new text is right, run pytest with"
+            " --update-golden"
+        )
