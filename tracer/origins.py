@@ -1,0 +1,281 @@
+"""Where a free tensor comes from: a path from the traced function, to be read at every call.
+
+>>> W = np.ones(3)
+>>> def model(x):
+...     return x * W
+>>> origin = Origins(model, lambda o: isinstance(o, np.ndarray)).find(W)
+>>> str(origin)
+"global 'W'"
+>>> origin.read(model) is W
+True
+
+The walk goes, breadth first, through: the object behind a bound method, `functools.partial`, closure
+cells, defaults, the globals that the code names (nested functions and called helpers included),
+attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of tuples,
+lists and dicts. It is neutral: which objects are tensors is the caller's question.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Literal
+
+StepKind = Literal[
+    "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
+    "partial", "partial_arg", "partial_kw", "method", "module",
+]  # fmt: skip
+
+_MAX_OBJECTS = 200_000
+_LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
+    "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
+}  # fmt: skip
+_ATOMS = (
+    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,
+    BuiltinFunctionType,
+)  # fmt: skip
+_MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a path: how an object is reached from the one before it."""
+
+    kind: StepKind
+    key: Any = None
+
+    def read(self, obj: Any) -> Any:
+        """Take the step; raises LookupError or AttributeError where it leads nowhere any more."""
+        return _READ[self.kind](obj, self.key)
+
+
+def _read_closure(fn: Any, name: str) -> Any:
+    cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
+    try:
+        return cell.cell_contents
+    except ValueError:
+        raise LookupError(f"the closure variable {name!r} is not set") from None
+
+
+def _read_default(fn: Any, name: str) -> Any:
+    names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    return fn.__defaults__[names.index(name) - len(names)]
+
+
+_READ: dict[StepKind, Callable[[Any, Any], Any]] = {
+    "attr": getattr,
+    "item": lambda obj, key: obj[key],
+    "closure": _read_closure,
+    "global": lambda fn, name: fn.__globals__[name],
+    "default": _read_default,
+    "kwdefault": lambda fn, name: fn.__kwdefaults__[name],
+    "self": lambda fn, _: fn.__self__,
+    "function": lambda fn, _: fn.__func__,
+    "partial": lambda fn, _: fn.func,
+    "partial_arg": lambda fn, i: fn.args[i],
+    "partial_kw": lambda fn, name: fn.keywords[name],
+    "method": lambda obj, name: getattr(type(obj), name),
+    "module": lambda fn, key: getattr(fn.__globals__[key[0]], key[1]),
+}
+_SHOWN = {
+    "closure": "closure {key!r}", "global": "global {key!r}", "default": "default of {key!r}",
+    "kwdefault": "default of {key!r}", "partial_arg": "partial argument {key}",
+    "partial_kw": "partial argument {key!r}", "self": "self", "function": "", "partial": "",
+    "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A path from the traced function to a free tensor; hashable, and equal for equal paths."""
+
+    steps: tuple[Step, ...]
+
+    def read(self, fn: Any) -> Any:
+        """The object at the end of the path now; LookupError or AttributeError if it is gone."""
+        for step in self.steps:
+            fn = step.read(fn)
+        return fn
+
+    @property
+    def name(self) -> str:
+        """A short name for the IR value: the last name on the path, such as `weight`."""
+        names = [str(s.key) for s in self.steps if isinstance(s.key, str)]
+        return names[-1] if names else "free"
+
+    def __str__(self) -> str:
+        text = ""
+        for step in self.steps:
+            if step.kind == "item":
+                text = f"{text or 'self'}[{step.key!r}]"
+            elif step.kind == "attr":
+                key = f"[{step.key}]" if step.key.isdigit() else f".{step.key}"
+                text = (text or "self") + key
+            else:
+                shown = _SHOWN[step.kind].format(key=step.key)
+                text = f"{shown} of {text}" if shown and text else shown or text
+        return text or "the function itself"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trail:
+    """A step with the trail before it; paths share their beginnings."""
+
+    before: _Trail | None
+    step: Step
+
+    def origin(self) -> Origin:
+        steps: list[Step] = []
+        trail: _Trail | None = self
+        while trail is not None:
+            steps.append(trail.step)
+            trail = trail.before
+        return Origin(tuple(reversed(steps)))
+
+
+class Origins:
+    """An index of every tensor that can be reached from `fn`, built once, at the first question."""
+
+    def __init__(self, fn: Any, is_tensor: Callable[[Any], bool]) -> None:
+        self.fn = fn
+        self.is_tensor = is_tensor
+        self.complete = True
+        self._trails: dict[int, tuple[Any, _Trail]] | None = None
+
+    def find(self, tensor: Any) -> Origin | None:
+        """The shortest path to `tensor` (by identity), or None."""
+        if self._trails is None:
+            self._trails = {}
+            self._walk(self._trails)
+        found = self._trails.get(id(tensor))
+        return None if found is None else found[1].origin()
+
+    def _walk(self, found: dict[int, tuple[Any, _Trail]]) -> None:
+        # `seen` keeps its objects alive: those made on the fly must not give their id to others.
+        seen: dict[int, Any] = {}
+        queue: deque[tuple[Any, _Trail | None]] = deque([(self.fn, None)])
+        while queue:
+            obj, trail = queue.popleft()
+            if isinstance(obj, _ATOMS) or id(obj) in seen:
+                continue
+            if len(seen) >= _MAX_OBJECTS:
+                self.complete = False
+                return
+            seen[id(obj)] = obj
+            if self.is_tensor(obj):
+                if trail is not None:
+                    found[id(obj)] = (obj, trail)
+                continue
+            for step, child in _children(obj, root=trail is None):
+                queue.append((child, _Trail(trail, step)))
+
+
+def _children(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
+    if isinstance(obj, FunctionType):
+        yield from _of_function(obj, root)
+    elif isinstance(obj, MethodType):
+        yield Step("self"), obj.__self__
+        yield Step("function"), obj.__func__
+    elif isinstance(obj, functools.partial):
+        yield Step("partial"), obj.func
+        yield from ((Step("partial_arg", i), v) for i, v in enumerate(obj.args))
+        yield from ((Step("partial_kw", k), v) for k, v in obj.keywords.items())
+    elif isinstance(obj, dict):
+        yield from ((Step("item", k), v) for k, v in list(obj.items()))
+    elif isinstance(obj, (list, tuple)):
+        yield from ((Step("item", i), v) for i, v in enumerate(obj))
+    elif isinstance(obj, type):
+        if not _from_library(obj):
+            yield from ((Step("attr", k), v) for k, v in list(vars(obj).items()))
+    elif not isinstance(obj, ModuleType):
+        yield from _of_instance(obj)
+
+
+def _of_function(fn: FunctionType, root: bool) -> Iterator[tuple[Step, Any]]:
+    if not root and _from_library(fn) and fn.__closure__ is None:
+        return
+    code = fn.__code__
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+        if _is_set(cell):
+            yield Step("closure", name), cell.cell_contents
+    names = code.co_varnames[: code.co_argcount]
+    defaults = fn.__defaults__ or ()
+    yield from (
+        (Step("default", name), value)
+        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    )
+    yield from ((Step("kwdefault", k), v) for k, v in (fn.__kwdefaults__ or {}).items())
+    wrapped = fn.__dict__.get("__wrapped__")
+    if wrapped is not None:
+        yield Step("attr", "__wrapped__"), wrapped
+    if _from_library(fn):
+        return
+    used = _names(code)
+    for name in used:
+        if name in fn.__globals__:
+            value = fn.__globals__[name]
+            yield Step("global", name), value
+            if isinstance(value, ModuleType):
+                yield from _of_module(name, value, used)
+
+
+def _is_set(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  # reading is the test
+    except ValueError:
+        return False
+    return True
+
+
+def _of_module(
+    alias: str, module: ModuleType, used: frozenset[str]
+) -> Iterator[tuple[Step, Any]]:
+    # `config.W` in the code: only names that the code spells out are looked up in a module.
+    if module.__name__.partition(".")[0] in _LIBRARIES:
+        return
+    for name in used:
+        if name in vars(module):
+            yield Step("module", (alias, name)), vars(module)[name]
+
+
+def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
+    attributes = getattr(obj, "__dict__", None)
+    cls = type(obj)
+    if isinstance(attributes, dict):
+        tables = all(name in attributes for name in _MODULE_TABLES)  # a torch.nn.Module
+        for name, value in list(attributes.items()):
+            if tables and name in _MODULE_TABLES:
+                yield from ((Step("attr", k), v) for k, v in value.items())
+            elif not (tables and name.endswith("_hooks") and not value):
+                yield Step("attr", name), value
+    for base in cls.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(obj, name):
+                yield Step("attr", name), getattr(obj, name)
+        if base is object or _from_library(base):
+            continue
+        for name, value in base.__dict__.items():
+            if isinstance(value, FunctionType):
+                # What the object's own methods refer to: their globals, closures and defaults.
+                yield Step("method", name), value
+            elif not isinstance(value, (property, staticmethod, classmethod)):
+                yield Step("attr", name), value
+
+
+def _from_library(obj: Any) -> bool:
+    return str(getattr(obj, "__module__", "")).partition(".")[0] in _LIBRARIES
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: CodeType) -> frozenset[str]:
+    """Global and attribute names that the code and the functions nested in it spell out."""
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= _names(const)
+    return frozenset(names)

@@ -1,0 +1,182 @@
+"""Flattening of nested arguments and results into leaves, a hashable structure and key paths.
+
+>>> leaves, tree = flatten(((1, {"w": 2}), [3]))
+>>> leaves
+[1, 2, 3]
+>>> tree.paths()
+('[0][0]', "[0][1]['w']", '[1][0]')
+>>> tree.unflatten("abc")
+(('a', {'w': 'b'}), ['c'])
+
+Containers are exactly: tuple, list, dict, OrderedDict, namedtuples, struct sequences (such as
+`torch.return_types.max`) and instances of dataclasses. Anything else, `None` and subclasses of the
+above included, is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from gradof.errors import InputError
+
+Kind = Literal["leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass"]
+
+
+@dataclass(frozen=True)
+class TreeDef:
+    """The structure of a nested value; hashable, equal by kind, type, keys and children."""
+
+    kind: Kind
+    type: type | None
+    keys: tuple[Any, ...]
+    children: tuple[TreeDef, ...]
+
+    @cached_property
+    def num_leaves(self) -> int:
+        """Number of leaves."""
+        return 1 if self.kind == "leaf" else sum(c.num_leaves for c in self.children)
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Rebuild a value of this structure; InputError for a wrong number of leaves."""
+        if len(leaves) != self.num_leaves:
+            raise InputError(f"this structure has {self.num_leaves} leaves, got {len(leaves)}")
+        return self._build(iter(leaves))
+
+    def _build(self, leaves: Iterator[Any]) -> Any:
+        if self.kind == "leaf":
+            return next(leaves)
+        parts = [child._build(leaves) for child in self.children]
+        if self.kind == "tuple":
+            return tuple(parts)
+        if self.kind == "list":
+            return parts
+        assert self.type is not None
+        if self.kind == "dict":
+            return self.type(zip(self.keys, parts, strict=True))
+        if self.kind == "namedtuple":
+            return self.type(*parts)
+        if self.kind == "structseq":
+            return self.type(parts)
+        # Not through __init__: its defaults and checks ran when the user made the original.
+        value: Any = object.__new__(self.type)
+        for name, part in zip(self.keys, parts, strict=True):
+            object.__setattr__(value, name, part)
+        return value
+
+    def paths(self, prefix: str = "") -> tuple[str, ...]:
+        """One key path per leaf, such as `[0]['w']`, each after `prefix`."""
+        if self.kind == "leaf":
+            return (prefix,)
+        dotted = self.kind in ("namedtuple", "dataclass")
+        parts = (
+            child.paths(f"{prefix}.{key}" if dotted else f"{prefix}[{key!r}]")
+            for key, child in zip(self.keys, self.children, strict=True)
+        )
+        return tuple(path for part in parts for path in part)
+
+
+LEAF = TreeDef("leaf", None, (), ())
+
+
+def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
+    """The leaves of a nested value, left to right, and its structure."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
+    split = _SPLIT.get(type(tree)) or _split_of_class(type(tree))
+    if split is None:
+        leaves.append(tree)
+        return LEAF
+    kind, keys, parts = split(tree)
+    return TreeDef(kind, type(tree), keys, tuple(_flatten(part, leaves) for part in parts))
+
+
+_Split = Callable[[Any], tuple[Kind, tuple[Any, ...], Sequence[Any]]]
+
+
+def _split_dict(tree: dict[Any, Any]) -> tuple[Kind, tuple[Any, ...], Sequence[Any]]:
+    return "dict", tuple(tree), list(tree.values())
+
+
+_SPLIT: dict[type, _Split] = {
+    tuple: lambda t: ("tuple", tuple(range(len(t))), t),
+    list: lambda t: ("list", tuple(range(len(t))), t),
+    dict: _split_dict,
+    OrderedDict: _split_dict,
+}
+
+
+def _split_of_class(cls: type) -> _Split | None:
+    if issubclass(cls, tuple):
+        fields = getattr(cls, "_fields", None)
+        if fields is not None:
+            return lambda t: ("namedtuple", tuple(fields), t)
+        if hasattr(cls, "n_sequence_fields"):
+            return lambda t: ("structseq", tuple(range(len(t))), t)
+        return None
+    if dataclasses.is_dataclass(cls) and cls is not Static:
+        names = tuple(f.name for f in dataclasses.fields(cls))
+        return lambda t: ("dataclass", names, [getattr(t, name) for name in names])
+    return None
+
+
+@dataclass(frozen=True)
+class Static:
+    """A whole argument that the caller named in `static_argnames`: one leaf, never traced."""
+
+    value: Any
+
+
+def flatten_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static_argnames: Sequence[str] = (),
+) -> tuple[list[Any], TreeDef, tuple[str, ...]]:
+    """Leaves, structure and paths (`args[0]['w']`, `kwargs['b']`) of one call.
+
+    Arguments named in `static_argnames` become single `Static` leaves; `thaw` undoes that. Raises
+    InputError if a name is no parameter of `fn`.
+    """
+    if static_argnames:
+        args, kwargs = _mark_static(fn, args, kwargs, static_argnames)
+    leaves, tree = flatten((args, kwargs))
+    first, second = tree.children
+    return leaves, tree, first.paths("args") + second.paths("kwargs")
+
+
+def thaw(leaf: Any) -> Any:
+    """The value of a leaf of `flatten_call` that is not traced."""
+    return leaf.value if isinstance(leaf, Static) else leaf
+
+
+def _mark_static(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    parameters = inspect.signature(fn).parameters
+    positions: dict[str, int] = {}
+    for i, (name, parameter) in enumerate(parameters.items()):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positions[name] = i
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    marked, named = list(args), dict(kwargs)
+    for name in names:
+        if name not in parameters and not takes_any:
+            raise InputError(
+                f"static_argnames names {name!r}, which is no parameter of "
+                f"{getattr(fn, '__qualname__', fn)}",
+                hint=f"its parameters are {', '.join(parameters)}",
+            )
+        if name in named:
+            named[name] = Static(named[name])
+        elif positions.get(name, len(marked)) < len(marked):
+            marked[positions[name]] = Static(marked[positions[name]])
+    return tuple(marked), named

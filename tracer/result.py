@@ -1,0 +1,97 @@
+"""What a tracer hands on: the graph, and how a call maps to its inputs and outputs.
+
+    def f(p, scale):                   # p = {"w": tensor}, scale = 2.0, and a closure tensor `c`
+        return {"y": p["w"] * scale + c, "n": 3}
+
+    traced.graph.inputs     %w, %c         # arguments first, free tensors after them
+    traced.arg_leaves       (0,)           # %w is leaf 0 of flatten((args, kwargs))
+    traced.static_leaves    ((1, 2.0),)    # leaf 1 is baked into the graph
+    traced.origins          (closure 'c',) # %c is read again at every call
+    traced.outputs          (TensorOut(0, True), ConstantOut(3))
+    traced.writebacks       ()             # outputs to be copied into inputs after the call
+
+One call, then: flatten the arguments; inputs = the leaves named by `arg_leaves` followed by
+`origin.read(fn)` of each origin; run the graph; copy every write-back into its input;
+`traced.rebuild(...)` the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gradof.ir.core import Graph
+from gradof.tracer.origins import Origin
+from gradof.tracer.pytree import TreeDef
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOut:
+    """A leaf of the result: graph output `index`; whether the library lets it require grad."""
+
+    index: int
+    requires_grad: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InputOut:
+    """A leaf of the result that *is* graph input `index`, the same object, written back or not."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantOut:
+    """A leaf of the result that is no tensor: the value itself."""
+
+    value: Any
+
+
+OutputLeaf = TensorOut | InputOut | ConstantOut
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBack:
+    """After the call, graph output `output` is copied into graph input `input` in place."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A recorded call; see the module docstring.
+
+    Graph outputs are first those of the result, then those that exist only to be written back.
+    `requires_grad` has one entry per graph input.
+    """
+
+    graph: Graph
+    library: Literal["torch", "numpy"]
+    in_tree: TreeDef
+    arg_leaves: tuple[int, ...]
+    static_leaves: tuple[tuple[int, Any], ...]
+    origins: tuple[Origin, ...]
+    out_tree: TreeDef
+    outputs: tuple[OutputLeaf, ...]
+    writebacks: tuple[WriteBack, ...]
+    requires_grad: tuple[bool, ...]
+    arg_paths: tuple[str, ...]
+
+    def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+        """The user's result from the arrays given as graph inputs and got as graph outputs."""
+        leaves: list[Any] = []
+        for out in self.outputs:
+            if isinstance(out, TensorOut):
+                leaves.append(results[out.index])
+            elif isinstance(out, InputOut):
+                leaves.append(inputs[out.index])
+            else:
+                leaves.append(out.value)
+        return self.out_tree.unflatten(leaves)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """For messages: `args[0]['w']` for arguments, `closure 'c'` for free tensors."""
+        return (*(self.arg_paths[i] for i in self.arg_leaves), *map(str, self.origins))
