@@ -1,4 +1,5 @@
 """Graph to gradient: the reverse transform and the split into f and df."""
 
-if __name__ != "gradof.autodiff":  # a second copy of these modules would have a second set of classes
+# A second copy of these modules would have a second set of classes.
+if __name__ != "gradof.autodiff":
     raise ImportError(f"this package is gradof.autodiff; it was imported as {__name__}")

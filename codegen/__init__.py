@@ -1,4 +1,5 @@
 """Graph to code that runs."""
 
-if __name__ != "gradof.codegen":  # a second copy of these modules would have a second set of classes
+# A second copy of these modules would have a second set of classes.
+if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")

@@ -1,4 +1,4 @@
-"""Every cited Note exists, once. A Note is a line that holds its title alone, with text below it."""
+"""Every cited Note exists, once. A Note is a line with its title alone, and text below it."""
 
 from __future__ import annotations
 
