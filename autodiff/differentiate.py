@@ -1,0 +1,66 @@
+"""differentiate: one graph in, f and df out.
+
+>>> g = parse_graph('''graph f(%x : f32[3]):
+...   %y : f32[3] = tanh(%x)
+...   return (%y)''')
+>>> gradient = differentiate(g)
+>>> print(gradient.df)
+graph df(%dy : f32[3], %y : f32[3]):
+  %0 : float = Constant[value=1.0]()
+  %dx : f32[3] = GradOf[name='tanh'](%dy)
+  ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradof.autodiff.gradient import Gradient
+from gradof.autodiff.lift import lambda_lift_reverse
+from gradof.autodiff.optimize import optimize
+from gradof.autodiff.requires_grad import is_inexact
+from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
+from gradof.ir.clone import clone_graph
+from gradof.ir.core import Graph
+from gradof.ir.verify import verify
+from gradof.passes.constant_pooling import constant_pooling
+from gradof.passes.eliminate_dead_code import eliminate_dead_code
+from gradof.passes.expand_composites import expand_composites
+from gradof.passes.pipeline import checking
+
+
+def differentiate(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Gradient:
+    """Split the derivative of `graph` into f and df; `graph` itself is left as it was.
+
+    `requires_grad` has one flag per input; by default every floating-point input is wanted.
+    Raises DifferentiationError if the graph holds a node without a rule, or wrong flags.
+    """
+    f = clone_graph(graph)
+    expand_composites(f)
+    reverse = reverse_of(f, requires_grad)
+    optimize(f, reverse)
+    eliminate_dead_code(f)
+    result = lambda_lift_reverse(f, reverse)
+    constant_pooling(result.df)
+    if checking():
+        verify(result.f)
+        verify(result.df)
+    return result
+
+
+def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> ReverseDetails:
+    """`add_reverse_inline` with the default flags filled in."""
+    flags = [is_inexact(v) for v in graph.inputs] if requires_grad is None else requires_grad
+    return add_reverse_inline(graph, flags)
+
+
+def show_reverse(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Graph:
+    """f with its optimised reverse as a block of a final `Reverse` node: what the split starts from."""
+    f = clone_graph(graph)
+    expand_composites(f)
+    reverse = reverse_of(f, requires_grad)
+    optimize(f, reverse)
+    eliminate_dead_code(f)
+    assert not isinstance(reverse.block.owner, Graph)
+    f.block.append(reverse.block.owner)
+    return f

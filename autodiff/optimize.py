@@ -1,0 +1,87 @@
+"""Optimising the pair (f, reverse block) before it is split.
+
+lift_constants               a constant of f read by the reverse is made anew there, not saved
+deduplicate_size_captures    size(x), read by the reverse only, is computed there if x is saved anyway
+eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradof.autodiff.reverse import ReverseDetails
+from gradof.ir.clone import clone_node
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.passes.common_subexpression import common_subexpression
+from gradof.passes.eliminate_dead_code import eliminate_dead_code_in
+from gradof.passes.purity import is_constant
+
+
+def optimize(graph: Graph, reverse: ReverseDetails) -> None:
+    """Run the three steps and CSE of f, in TorchScript's order."""
+    lift_constants(graph, reverse.block)
+    common_subexpression(graph)
+    deduplicate_size_captures(graph, reverse.block)
+    eliminate_dead_reverse(reverse)
+
+
+def lift_constants(graph: Graph, reverse: Block) -> None:
+    """Given `%c = Constant()` in f used in the reverse: a clone at the top of the reverse instead."""
+    clones: dict[Value, Value] = {}
+    for node, i, value in list(captured_uses(graph, reverse)):
+        source = value.node
+        if source is None or not is_constant(source):
+            continue
+        if value not in clones:
+            copy = reverse.prepend(clone_node(source, {}))
+            clones[value] = copy.outputs[value.index]
+        node.replace_input(i, clones[value])
+
+
+def deduplicate_size_captures(graph: Graph, reverse: Block) -> None:
+    """Given `%s = size(%x)` captured beside %x: recompute it in the reverse, and capture only %x."""
+    captured = {value for _, _, value in captured_uses(graph, reverse)}
+    for value in captured:
+        source = value.node
+        if source is None or source.kind != "size" or source.inputs[0] not in captured:
+            continue
+        uses = value.uses
+        if any(_top(use.node, reverse, graph) is graph.block for use in uses):
+            continue
+        copy = reverse.prepend(clone_node(source, {}))
+        for use in uses:
+            use.node.replace_input(use.index, copy.output)
+
+
+def eliminate_dead_reverse(reverse: ReverseDetails) -> None:
+    """Dead-code elimination from the block's results; erased values leave the grad_map."""
+    erased: set[Value] = set()
+    eliminate_dead_code_in(reverse.block, erased.add)
+    for value, grad in list(reverse.grad_map.items()):
+        if grad in erased:
+            del reverse.grad_map[value]
+
+
+def captured_uses(graph: Graph, reverse: Block) -> Iterator[tuple[Node, int, Value]]:
+    """Every operand in the reverse, nested blocks included, that f defines."""
+    for node in _all_nodes(reverse):
+        for i, value in enumerate(node.inputs):
+            if value.owning_block is graph.block:
+                yield node, i, value
+
+
+def _all_nodes(block: Block) -> Iterator[Node]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks:
+            yield from _all_nodes(inner)
+    yield block.returns
+
+
+def _top(node: Node, reverse: Block, graph: Graph) -> Block:
+    """The outermost block around a node: f's or the reverse."""
+    block = node.block
+    while block is not None and block is not reverse and block is not graph.block:
+        block = block.parent
+    assert block is not None
+    return block

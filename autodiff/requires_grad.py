@@ -1,0 +1,52 @@
+"""Which values may carry a gradient: an over-approximation by one forward sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradof.errors import DifferentiationError
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.opinfo import OPS
+from gradof.ir.types import TensorType
+from gradof.ops.registry import Op
+
+
+def op_of(node: Node) -> Op:
+    """The op record of a node; DifferentiationError for one that has none."""
+    record = OPS.get(node.kind)
+    if not isinstance(record, Op):
+        raise DifferentiationError(
+            f"{node.kind} cannot be differentiated", loc=node.loc,
+            hint="specialise symbolic zeros and GradOf blocks first (specialize_autograd_zero)",
+        )
+    return record
+
+
+def input_name(record: Op, index: int) -> str:
+    """The schema's name of operand `index` (the one name of a variadic op)."""
+    return record.inputs[0] if record.variadic else record.inputs[index]
+
+
+def propagate_requires_grad(graph: Graph, flags: Sequence[bool]) -> set[Value]:
+    """Values with a differentiable path from an input whose flag is set.
+
+    Integer and boolean results never require grad, and an operand without a rule passes nothing on.
+    """
+    if len(flags) != len(graph.inputs):
+        raise DifferentiationError(
+            f"{graph.name} has {len(graph.inputs)} inputs, but {len(flags)} requires_grad flags"
+        )
+    result = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag and is_inexact(v)}
+    for node in graph.nodes():
+        record = op_of(node)
+        if any(
+            v in result and record.vjp.get(input_name(record, i)) is not None
+            for i, v in enumerate(node.inputs)
+        ):
+            result.update(out for out in node.outputs if is_inexact(out))
+    return result
+
+
+def is_inexact(value: Value) -> bool:
+    """Whether a gradient can flow through values of this type."""
+    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact

@@ -1,0 +1,188 @@
+"""add_reverse_inline: the reverse of a graph, as a block that may read every value of the forward.
+
+    graph f(%x, %w):                       Reverse(%dy):
+      %h = mm(%x, %w)                        %dh = GradOf[name='tanh'](%dy)
+      %y = tanh(%h)                            block(): ... -> (mul(%dy, ...))
+      return (%y)                            %dw = GradOf[name='mm'](%dh)  block(): ...
+                                             return (%dw)
+
+Note [GradOf is linear]
+Each differentiated op becomes one GradOf node: its inputs are the cotangents of the op's outputs, its body the
+op's rules. A rule is linear in the cotangents, so if all of them are zero, so are all results, whatever the body
+would compute. Besides GradOf, the top level of the reverse holds only AutogradAdd and AutogradZero.
+
+Note [Broadcasting is undone here]
+A rule may return a gradient of the op's broadcast shape. It is summed back to the operand's shape in one place,
+`_undo_broadcast`, at every op: never at the end, where x - mean(x) would already be wrong. Where shapes are only
+known at run time, the sizes are computed beside the forward and captured instead of the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradof.autodiff.requires_grad import input_name, op_of, propagate_requires_grad
+from gradof.errors import DifferentiationError
+from gradof.ir.builder import Builder
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.types import TensorType
+from gradof.ops.expr import Emitter, Expr, F, Like
+from gradof.ops.registry import Op
+from gradof.passes.expand_composites import expand_composites_in
+
+
+@dataclass
+class ReverseDetails:
+    """The reverse block (owned by an uninserted node) and which gradient belongs to which value."""
+
+    block: Block
+    grad_map: dict[Value, Value]
+    input_vjps: list[int]  # f outputs that have a cotangent among the block's params
+    output_vjps: list[int]  # f inputs whose gradient the block returns
+
+
+def add_reverse_inline(graph: Graph, requires_grad: Sequence[bool]) -> ReverseDetails:
+    """Build the reverse of `graph`; may add size nodes to it, right after the node they belong to.
+
+    Raises DifferentiationError for a node without a rule record (a GradOf that was not lowered).
+    """
+    return _ReverseBuilder(graph, requires_grad).build()
+
+
+class _ReverseBuilder:
+    def __init__(self, graph: Graph, flags: Sequence[bool]) -> None:
+        self.graph = graph
+        self.needs = propagate_requires_grad(graph, flags)
+        self.flags = flags
+        self.block = Node("Reverse").add_block()
+        self.grads: dict[Value, Value] = {}
+
+    def build(self) -> ReverseDetails:
+        input_vjps = []
+        for i, value in enumerate(self.graph.outputs):
+            if value in self.needs:
+                self.add_grad(value, self.block.add_param(value.type, _hint(value)))
+                input_vjps.append(i)
+        for node in list(self.graph.block.reversed_nodes()):
+            if any(out in self.grads for out in node.outputs):
+                self.reverse_node(node)
+        output_vjps, results = [], []
+        for i, (value, flag) in enumerate(zip(self.graph.inputs, self.flags, strict=True)):
+            if flag and value in self.grads:
+                output_vjps.append(i)
+                results.append(self.grads[value])
+        self.block.returns.set_inputs(results)
+        return ReverseDetails(self.block, self.grads, input_vjps, output_vjps)
+
+    def add_grad(self, value: Value, grad: Value) -> None:
+        """A second contribution is joined by AutogradAdd, which never broadcasts."""
+        previous = self.grads.get(value)
+        if previous is not None:
+            grad = Builder(self.block).emit("AutogradAdd", previous, grad)
+            grad.hint = _hint(value)
+        self.grads[value] = grad
+
+    def cotangent(self, out: Value) -> Value:
+        grad = self.grads.get(out)
+        if grad is not None:
+            return grad
+        assert isinstance(out.type, TensorType)
+        zero = Builder(self.block).emit(
+            "AutogradZero", dtype=out.type.dtype, shape=out.type.shape, device=out.type.device
+        )
+        zero.hint = _hint(out)
+        return zero
+
+    def reverse_node(self, node: Node) -> None:
+        record = op_of(node)
+        outputs = [out for out in node.outputs if isinstance(out.type, TensorType)]
+        differentiable = [o for o in outputs if o.type.dtype.is_inexact]  # type: ignore[union-attr]
+        cotangents = {out: self.cotangent(out) for out in differentiable}
+        grad_of = Node("GradOf", cotangents.values(), {"name": node.kind}, node.loc)
+        body = grad_of.add_block()
+        after = node._next
+        assert after is not None
+        emitter = Emitter(
+            Builder(body, loc=node.loc), Builder(self.graph.block, after, node.loc)
+        )
+        results = self.rule_results(node, record, cotangents, emitter)
+        body.returns.set_inputs([grad.value for _, grad in results])
+        expand_composites_in(body)
+        self.block.append(grad_of)
+        for value, grad in results:
+            self.add_grad(value, grad_of.add_output(grad.value.type, _hint(value)))
+
+    def rule_results(
+        self, node: Node, record: Op, cotangents: dict[Value, Value], emitter: Emitter
+    ) -> list[tuple[Value, Expr]]:
+        results: list[tuple[Value, Expr]] = []
+        for name in record.vjp:
+            positions = [i for i in range(len(node.inputs)) if input_name(record, i) == name]
+            wanted = [i for i in positions if node.inputs[i] in self.needs]
+            rule = record.vjp[name]
+            if rule is None or not wanted:
+                continue
+            arguments = _arguments(node, record, record.reads[name], cotangents, emitter)
+            grads = rule(**arguments)
+            listed = list(grads) if record.variadic else [grads]
+            if len(listed) != len(positions):
+                raise DifferentiationError(
+                    f"the rule of {record.name} gives {len(listed)} gradients for "
+                    f"{len(positions)} operands", loc=node.loc,
+                )
+            for i, grad in zip(positions, listed, strict=True):
+                if i in wanted and grad is not None:
+                    reduced = _undo_broadcast(grad, node, node.inputs[i], emitter)
+                    results.append((node.inputs[i], reduced))
+        return results
+
+
+def _arguments(
+    node: Node, record: Op, reads: Sequence[str], cotangents: dict[Value, Value], emitter: Emitter
+) -> dict[str, Any]:
+    """What a rule asked for, by the names of its parameters (see gradof.ops.registry)."""
+    values: dict[str, Any] = dict(node.attrs)
+    if record.variadic:
+        values[record.inputs[0]] = [emitter.wrap(v) for v in node.inputs]
+        values[record.inputs[0] + "_like"] = [Like(v, emitter) for v in node.inputs]
+        named = list(zip(record.outputs, node.outputs, strict=True))
+    else:
+        named = [
+            *zip(record.inputs, node.inputs, strict=True),
+            *zip(record.outputs, node.outputs, strict=True),
+        ]
+    for name, value in named:
+        values[name] = emitter.wrap(value)
+        values[f"{name}_like"] = Like(value, emitter)
+    for name, value in zip(record.outputs, node.outputs, strict=True):
+        if value in cotangents:
+            cotangent_name = "g" if len(record.outputs) == 1 else f"g_{name}"
+            values[cotangent_name] = emitter.wrap(cotangents[value])
+    return {name: values[name] for name in reads}
+
+
+def _undo_broadcast(grad: Expr, node: Node, operand: Value, emitter: Emitter) -> Expr:
+    """See Note [Broadcasting is undone here]."""
+    want, have = operand.type, grad.type
+    assert isinstance(want, TensorType)
+    if have.dtype != want.dtype:
+        raise DifferentiationError(
+            f"the rule of {node.kind} gives a gradient of dtype {have.dtype} for {want}",
+            loc=node.loc,
+        )
+    if want.shape is not None and have.shape is not None:
+        return grad if want.shape == have.shape else F.sum_to(grad, shape=want.shape)
+    operands = [v for v in node.inputs if isinstance(v.type, TensorType)]
+    if len(operands) < 2 or "elementwise" not in op_of(node).traits:
+        return grad
+    forward = emitter.forward
+    size = forward.emit(
+        "_size_if_not_equal", forward.emit("size", operand), forward.emit("size", node.outputs[0])
+    )
+    return F._grad_sum_to_size(grad, emitter.wrap(size))
+
+
+def _hint(value: Value) -> str:
+    return "d" if value.hint is None else f"d{value.hint}"

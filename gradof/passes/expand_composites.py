@@ -1,0 +1,59 @@
+"""Inlining composites into the primitives they stand for.
+
+    Given   %y = softmax[dim=1](%x)
+    Result  %m = amax(%x) ... %y = div(%e, %s)
+
+The result takes the composite's name hint; all new nodes take the user's line.
+"""
+
+from __future__ import annotations
+
+from gradof.errors import InferenceError
+from gradof.ir.builder import Builder
+from gradof.ir.core import Block, Graph, Node
+from gradof.ops.expr import Emitter, Expr
+from gradof.ops.registry import Op
+from gradof.ir.opinfo import OPS
+
+
+def expand_composites(graph: Graph) -> bool:
+    """Inline every composite, nested blocks included, until none is left; returns changed?"""
+    return expand_composites_in(graph.block)
+
+
+def expand_composites_in(block: Block) -> bool:
+    """The same for one block."""
+    changed = False
+    for node in block.nodes():
+        for inner in node.blocks:
+            changed |= expand_composites_in(inner)
+        record = OPS.get(node.kind)
+        if isinstance(record, Op) and record.is_composite:
+            _expand(node, record)
+            changed = True
+    return changed
+
+
+def _expand(node: Node, record: Op) -> None:
+    """Replace one composite; its expansion may hold composites, which are expanded first."""
+    assert node.block is not None and record.expand is not None
+    before = node._prev
+    emitter = Emitter(Builder(node.block, node, node.loc))
+    operands = [emitter.wrap(v) for v in node.inputs]
+    result = record.expand(*operands, **node.attrs)
+    results: tuple[Expr, ...] = result if isinstance(result, tuple) else (result,)
+    for out, new in zip(node.outputs, results, strict=True):
+        if out.type != new.value.type:
+            raise InferenceError(
+                f"the expansion of {node.kind} gives {new.value.type}, not {out.type}",
+                loc=node.loc,
+            )
+        out.replace_all_uses_with(new.value)
+    stop, each = node, before.next if before is not None else next(iter(node.block.nodes()))
+    while each is not None and each is not stop:
+        following = each.next
+        inner = OPS.get(each.kind)
+        if isinstance(inner, Op) and inner.is_composite:
+            _expand(each, inner)
+        each = following
+    node.erase()

@@ -1,0 +1,18 @@
+"""What passes may assume of a node, from its traits."""
+
+from __future__ import annotations
+
+from gradof.ir.core import Node
+from gradof.ir.opinfo import OPS, STRUCTURAL, has_trait
+
+
+def is_pure(node: Node) -> bool:
+    """Whether the node may be dropped when unused, merged with an equal one, or computed again."""
+    if node.kind in STRUCTURAL:
+        return all(is_pure(inner) for block in node.blocks for inner in block.nodes())
+    return node.kind in OPS and not has_trait(node.kind, "random")
+
+
+def is_constant(node: Node) -> bool:
+    """Whether the node has no operands and always gives the same value (`Constant`, `full`, ...)."""
+    return has_trait(node.kind, "constant") and not node.inputs
