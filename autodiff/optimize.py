@@ -1,6 +1,7 @@
 """Optimising the pair (f, reverse block) before it is split.
 
 lift_constants               a constant of f read by the reverse is made anew there, not saved
+rematerialize_views          a view (reshape, permute, slice ...) is taken again instead of saved
 deduplicate_size_captures    size(x), read by the reverse only, is computed there if x is saved anyway
 eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
 """
@@ -14,13 +15,14 @@ from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.eliminate_dead_code import eliminate_dead_code_in
-from gradof.passes.purity import is_constant
+from gradof.passes.purity import is_constant, is_view
 
 
 def optimize(graph: Graph, reverse: ReverseDetails) -> None:
-    """Run the three steps and CSE of f, in TorchScript's order."""
+    """Run the steps and CSE of f, in TorchScript's order."""
     lift_constants(graph, reverse.block)
     common_subexpression(graph)
+    rematerialize_views(graph, reverse.block)
     deduplicate_size_captures(graph, reverse.block)
     eliminate_dead_reverse(reverse)
 
@@ -36,6 +38,33 @@ def lift_constants(graph: Graph, reverse: Block) -> None:
             copy = reverse.prepend(clone_node(source, {}))
             clones[value] = copy.outputs[value.index]
         node.replace_input(i, clones[value])
+
+
+def rematerialize_views(graph: Graph, reverse: Block) -> None:
+    """Given `%t = permute(%x)` of f used in the reverse: `%t` is made there, and %x captured instead.
+
+    A view costs nothing to make, while a saved view would have to be copied out of its base.
+    """
+    copies: dict[Value, Value] = {}
+
+    def copy_of(value: Value) -> Value:
+        source = value.node
+        if source is None or value.owning_block is not graph.block or not is_view(source):
+            return value
+        if value not in copies:
+            operands = [copy_of(v) for v in source.inputs]
+            copy = clone_node(source, dict(zip(source.inputs, operands, strict=True)))
+            made = [v.node for v in copies.values() if v.node is not None]
+            if made:
+                reverse.insert_after(made[-1], copy)
+            else:
+                reverse.prepend(copy)
+            copies[value] = copy.outputs[value.index]
+        return copies[value]
+
+    for node, i, value in list(captured_uses(graph, reverse)):
+        if value not in graph.outputs:
+            node.replace_input(i, copy_of(value))
 
 
 def deduplicate_size_captures(graph: Graph, reverse: Block) -> None:

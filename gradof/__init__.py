@@ -4,9 +4,14 @@
 the first time it is used.
 """
 
+import importlib
 import os
+from typing import TYPE_CHECKING, Any
 
 from gradof import errors as errors
+
+if TYPE_CHECKING:
+    from gradof.api import differentiate, grad, hessian, hvp, jacobian, value_and_grad, vjp
 
 # tracer/, autodiff/ and codegen/ are reached through links in this folder. Where a checkout has
 # no links (git on Windows makes text files of them), they are found beside this folder instead.
@@ -15,4 +20,24 @@ if not os.path.isdir(os.path.join(__path__[0], "tracer")):
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "errors"]
+__all__ = [
+    "__version__",
+    "differentiate",
+    "errors",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "value_and_grad",
+    "vjp",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module("gradof.api"), name)
+    raise AttributeError(f"module 'gradof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,3 +16,8 @@ def is_pure(node: Node) -> bool:
 def is_constant(node: Node) -> bool:
     """Whether the node has no operands and always gives the same value (`Constant`, `full`, ...)."""
     return has_trait(node.kind, "constant") and not node.inputs
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node only looks at its operand differently, which costs nothing."""
+    return has_trait(node.kind, "view") and len(node.outputs) == 1

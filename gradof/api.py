@@ -1,0 +1,47 @@
+"""The public functions: `differentiate` here, the functional ones re-exported from the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from gradof.errors import InputError
+from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.function import Differentiated
+from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
+from gradof.runtime.module import differentiate_module
+
+__all__ = ["differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_grad", "vjp"]
+
+
+@overload
+def differentiate(fn: Callable[..., Any], *, static_argnames: Sequence[str] = ()) -> Any: ...
+@overload
+def differentiate(
+    fn: None = None, *, static_argnames: Sequence[str] = ()
+) -> Callable[[Callable[..., Any]], Any]: ...
+def differentiate(
+    fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = ()
+) -> Any:
+    """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
+
+    The result takes and returns what `fn` does. torch tensors are recorded by torch's autograd, to any order;
+    for numpy arrays see `grad` and `value_and_grad`. Arguments named in `static_argnames` are never traced. A
+    `torch.nn.Module` gives a module that shares its parameters. Also usable as `@differentiate(...)`.
+
+    Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
+    """
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if fn is None:
+        return lambda given: differentiate(given, static_argnames=names)
+    torch = torch_if_loaded()
+    if torch is not None and isinstance(fn, torch.nn.Module):
+        return differentiate_module(fn, names)
+    if isinstance(fn, Differentiated):
+        return fn
+    if not callable(fn):
+        raise InputError(
+            f"differentiate takes a function or a module, not a {type(fn).__name__}",
+            hint="use it as a decorator: @differentiate",
+        )
+    return Differentiated(fn, names)

@@ -1,0 +1,145 @@
+"""The arguments of a call: which library owns them, what of them is traced, what is static.
+
+>>> call = inspect_call(fn, (np.ones(3), 2, "sum"), {}, static_argnames=())
+>>> call.library, call.key
+('numpy', (..., ('float64', (3,)), (int, 2), (str, 'sum')))
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gradof.errors import DtypeError, InputError, LeafTypeError
+from gradof.ir.attrs import from_numpy_dtype
+from gradof.tracer.pytree import TreeDef, flatten_call, thaw
+
+Library = Literal["numpy", "torch"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, flattened: leaves with their structure and paths, the owning library, the cache key."""
+
+    library: Library
+    leaves: tuple[Any, ...]
+    tree: TreeDef
+    paths: tuple[str, ...]
+    key: tuple[Any, ...]
+
+
+def torch_if_loaded() -> Any:
+    """The torch module if the process has imported it, else None: no tensor exists without it."""
+    return sys.modules.get("torch")
+
+
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf is a torch tensor; never imports torch."""
+    torch = torch_if_loaded()
+    return torch is not None and isinstance(leaf, torch.Tensor)
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf is a numpy array or numpy scalar."""
+    return isinstance(leaf, (np.ndarray, np.generic))
+
+
+def inspect_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static_argnames: Sequence[str],
+    default: Library | None = None,
+) -> Call:
+    """Flatten and check the arguments of a call.
+
+    Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable, DtypeError and
+    DeviceError for arrays no backend can read, InputError for a call without any array unless `default` names
+    the library.
+    """
+    leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
+    tensors = [path for leaf, path in zip(leaves, paths, strict=True) if is_tensor(leaf)]
+    arrays = [path for leaf, path in zip(leaves, paths, strict=True) if is_array(leaf)]
+    if tensors and arrays:
+        raise LeafTypeError(
+            f"{tensors[0]} is a torch tensor and {arrays[0]} a numpy array",
+            hint="convert one of them: torch.from_numpy(a), or t.numpy()",
+        )
+    if not tensors and not arrays and default is None:
+        name = getattr(fn, "__name__", str(fn))
+        raise LeafTypeError(
+            f"{name} was called without any array argument",
+            hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
+        )
+    library: Library = "torch" if tensors else "numpy" if arrays else default or "numpy"
+    parts = [leaf_key(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
+    key = (library, tree, *parts, *_modes(library))
+    return Call(library, tuple(leaves), tree, paths, key)
+
+
+def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
+    """What of a leaf the trace depends on: an array's type, a static value itself."""
+    if is_tensor(leaf):
+        from gradof.runtime.torch_bridge import check_tensor
+
+        check_tensor(leaf, path)
+        leafness = leaf.requires_grad and leaf.is_leaf
+        return (leaf.dtype, tuple(leaf.shape), leaf.requires_grad, leafness)
+    if is_array(leaf):
+        check_array(leaf, path)
+        return (leaf.dtype.name, leaf.shape)
+    value = thaw(leaf)
+    try:
+        hash(value)
+    except TypeError:
+        raise LeafTypeError(
+            f"{path} is a {type(value).__name__}: neither an array nor hashable",
+            hint="pass arrays, numbers, strings, or containers of them (tuple, list, dict, dataclass)",
+        ) from None
+    return (type(value), repr(value) if isinstance(value, float) else value)
+
+
+def check_array(array: Any, path: str) -> None:
+    """Refuse numpy dtypes without an IR dtype, and complex ones."""
+    try:
+        dtype = from_numpy_dtype(array.dtype)
+    except KeyError:
+        raise LeafTypeError(
+            f"{path} is an array of dtype {array.dtype}", hint="convert it: a.astype(np.float64)"
+        ) from None
+    if dtype.is_complex:
+        raise DtypeError(
+            f"{path} is complex; gradients of complex arrays are not supported",
+            hint="pass the real and imaginary parts as two arrays",
+        )
+    if not array.dtype.isnative:
+        raise DtypeError(
+            f"{path} is not in native byte order",
+            hint="convert it: a.astype(a.dtype.newbyteorder('='))",
+        )
+
+
+def _modes(library: Library) -> tuple[Any, ...]:
+    if library == "numpy":
+        return ()
+    torch = torch_if_loaded()
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.get_default_dtype(),
+    )
+
+
+def refuse_mixed_free(value: Any, library: Library, name: str) -> None:
+    """A free array must belong to the library of the arguments."""
+    if (library == "torch") != is_tensor(value):
+        raise InputError(
+            f"{name} is a {type(value).__name__}, but the arguments are {library}'s",
+            hint="convert it to the library of the arguments",
+        )

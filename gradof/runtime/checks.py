@@ -1,0 +1,189 @@
+"""Checks of the functional API: argnums, outputs, cotangents; each raises before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import ArgnumsError, CotangentError, DtypeError, LeafTypeError, OutputError
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.core import Graph
+from gradof.ir.types import TensorType
+from gradof.runtime.arrays import is_array, is_tensor
+from gradof.runtime.function import Bound
+from gradof.tracer.pytree import flatten
+from gradof.tracer.result import ConstantOut, InputOut, TensorOut
+
+Argnums = int | tuple[int, ...]
+
+
+def check_argnums(argnums: Argnums) -> tuple[int, ...]:
+    """argnums as a tuple of distinct non-negative ints; ArgnumsError otherwise."""
+    positions = argnums if isinstance(argnums, tuple) else (argnums,)
+    for n in positions:
+        if type(n) is not int or n < 0:
+            raise ArgnumsError(
+                f"argnums {argnums!r} must be a non-negative int or a tuple of them",
+                hint="argnums counts positional arguments from 0",
+            )
+    if len(set(positions)) != len(positions) or not positions:
+        raise ArgnumsError(f"argnums {argnums!r} must name each argument once")
+    return positions
+
+
+def lift_floats(args: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, ...]:
+    """Python floats among the differentiated arguments become 0-d float64 arrays."""
+    for n in positions:
+        if n >= len(args):
+            raise ArgnumsError(
+                f"argnums names argument {n}, but there are {len(args)} positional arguments",
+                hint="differentiated arguments are passed by position",
+            )
+    lifted = list(args)
+    if any(is_tensor(leaf) for leaf in flatten(args)[0]):
+        return args
+    for n in positions:
+        leaves, tree = flatten(args[n])
+        lifted[n] = tree.unflatten(
+            [np.asarray(x) if isinstance(x, float) and not is_array(x) else x for x in leaves]
+        )
+    return tuple(lifted)
+
+
+def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
+    """Graph inputs that are the leaves of the arguments at `positions`; each must be a float array."""
+    traced = bound.entry.traced
+    children = bound.call.tree.children[0].children
+    starts = [0]
+    for child in children:
+        starts.append(starts[-1] + child.num_leaves)
+    input_of = {leaf: i for i, leaf in enumerate(traced.arg_leaves)}
+    result: list[int] = []
+    for n in positions:
+        for leaf in range(starts[n], starts[n + 1]):
+            path = bound.call.paths[leaf]
+            if leaf not in input_of:
+                raise LeafTypeError(
+                    f"{path} is a {type(bound.call.leaves[leaf]).__name__}, which has no gradient",
+                    hint="choose argnums whose leaves are floating-point arrays",
+                )
+            type_ = traced.graph.inputs[input_of[leaf]].type
+            if not isinstance(type_, TensorType) or not type_.dtype.is_float:
+                raise DtypeError(
+                    f"{path} is {type_}: integers and booleans have no gradient",
+                    hint="convert it to a floating-point dtype",
+                )
+            result.append(input_of[leaf])
+    return tuple(result)
+
+
+def scalar_output(bound: Bound, has_aux: bool) -> int:
+    """The graph output to differentiate: one floating-point scalar; OutputError otherwise."""
+    traced = bound.entry.traced
+    outputs = traced.outputs
+    if has_aux:
+        tree = traced.out_tree
+        if tree.kind != "tuple" or len(tree.children) != 2 or tree.children[0].num_leaves != 1:
+            raise OutputError("with has_aux the function must return a pair (scalar, aux)")
+    elif len(outputs) != 1:
+        raise OutputError(
+            f"the function returns {len(outputs)} leaves, not one scalar",
+            hint="return one scalar, or pass has_aux=True for (scalar, aux)",
+        )
+    out = outputs[0]
+    if isinstance(out, InputOut):
+        raise OutputError("the function returns one of its inputs as it is; there is nothing to trace")
+    if isinstance(out, ConstantOut):
+        raise OutputError(
+            f"the function returns {out.value!r}, which does not depend on any array",
+            hint="return an array computed from the arguments",
+        )
+    type_ = traced.graph.outputs[out.index].type
+    if not isinstance(type_, TensorType) or type_.shape is None or type_.size != 1:
+        raise OutputError(
+            f"the function returns {type_}, not a scalar",
+            hint="reduce it with sum() or mean(), or use vjp or jacobian",
+        )
+    if not type_.dtype.is_float:
+        raise OutputError(f"the function returns {type_}, which is not floating point")
+    return out.index
+
+
+def is_float(graph: Graph, index: int) -> bool:
+    type_ = graph.outputs[index].type
+    return isinstance(type_, TensorType) and type_.dtype.is_float
+
+
+def cotangents_for(bound: Bound, cotangents: Any, outputs: tuple[int, ...]) -> list[Any]:
+    traced = bound.entry.traced
+    leaves, tree = flatten(cotangents)
+    if tree != traced.out_tree:
+        raise CotangentError(
+            f"the cotangents have {tree.num_leaves} leaves in another structure than the result's "
+            f"{traced.out_tree.num_leaves}",
+            hint="pass cotangents in the structure that the function returns",
+        )
+    like = {
+        out.index: leaf
+        for out, leaf in zip(traced.outputs, leaves, strict=True)
+        if isinstance(out, TensorOut)
+    }
+    types = [traced.graph.outputs[i].type for i in outputs]
+    return [_match(like[i], t, "the cotangent", bound) for i, t in zip(outputs, types, strict=True)]
+
+
+def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:
+    array = np.asarray(leaf) if bound.entry.traced.library == "numpy" else leaf
+    shape = tuple(getattr(array, "shape", ()))
+    if shape != type_.shape:
+        raise CotangentError(f"{what} has shape {list(shape)}, the result {type_}")
+    if bound.entry.traced.library == "torch":
+        from gradof.runtime.torch_bridge import cotangent_dtype_matches
+
+        same = cotangent_dtype_matches(array, type_.dtype)
+    else:
+        same = array.dtype == to_numpy_dtype(type_.dtype)
+    if not same:
+        raise CotangentError(f"{what} has dtype {getattr(array, 'dtype', type(array))}, the result {type_}")
+    return array
+
+
+def match_seeds(leaves: Sequence[Any], likes: Sequence[Any], what: str) -> list[Any]:
+    if len(leaves) != len(likes):
+        raise CotangentError(f"{len(leaves)} {what} for {len(likes)} primals")
+    result = []
+    for leaf, like in zip(leaves, likes, strict=True):
+        array = leaf if is_tensor(leaf) else np.asarray(leaf, dtype=like.dtype)
+        if tuple(array.shape) != tuple(like.shape):
+            raise CotangentError(
+                f"{what} of shape {list(array.shape)} for a primal of shape {list(like.shape)}"
+            )
+        result.append(array)
+    return result
+
+
+def plain(results: Sequence[Any]) -> list[Any]:
+    return [r[()] if isinstance(r, np.ndarray) and r.ndim == 0 else r for r in results]
+
+
+def basis(like: Any, j: int) -> Any:
+    if is_tensor(like):
+        seed = like.detach().new_zeros(like.shape)
+        seed.reshape(-1)[j] = 1.0
+        return seed
+    array = np.zeros(like.shape, like.dtype)
+    array.reshape(-1)[j] = 1.0
+    return array
+
+
+def stack(columns: list[Any], like: Any, shape: tuple[int, ...]) -> Any:
+    full = (*shape, *like.shape)
+    if is_tensor(like):
+        if not columns:
+            return like.new_zeros(full)
+        import torch
+
+        return torch.stack(columns).reshape(full)
+    return np.stack(columns).reshape(full) if columns else np.zeros(full, like.dtype)

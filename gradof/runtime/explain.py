@@ -1,0 +1,143 @@
+"""explain(): what a call does, what it saves for the backward, and why.
+
+>>> print(loss.explain(x, w, b, y))
+loss: 7 nodes, numpy backend, library torch
+saved for the backward: 3 values, 128 bytes
+  %x  f32[4,3]  48 bytes  an input               read by GradOf[mm] (%dw)
+  ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradof.autodiff.gradient import Gradient
+from gradof.ir.core import Graph, Value
+from gradof.ir.types import TensorType
+from gradof.runtime.function import Bound, gradient_flags
+
+if TYPE_CHECKING:
+    from gradof.runtime.function import Differentiated
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One value kept for the backward: its name, type, size, kind, user line and readers."""
+
+    name: str
+    type: str
+    nbytes: int
+    kind: str
+    loc: str
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The report of `explain`; `str()` is for people, the fields are for programs."""
+
+    name: str
+    library: str
+    inputs: tuple[str, ...]
+    free: tuple[str, ...]
+    forward_nodes: int
+    backward_nodes: int
+    saved: tuple[Saved, ...]
+    writebacks: tuple[str, ...]
+    gradients_of: tuple[str, ...]
+    no_gradient: tuple[str, ...]
+    source: str
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes kept alive between forward and backward beyond the inputs themselves."""
+        return sum(s.nbytes for s in self.saved if s.kind == "a temporary")
+
+    def __str__(self) -> str:
+        total = sum(s.nbytes for s in self.saved)
+        lines = [
+            f"{self.name}: {self.forward_nodes} nodes forward, {self.backward_nodes} backward; "
+            f"numpy backend, {self.library} arrays",
+            f"inputs: {', '.join(self.inputs) or 'none'}",
+        ]
+        if self.free:
+            lines.append(f"read at every call: {', '.join(self.free)}")
+        if self.writebacks:
+            lines.append(f"written back: {', '.join(self.writebacks)}")
+        lines.append(f"gradients of: {', '.join(self.gradients_of) or 'none'}")
+        if self.no_gradient:
+            lines.append(f"no differentiable path from: {', '.join(self.no_gradient)}")
+        lines.append(
+            f"saved for the backward: {len(self.saved)} values, {total} bytes "
+            f"({self.saved_bytes} beyond inputs and outputs)"
+        )
+        lines += [
+            f"  %{s.name:<12} {s.type:<16} {s.nbytes:>10} bytes  {s.kind:<12} {s.loc:<24} "
+            f"for {', '.join(s.readers)}"
+            for s in self.saved
+        ]
+        return "\n".join(lines)
+
+
+def explain(function: Differentiated, bound: Bound) -> Explanation:
+    """Describe the entry of a bound call."""
+    traced = bound.entry.traced
+    flags = gradient_flags(bound)
+    plan = bound.entry.plan.gradient(flags)
+    gradient = plan.gradient
+    names = traced.input_names
+    reached = set(gradient.df_output_vjps)
+    return Explanation(
+        name=getattr(function.fn, "__qualname__", str(function.fn)),
+        library=traced.library,
+        inputs=tuple(
+            f"{name} {v.type}" for name, v in zip(names, traced.graph.inputs, strict=True)
+        ),
+        free=tuple(map(str, traced.origins)),
+        forward_nodes=len(plan.f.prepared.block),
+        backward_nodes=sum(1 for n in gradient.df.walk() if n.kind not in ("GradOf", "Constant")),
+        saved=tuple(_saved(gradient)),
+        writebacks=tuple(names[b.input] for b in traced.writebacks),
+        gradients_of=tuple(names[i] for i in gradient.df_output_vjps),
+        no_gradient=tuple(
+            n for i, n in enumerate(names) if flags[i] and i not in reached
+        ),
+        source=plan.f.executable.source,
+    )
+
+
+def _saved(gradient: Gradient) -> list[Saved]:
+    first = len(gradient.df_input_vjps)
+    rows: list[Saved] = []
+    sources: list[tuple[Value, str]] = [
+        (gradient.f.inputs[i], "an input") for i in gradient.df_input_captured_inputs
+    ]
+    sources += [
+        (gradient.f.outputs[i], "an output" if i < gradient.f_real_outputs else "a temporary")
+        for i in gradient.df_input_captured_outputs
+    ]
+    for param, (value, kind) in zip(gradient.df.inputs[first:], sources, strict=True):
+        nbytes = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        loc = str(value.node.loc) if value.node is not None and value.node.loc else ""
+        rows.append(
+            Saved(value.hint or "?", str(value.type), nbytes, kind, loc, _readers(gradient.df, param))
+        )
+    return rows
+
+
+def _readers(df: Graph, param: Value) -> tuple[str, ...]:
+    """The GradOf blocks that read a captured value, by the gradients they make."""
+    names: list[str] = []
+    for use in param.uses:
+        node = use.node
+        while node.block is not None and node.block is not df.block:
+            owner = node.block.owner
+            if isinstance(owner, Graph):
+                break
+            node = owner
+        made = ", ".join(f"%{out.hint}" for out in node.outputs if out.hint)
+        label = f"{node.attrs.get('name', node.kind)} ({made})" if made else str(node.kind)
+        if label not in names:
+            names.append(label)
+    return tuple(names)

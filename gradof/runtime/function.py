@@ -1,0 +1,264 @@
+"""Differentiated: a traced, cached, compiled function.
+
+    @differentiate
+    def loss(x, w): ...
+
+    loss(x, w)              first call: trace, derive, emit, run; then: find the entry, run
+    loss.cache_info()       CacheInfo(hits=1, misses=1, entries=1, forward_runs=2, backward_runs=0)
+
+An entry is found by the types of the arguments, their static values and torch's modes (`inspect_call`), then by
+the Python state the trace read (`StateGuard`) and the types of the free tensors, which are read anew each time.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradof.autodiff.gradient import Gradient
+from gradof.ir.clone import clone_graph
+from gradof.ir.core import Graph
+from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
+from gradof.runtime.plan import GraphPlan, RunCounts
+from gradof.runtime.state import StateGuard
+from gradof.tracer.result import TensorOut, Traced
+
+_TRACING = threading.RLock()  # tracers set process-wide flags of torch
+_MAX_ENTRIES = 64  # per signature; the oldest goes
+
+
+class CacheInfo(NamedTuple):
+    """Counts over the life of a function: calls that found an entry, traces, and compiled runs."""
+
+    hits: int
+    misses: int
+    entries: int
+    forward_runs: int
+    backward_runs: int
+
+
+@dataclass
+class Entry:
+    """One traced signature and what was derived from it."""
+
+    traced: Traced
+    plan: GraphPlan
+    state: StateGuard
+    free_keys: tuple[Any, ...]
+    derived: dict[Any, GraphPlan]
+    lock: threading.RLock
+
+    def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
+        """A plan for a graph made from this one, such as its gradient; made once per key."""
+        with self.lock:
+            plan = self.derived.get(key)
+            if plan is None:
+                plan = GraphPlan(
+                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward"
+                )
+                self.derived[key] = plan
+            return plan
+
+
+class Bound(NamedTuple):
+    """An entry together with the arrays of one call, in the order of the graph's inputs."""
+
+    entry: Entry
+    inputs: list[Any]
+    call: Call
+
+
+class Differentiated:
+    """See `gradof.differentiate`, which makes these."""
+
+    def __init__(self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = ()) -> None:
+        self._fn = fn
+        self._static = static_argnames
+        self._reset()
+        functools.update_wrapper(self, fn)
+
+    def _reset(self) -> None:
+        self._entries: dict[tuple[Any, ...], list[Entry]] = {}
+        self._lock = threading.RLock()
+        self._counts = RunCounts()
+        self._hits = 0
+        self._misses = 0
+        self._bound: weakref.WeakKeyDictionary[Any, Differentiated] = weakref.WeakKeyDictionary()
+
+    # --- calls ------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled function: torch tensors are recorded by autograd, numpy arrays are not."""
+        bound = self.bind(args, kwargs)
+        return finish(bound, run_plan(bound.entry.plan, bound.inputs))
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None = None
+    ) -> Bound:
+        """Find the entry of a call, or trace it; raises InputError, TraceError."""
+        call = inspect_call(self._fn, args, kwargs, self._static, default)
+        found = self._find(call)
+        if found is None:
+            with self._lock:
+                found = self._find(call)
+                if found is None:
+                    self._misses += 1
+                    return self._trace(call)
+        self._hits += 1
+        return found
+
+    def _find(self, call: Call) -> Bound | None:
+        for entry in self._entries.get(call.key, ()):
+            if entry.state.check():
+                free = self._read_free(entry.traced)
+                if free is not None and _free_keys(free) == entry.free_keys:
+                    inputs = [_input(call.leaves[i]) for i in entry.traced.arg_leaves]
+                    return Bound(entry, inputs + [_input(t) for t in free], call)
+        return None
+
+    def _read_free(self, traced: Traced) -> list[Any] | None:
+        try:
+            return [origin.read(self._fn) for origin in traced.origins]
+        except (LookupError, AttributeError):
+            return None  # the path is gone: another trace is due
+
+    def _trace(self, call: Call) -> Bound:
+        with _TRACING:
+            args, kwargs = call.tree.unflatten(list(call.leaves))
+            traced = _tracer(call.library)(
+                self._fn, args, kwargs, static_argnames=self._static
+            )
+        free = [origin.read(self._fn) for origin in traced.origins]
+        entry = Entry(
+            traced=traced,
+            plan=GraphPlan(traced.graph, call.library, self._counts),
+            state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
+            free_keys=_free_keys(free),
+            derived={},
+            lock=threading.RLock(),
+        )
+        entries = self._entries.setdefault(call.key, [])
+        self._entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
+        inputs = [_input(call.leaves[i]) for i in traced.arg_leaves]
+        return Bound(entry, inputs + [_input(t) for t in free], call)
+
+    # --- inspection -------------------------------------------------------------------------
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        """The SSA graph of a call with these arguments (a copy)."""
+        return clone_graph(self.bind(args, kwargs).entry.traced.graph)
+
+    def gradient(self, *args: Any, **kwargs: Any) -> Gradient:
+        """f, df and their captures, for the inputs that require grad.
+
+        numpy arrays do not say; there, and where no tensor does, every float argument is meant.
+        """
+        bound = self.bind(args, kwargs)
+        return bound.entry.plan.gradient(gradient_flags(bound)).gradient
+
+    def explain(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call with these arguments does: an `Explanation`; print it."""
+        from gradof.runtime.explain import explain
+
+        return explain(self, self.bind(args, kwargs))
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses, entries and compiled runs so far."""
+        entries = sum(map(len, self._entries.values()))
+        return CacheInfo(
+            self._hits, self._misses, entries, self._counts.forward, self._counts.backward
+        )
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The function as it was given."""
+        return self._fn
+
+    # --- being a function -------------------------------------------------------------------
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        bound = self._bound.get(instance)
+        if bound is None:
+            bound = Differentiated(MethodType(self._fn, instance), self._static)
+            self._bound[instance] = bound
+        return bound
+
+    def __reduce__(self) -> Any:
+        name = getattr(self._fn, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self._fn, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Differentiated, (self._fn, self._static))
+
+    def __repr__(self) -> str:
+        return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
+
+
+def _tracer(library: Library) -> Callable[..., Traced]:
+    if library == "torch":
+        from gradof.tracer.torch_tracer import trace_torch
+
+        return trace_torch
+    from gradof.tracer.numpy_tracer import trace_numpy
+
+    return trace_numpy
+
+
+def _free_keys(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        leaf_key(v, "a free array") if is_tensor(v) or is_array(v) else type(v) for v in values
+    )
+
+
+def _input(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
+
+
+def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a plan on arrays of its library; torch's autograd records it."""
+    if plan.library == "torch":
+        from gradof.runtime.torch_bridge import call
+
+        return call(plan, inputs)
+    return plan(*inputs)
+
+
+def finish(bound: Bound, results: Sequence[Any]) -> Any:
+    """Copy write-backs into the caller's arrays, then rebuild the user's result."""
+    traced = bound.entry.traced
+    for back in traced.writebacks:
+        target = bound.inputs[back.input]
+        if traced.library == "torch":
+            target.copy_(results[back.output])
+        else:
+            target[...] = results[back.output]
+    visible = list(results)
+    if traced.library == "numpy":
+        visible = [r[()] if r.ndim == 0 else r for r in results]
+    else:
+        for out in traced.outputs:
+            if isinstance(out, TensorOut) and not out.requires_grad:
+                visible[out.index] = results[out.index].detach()
+    return traced.rebuild(bound.inputs, visible)
+
+
+def gradient_flags(bound: Bound) -> tuple[bool, ...]:
+    """One flag per graph input: torch's own requires_grad; otherwise every float argument."""
+    traced = bound.entry.traced
+    if traced.library == "torch" and any(t.requires_grad for t in bound.inputs):
+        return tuple(t.requires_grad for t in bound.inputs)
+    n = len(traced.arg_leaves)
+    return tuple(
+        i < n and v.type.dtype.is_float  # type: ignore[union-attr]
+        for i, v in enumerate(traced.graph.inputs)
+    )

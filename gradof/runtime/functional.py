@@ -1,0 +1,248 @@
+"""grad, value_and_grad, vjp, hvp, jacobian, hessian, for numpy and torch alike; JAX's conventions.
+
+>>> value_and_grad(lambda p: np.sum(p ** 2))(np.array([1.0, 2.0]))
+(np.float64(5.0), array([2., 4.]))
+
+Gradients come back in the structure of the argument, as a tuple exactly if `argnums` is one. Each is one
+compiled graph, f and df together, cached per signature.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.autodiff.compose import pullback_graph, value_and_gradient_graph
+from gradof.errors import OutputError
+from gradof.ir.core import Graph
+from gradof.ir.types import TensorType
+from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.checks import (
+    Argnums,
+    basis,
+    check_argnums,
+    cotangents_for,
+    is_float,
+    lift_floats,
+    match_seeds,
+    plain,
+    scalar_output,
+    stack,
+    wrt_inputs,
+)
+from gradof.runtime.function import Bound, Differentiated, finish, run_plan
+from gradof.tracer.pytree import flatten
+from gradof.tracer.result import TensorOut
+
+
+def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
+    """The function itself if it is compiled already, else a compiled one."""
+    return fn if isinstance(fn, Differentiated) else Differentiated(fn)
+
+
+def bind_with_grad(
+    base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Bound:
+    """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it."""
+    torch = torch_if_loaded()
+    if torch is None:
+        return base.bind(args, kwargs, default="numpy")
+    with torch.enable_grad():
+        return base.bind(args, kwargs, default="numpy")
+
+
+class _Transformed:
+    """A callable derived from a compiled function, which it keeps as `.base`."""
+
+    def __init__(self, fn: Callable[..., Any], argnums: Argnums) -> None:
+        self.base = as_differentiated(fn)
+        self.argnums = argnums
+        self.positions = check_argnums(argnums)
+        functools.update_wrapper(self, self.base.fn)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        return bind_with_grad(self.base, lift_floats(args, self.positions), kwargs)
+
+    def structured(self, bound: Bound, leaves: Sequence[Any]) -> Any:
+        """Per-leaf results in the structure of the arguments named by argnums."""
+        trees = [bound.call.tree.children[0].children[n] for n in self.positions]
+        results, at = [], 0
+        for tree in trees:
+            results.append(tree.unflatten(leaves[at : at + tree.num_leaves]))
+            at += tree.num_leaves
+        return results[0] if isinstance(self.argnums, int) else tuple(results)
+
+
+class ValueAndGrad(_Transformed):
+    """See `value_and_grad`."""
+
+    def __init__(
+        self, fn: Callable[..., Any], argnums: Argnums, has_aux: bool, with_value: bool
+    ) -> None:
+        super().__init__(fn, argnums)
+        self.has_aux = has_aux
+        self.with_value = with_value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self.bind(args, kwargs)
+        output = scalar_output(bound, self.has_aux)
+        wrt = wrt_inputs(bound, self.positions)
+        plan = bound.entry.derive(
+            ("value_and_grad", output, wrt),
+            lambda g: value_and_gradient_graph(g, wrt, output=output),
+        )
+        results = run_plan(plan, bound.inputs)
+        n = len(bound.entry.traced.graph.outputs)
+        value = finish(bound, results[:n])
+        grads = self.structured(bound, plain(results[n:]))
+        if self.with_value:
+            return value, grads
+        return (grads, value[1]) if self.has_aux else grads
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> ValueAndGrad:
+    """A function that returns `(fn(...), gradient)`.
+
+    fn returns a scalar, or with `has_aux` a pair of a scalar and anything else. Raises ArgnumsError,
+    OutputError (no scalar), LeafTypeError or DtypeError (an argument that is not floating point).
+    """
+    return ValueAndGrad(fn, argnums, has_aux, with_value=True)
+
+
+def grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> ValueAndGrad:
+    """A function that returns the gradient of the scalar function `fn`; with `has_aux`, (gradient, aux)."""
+    return ValueAndGrad(fn, argnums, has_aux, with_value=False)
+
+
+def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """`(fn(*args), pullback)`; `pullback(cotangents)` gives one gradient per argument.
+
+    Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A leaf that is
+    not floating point gets None.
+    """
+    base = as_differentiated(fn)
+    positions = tuple(range(len(args)))
+    lifted = lift_floats(args, positions)
+    bound = bind_with_grad(base, lifted, {})
+    traced = bound.entry.traced
+    n = len(traced.arg_leaves)
+    wrt = tuple(
+        i for i, v in enumerate(traced.graph.inputs[:n])
+        if isinstance(v.type, TensorType) and v.type.dtype.is_float
+    )
+    outputs = tuple(
+        out.index for out in traced.outputs
+        if isinstance(out, TensorOut) and is_float(traced.graph, out.index)
+    )
+    unique = tuple(sorted(set(outputs)))
+    value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+    plan = bound.entry.derive(
+        ("vjp", wrt, unique), lambda g: pullback_graph(g, wrt, unique)
+    )
+
+    def pullback(cotangents: Any) -> tuple[Any, ...]:
+        seeds = cotangents_for(bound, cotangents, unique)
+        grads = plain(run_plan(plan, [*bound.inputs, *seeds]))
+        leaves: list[Any] = [None] * len(bound.call.leaves)
+        for i, grad_ in zip(wrt, grads, strict=True):
+            leaves[traced.arg_leaves[i]] = grad_
+        result: tuple[Any, ...] = bound.call.tree.children[0].unflatten(
+            leaves[: bound.call.tree.children[0].num_leaves]
+        )
+        return result
+
+    return value, pullback
+
+
+def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+    """The Hessian of the scalar function `fn` at `primals` times `tangents`; one result per primal.
+
+    By symmetry of the Hessian this is the vjp of the gradient.
+    """
+    args = tuple(primals)
+    transformed = ValueAndGrad(fn, tuple(range(len(args))), has_aux=False, with_value=False)
+    bound = transformed.bind(args, {})
+    output = scalar_output(bound, has_aux=False)
+    wrt = wrt_inputs(bound, transformed.positions)
+    plan = bound.entry.derive(("hvp", output, wrt), lambda g: _second(g, wrt, output))
+    leaves, _ = flatten(tuple(tangents))
+    seeds = match_seeds(leaves, [bound.inputs[i] for i in wrt], "tangents")
+    return tuple(
+        transformed.structured(bound, plain(run_plan(plan, [*bound.inputs, *seeds])))
+    )
+
+
+def _second(graph: Graph, wrt: tuple[int, ...], output: int) -> Graph:
+    first = gradient_only(graph, wrt, output)
+    return pullback_graph(first, wrt, range(len(wrt)))
+
+
+def gradient_only(graph: Graph, wrt: Sequence[int], output: int) -> Graph:
+    """The graph of the gradients alone."""
+    first = value_and_gradient_graph(graph, wrt, output=output)
+    first.set_outputs(first.outputs[len(graph.outputs) :])
+    return first
+
+
+class Jacobian(_Transformed):
+    """See `jacobian` and `hessian`."""
+
+    def __init__(self, fn: Callable[..., Any], argnums: Argnums, of_gradient: bool) -> None:
+        super().__init__(fn, argnums)
+        self.of_gradient = of_gradient
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self.bind(args, kwargs)
+        wrt = wrt_inputs(bound, self.positions)
+        if self.of_gradient:
+            output = scalar_output(bound, has_aux=False)
+            rows = [
+                self.rows(bound, wrt, k, ("hessian", output, wrt, k),
+                          lambda g, k=k: pullback_graph(gradient_only(g, wrt, output), wrt, [k]),
+                          bound.inputs[i])
+                for k, i in enumerate(wrt)
+            ]  # fmt: skip
+            return self.structured(bound, [self.structured(bound, r) for r in rows])
+        traced = bound.entry.traced
+        value = run_plan(bound.entry.plan, bound.inputs)
+        leaves: list[Any] = []
+        for out in traced.outputs:
+            if not isinstance(out, TensorOut) or not is_float(traced.graph, out.index):
+                raise OutputError("jacobian needs a function that returns floating-point arrays")
+            k = out.index
+            leaves.append(self.structured(bound, self.rows(
+                bound, wrt, k, ("jacobian", wrt, k),
+                lambda g, k=k: pullback_graph(g, wrt, [k]), value[k])))  # fmt: skip
+        return traced.out_tree.unflatten(leaves)
+
+    def rows(
+        self, bound: Bound, wrt: tuple[int, ...], k: int, key: Any,
+        build: Callable[[Graph], Graph], like: Any,
+    ) -> list[Any]:
+        """d(output like `like`) / d(each wrt input), shapes output.shape + input.shape."""
+        plan = bound.entry.derive(key, build)
+        shape = tuple(like.shape)
+        size = int(np.prod(shape, dtype=np.int64))
+        stacked: list[list[Any]] = [[] for _ in wrt]
+        for j in range(size):
+            seed = basis(like, j)
+            for column, grad_ in zip(stacked, run_plan(plan, [*bound.inputs, seed]), strict=True):
+                column.append(grad_)
+        return [
+            stack(column, bound.inputs[i], shape) for column, i in zip(stacked, wrt, strict=True)
+        ]
+
+
+def jacobian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
+    """A function that returns d fn / d argument, of shape output.shape + argument.shape, row by row."""
+    return Jacobian(fn, argnums, of_gradient=False)
+
+
+def hessian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
+    """A function that returns the Hessian of the scalar function `fn`: the jacobian of its gradient."""
+    return Jacobian(fn, argnums, of_gradient=True)

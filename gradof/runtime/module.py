@@ -1,0 +1,47 @@
+"""differentiate(module): a torch module whose forward is compiled.
+
+The result shares the module's `__dict__`, so parameters, buffers, hooks, `state_dict` and `train()`/`eval()`
+are the same objects, and it is an instance of a subclass of the module's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from gradof.errors import InputError
+from gradof.runtime.function import Differentiated
+
+
+def differentiate_module(module: Any, static_argnames: tuple[str, ...]) -> Any:
+    """A module like `module` that runs compiled; see the module docstring.
+
+    Raises InputError for a module that was differentiated already.
+    """
+    cls = type(module)
+    if hasattr(cls, "_gradof_original"):
+        raise InputError("this module is differentiated already", hint="use it as it is")
+    compiled = Differentiated(MethodType(cls.forward, module), static_argnames)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return compiled(*args, **kwargs)
+
+    def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return differentiate_module, (module, static_argnames)
+
+    members: dict[str, Any] = {
+        "forward": forward,
+        "__reduce_ex__": reduce,
+        "__doc__": cls.__doc__,
+        "__module__": cls.__module__,
+        "_gradof_original": property(lambda self: module),
+        "trace": lambda self, *a, **k: compiled.trace(*a, **k),
+        "gradient": lambda self, *a, **k: compiled.gradient(*a, **k),
+        "explain": lambda self, *a, **k: compiled.explain(*a, **k),
+        "cache_info": lambda self: compiled.cache_info(),
+    }
+    subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
+    result = object.__new__(subclass)
+    result.__dict__ = module.__dict__
+    return result

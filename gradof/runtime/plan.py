@@ -1,0 +1,130 @@
+"""A graph with everything derived from it, each made once, on first use.
+
+    plan = GraphPlan(graph, "numpy")
+    plan(x, w)                          run the graph
+    plan.gradient((False, True))        GradientPlan: f with temporaries, and df
+        .df(defined, wanted)            SpecializedPlan: df for these cotangents, again a GraphPlan
+
+df being a GraphPlan, derivatives of any order come from the same two steps.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from gradof.autodiff.differentiate import differentiate
+from gradof.autodiff.gradient import Gradient
+from gradof.autodiff.zeros import specialize_autograd_zero
+from gradof.codegen import Executable, compile_graph
+from gradof.ir.clone import clone_graph
+from gradof.ir.core import Graph
+from gradof.passes.pipeline import CLEAN_UP, run_passes
+
+Library = Literal["numpy", "torch"]
+Flags = tuple[bool, ...]
+
+
+@dataclass
+class RunCounts:
+    """How often compiled code ran: what tests and `cache_info` read to know that ours did."""
+
+    forward: int = 0
+    backward: int = 0
+
+
+class GraphPlan:
+    """A graph, its executable, and its gradients by requires_grad flags. Thread-safe."""
+
+    def __init__(
+        self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward"
+    ) -> None:
+        self.graph = graph
+        self.library = library
+        self.counts = counts
+        self.role = role
+        self._gradients: dict[Flags, GradientPlan] = {}
+        self._lock = threading.RLock()
+
+    @cached_property
+    def prepared(self) -> Graph:
+        """The graph as it is emitted: primitives only, cleaned up."""
+        graph = clone_graph(self.graph)
+        run_passes(graph, ("expand-composites", *CLEAN_UP))
+        return graph
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The emitted code."""
+        with self._lock:
+            return compile_graph(self.prepared, library=self.library, name=self.graph.name)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Run on numpy arrays; fresh numpy arrays come back."""
+        self.count()
+        return self.executable(*arrays)
+
+    def count(self) -> None:
+        """Note one run."""
+        if self.role == "forward":
+            self.counts.forward += 1
+        else:
+            self.counts.backward += 1
+
+    def gradient(self, requires_grad: Sequence[bool]) -> GradientPlan:
+        """f and df for these flags, one per graph input."""
+        flags = tuple(requires_grad)
+        with self._lock:
+            plan = self._gradients.get(flags)
+            if plan is None:
+                plan = GradientPlan(differentiate(self.graph, flags), self)
+                self._gradients[flags] = plan
+            return plan
+
+    @property
+    def gradients(self) -> dict[Flags, GradientPlan]:
+        """A snapshot of the gradients made so far."""
+        with self._lock:
+            return dict(self._gradients)
+
+
+class GradientPlan:
+    """A Gradient, the executable of its f, and its df by which cotangents are defined and wanted."""
+
+    def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
+        self.gradient = gradient
+        self.f = GraphPlan(gradient.f, owner.library, owner.counts, role=owner.role)
+        self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
+        self._lock = threading.RLock()
+
+    def df(self, defined: Flags, wanted: Flags) -> SpecializedPlan:
+        """df where cotangent i of `df_input_vjps` is given iff defined[i], for the wanted outputs."""
+        with self._lock:
+            plan = self._dfs.get((defined, wanted))
+            if plan is None:
+                special = specialize_autograd_zero(self.gradient.df, defined, wanted)
+                plan = SpecializedPlan(
+                    GraphPlan(special.graph, self.f.library, self.f.counts, role="backward"),
+                    tuple(special.inputs),
+                    tuple(special.outputs),
+                )
+                self._dfs[defined, wanted] = plan
+            return plan
+
+    @property
+    def dfs(self) -> dict[tuple[Flags, Flags], SpecializedPlan]:
+        """A snapshot of the specialisations made so far."""
+        with self._lock:
+            return dict(self._dfs)
+
+
+@dataclass(frozen=True)
+class SpecializedPlan:
+    """A specialised df: the plan, which of df's inputs it takes, which of df's outputs it gives."""
+
+    plan: GraphPlan
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]

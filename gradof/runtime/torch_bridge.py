@@ -1,0 +1,110 @@
+"""Compiled graphs under torch's autograd. Imported only once torch is in use.
+
+`call(plan, tensors)` runs a graph on torch tensors. If a gradient may be asked for, it runs f of the plan's
+Gradient inside a `torch.autograd.Function`, which saves exactly the captures and whose backward is `call` again,
+on df: with `create_graph=True` that call is differentiable in turn, to any order.
+
+Note [Temporaries are outputs]
+The values f saves for df are returned by the Function beside the real outputs and dropped by `call`. Being
+outputs they have a grad_fn when they are unpacked in the backward, so a second derivative flows through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import DeviceError, DtypeError, LeafTypeError
+from gradof.ir.types import DType
+from gradof.runtime.plan import GradientPlan, GraphPlan
+from gradof.tracer.torch_types import from_torch_dtype
+
+Tensor = torch.Tensor
+
+
+def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Run `plan` on torch tensors, recorded by autograd where an input requires grad."""
+    if torch.is_grad_enabled():
+        flags = tuple(t.requires_grad for t in tensors)
+        if any(flags):
+            gradient = plan.gradient(flags)
+            outputs: tuple[Tensor, ...] = _Compiled.apply(gradient, *tensors)  # type: ignore[no-untyped-call]
+            return outputs[: gradient.gradient.f_real_outputs]
+    return run(plan, tensors)
+
+
+def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Run `plan` on the values of tensors; no autograd."""
+    results = plan(*[to_numpy(t) for t in tensors])
+    return tuple(torch.from_numpy(r) for r in results)
+
+
+def to_numpy(tensor: Tensor) -> Any:
+    """A numpy view of a dense CPU tensor, without a copy."""
+    return tensor.detach().numpy()
+
+
+def check_tensor(tensor: Tensor, path: str) -> None:
+    """Refuse what the numpy backend cannot read, before anything runs."""
+    if tensor.layout != torch.strided:
+        raise LeafTypeError(
+            f"{path} is a {tensor.layout} tensor", hint="pass a dense tensor: x.to_dense()"
+        )
+    if tensor.device.type != "cpu":
+        raise DeviceError(
+            f"{path} is on {tensor.device}; the numpy backend runs on the CPU",
+            hint="move the tensor and the module with .cpu()",
+        )
+    if tensor.dtype == torch.bfloat16:
+        raise DtypeError(
+            f"{path} is bfloat16, which numpy does not have", hint="use float32: x.float()"
+        )
+    if tensor.is_complex():
+        raise DtypeError(
+            f"{path} is complex; gradients of complex tensors are not supported",
+            hint="pass the real and imaginary parts: torch.view_as_real(x)",
+        )
+    if tensor.is_quantized:
+        raise LeafTypeError(f"{path} is quantized", hint="pass x.dequantize()")
+
+
+class _Compiled(torch.autograd.Function):
+    """f forward, df backward; see Note [Temporaries are outputs]."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: GradientPlan, *tensors: Tensor) -> tuple[Tensor, ...]:
+        gradient = plan.gradient
+        ctx.set_materialize_grads(False)
+        outputs = run(plan.f, tensors)
+        ctx.plan = plan
+        ctx.save_for_backward(
+            *[tensors[i] for i in gradient.df_input_captured_inputs],
+            *[outputs[i] for i in gradient.df_input_captured_outputs],
+        )
+        vjps = set(gradient.df_input_vjps)
+        ctx.mark_non_differentiable(*[t for i, t in enumerate(outputs) if i not in vjps])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        plan: GradientPlan = ctx.plan
+        gradient = plan.gradient
+        result: list[Tensor | None] = [None] * len(gradient.f.inputs)
+        vjps = [cotangents[i] for i in gradient.df_input_vjps]
+        defined = tuple(g is not None for g in vjps)
+        wanted = tuple(ctx.needs_input_grad[1 + i] for i in gradient.df_output_vjps)
+        if any(defined) and any(wanted):
+            special = plan.df(defined, wanted)
+            arguments = [*vjps, *ctx.saved_tensors]
+            given = [t for i in special.inputs if (t := arguments[i]) is not None]
+            grads = call(special.plan, given)
+            for position, grad in zip(special.outputs, grads, strict=True):
+                result[gradient.df_output_vjps[position]] = grad
+        return (None, *result)
+
+
+def cotangent_dtype_matches(tensor: Any, dtype: DType) -> bool:
+    """Whether a cotangent is a tensor of the given dtype."""
+    return isinstance(tensor, Tensor) and from_torch_dtype(tensor.dtype) == dtype
