@@ -1,0 +1,141 @@
+"""The `gradof` command. Exit codes: 0 fine, 1 a wrong gradient (`check`), 2 bad input or a traced error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradof import __version__
+from gradof.cli.stages import STAGES
+from gradof.errors import GradofError
+
+_TARGET_HELP = """TARGET is file.py:function or package.module:function. Its inputs come from --arg, or from a
+function example_inputs() beside it that returns a tuple of arguments."""
+
+
+class _Group(click.Group):
+    """Turns gradof's errors into a message on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GradofError as error:
+            from gradof.cli.render import print_error
+
+            print_error(error)
+            ctx.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gradof")
+def main() -> None:
+    """gradof: gradients you can check, and code you can read.
+
+    \b
+    gradof show  examples/mlp.py:loss --stage f     print a stage of the compilation
+    gradof check examples/mlp.py:loss               compare with eager, float64, finite differences
+    gradof opt   graph.ir -p eliminate-dead-code    run passes over textual IR
+    gradof ops                                      list the registered ops
+    """
+
+
+_arg = click.option(
+    "--arg", "args", multiple=True, metavar="NAME=SPEC",
+    help="an input: a type such as f32[4,3] (random values) or a Python literal; repeatable",
+)
+_library = click.option(
+    "--library", type=click.Choice(["numpy", "torch"]),
+    help="whose arrays --arg makes [default: torch if the target's module imports it]",
+)
+
+
+@main.command(epilog=_TARGET_HELP)
+@click.argument("target")
+@click.option(
+    "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
+    help="trace: the SSA graph; reverse: f with its GradOf blocks; f, df: the split; "
+    "numpy: the emitted source of both; explain: what is saved, and why",
+)
+@click.option("--locs/--no-locs", default=True, help="print the user's lines [default: on]")
+@_arg
+@_library
+def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: Any) -> None:
+    """Print one stage of the compilation of TARGET."""
+    from gradof.cli.render import print_code
+    from gradof.cli.stages import render_stage
+    from gradof.cli.target import inputs_for, load_target
+
+    fn, module = load_target(target)
+    positional, named = inputs_for(fn, module, args, library)
+    text, language = render_stage(stage, fn, positional, named, locs=locs)
+    print_code(text, language)
+
+
+@main.command()
+@click.argument("file", default="-", metavar="[FILE]")
+@click.option(
+    "-p", "--pass", "passes", multiple=True, metavar="PASS",
+    help="a pass to run, in order; repeatable; `gradof opt --list` names them",
+)
+@click.option("--list", "listing", is_flag=True, help="list the passes")
+def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
+    """Parse textual IR from FILE (default: standard input), verify it, run passes, print it."""
+    from gradof.cli.render import print_code
+    from gradof.errors import TargetError
+    from gradof.ir.parser import parse_graph
+    from gradof.ir.verify import verify
+    from gradof.passes.pipeline import PASSES, run_passes
+
+    if listing:
+        for name, each in PASSES.items():
+            click.echo(f"{name:<24} {(each.__doc__ or '').splitlines()[0]}")
+        return
+    if file != "-" and not Path(file).is_file():
+        raise TargetError(f"no file {file}")
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    graph = parse_graph(text, source="<stdin>" if file == "-" else file)
+    verify(graph)
+    run_passes(graph, passes)
+    verify(graph)
+    print_code(str(graph), "gradof-ir")
+
+
+@main.command(epilog=_TARGET_HELP)
+@click.argument("target")
+@click.option("--order", type=click.IntRange(1, 2), default=1, show_default=True,
+              help="2 checks second derivatives too")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="of the random cotangents")
+@_arg
+@_library
+def check(
+    target: str, order: int, seed: int, args: tuple[str, ...], library: Any
+) -> None:
+    """Compare TARGET's values and gradients with eager, float64 and finite differences.
+
+    Exit code 0 if all agree, 1 if one is wrong.
+    """
+    from gradof.cli.target import inputs_for, load_target
+    from gradof.runtime.function import Differentiated
+    from gradof.testing import check as run_check
+
+    fn, module = load_target(target)
+    plain = fn.fn if isinstance(fn, Differentiated) else fn
+    positional, named = inputs_for(plain, module, args, library)
+    report = run_check(plain, positional, named, order=order, seed=seed, raise_on_error=False)
+    click.echo(str(report))
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@click.option("--name", "pattern", default="", help="only ops whose name or API names contain this")
+def ops(pattern: str) -> None:
+    """List the registered ops: schema, what is differentiable, API names."""
+    from gradof.cli.render import print_ops
+    from gradof.ops.registry import all_ops
+
+    chosen = [o for o in all_ops() if pattern in o.name or any(pattern in n for n in o.names)]
+    print_ops(chosen)

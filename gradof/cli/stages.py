@@ -1,0 +1,39 @@
+"""What `gradof show --stage` prints, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+STAGES = ("trace", "reverse", "f", "df", "numpy", "gradient", "explain")
+
+
+def render_stage(
+    stage: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, locs: bool
+) -> tuple[str, str]:
+    """The text of a stage and the language to colour it in; raises what tracing raises."""
+    from gradof.api import differentiate
+    from gradof.autodiff.differentiate import show_reverse
+    from gradof.ir.printer import print_graph
+    from gradof.runtime.function import gradient_flags
+
+    compiled = differentiate(fn)
+    compiled = getattr(compiled, "base", compiled)  # value_and_grad and its like keep theirs there
+    if stage == "explain":
+        return f"{compiled.explain(*args, **kwargs)}\n", "text"
+    if stage == "trace":
+        return print_graph(compiled.trace(*args, **kwargs), locs=locs), "gradof-ir"
+    bound = compiled.bind(args, kwargs)
+    flags = gradient_flags(bound)
+    if stage == "reverse":
+        return print_graph(show_reverse(bound.entry.traced.graph, flags), locs=locs), "gradof-ir"
+    plan = bound.entry.plan.gradient(flags)
+    if stage == "gradient":
+        return f"{plan.gradient}\n", "gradof-ir"
+    if stage == "numpy":
+        vjps = plan.gradient.df_input_vjps
+        defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
+        df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
+        return f"{plan.f.executable.source}\n\n{df.executable.source}", "python"
+    graph = {"f": plan.gradient.f, "df": plan.gradient.df}[stage]
+    return print_graph(graph, locs=locs), "gradof-ir"
