@@ -9,10 +9,10 @@
 >>> origin.read(model) is W
 True
 
-The walk goes, breadth first, through: the object behind a bound method, `functools.partial`, closure
-cells, defaults, the globals that the code names (nested functions and called helpers included),
-attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of tuples,
-lists and dicts. It is neutral: which objects are tensors is the caller's question.
+The walk goes, breadth first, through: the object behind a bound method, `functools.partial`,
+closures, defaults, the globals that the code names (nested functions and called helpers included),
+attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of
+tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question.
 """
 
 from __future__ import annotations

@@ -53,10 +53,14 @@ OutputLeaf = TensorOut | InputOut | ConstantOut
 
 @dataclass(frozen=True, slots=True)
 class WriteBack:
-    """After the call, graph output `output` is copied into graph input `input` in place."""
+    """After the call, graph output `output` is copied into graph input `input` in place.
+
+    `requires_grad`: in eager the input's history now includes the change (False for plain data).
+    """
 
     output: int
     input: int
+    requires_grad: bool = False
 
 
 @dataclass(frozen=True)

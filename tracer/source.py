@@ -122,7 +122,7 @@ def _stores_after(code: CodeType) -> dict[int, str]:
         if instruction.opname in _STORES and previous >= 0:
             # The combined stores of Python 3.13 name two variables; the first is stored first.
             target = instruction.argval
-            name = target[0] if isinstance(target, tuple) else target
+            name = str(target[0] if isinstance(target, tuple) else target)
             result.update(dict.fromkeys(range(previous, instruction.offset, 2), name))
         if instruction.opname != "EXTENDED_ARG":  # a prefix of the store, not the running one
             previous = instruction.offset

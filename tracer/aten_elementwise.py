@@ -1,0 +1,336 @@
+"""Elementwise aten ops: torch's type promotion made explicit, and ops that are formulas of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from gradof.ir.types import BOOL, DType
+from gradof.ops.expr import Expr, F, Number
+from gradof.ops.registry import Op
+from gradof.tracer.aten_registry import Call, Operand, aten, scalar_for
+
+
+def elementwise(c: Call, op: Op, *operands: Operand) -> Expr:
+    """Any elementwise op: operands are cast to the dtype torch computes in."""
+    if "elementwise" not in op.traits:
+        return F.__getattr__(op.name)(*operands)
+    dtype = c.type().dtype if c.type().dtype is not BOOL else c.common_dtype()
+    return apply(c, op.name, dtype, *operands)
+
+
+def apply(c: Call, name: str, dtype: DType, *operands: Operand) -> Expr:
+    """Op `name` with every tensor operand cast to `dtype`; numbers become numbers of its kind."""
+    like = c.type().with_dtype(dtype)
+    cast = [
+        x.cast(dtype) if isinstance(x, Expr) else scalar_for(x, like) for x in operands
+    ]
+    return F.__getattr__(name)(*cast)
+
+
+def _arithmetic(name: str, logical: str | None) -> Any:
+    def adaptor(c: Call, a: Operand, b: Operand) -> Expr:
+        dtype = c.type().dtype
+        if dtype is BOOL and logical is not None:
+            return apply(c, logical, dtype, a, b)
+        return apply(c, name, dtype, a, b)
+
+    return adaptor
+
+
+aten("mul.Tensor", "mul.Scalar")(_arithmetic("mul", "logical_and"))
+aten("maximum.default")(_arithmetic("maximum", None))
+aten("minimum.default")(_arithmetic("minimum", None))
+
+
+def _scaled(c: Call, b: Operand, alpha: Number) -> Operand:
+    if alpha == 1:
+        return b
+    if not isinstance(b, Expr):
+        return b * alpha
+    return apply(c, "mul", c.type().dtype, b, alpha)
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
+    if c.type().dtype is BOOL:
+        return apply(c, "logical_or", BOOL, a, b)
+    return apply(c, "add", c.type().dtype, a, _scaled(c, b, alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def sub(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
+    return apply(c, "sub", c.type().dtype, a, _scaled(c, b, alpha))
+
+
+@aten("rsub.Scalar", "rsub.Tensor")
+def rsub(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
+    return apply(c, "sub", c.type().dtype, b, _scaled(c, a, alpha))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) -> Expr:
+    dtype = c.type().dtype
+    if rounding_mode == "floor":
+        return apply(c, "floor_divide", dtype, a, b)
+    if rounding_mode == "trunc" and not dtype.is_float:
+        # |a| // |b| with the sign put back: integers would lose digits on the way through floats
+        size = F.floor_divide(F.abs(a.cast(dtype)), abs_of(b, dtype))
+        return size * F.sign(a.cast(dtype)) * sign_of(b, dtype)
+    quotient = apply(c, "div", dtype, a, b)
+    return F.trunc(quotient) if rounding_mode == "trunc" else quotient
+
+
+def abs_of(x: Operand, dtype: DType) -> Operand:
+    """|x| of a tensor or a number."""
+    return F.abs(x.cast(dtype)) if isinstance(x, Expr) else abs(x)
+
+
+def sign_of(x: Operand, dtype: DType) -> Operand:
+    """The sign of a tensor or a real number."""
+    if isinstance(x, Expr):
+        return F.sign(x.cast(dtype))
+    assert not isinstance(x, complex)
+    return (x > 0) - (x < 0)
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def pow_(c: Call, a: Operand, b: Operand) -> Expr:
+    dtype = c.type().dtype
+    if isinstance(a, Expr) and b == 2 and not isinstance(b, Expr):
+        return F.square(a.cast(dtype))
+    if isinstance(a, Expr) and not isinstance(b, Expr) and b == 0.5:
+        return F.sqrt(a.cast(dtype))
+    return apply(c, "pow", dtype, a, b)
+
+
+for _name in ("gt", "ge", "lt", "le", "eq", "ne"):
+
+    def _compare(c: Call, a: Expr, b: Operand, _name: str = _name) -> Expr:
+        dtype = c.common_dtype()
+        if dtype is BOOL and not isinstance(b, Expr):
+            b = bool(b)
+        return apply(c, _name, dtype, a, b)
+
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_compare)
+
+for _name in ("logical_and", "logical_or", "logical_xor"):
+
+    def _logical(c: Call, a: Expr, b: Expr, _name: str = _name) -> Expr:
+        return F.__getattr__(_name)(_truth(a), _truth(b))
+
+    aten(f"{_name}.default")(_logical)
+
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+
+    def _bitwise(c: Call, a: Operand, b: Operand, _name: str = _name) -> Expr:
+        dtype = c.type().dtype
+        name = _name.replace("bitwise", "logical") if dtype is BOOL else _name
+        return apply(c, name, dtype, a, b)
+
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_bitwise)
+
+
+def _truth(x: Expr) -> Expr:
+    return x if x.dtype is BOOL else x != scalar_for(0, x.type)
+
+
+@aten("bitwise_not.default")
+def bitwise_not(c: Call, x: Expr) -> Expr:
+    return F.logical_not(x) if x.dtype is BOOL else F.bitwise_not(x)
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(c: Call, cond: Expr, a: Operand, b: Operand) -> Expr:
+    type_ = c.type()
+    sides = [x.cast(type_.dtype) if isinstance(x, Expr) else scalar_for(x, type_) for x in (a, b)]
+    if not any(isinstance(x, Expr) for x in sides):
+        sides[0] = c.full(sides[0])  # type: ignore[arg-type]  # a number: neither side is a tensor
+    return F.where(cond.cast(BOOL), *sides)
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c: Call, x: Expr, mask: Expr, value: Operand) -> Expr:
+    filling = value.cast(x.dtype) if isinstance(value, Expr) else scalar_for(value, x.type)
+    return F.where(mask, filling, x)
+
+
+@aten("clamp.default", "hardtanh.default")
+def clamp(c: Call, x: Expr, low: Number | None = None, high: Number | None = None) -> Expr:
+    hardtanh = "hardtanh" in c.func.name()
+    low, high = (-1.0, 1.0) if hardtanh and low is None and high is None else (low, high)
+    type_ = c.type()
+    bounds = [None if v is None else scalar_for(v, type_) for v in (low, high)]
+    return F.clamp(x.cast(type_.dtype), low=bounds[0], high=bounds[1])
+
+
+@aten("clamp_min.default")
+def clamp_min(c: Call, x: Expr, low: Number) -> Expr:
+    return clamp(c, x, low, None)
+
+
+@aten("clamp_max.default")
+def clamp_max(c: Call, x: Expr, high: Number) -> Expr:
+    return clamp(c, x, None, high)
+
+
+@aten("clamp.Tensor")
+def clamp_tensor(c: Call, x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
+    # As clamp does, and maximum does not: at a tie the whole gradient goes to x.
+    dtype = c.type().dtype
+    x = x.cast(dtype)
+    if low is not None:
+        low = low.cast(dtype)
+        x = F.where(x < low, low, x)
+    if high is not None:
+        high = high.cast(dtype)
+        x = F.where(x > high, high, x)
+    return x
+
+
+@aten("clamp_min.Tensor")
+def clamp_min_tensor(c: Call, x: Expr, low: Expr) -> Expr:
+    return clamp_tensor(c, x, low, None)
+
+
+@aten("clamp_max.Tensor")
+def clamp_max_tensor(c: Call, x: Expr, high: Expr) -> Expr:
+    return clamp_tensor(c, x, None, high)
+
+
+@aten("addcmul.default")
+def addcmul(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
+    dtype = c.type().dtype
+    product = a.cast(dtype) * b.cast(dtype)
+    return x.cast(dtype) + (product if value == 1 else product * scalar_for(value, c.type()))
+
+
+@aten("addcdiv.default")
+def addcdiv(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
+    dtype = c.type().dtype
+    ratio = a.cast(dtype) / b.cast(dtype)
+    return x.cast(dtype) + (ratio if value == 1 else ratio * scalar_for(value, c.type()))
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+def lerp(c: Call, a: Expr, b: Expr, weight: Operand) -> Expr:
+    if not isinstance(weight, Expr):
+        # the form that is exact at the nearer end, as torch chooses it
+        assert not isinstance(weight, complex)
+        return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * (1 - weight)
+    near = a + weight * (b - a)
+    return F.where(F.abs(weight) < 0.5, near, b - (b - a) * (1.0 - weight))
+
+
+@aten("_to_copy.default", "to.dtype")
+def to_copy(c: Call, x: Expr, *_: Any, **__: Any) -> Expr:
+    dtype = c.type().dtype
+    if dtype is BOOL and x.dtype is not BOOL:
+        return x != scalar_for(0, x.type)
+    return F.copy(x) if dtype == x.dtype else x.cast(dtype)
+
+
+@aten("clone.default", "alias.default", "lift_fresh_copy.default")
+def clone(c: Call, x: Expr, *, memory_format: Any = None) -> Expr:
+    return F.copy(x) if c.func.name().startswith("aten::clone") else F.alias(x)
+
+
+@aten("detach.default", "detach_copy.default")
+def detach(c: Call, x: Expr) -> Expr:
+    return F.detach(x)
+
+
+@aten("copy.default")
+def copy(c: Call, x: Expr, src: Expr, non_blocking: bool = False) -> Expr:
+    return src.cast(c.type().dtype).expand(x.shape)
+
+
+@aten("fill.Scalar", "fill.Tensor")
+def fill(c: Call, x: Expr, value: Operand) -> Expr:
+    return value.cast(x.dtype).expand(x.shape) if isinstance(value, Expr) else c.full(value)
+
+
+@aten("zero.default")
+def zero(c: Call, x: Expr) -> Expr:
+    return c.full(0)
+
+
+@aten("sgn.default", "sign.default")
+def sign(c: Call, x: Expr) -> Expr:
+    return F.sign(x)
+
+
+@aten("frac.default")
+def frac(c: Call, x: Expr) -> Expr:
+    return x - F.trunc(x)
+
+
+@aten("deg2rad.default")
+def deg2rad(c: Call, x: Expr) -> Expr:
+    return x.cast(c.type().dtype) * (math.pi / 180.0)
+
+
+@aten("rad2deg.default")
+def rad2deg(c: Call, x: Expr) -> Expr:
+    return x.cast(c.type().dtype) * (180.0 / math.pi)
+
+
+@aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
+def xlogy(c: Call, x: Operand, y: Operand) -> Expr:
+    dtype = c.type().dtype
+    a, b = (v.cast(dtype) if isinstance(v, Expr) else c.full(v) for v in (x, y))
+    # 0 log y is 0 also at y = 0; the safe logarithm keeps the gradient of the branch not taken finite
+    zero_here = F.logical_and(a == 0.0, F.logical_not(F.isnan(b)))
+    return F.where(zero_here, 0.0, a * F.log(F.where(zero_here, 1.0, b)))
+
+
+@aten("hypot.default")
+def hypot(c: Call, a: Expr, b: Expr) -> Expr:
+    dtype = c.type().dtype
+    return F.sqrt(F.square(a.cast(dtype)) + F.square(b.cast(dtype)))
+
+
+@aten("nan_to_num.default")
+def nan_to_num(
+    c: Call, x: Expr, nan: float | None = None, posinf: float | None = None,
+    neginf: float | None = None,
+) -> Expr:  # fmt: skip
+    if not x.dtype.is_float:
+        return F.copy(x)
+    info = torch.finfo(c.results[0].dtype)
+    y = F.where(F.isnan(x), 0.0 if nan is None else float(nan), x)
+    y = F.where(x == math.inf, info.max if posinf is None else float(posinf), y)
+    return F.where(x == -math.inf, info.min if neginf is None else float(neginf), y)
+
+
+@aten("logit.default")
+def logit(c: Call, x: Expr, eps: float | None = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    if eps is not None:
+        x = F.clamp(x, low=eps, high=1.0 - eps)
+    return F.log(x / (1.0 - x))
+
+
+@aten("sinc.default")
+def sinc(c: Call, x: Expr) -> Expr:
+    y = x.cast(c.type().dtype) * math.pi
+    at_zero = y == 0.0
+    return F.where(at_zero, 1.0, F.sin(y) / F.where(at_zero, 1.0, y))
+
+
+@aten("log_sigmoid_forward.default")
+def log_sigmoid(c: Call, x: Expr) -> tuple[Expr, None]:
+    return F.minimum(x, 0.0) - F.log1p(F.exp(-F.abs(x))), None
+
+
+@aten("special_ndtr.default")
+def ndtr(c: Call, x: Expr) -> Expr:
+    x = x.cast(c.type().dtype)
+    return (F.erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+
+
+@aten("float_power.Tensor_Scalar")
+def float_power(c: Call, a: Expr, b: Number) -> Expr:
+    return apply(c, "pow", c.type().dtype, a, b)

@@ -1,0 +1,85 @@
+"""Matrix products of aten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradof.ops.expr import Expr, F, Number
+from gradof.tracer.aten_registry import Call, aten, scalar_for
+
+
+def _scaled(x: Expr, by: Number) -> Expr:
+    return x if by == 1 else x * scalar_for(by, x.type)
+
+
+def _plus(x: Expr, product: Expr, beta: Number, alpha: Number) -> Expr:
+    # With beta = 0 torch ignores x, nan and all.
+    product = _scaled(product, alpha)
+    return product if beta == 0 else _scaled(x, beta) + product
+
+
+@aten("mm.default")
+def mm(c: Call, a: Expr, b: Expr) -> Expr:
+    return F.mm(a, b)
+
+
+@aten("bmm.default", "matmul.default")
+def bmm(c: Call, a: Expr, b: Expr) -> Expr:
+    return F.bmm(a, b)
+
+
+@aten("addmm.default")
+def addmm(c: Call, x: Expr, a: Expr, b: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    return _broadcast(c, _plus(x, F.mm(a, b), beta, alpha))
+
+
+@aten("baddbmm.default")
+def baddbmm(c: Call, x: Expr, a: Expr, b: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    return _broadcast(c, _plus(x, F.bmm(a, b), beta, alpha))
+
+
+@aten("addbmm.default")
+def addbmm(c: Call, x: Expr, a: Expr, b: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    return _plus(x, F.sum(F.bmm(a, b), dims=(0,), keepdims=False), beta, alpha)
+
+
+@aten("mv.default")
+def mv(c: Call, a: Expr, v: Expr) -> Expr:
+    return F.mv(a, v)
+
+
+@aten("addmv.default")
+def addmv(c: Call, x: Expr, a: Expr, v: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    return _broadcast(c, _plus(x, F.mv(a, v), beta, alpha))
+
+
+@aten("dot.default", "vdot.default")
+def dot(c: Call, a: Expr, b: Expr) -> Expr:
+    return F.dot(a, b)
+
+
+@aten("addr.default")
+def addr(c: Call, x: Expr, a: Expr, b: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    outer = a.reshape((*a.shape, 1)) * b.reshape((1, *b.shape))
+    return _broadcast(c, _plus(x, outer, beta, alpha))
+
+
+@aten("_trilinear.default")
+def trilinear(
+    c: Call, a: Expr, b: Expr, d: Expr, expand1: Any, expand2: Any, expand3: Any, sumdim: Any,
+    unroll_dim: int = 1,
+) -> Expr:  # fmt: skip
+    parts = []
+    for x, dims in ((a, expand1), (b, expand2), (d, expand3)):
+        shape = list(x.shape)
+        for dim in sorted(dims):
+            shape.insert(dim, 1)
+        parts.append(x.reshape(tuple(shape)))
+    product = parts[0] * parts[1] * parts[2]
+    return F.sum(product, dims=tuple(sorted(sumdim)), keepdims=False) if sumdim else product
+
+
+def _broadcast(c: Call, y: Expr) -> Expr:
+    shape = c.type().shape
+    assert shape is not None
+    return y.expand(shape)

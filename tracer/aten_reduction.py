@@ -1,0 +1,277 @@
+"""Reductions and scans of aten, with dims written out and torch's result dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.ir.types import BOOL
+from gradof.ops.expr import Expr, F, Number
+from gradof.tracer.aten_index import take_last
+from gradof.tracer.aten_registry import Call, aten
+from gradof.tracer.aten_shape import wrap_dim
+
+Dims = int | Sequence[int] | None
+
+
+def all_dims(x: Expr, dims: Dims) -> tuple[int, ...]:
+    """Dims as a sorted tuple counted from the front; none given means all."""
+    if isinstance(dims, int):
+        dims = (dims,)
+    if not dims:
+        return tuple(range(x.rank))
+    return tuple(sorted(wrap_dim(d, x.rank) for d in dims)) if x.rank else ()
+
+
+def count(x: Expr, dims: Sequence[int]) -> int:
+    """Number of elements reduced into one."""
+    return math.prod(x.shape[d] for d in dims)
+
+
+@aten("sum.default", "sum.dim_IntList")
+def sum_(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.sum(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+
+@aten("nansum.default")
+def nansum(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    return sum_(c, F.where(F.isnan(x), 0.0, x), dim, keepdim)
+
+
+@aten("mean.default", "mean.dim")
+def mean(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.mean(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+
+for _name in ("amax", "amin"):
+
+    def _extreme(
+        c: Call, x: Expr, dim: Dims = (), keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        return F.__getattr__(_name)(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+    aten(f"{_name}.default")(_extreme)
+
+for _name in ("max", "min"):
+
+    def _whole(c: Call, x: Expr, _name: str = _name) -> Expr:
+        return F.__getattr__("a" + _name)(x, dims=all_dims(x, None), keepdims=False)
+
+    def _along(
+        c: Call, x: Expr, dim: int, keepdim: bool = False, _name: str = _name
+    ) -> tuple[Expr, Expr]:
+        if x.rank == 0:
+            return F.alias(x), c.full(0, c.type(1))
+        # The gradient goes to the element that the index names, not to all that tie with it.
+        dim = wrap_dim(dim, x.rank)
+        where = F.__getattr__("arg" + _name)(x, dim=dim, keepdims=True)
+        value = F.gather(x, where, dim=dim)
+        if keepdim:
+            return value, where
+        shape = x.shape[:dim] + x.shape[dim + 1 :]
+        return value.reshape(shape), where.reshape(shape)
+
+    def _where_extreme(
+        c: Call, x: Expr, dim: int | None = None, keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        name = "arg" + _name
+        if dim is None:
+            flat = F.__getattr__(name)(x.reshape((x.type.size,)), dim=0, keepdims=False)
+            shape = c.type().shape
+            assert shape is not None
+            return flat.reshape(shape)
+        if x.rank == 0:
+            return c.full(0)
+        return F.__getattr__(name)(x, dim=wrap_dim(dim, x.rank), keepdims=keepdim)
+
+    aten(f"{_name}.default")(_whole)
+    aten(f"{_name}.dim")(_along)
+    aten(f"arg{_name}.default")(_where_extreme)
+
+
+@aten("aminmax.default")
+def aminmax(
+    c: Call, x: Expr, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Expr, Expr]:
+    dims = all_dims(x, dim)
+    return F.amin(x, dims=dims, keepdims=keepdim), F.amax(x, dims=dims, keepdims=keepdim)
+
+
+for _name in ("any", "all"):
+
+    def _truth(
+        c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        y = F.__getattr__(_name)(x, dims=all_dims(x, dim), keepdims=keepdim)
+        return y.cast(c.type().dtype)
+
+    aten(f"{_name}.default", f"{_name}.dim", f"{_name}.dims")(_truth)
+
+
+@aten("_is_all_true.default")
+def is_all_true(c: Call, x: Expr) -> Expr:
+    return F.all(x, dims=all_dims(x, None), keepdims=False)
+
+
+@aten("_is_any_true.default")
+def is_any_true(c: Call, x: Expr) -> Expr:
+    return F.any(x, dims=all_dims(x, None), keepdims=False)
+
+
+@aten("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(c: Call, x: Expr, dim: Dims = None) -> Expr:
+    hits = x if x.dtype is BOOL else x.cast(BOOL)
+    return F.sum(hits.cast(c.type().dtype), dims=all_dims(x, dim), keepdims=False)
+
+
+def moments(
+    x: Expr, dims: tuple[int, ...], correction: Number
+) -> tuple[Expr, Expr]:
+    """Mean and variance over `dims`, both with the dims kept."""
+    mean_ = F.mean(x, dims=dims, keepdims=True)
+    n = count(x, dims)
+    assert not isinstance(correction, complex)
+    free = max(0.0, n - float(correction))
+    total = F.sum(F.square(x - mean_), dims=dims, keepdims=True)
+    return mean_, total / free
+
+
+def _dropped(c: Call, y: Expr, index: int = 0) -> Expr:
+    shape = c.type(index).shape
+    assert shape is not None
+    return y.reshape(shape)
+
+
+@aten("var.correction")
+def var(
+    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> Expr:
+    _, v = moments(x, all_dims(x, dim), 1 if correction is None else correction)
+    return _dropped(c, v)
+
+
+@aten("var.default", "var.dim")
+def var_old(
+    c: Call, x: Expr, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Expr:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return var(c, x, dim, correction=int(unbiased))
+
+
+@aten("std.correction")
+def std(
+    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> Expr:
+    return F.sqrt(var(c, x, dim, correction=correction))
+
+
+@aten("std.default", "std.dim")
+def std_old(
+    c: Call, x: Expr, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Expr:
+    return F.sqrt(var_old(c, x, dim, unbiased))
+
+
+@aten("var_mean.correction")
+def var_mean(
+    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> tuple[Expr, Expr]:
+    m, v = moments(x, all_dims(x, dim), 1 if correction is None else correction)
+    return _dropped(c, v), _dropped(c, m, 1)
+
+
+@aten("std_mean.correction")
+def std_mean(
+    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> tuple[Expr, Expr]:
+    v, m = var_mean(c, x, dim, correction=correction)
+    return F.sqrt(v), m
+
+
+@aten("prod.default")
+def prod(c: Call, x: Expr, *, dtype: Any = None) -> Expr:
+    return F.prod(x.cast(c.type().dtype), dims=all_dims(x, None), keepdims=False)
+
+
+@aten("prod.dim_int")
+def prod_dim(c: Call, x: Expr, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    return F.prod(x.cast(c.type().dtype), dims=all_dims(x, dim), keepdims=keepdim)
+
+
+@aten("cumsum.default")
+def cumsum(c: Call, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.alias(x) if x.rank == 0 else F.cumsum(x, dim=wrap_dim(dim, x.rank))
+
+
+@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
+def vector_norm(
+    c: Call, x: Expr, p: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Expr:
+    p = 2 if p is None else p
+    assert not isinstance(p, complex)
+    x = x.cast(c.type().dtype)
+    dims = all_dims(x, dim)
+    if p == math.inf:
+        return F.amax(F.abs(x), dims=dims, keepdims=keepdim)
+    if p == -math.inf:
+        return F.amin(F.abs(x), dims=dims, keepdims=keepdim)
+    if p == 0:
+        return F.sum((x != 0.0).cast(x.dtype), dims=dims, keepdims=keepdim)
+    if p == 1:
+        return F.sum(F.abs(x), dims=dims, keepdims=keepdim)
+    # At zero torch gives the gradient zero; the root's own would be infinite.
+    total = F.square(x) if p == 2 else F.pow(F.abs(x), float(p))
+    total = F.sum(total, dims=dims, keepdims=keepdim)
+    at_zero = total == 0.0
+    safe = F.where(at_zero, 1.0, total)
+    root = F.sqrt(safe) if p == 2 else F.pow(safe, 1.0 / float(p))
+    return F.where(at_zero, 0.0, root)
+
+
+@aten("dist.default")
+def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
+    dtype = c.type().dtype
+    return vector_norm(c, x.cast(dtype) - y.cast(dtype), p)
+
+
+@aten("logsumexp.default")
+def logsumexp(c: Call, x: Expr, dim: Dims, keepdim: bool = False) -> Expr:
+    x = x.cast(c.type().dtype)
+    dims = all_dims(x, dim)
+    # Shifted by the largest element; an infinite one is left, so that it comes through.
+    top = F.detach(F.amax(x, dims=dims, keepdims=True))
+    top = F.where(F.isfinite(top), top, 0.0)
+    y = F.log(F.sum(F.exp(x - top), dims=dims, keepdims=True)) + top
+    return _dropped(c, y)
+
+
+@aten("_softmax.default", "_safe_softmax.default", "softmax.int")
+def softmax(c: Call, x: Expr, dim: int, half_to_float: Any = None, **_: Any) -> Expr:
+    x = x.cast(c.type().dtype)
+    safe = "safe" in c.func.name()
+    if x.rank == 0:
+        return F.where(F.isnan(x), x, 1.0)
+    y = F.softmax(x, dim=wrap_dim(dim, x.rank))
+    if not safe:
+        return y
+    # A row that is masked out altogether gives zeros, not nan.
+    dims = (wrap_dim(dim, x.rank),)
+    return F.where(F.all(x == -math.inf, dims=dims, keepdims=True), 0.0, y)
+
+
+@aten("_log_softmax.default", "log_softmax.int")
+def log_softmax(c: Call, x: Expr, dim: int, half_to_float: Any = None) -> Expr:
+    return F.log_softmax(x.cast(c.type().dtype), dim=wrap_dim(dim, x.rank))
+
+
+@aten("trace.default")
+def trace(c: Call, x: Expr) -> Expr:
+    n = min(x.shape)
+    places = [i * (x.shape[1] + 1) for i in range(n)]
+    diagonal = take_last(c, x.reshape((x.type.size,)), places)
+    return F.sum(diagonal.cast(c.type().dtype), dims=(0,), keepdims=False)

@@ -1,0 +1,259 @@
+"""The two modes a function is traced under.
+
+`ApiMode` stands above autograd and sees the torch API as the user calls it: it lifts free tensors, and
+refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every aten op
+on plain tensors, in-place ops and views already made functional.
+
+    user ──▶ ApiMode ──▶ autograd ──▶ functionalization ──▶ AtenMode ──▶ Recorder
+
+Note [Cut gradients]
+torch decides by object whether a gradient flows (`requires_grad`); the graph decides by value. They
+part where a tensor is changed behind autograd's back (in place under no_grad, through `.data` or
+`.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters an
+API call, and every result, is checked: one that requires grad must stand for a value that is
+attached to an input.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradof.errors import (
+    DataDependentError,
+    FreeTensorError,
+    LeafMutationError,
+    TraceError,
+    UnsupportedOpError,
+)
+from gradof.tracer.pytree import flatten
+from gradof.tracer.source import Site, user_loc, user_site
+from gradof.tracer.torch_functional import inner, is_wrapper
+from gradof.tracer.torch_recorder import Recorder, data_dependent_shape
+from gradof.tracer.torch_types import type_of
+
+Lift = Callable[[torch.Tensor], torch.Tensor]
+_NUMBER = torch.ops.aten._local_scalar_dense.default
+_CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
+_READS_VALUES = frozenset({torch.ops.aten.allclose.default, torch.ops.aten.equal.default})
+
+
+class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs every op for real and records it."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
+        self.recording = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Record one op; see the module docstring."""
+        kwargs = kwargs or {}
+        if not self.recording:
+            return func(*args, **kwargs)
+        site = user_site(sys._getframe(1))
+        if func in _CONSTANTS:
+            if self.recorder.find(args[0]) is None:
+                self.recorder.constant(args[0], site)
+            return args[0]
+        if func is _NUMBER:
+            self.recorder.number(args[0], site)
+            return func(*args, **kwargs)
+        if func in _READS_VALUES:
+            for tensor in args[:2]:
+                self.recorder.number(tensor, site)
+            return func(*args, **kwargs)
+        if torch.Tag.dynamic_output_shape in func.tags:
+            refuse_dynamic_shape(func, args, site)
+        if func is torch.ops.aten.native_batch_norm.default:
+            return self._batch_norm(args, site)
+        if func is torch.ops.aten._linalg_check_errors.default:
+            return func(*args, **kwargs)  # raises for a singular matrix, as eager does
+        out = func(*args, **kwargs)
+        self.recorder.record(func, args, kwargs, out, site)
+        return out
+
+    def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
+        # The op changes its running statistics in place even after functionalization. Its functional
+        # twin returns them; the tensors that hold them are pointed at the new ones.
+        x, weight, bias, mean, var, training, momentum, eps = args
+        if mean is None or not training:
+            func = torch.ops.aten.native_batch_norm.default
+            out = func(*args)
+            self.recorder.record(func, args, {}, out, site)
+            return out
+        func = torch.ops.aten._native_batch_norm_legit_functional.default
+        out = func(x, weight, bias, mean, var, True, momentum, eps)
+        self.recorder.record(func, (*args[:5], True, momentum, eps), {}, out, site)
+        for tensor, new in ((mean, out[3]), (var, out[4])):
+            tensor.set_(new)
+            self.recorder.bind(tensor, self.recorder.value(new, site.loc))
+        return out[:3]
+
+
+def refuse_dynamic_shape(func: Any, args: tuple[Any, ...], site: Site) -> None:
+    """Raise DataDependentShapeError, unless the call's shape is fixed (an index without masks)."""
+    leaves, _ = flatten(tuple(args))
+    indices = [a for a in leaves[1:] if isinstance(a, torch.Tensor)]
+    masks = any(i.dtype in (torch.bool, torch.uint8) for i in indices)
+    if not func.name().startswith("aten::index.Tensor") or masks:
+        raise data_dependent_shape(func, site)
+
+
+def _getters(*names: str) -> frozenset[Any]:
+    # Not every version of torch has all of them.
+    there = (getattr(torch.Tensor, name, None) for name in names)
+    return frozenset(attribute.__get__ for attribute in there if attribute is not None)
+
+
+_METADATA = _getters(
+    "shape", "dtype", "device", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "is_cpu",
+    "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_nested", "itemsize", "nbytes",
+    "names", "output_nr", "_version", "is_mps", "is_xpu", "is_sparse_csr",
+) | frozenset(
+    {
+        torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.stride,
+        torch.Tensor.__len__, torch.Tensor.is_floating_point, torch.Tensor.is_complex,
+        torch.Tensor.element_size, torch.Tensor.is_contiguous, torch.Tensor.nelement,
+        torch.Tensor.ndimension, torch.Tensor.__hash__, torch.Tensor.is_signed,
+        torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor,
+        torch.result_type, torch.Tensor.get_device, torch.Tensor.__format__, torch.is_signed,
+    }
+)  # fmt: skip
+_TENSOR: Any = torch.Tensor  # its properties are read as descriptors
+_GET_DATA = _TENSOR.data.__get__
+_NUMBERS_OUT = frozenset(
+    {
+        torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.data_ptr,
+        torch.Tensor.untyped_storage, torch.Tensor.storage,
+    }
+)  # fmt: skip
+_FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+_REFUSED: dict[Any, tuple[str, str]] = {
+    torch.Tensor.backward: (
+        "`.backward()` inside a traced function would not reach the real tensors",
+        "use torch.autograd.grad inside, or call backward on the result outside",
+    ),
+    _TENSOR.data.__set__: (
+        "`.data` is assigned to, which cannot be followed", "use in-place ops under no_grad",
+    ),
+    _TENSOR.grad.__get__: (
+        "`.grad` is read inside a traced function", "read it outside and pass it as an argument",
+    ),
+    _TENSOR.grad.__set__: (
+        "`.grad` is assigned to inside a traced function", "assign it outside",
+    ),
+    torch.Tensor.register_hook: (
+        "a gradient hook inside a traced function would not run", "register it outside",
+    ),
+}  # fmt: skip
+
+
+class ApiMode(TorchFunctionMode):
+    """Lifts free tensors and refuses what cannot be followed; see the module docstring."""
+
+    def __init__(self, recorder: Recorder, lift: Lift) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.lift = lift
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Handle one call of the torch API."""
+        kwargs = kwargs or {}
+        if func in _METADATA or func in _CONSTANTS:
+            self._refuse_foreign_memory(func, args)
+            return func(*args, **kwargs)
+        if func in _REFUSED:
+            what, todo = _REFUSED[func]
+            raise TraceError(what, loc=user_loc(sys._getframe(1)), hint=todo)
+        if func in _FROM_NUMPY:
+            self._refuse_numpy(args)
+        args = tuple(self._wrapped(a) for a in args)
+        kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
+        if func in _NUMBERS_OUT:
+            raise DataDependentError(
+                f"the elements of a traced tensor are taken out of torch by {func.__name__}",
+                loc=user_loc(sys._getframe(1)),
+                hint="stay in torch inside the function, or do it outside",
+            )
+        if func == _GET_DATA:
+            return args[0].detach()
+        try:
+            return func(*args, **kwargs)
+        except RuntimeError as error:
+            text = str(error)
+            if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
+                raise
+            raise LeafMutationError(
+                f"{text.rstrip('.')}: {getattr(func, '__name__', func)}",
+                loc=user_loc(sys._getframe(1)),
+                hint="work on a copy (x.clone()), or change it under torch.no_grad()",
+            ) from None
+
+    def _wrapped(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self.traced(arg)
+        if type(arg) in (list, tuple):
+            return type(arg)([self._wrapped(a) for a in arg])
+        if type(arg) is dict:
+            return {k: self._wrapped(v) for k, v in arg.items()}
+        return arg
+
+    def traced(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The wrapper to use for a tensor: itself, checked, or a lifted free tensor."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            raise UnsupportedOpError(
+                "torch.func transforms (grad, vmap, jvp, ...) inside a traced function",
+                loc=user_loc(sys._getframe(1)),
+                hint="use torch.autograd.grad(..., create_graph=True) inside",
+            )
+        if not is_wrapper(tensor):
+            return self.lift(tensor)
+        if tensor.requires_grad:
+            self.check_gradient(tensor)
+        return tensor
+
+    def check_gradient(self, tensor: torch.Tensor) -> None:
+        """Raise where torch and the graph disagree on the gradient; see Note [Cut gradients]."""
+        value = self.recorder.find(inner(tensor))
+        if value is None or value in self.recorder.attached:
+            return
+        loc = value.node.loc if value.node is not None else user_loc(sys._getframe(1))
+        maker = tensor.grad_fn
+        if isinstance(maker, torch.autograd.function.BackwardCFunction):
+            name = type(maker).__name__.removesuffix("Backward")
+            raise UnsupportedOpError(
+                f"{name}, a torch.autograd.Function, is called inside a traced function", loc=loc,
+                hint="its backward would be ignored: write its forward as a plain function",
+            )  # fmt: skip
+        raise TraceError(
+            f"a {type_of(tensor)} that requires grad was changed behind autograd's back",
+            loc=loc,
+            hint="under no_grad, or through .data or .detach(), change only copies of it",
+        )
+
+    @staticmethod
+    def _refuse_foreign_memory(func: Any, args: tuple[Any, ...]) -> None:
+        # torch.from_numpy itself is invisible; what it makes passes here, over foreign memory.
+        if func in _CONSTANTS and not args[0].untyped_storage().resizable():
+            ApiMode._refuse_numpy((np.empty(0),))
+
+    @staticmethod
+    def _refuse_numpy(args: tuple[Any, ...]) -> None:
+        if any(isinstance(a, np.ndarray) for a in args):
+            raise FreeTensorError(
+                "a tensor is made from a numpy array inside the traced function; the array would "
+                "not be read again at the next call",
+                loc=user_loc(sys._getframe(2)),
+                hint="make the tensor outside and pass it as an argument or keep it in a closure",
+            )

@@ -1,0 +1,250 @@
+"""Turns the functional aten ops that the dispatcher sees into IR.
+
+    recorder.record(aten.tanh.default, (x,), {}, [y])      →    %y : f32[4] = tanh(%x)  # mlp.py:7
+
+The recorder knows real tensors by identity: each one that an op returned, or that came in as a graph
+input, stands for one SSA value. It also keeps what is known of each value:
+
+- *attached*: a gradient can flow from it to a graph input. torch's `requires_grad` must agree (Note
+  [Cut gradients] in `torch_modes`).
+- *varying*: it depends on a graph input or on random numbers, so that a Python number read off it
+  would be baked in wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import (
+    DataDependentError,
+    DataDependentShapeError,
+    InferenceError,
+    TraceError,
+    UnsupportedOpError,
+)
+from gradof.ir.builder import Builder
+from gradof.ir.core import Graph, Loc, Node, Value
+from gradof.ir.types import TensorType
+from gradof.ops.expr import Emitter, Expr
+from gradof.ops.registry import find_by_api_name, get_op
+from gradof.tracer.aten_registry import ADAPTORS, RANDOM, Call, Results
+from gradof.tracer.source import Site
+from gradof.tracer.torch_types import dense_of, type_of
+
+
+class Recorder:
+    """The graph under construction and the values of the real tensors."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.builder = Builder(self.graph.block)
+        self.emitter = Emitter(self.builder)
+        self.attached: set[Value] = set()
+        self.varying: set[Value] = set()
+        self._values: dict[int, Value] = {}
+        self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
+        self._missing: dict[int, str] = {}
+        self._last: tuple[tuple[int, int], Value] | None = None
+
+    def add_input(self, tensor: torch.Tensor, hint: str | None) -> Value:
+        """A graph input standing for `tensor`."""
+        value = self.graph.block.add_param(type_of(tensor), hint)
+        self.bind(tensor, value)
+        self.varying.add(value)
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            self.attached.add(value)
+        return value
+
+    def bind(self, tensor: torch.Tensor, value: Value) -> None:
+        """From now on `tensor` stands for `value`."""
+        self._values[id(tensor)] = value
+        self._alive.append(tensor)
+
+    def find(self, tensor: torch.Tensor) -> Value | None:
+        """The value `tensor` stands for; None for a tensor never seen."""
+        return self._values.get(id(tensor))
+
+    def value(self, tensor: torch.Tensor, loc: Loc | None) -> Value:
+        """The value `tensor` stands for. Raises UnsupportedOpError for a result without one."""
+        value = self._values.get(id(tensor))
+        if value is not None:
+            return value
+        missing = self._missing.get(id(tensor))
+        if missing is not None:
+            raise UnsupportedOpError(
+                f"{missing} of type {type_of(tensor)} is used, but not supported", loc=loc,
+                hint="compute it from the op's other results",
+            )  # fmt: skip
+        raise TraceError(
+            f"a {type_of(tensor)} appeared from nowhere: no op that was seen made it",
+            loc=loc,
+            hint="make it outside the traced function, or with torch functions inside",
+        )
+
+    def constant(self, tensor: torch.Tensor, site: Site) -> Value:
+        """A dense constant with the tensor's elements; `tensor` stands for it from now on."""
+        self.builder.loc = site.loc
+        value = self.builder.constant(dense_of(tensor))
+        if value.type != type_of(tensor):  # bfloat16 is kept as float32
+            value = self.emitter.wrap(value).cast(type_of(tensor).dtype).value
+        self._name(value, site)
+        self.bind(tensor, value)
+        return value
+
+    def record(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, site: Site
+    ) -> None:
+        """Emit the IR of one call that returned `out`.
+
+        Raises UnsupportedOpError for an op without adaptor, and TraceError where the IR emitted does
+        not have the types of the real results.
+        """
+        name = func.name().removeprefix("aten::")
+        name = name if "." in name else name + ".default"
+        results = [out] if isinstance(out, torch.Tensor) else _tensors(out)
+        self.builder.loc = site.loc
+        before = self.graph.block.returns._prev
+        call = Call(func, args, kwargs, results, self.emitter)
+        try:
+            emitted = self._emit(name, call, site)
+        except InferenceError as error:
+            raise UnsupportedOpError(
+                f"aten.{name} with these operands: {error.message}", loc=site.loc,
+                hint="cast or reshape the operands, or report the case",
+            ) from error  # fmt: skip
+        values = [None if e is None else e.value for e in emitted]
+        self._propagate(before, name in RANDOM)
+        if not torch.is_grad_enabled():
+            values = [None if v is None else self._detached(v) for v in values]
+        self._check(name, results, values, site)
+        for tensor, value in zip(results, values, strict=True):
+            if value is None:
+                self._missing[id(tensor)] = f"a result of aten.{name}"
+                self._alive.append(tensor)
+            else:
+                self.bind(tensor, value)
+        if len(values) == 1 and values[0] is not None:
+            self._name(values[0], site)
+
+    def _emit(self, name: str, call: Call, site: Site) -> Sequence[Expr | None]:
+        args = tuple(self._operand(a, site) for a in call.args)
+        kwargs = {k: self._operand(v, site) for k, v in call.kwargs.items()}
+        adaptor = ADAPTORS.get(name)
+        if adaptor is not None:
+            return _as_list(adaptor(call, *args, **kwargs))
+        op = find_by_api_name(f"aten.{name}") or find_by_api_name(f"aten.{name.split('.')[0]}")
+        if op is None or kwargs or op.attrs or op.variadic or len(args) != len(op.inputs):
+            raise UnsupportedOpError(
+                f"torch calls aten.{name}, which gradof does not know", loc=site.loc,
+                hint="rewrite it with supported ops (`gradof ops` lists them)",
+            )  # fmt: skip
+        from gradof.tracer.aten_elementwise import elementwise
+
+        return _as_list(elementwise(call, op, *args))
+
+    def _operand(self, arg: Any, site: Site) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self.emitter.wrap(self.value(arg, site.loc))
+        if isinstance(arg, (list, tuple)) and any(isinstance(a, torch.Tensor) for a in arg):
+            return [self._operand(a, site) for a in arg]
+        return arg
+
+    def _propagate(self, before: Node | None, random: bool) -> None:
+        node = self.graph.block._head if before is None else before._next
+        while node is not None and node is not self.graph.block.returns:
+            op = get_op(node.kind)
+            if random or "random" in op.traits or any(v in self.varying for v in node.inputs):
+                self.varying.update(node.outputs)
+            if any(v in self.attached and _carries(op, i) for i, v in enumerate(node.inputs)):
+                self.attached.update(v for v in node.outputs if _is_inexact(v))
+            node = node._next
+
+    def _detached(self, value: Value) -> Value:
+        """Under no_grad a result is a constant to the gradient."""
+        if value not in self.attached:
+            return value
+        cut = self.builder.emit("detach", value)
+        if value in self.varying:
+            self.varying.add(cut)
+        return cut
+
+    def _check(
+        self, name: str, results: Sequence[torch.Tensor], values: Sequence[Value | None], site: Site
+    ) -> None:
+        if len(results) != len(values):
+            raise TraceError(
+                f"aten.{name} has {len(results)} results, its adaptor gave {len(values)}",
+                loc=site.loc,
+            )
+        for tensor, value in zip(results, values, strict=True):
+            if value is not None and value.type != type_of(tensor):
+                raise TraceError(
+                    f"aten.{name} gave {type_of(tensor)}, but was recorded as {value.type}",
+                    loc=site.loc, hint="this is an error in gradof's adaptor; please report it",
+                )  # fmt: skip
+
+    def _name(self, value: Value, site: Site) -> None:
+        # A variable names the last op of the instruction that ran before the store.
+        if site.hint is None or value.node is None:
+            return
+        if self._last is not None and self._last[0] == site.key:
+            self._last[1].hint = None
+        if value.hint is None:
+            value.hint = site.hint
+            self._last = (site.key, value)
+
+    def finish(self, outputs: Sequence[Value]) -> None:
+        """Set the graph's outputs and drop what they do not need."""
+        self.graph.set_outputs(outputs)
+        for node in self.graph.block.reversed_nodes():
+            random = "random" in get_op(node.kind).traits  # advances the generator, used or not
+            if not random and not any(v.has_uses for v in node.outputs):
+                node.erase()
+
+    def number(self, tensor: torch.Tensor, site: Site) -> None:
+        """Allow Python to read a number off `tensor`, or raise DataDependentError."""
+        if self.value(tensor, site.loc) in self.varying:
+            raise DataDependentError(
+                f"Python reads the value of a tensor of type {type_of(tensor)} "
+                "(an `if`, `.item()`, `float(...)` or the like)",
+                loc=site.loc,
+                hint="use torch.where for the branch, or keep the number a tensor",
+            )
+
+
+def data_dependent_shape(func: Any, site: Site) -> DataDependentShapeError:
+    """The error for an op whose result's shape depends on values."""
+    return DataDependentShapeError(
+        f"the shape of the result of {func.name().replace('::', '.')} depends on the values of "
+        "its operands",
+        loc=site.loc,
+        hint="use torch.where or multiply by a mask, so that the shape stays the same",
+    )
+
+
+def _tensors(out: Any) -> list[torch.Tensor]:
+    flat: list[torch.Tensor] = []
+    for item in out if isinstance(out, (tuple, list)) else ():
+        flat.extend(item if isinstance(item, (tuple, list)) else [item])
+    return flat
+
+
+def _as_list(results: Results) -> Sequence[Expr | None]:
+    return [results] if results is None or isinstance(results, Expr) else results
+
+
+def _carries(op: Any, index: int) -> bool:
+    """Whether a gradient can flow through operand `index`."""
+    if op.is_composite:
+        return True
+    name = op.inputs[0] if op.variadic else op.inputs[index]
+    return op.vjp.get(name) is not None
+
+
+def _is_inexact(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
+
+

@@ -1,0 +1,256 @@
+"""Tracing a call of a torch function.
+
+>>> def f(x, w):
+...     h = torch.tanh(x @ w)
+...     return h.sum()
+>>> print(trace_torch(f, (torch.ones(4, 3), torch.ones(3, 2)), {}).graph)
+graph f(%x : f32[4,3], %w : f32[3,2]):
+  %0 : f32[4,2] = mm(%x, %w)  # example.py:2
+  %h : f32[4,2] = tanh(%0)  # example.py:2
+  %1 : f32[] = sum[dims=(0, 1), keepdims=False](%h)  # example.py:3
+  return (%1)
+
+The function runs once, for real, on wrappers of its arguments (see `torch_modes`). Tracing leaves
+no trace: no real tensor is changed, and the random number generator is put back.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceError
+from gradof.ir.core import Value
+from gradof.tracer import (  # noqa: F401  # adaptors register themselves
+    aten_elementwise,
+    aten_factory,
+    aten_index,
+    aten_linalg,
+    aten_reduction,
+    aten_shape,
+)
+from gradof.tracer.origins import Origin, Origins
+from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
+from gradof.tracer.result import ConstantOut, InputOut, OutputLeaf, TensorOut, Traced, WriteBack
+from gradof.tracer.source import function_loc, user_loc
+from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
+from gradof.tracer.torch_modes import ApiMode, AtenMode
+from gradof.tracer.torch_recorder import Recorder
+from gradof.tracer.torch_types import from_torch_dtype, type_of
+
+_STATIC_TYPES = (
+    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size,
+    torch.layout, torch.memory_format, enum.Enum, type, slice, range, type(Ellipsis),
+    torch.Generator,
+)  # fmt: skip
+
+
+def trace_torch(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    static_argnames: Sequence[str] = (),
+) -> Traced:
+    """Run `fn(*args, **kwargs)` once and record it.
+
+    Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
+    that is neither a tensor nor a plain Python value; errors of the function itself pass through.
+    """
+    leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
+    check_leaves(leaves, paths, fn)
+    return _Trace(fn).run(leaves, tree, paths)
+
+
+def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
+    """Refuse leaves that are neither traceable tensors nor plain Python values."""
+    for leaf, path in zip(leaves, paths, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            check_tensor(leaf, path, fn)
+        elif not isinstance(leaf, (*_STATIC_TYPES, Static)) and not inspect.isroutine(leaf):
+            raise LeafTypeError(
+                f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}, neither a tensor "
+                "nor a plain Python value",
+                loc=function_loc(fn),
+                hint="pass tensors (torch.as_tensor), or name the argument in static_argnames",
+            )
+
+
+def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> None:
+    """Refuse tensors that are not plain dense ones; LeafTypeError, DeviceError or DtypeError."""
+    loc = function_loc(fn)
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise LeafTypeError(
+            f"{what} is a {type(tensor).__qualname__}, a subclass of torch.Tensor", loc=loc,
+            hint="pass a plain tensor: x.as_subclass(torch.Tensor)",
+        )  # fmt: skip
+    if tensor.layout is not torch.strided:
+        raise LeafTypeError(
+            f"{what} is a {tensor.layout} tensor", loc=loc, hint="pass a dense one: x.to_dense()"
+        )
+    if tensor.device.type == "meta":
+        raise DeviceError(f"{what} is on the meta device, without data", loc=loc)
+    from_torch_dtype(tensor.dtype, loc)
+
+
+class _Trace:
+    """One tracing run."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.recorder = Recorder(_name_of(fn))
+        self.aten = AtenMode(self.recorder)
+        self.api = ApiMode(self.recorder, self.lift)
+        self.origins = Origins(fn, lambda obj: isinstance(obj, torch.Tensor))
+        self.found: list[Origin] = []
+        self.params: list[Value] = []
+        self.real: list[torch.Tensor] = []
+        self.wrappers: list[torch.Tensor] = []
+        self.required: list[bool] = []
+        self._lifted: dict[int, torch.Tensor] = {}
+
+    def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
+        arg_leaves = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
+        names = _names_of(self.fn, paths)
+        with unfused(), functionalization():
+            wrapped = [
+                self.wrap(leaf, names[i]) if isinstance(leaf, torch.Tensor) else thaw(leaf)
+                for i, leaf in enumerate(leaves)
+            ]
+            args, kwargs = tree.unflatten(wrapped)
+            with self.aten, self.api:
+                result = self.fn(*args, **kwargs)
+            outputs, out_tree, values = self.results(result)
+            writebacks = self.writebacks(values)
+        self.recorder.finish(values)
+        return Traced(
+            graph=self.recorder.graph,
+            library="torch",
+            in_tree=tree,
+            arg_leaves=arg_leaves,
+            static_leaves=tuple(
+                (i, leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, torch.Tensor)
+            ),
+            origins=tuple(self.found),
+            out_tree=out_tree,
+            outputs=outputs,
+            writebacks=writebacks,
+            requires_grad=tuple(self.required),
+            arg_paths=paths,
+        )
+
+    def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
+        """A functional wrapper that stands for a graph input; the real tensor is only read."""
+        recording, self.aten.recording = self.aten.recording, False
+        try:
+            with torch.inference_mode(False):
+                wrapper = wrap(tensor.detach())
+            if tensor.requires_grad:
+                wrapper.requires_grad_()
+                if not tensor.is_leaf:  # as in eager, it may then be changed in place
+                    with torch.enable_grad():
+                        wrapper = wrapper.clone()
+        finally:
+            self.aten.recording = recording
+        self.params.append(self.recorder.add_input(inner(wrapper), hint))
+        self.real.append(tensor)
+        self.wrappers.append(wrapper)
+        self.required.append(tensor.requires_grad)
+        return wrapper
+
+    def lift(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The wrapper of a free tensor, which becomes a graph input at first sight."""
+        found = self._lifted.get(id(tensor))
+        if found is not None:
+            return found
+        origin = self.origins.find(tensor)
+        if origin is None:
+            raise FreeTensorError(
+                f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
+                f"found in the closure, globals, defaults or attributes of {_name_of(self.fn)}",
+                loc=user_loc(),
+                hint="pass it as an argument, or keep it where it can be read again at every call",
+            )
+        check_tensor(tensor, str(origin), self.fn)
+        wrapper = self._lifted[id(tensor)] = self.wrap(tensor, _identifier(origin.name))
+        self.found.append(origin)
+        return wrapper
+
+    def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any, list[Value]]:
+        """What each leaf of the result is, the result's structure, and the graph's outputs."""
+        leaves, out_tree = flatten(result)
+        outputs: list[OutputLeaf] = []
+        values: list[Value] = []
+        seen: dict[int, OutputLeaf] = {}
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                outputs.append(ConstantOut(leaf))
+                continue
+            wrapper = self.api.traced(leaf)
+            if id(wrapper) not in seen:
+                seen[id(wrapper)] = self._output(wrapper, values)
+            outputs.append(seen[id(wrapper)])
+        return tuple(outputs), out_tree, values
+
+    def _output(self, wrapper: torch.Tensor, values: list[Value]) -> OutputLeaf:
+        for i, known in enumerate(self.wrappers):
+            if wrapper is known:
+                return InputOut(i)
+        values.append(self.recorder.value(inner(wrapper), None))
+        return TensorOut(len(values) - 1, wrapper.requires_grad)
+
+    def writebacks(self, values: list[Value]) -> tuple[WriteBack, ...]:
+        """Inputs that the function changed in place; their new values become outputs."""
+        changed: list[WriteBack] = []
+        for i, wrapper in enumerate(self.wrappers):
+            value = self.recorder.value(inner(wrapper), None)
+            if value is self.params[i]:
+                continue
+            self._refuse_overlap(i)
+            values.append(value)
+            changed.append(WriteBack(len(values) - 1, i, wrapper.requires_grad))
+        return tuple(changed)
+
+    def _refuse_overlap(self, index: int) -> None:
+        mine = self.real[index].untyped_storage().data_ptr()
+        for i, other in enumerate(self.real):
+            if i != index and mine and other.untyped_storage().data_ptr() == mine:
+                raise TraceError(
+                    f"input {index} is changed in place and shares its memory with input {i}",
+                    loc=function_loc(self.fn),
+                    hint="pass a copy (x.clone()) as one of them",
+                )
+
+
+def _name_of(fn: Any) -> str:
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return _identifier(name) or "f"
+
+
+def _identifier(name: str) -> str | None:
+    return name if name.isidentifier() and name.isascii() else None
+
+
+def _names_of(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
+    """The name of each leaf in the IR: the parameter's, or the last key on the way to the leaf."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        parameters = []
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    names: list[str | None] = []
+    for path in paths:
+        root, _, rest = path.partition("[")
+        key, _, inner = rest.partition("]")
+        if root == "args" and key.isdigit():
+            key = positional[int(key)] if int(key) < len(positional) else ""
+        words = [w.strip("[]'\"") for w in inner.replace(".", "[").split("[")]
+        named = [w for w in words if _identifier(w)]
+        names.append(_identifier(named[-1] if named else key.strip("'\"")))
+    return names
