@@ -55,7 +55,7 @@ def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Rev
 
 
 def show_reverse(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Graph:
-    """f with its optimised reverse as a block of a final `Reverse` node: what the split starts from."""
+    """f with its optimised reverse as a block of a final `Reverse` node, before the split."""
     f = clone_graph(graph)
     expand_composites(f)
     reverse = reverse_of(f, requires_grad)

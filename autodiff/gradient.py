@@ -26,14 +26,16 @@ Layout, exactly:
     f outputs   [the f_real_outputs original outputs] [temporaries: values saved for df]
     df inputs   [cotangents of f outputs, df_input_vjps order: real outputs that require grad,
                  then temporaries that have a gradient]
-                [f inputs, df_input_captured_inputs order] [f outputs, df_input_captured_outputs order]
+                [f inputs, df_input_captured_inputs order]
+                [f outputs, df_input_captured_outputs order]
     df outputs  one gradient per entry of df_output_vjps
 
 `df_input_vjps` and `df_input_captured_outputs` index f's outputs; `df_input_captured_inputs` and
-`df_output_vjps` index f's inputs. An input that the outputs do not depend on differentiably has no df output.
+`df_output_vjps` index f's inputs. An input that the outputs do not depend on differentiably has
+no df output.
 
-Temporaries have cotangents of their own, so that f may be differentiated again through what df saved: in a
-second backward the gradient flows into the temporaries and from there on through df.
+Temporaries have cotangents of their own, so that f may be differentiated again through what df
+saved: in a second backward the gradient flows into the temporaries and from there on through df.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """lambda_lift_reverse: splitting (f, reverse block) into two graphs with explicit captures.
 
-Captures are f's values with a use in the reverse, inputs first, then node outputs in order. One that is an
-output of f already is captured as that output, an input as that input; any other becomes a new output of f,
-a temporary. A temporary that has a gradient gets a cotangent of its own, AutogradAdd'ed in, so that a second
-derivative can flow through what was saved.
+Captures are f's values with a use in the reverse, inputs first, then node outputs in order. One
+that is an output of f already is captured as that output, an input as that input; any other
+becomes a new output of f, a temporary. A temporary that has a gradient gets a cotangent of its
+own, AutogradAdd'ed in, so that a second derivative can flow through what was saved.
 """
 
 from __future__ import annotations

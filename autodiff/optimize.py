@@ -2,8 +2,8 @@
 
 lift_constants               a constant of f read by the reverse is made anew there, not saved
 rematerialize_views          a view (reshape, permute, slice ...) is taken again instead of saved
-deduplicate_size_captures    size(x), read by the reverse only, is computed there if x is saved anyway
-eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
+deduplicate_size_captures    size(x), read by the reverse only, is computed there if x is saved
+anyway eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def optimize(graph: Graph, reverse: ReverseDetails) -> None:
 
 
 def lift_constants(graph: Graph, reverse: Block) -> None:
-    """Given `%c = Constant()` in f used in the reverse: a clone at the top of the reverse instead."""
+    """Given `%c = Constant()` of f used in the reverse: a clone at its top instead."""
     clones: dict[Value, Value] = {}
     for node, i, value in list(captured_uses(graph, reverse)):
         source = value.node
@@ -41,7 +41,7 @@ def lift_constants(graph: Graph, reverse: Block) -> None:
 
 
 def rematerialize_views(graph: Graph, reverse: Block) -> None:
-    """Given `%t = permute(%x)` of f used in the reverse: `%t` is made there, and %x captured instead.
+    """Given `%t = permute(%x)` of f used in the reverse: made there, and %x captured.
 
     A view costs nothing to make, while a saved view would have to be copied out of its base.
     """
@@ -68,7 +68,7 @@ def rematerialize_views(graph: Graph, reverse: Block) -> None:
 
 
 def deduplicate_size_captures(graph: Graph, reverse: Block) -> None:
-    """Given `%s = size(%x)` captured beside %x: recompute it in the reverse, and capture only %x."""
+    """Given `%s = size(%x)` captured beside %x: recompute it, and capture only %x."""
     captured = {value for _, _, value in captured_uses(graph, reverse)}
     for value in captured:
         source = value.node

@@ -7,14 +7,16 @@
                                              return (%dw)
 
 Note [GradOf is linear]
-Each differentiated op becomes one GradOf node: its inputs are the cotangents of the op's outputs, its body the
-op's rules. A rule is linear in the cotangents, so if all of them are zero, so are all results, whatever the body
-would compute. Besides GradOf, the top level of the reverse holds only AutogradAdd and AutogradZero.
+Each differentiated op becomes one GradOf node: its inputs are the cotangents of the op's outputs,
+its body the op's rules. A rule is linear in the cotangents, so if all of them are zero, so are
+all results, whatever the body would compute. Besides GradOf, the top level of the reverse holds
+only AutogradAdd and AutogradZero.
 
 Note [Broadcasting is undone here]
-A rule may return a gradient of the op's broadcast shape. It is summed back to the operand's shape in one place,
-`_undo_broadcast`, at every op: never at the end, where x - mean(x) would already be wrong. Where shapes are only
-known at run time, the sizes are computed beside the forward and captured instead of the operands.
+A rule may return a gradient of the op's broadcast shape. It is summed back to the operand's shape
+in one place, `_undo_broadcast`, at every op: never at the end, where x - mean(x) would already be
+wrong. Where shapes are only known at run time, the sizes are computed beside the forward and
+captured instead of the operands.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """specialize_autograd_zero: df for known-undefined cotangents, as a plain graph of primitives.
 
-Which outputs of f receive a gradient is known before df runs (it is part of the cache key), so every symbolic
-zero folds away, together with what fed it:
+Which outputs of f receive a gradient is known before df runs (it is part of the cache key), so
+every symbolic zero folds away, together with what fed it:
 
-    AutogradAdd of a zero and x           → x             AutogradAdd of two values  → add
-    GradOf with all cotangents zero       → zeros         any other GradOf           → its body, inlined
+    AutogradAdd of a zero and x           → x             AutogradAdd of two values  → add GradOf
+    with all cotangents zero       → zeros         any other GradOf           → its body, inlined
     a linear op, mul, mm ... of a zero    → a zero
 
-A gradient that is zero altogether leaves the outputs: eager gives None there. See Note [GradOf is linear].
+A gradient that is zero altogether leaves the outputs: eager gives None there. See Note [GradOf is
+linear].
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _ZERO_OPERANDS = {"mul": (0, 1), "div": (0,), "mm": (0, 1), "bmm": (0, 1)}
 class SpecializedDf:
     """A df without symbolic zeros.
 
-    `inputs` are the positions among df's inputs that are left (defined cotangents and all captures);
-    `outputs` those of df's outputs that are not zero altogether.
+    `inputs` are the positions among df's inputs that are left (defined cotangents and all
+    captures); `outputs` those of df's outputs that are not zero altogether.
     """
 
     graph: Graph
@@ -46,7 +47,8 @@ def specialize_autograd_zero(
 ) -> SpecializedDf:
     """Fold df for cotangents of which `defined[i]` says whether cotangent i is given.
 
-    `wanted`, one flag per output of df, drops gradients nobody asked for. df itself is left as it was.
+    `wanted`, one flag per output of df, drops gradients nobody asked for. df itself is left as it
+    was.
     """
     copy = clone_graph(df)
     folder = _Folder(copy, defined)
@@ -132,7 +134,10 @@ class _Folder:
                 self.replace(node, kept)
 
     def zero_rule(self, node: Node) -> Value | None:
-        """The value a node with zero operands equals; None where it stays or became a zero itself."""
+        """The value a node with zero operands equals.
+
+        None where it stays or became a zero itself.
+        """
         tensors = [v for v in node.inputs if isinstance(v.type, TensorType)]
         if has_trait(node.kind, "linear") and all(v in self.zero for v in tensors):
             self.zero.update(node.outputs)

@@ -25,9 +25,10 @@ def differentiate(
 ) -> Any:
     """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
 
-    The result takes and returns what `fn` does. torch tensors are recorded by torch's autograd, to any order;
-    for numpy arrays see `grad` and `value_and_grad`. Arguments named in `static_argnames` are never traced. A
-    `torch.nn.Module` gives a module that shares its parameters. Also usable as `@differentiate(...)`.
+    The result takes and returns what `fn` does. torch tensors are recorded by torch's autograd,
+    to any order; for numpy arrays see `grad` and `value_and_grad`. Arguments named in
+    `static_argnames` are never traced. A `torch.nn.Module` gives a module that shares its
+    parameters. Also usable as `@differentiate(...)`.
 
     Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
     """

@@ -1,4 +1,7 @@
-"""The `gradof` command. Exit codes: 0 fine, 1 a wrong gradient (`check`), 2 bad input or a traced error."""
+"""The `gradof` command.
+
+Exit codes: 0 fine, 1 a wrong gradient (`check`), 2 bad input or a traced error.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from gradof import __version__
 from gradof.cli.stages import STAGES
 from gradof.errors import GradofError
 
-_TARGET_HELP = """TARGET is file.py:function or package.module:function. Its inputs come from --arg, or from a
-function example_inputs() beside it that returns a tuple of arguments."""
+_TARGET_HELP = """TARGET is file.py:function or package.module:function. Its inputs come from --arg,
+or from a function example_inputs() beside it that returns a tuple of arguments."""
 
 
 class _Group(click.Group):

@@ -1,10 +1,11 @@
-"""Loading what the command line names: `file.py:function` or `package.module:function`, and its inputs.
+"""Loading what the command line names: `file.py:function` or `module:function`, and its inputs.
 
 >>> parse_array("x=f32[4,3]")
 ('x', TensorType f32[4,3])
 
-Inputs come from `--arg name=f32[4,3]` (random normal, seeded), `--arg name=0.5` (a literal), or from a function
-`example_inputs` (or `<function>_example_inputs`) beside the target, which returns a tuple of arguments.
+Inputs come from `--arg name=f32[4,3]` (random normal, seeded), `--arg name=0.5` (a literal), or
+from a function `example_inputs` (or `<function>_example_inputs`) beside the target, which returns
+a tuple of arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Copying graphs and blocks, and comparing them by structure.
 
-Given  graph f(%x): %y = tanh(%x); return (%y)
-`clone_graph(f)` is an equal graph that shares no node with it; `inline(f.block, [a], builder block, anchor)`
-copies the nodes of `f` before `anchor`, with `%x` replaced by `a`, and returns what `%y` became.
+Given  graph f(%x): %y = tanh(%x); return (%y) `clone_graph(f)` is an equal graph that shares no
+node with it; `inline(f.block, [a], builder block, anchor)` copies the nodes of `f` before
+`anchor`, with `%x` replaced by `a`, and returns what `%y` became.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from gradof.ir.core import Block, Graph, Node, Value
 
 
 def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
-    """An uninserted copy; operands missing in `mapping` are kept. Extends `mapping` with the outputs."""
+    """An uninserted copy.
+
+    Operands missing in `mapping` are kept. Extends `mapping` with the outputs.
+    """
     copy = Node(node.kind, (mapping.get(v, v) for v in node.inputs), node.attrs, node.loc)
     for inner in node.blocks:
         target = copy.add_block()

@@ -4,16 +4,16 @@
       %y : f32[3] = mul(%a, %b)
       return (%y)
 
-`f.block.params` are `%a, %b`; `f.block.nodes()` yields the one node; `f.block.returns` is the sentinel
-node whose inputs are the results, so a result is a use like any other.
+`f.block.params` are `%a, %b`; `f.block.nodes()` yields the one node; `f.block.returns` is the
+sentinel node whose inputs are the results, so a result is a use like any other.
 
 Note [Uses are kept by the mutators]
-Only the methods of Node and Block touch use lists. A `Use` is (user node, operand index), because one
-node may use a value twice.
+Only the methods of Node and Block touch use lists. A `Use` is (user node, operand index), because
+one node may use a value twice.
 
 Note [Topological order]
-Within a block a value is defined before it is used, and a nested block sees the values defined before
-its node. `verify` checks it; `Node.is_before` compares positions in one block.
+Within a block a value is defined before it is used, and a nested block sees the values defined
+before its node. `verify` checks it; `Node.is_before` compares positions in one block.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Use(NamedTuple):
 
 
 class Value:
-    """One SSA value: defined by output `index` of `node`, or param `index` of a block (`node` None)."""
+    """One SSA value: output `index` of `node`, or param `index` of a block (`node` None)."""
 
     __slots__ = ("_uses", "block", "hint", "index", "node", "type")
 
@@ -178,7 +178,10 @@ class Node:
         return self.block._order_of(self) < self.block._order_of(other)
 
     def erase(self) -> None:
-        """Remove from the block and drop the uses of the operands; IRError while outputs are used."""
+        """Remove from the block and drop the uses of the operands.
+
+        IRError while outputs are used.
+        """
         for value in self.outputs:
             if value.has_uses:
                 user = next(iter(value._uses)).node

@@ -17,9 +17,15 @@ class OpInfo(Protocol):
     """The part of an op record that the IR asks for."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name the IR uses."""
+        ...
+
     @property
-    def traits(self) -> frozenset[str]: ...
+    def traits(self) -> frozenset[str]:
+        """What passes may assume."""
+        ...
+
     def infer(self, inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
         """Result types; raises InferenceError."""
         ...

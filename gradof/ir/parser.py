@@ -2,11 +2,10 @@
 
 Grammar (blank lines ignored; indentation is free, blocks end with their `->` line)::
 
-    graph  ::= "graph" NAME "(" params ")" ":" node* "return" "(" values ")"
-    node   ::= [params "="] KIND ["[" NAME "=" attr {"," NAME "=" attr} "]"] "(" values ")" [LOC] block*
-    block  ::= "block" "(" params ")" ":" node* "->" "(" values ")"
-    params ::= [VALUE ":" type {"," VALUE ":" type}]
-    LOC    ::= "#" FILE ":" LINE
+    graph  ::= "graph" NAME "(" params ")" ":" node* "return" "(" values ")" node   ::= [params
+    "="] KIND ["[" NAME "=" attr {"," NAME "=" attr} "]"] "(" values ")" [LOC] block* block  ::=
+    "block" "(" params ")" ":" node* "->" "(" values ")" params ::= [VALUE ":" type {"," VALUE ":"
+    type}] LOC    ::= "#" FILE ":" LINE
 
 Raises ParseError with line and column; the graph is verified by the caller (`gradof.ir.verify`).
 """

@@ -1,7 +1,7 @@
 """The verifier: scoping, use lists, and every type inferred anew.
 
-`verify(graph)` returns None or raises VerifyError, whose message shows the node, the user's line and the
-nodes around it.
+`verify(graph)` returns None or raises VerifyError, whose message shows the node, the user's line
+and the nodes around it.
 """
 
 from __future__ import annotations

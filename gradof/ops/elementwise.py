@@ -1,8 +1,8 @@
 """Elementwise ops: arithmetic, exponentials, trigonometry, comparisons, selection.
 
-Conventions at ties, bounds and non-smooth points are torch's: relu'(0) = 0, |x|' = sign x, maximum and minimum
-split ties in half, clamp passes the gradient at its bounds.
-Formulas: Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
+Conventions at ties, bounds and non-smooth points are torch's: relu'(0) = 0, |x|' = sign x,
+maximum and minimum split ties in half, clamp passes the gradient at its bounds. Formulas:
+Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
 """
 
 from __future__ import annotations
@@ -241,8 +241,7 @@ for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.
                       ("round", "np.rint"), ("sign", "np.sign")):
     op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
        vjp={"x": lambda g: g * 0.0},
-       names=[f"aten.{'sgn' if _name == 'sign' else _name}", *(["aten.sign"] if _name == "sign" else []),
-              f"numpy.{_ufunc.removeprefix('np.')}"])
+       names=[f"aten.{_name}", f"numpy.{_ufunc.removeprefix('np.')}"])
 
 # --- comparisons and logic: no gradient ---------------------------------------------------------
 

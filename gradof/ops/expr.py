@@ -23,7 +23,7 @@ Operand = "Expr | Number"
 
 
 class Emitter:
-    """Where expressions emit: `body` for the code, `forward` for sizes computed beside the forward."""
+    """Where expressions emit: `body` for the code, `forward` for sizes beside the forward."""
 
     def __init__(self, body: Builder, forward: Builder | None = None) -> None:
         self.body = body

@@ -55,7 +55,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def common(inputs: Sequence[Type], kinds: Kinds) -> tuple[DType, str, Shape]:
-    """Dtype, device and broadcast shape of elementwise operands; weak scalars must fit the dtype."""
+    """Dtype, device and broadcast shape of elementwise operands.
+
+    Weak scalars must fit the dtype.
+    """
     tensors = [t for t in inputs if isinstance(t, TensorType)]
     if not tensors:
         raise InferenceError("at least one operand must be a tensor")

@@ -4,24 +4,27 @@
               vjp={"x": lambda g, y: g * (1.0 - y * y)},
               numpy="np.tanh", names=["aten.tanh", "numpy.tanh"], formula="tanh(x)", domain=(-3, 3))
 
-Schema: `name(inputs; attributes) -> outputs`. Inputs are tensors (or weak scalars), `*xs` takes any number;
-attributes are keyword-only literals.
+Schema: `name(inputs; attributes) -> outputs`. Inputs are tensors (or weak scalars), `*xs` takes
+any number; attributes are keyword-only literals.
 
-`vjp` maps every input to a rule or to None (not differentiable). The names of a rule's parameters say what it
-reads, and so what must be saved: `g` is the output's cotangent (`g_<output>` for ops with several outputs), the
-name of an input or output is its value, `<name>_like` is its type only (nothing is saved for it), the name of an
-attribute is the attribute. Rules may ignore broadcasting: it is undone centrally (`gradof.autodiff.reverse`).
+`vjp` maps every input to a rule or to None (not differentiable). The names of a rule's parameters
+say what it reads, and so what must be saved: `g` is the output's cotangent (`g_<output>` for ops
+with several outputs), the name of an input or output is its value, `<name>_like` is its type only
+(nothing is saved for it), the name of an attribute is the attribute. Rules may ignore
+broadcasting: it is undone centrally (`gradof.autodiff.reverse`).
 
-`expand` makes a composite: a function from inputs and attributes (as keywords) to results, inlined before
-differentiation, from which types, gradients and lowerings follow.
+`expand` makes a composite: a function from inputs and attributes (as keywords) to results,
+inlined before differentiation, from which types, gradients and lowerings follow.
 
 `numpy` is the lowering: a dotted ufunc (`"np.tanh"`, called with `out=`), a template with places
-(`"np.where({c}, {a}, {b})"`; inputs and attributes by name, results fresh or, with the trait `view`, views), or a
-Python function of inputs and keyword attributes. `torch` is optional: a dotted torch function, or a template, used
-instead where the caller's arrays are torch's and the op is not worth our own code.
+(`"np.where({c}, {a}, {b})"`; inputs and attributes by name, results fresh or, with the trait
+`view`, views), or a Python function of inputs and keyword attributes. `torch` is optional: a
+dotted torch function, or a template, used instead where the caller's arrays are torch's and the
+op is not worth our own code.
 
-Traits: `elementwise`, `view` (may alias its first input), `random`, `commutative`, `structural`, `linear` (each
-result is linear in each input alone and zero if it is). An op is pure unless it is `random`.
+Traits: `elementwise`, `view` (may alias its first input), `random`, `commutative`, `structural`,
+`linear` (each result is linear in each input alone and zero if it is). An op is pure unless it is
+`random`.
 """
 
 from __future__ import annotations
@@ -120,7 +123,10 @@ def op(
     expand: Callable[..., Any] | None = None,
     doc: str = "",
 ) -> Op:
-    """Register an op. Raises OpDefinitionError for a statement that is incomplete or contradictory."""
+    """Register an op.
+
+    Raises OpDefinitionError for a statement that is incomplete or contradictory.
+    """
     match = _SCHEMA.match(schema)
     if match is None:
         raise OpDefinitionError(f"cannot read the schema {schema!r}", hint="name(x, y; a) -> z")
@@ -164,7 +170,10 @@ def get_op(name: str) -> Op:
 
 
 def find_by_api_name(name: str) -> Op | None:
-    """The op that serves an API entry such as `aten.tanh` or `numpy.tanh`; None if there is none."""
+    """The op that serves an API entry such as `aten.tanh` or `numpy.tanh`.
+
+    None if there is none.
+    """
     return _BY_API_NAME.get(name)
 
 

@@ -1,7 +1,7 @@
 """Shapes and layout: reshape, permute, expand, slices, concatenation, flips, indexing along a dim.
 
-All dims are non-negative; slices are normalised (0 <= start <= stop <= n, step > 0). A negative step is a slice
-and a flip, which the tracers write out.
+All dims are non-negative; slices are normalised (0 <= start <= stop <= n, step > 0). A negative
+step is a slice and a flip, which the tracers write out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
-from gradof.ir.types import TensorType, Type
+from gradof.ir.types import Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import (
     broadcast_shapes,

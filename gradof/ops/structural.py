@@ -1,8 +1,8 @@
 """Ops that carry structure: constants, symbolic zeros, run-time sizes, casts, detachment.
 
-`AutogradZero` is a gradient known to be zero; `AutogradAdd` adds gradients of which either may be zero.
-`size`, `_size_if_not_equal` and `_grad_sum_to_size` undo broadcasting where shapes are only known at run time:
-`_size_if_not_equal(size(x), size(y))` is None when nothing is to be reduced.
+`AutogradZero` is a gradient known to be zero; `AutogradAdd` adds gradients of which either may be
+zero. `size`, `_size_if_not_equal` and `_grad_sum_to_size` undo broadcasting where shapes are only
+known at run time: `_size_if_not_equal(size(x), size(y))` is None when nothing is to be reduced.
 """
 
 from __future__ import annotations

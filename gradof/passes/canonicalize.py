@@ -1,8 +1,8 @@
 """Local simplifications that change no bit of any result.
 
-    cast to its own dtype, reshape to its own shape, identity permute and expand, alias → the operand
-    reshape(reshape(x)), permute(permute(x)), cast-free detach chains                  → one node
-    neg(neg(x))                                                                       → x
+    cast to its own dtype, reshape to its own shape, identity permute and expand, alias → the
+    operand reshape(reshape(x)), permute(permute(x)), cast-free detach chains                  →
+    one node neg(neg(x))                                                                       → x
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ _LAYOUT = frozenset({"cast", "reshape", "permute", "expand", "sum_to"})
 
 
 def canonicalize(graph: Graph) -> bool:
-    """Simplify until nothing changes; returns whether anything did. Graph outputs keep their types."""
+    """Simplify until nothing changes.
+
+    Returns whether anything did. Graph outputs keep their types.
+    """
     changed = False
     for node in graph.walk():
         if node.block is None:

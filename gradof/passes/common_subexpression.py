@@ -3,8 +3,8 @@
     Given   %a = exp(%x); %b = exp(%x); %y = add(%a, %b)
     Result  %a = exp(%x); %y = add(%a, %a)
 
-Works within each block on its own: a GradOf body must not start to read a value of the forward that its rule
-did not ask for, because that would save it for the backward.
+Works within each block on its own: a GradOf body must not start to read a value of the forward
+that its rule did not ask for, because that would save it for the backward.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     Given   %y = tanh(%x); %z = exp(%x); return (%y)
     Result  %y = tanh(%x); return (%y)
 
-Random nodes stay even when unused: the caller's generator must advance as in eager. Unused outputs of a
-GradOf go, and with them the part of its body that computed them.
+Random nodes stay even when unused: the caller's generator must advance as in eager. Unused
+outputs of a GradOf go, and with them the part of its body that computed them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def eliminate_dead_code_in(block: Block, on_erase: OnErase | None = None) -> boo
 
 
 def _drop_dead_outputs(node: Node, on_erase: OnErase | None) -> bool:
-    """Given `%a, %b = GradOf(...)` with %b unused: `%a = GradOf(...)`, its block returning one value."""
+    """Given `%a, %b = GradOf(...)` with %b unused: `%a = GradOf(...)`, returning one value."""
     changed = False
     for i in range(len(node.outputs) - 1, -1, -1):
         if not node.outputs[i].has_uses:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from gradof.errors import InferenceError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node
+from gradof.ir.opinfo import OPS
 from gradof.ops.expr import Emitter, Expr
 from gradof.ops.registry import Op
-from gradof.ir.opinfo import OPS
 
 
 def expand_composites(graph: Graph) -> bool:

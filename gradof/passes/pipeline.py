@@ -1,4 +1,4 @@
-"""Passes by name, run in a given order, verified between when GRADOF_CHECK=1 (always so in the tests).
+"""Passes by name, in a given order, verified between when GRADOF_CHECK=1 (as in the tests).
 
 >>> run_passes(graph, ["expand-composites", "common-subexpression", "eliminate-dead-code"])
 """

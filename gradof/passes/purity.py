@@ -7,14 +7,14 @@ from gradof.ir.opinfo import OPS, STRUCTURAL, has_trait
 
 
 def is_pure(node: Node) -> bool:
-    """Whether the node may be dropped when unused, merged with an equal one, or computed again."""
+    """Whether the node may be dropped when unused, merged with an equal, or computed again."""
     if node.kind in STRUCTURAL:
         return all(is_pure(inner) for block in node.blocks for inner in block.nodes())
     return node.kind in OPS and not has_trait(node.kind, "random")
 
 
 def is_constant(node: Node) -> bool:
-    """Whether the node has no operands and always gives the same value (`Constant`, `full`, ...)."""
+    """Whether the node has no operands and always gives the same value, as `full` does."""
     return has_trait(node.kind, "constant") and not node.inputs
 
 

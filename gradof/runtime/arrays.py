@@ -23,7 +23,7 @@ Library = Literal["numpy", "torch"]
 
 @dataclass(frozen=True)
 class Call:
-    """One call, flattened: leaves with their structure and paths, the owning library, the cache key."""
+    """One call, flattened: leaves, structure, paths, the owning library, the cache key."""
 
     library: Library
     leaves: tuple[Any, ...]
@@ -57,9 +57,9 @@ def inspect_call(
 ) -> Call:
     """Flatten and check the arguments of a call.
 
-    Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable, DtypeError and
-    DeviceError for arrays no backend can read, InputError for a call without any array unless `default` names
-    the library.
+    Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
+    DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
+    array unless `default` names the library.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     tensors = [path for leaf, path in zip(leaves, paths, strict=True) if is_tensor(leaf)]
@@ -98,7 +98,7 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
     except TypeError:
         raise LeafTypeError(
             f"{path} is a {type(value).__name__}: neither an array nor hashable",
-            hint="pass arrays, numbers, strings, or containers of them (tuple, list, dict, dataclass)",
+            hint="pass arrays, numbers, strings, or tuples, lists, dicts, dataclasses of them",
         ) from None
     return (type(value), repr(value) if isinstance(value, float) else value)
 

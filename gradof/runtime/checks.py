@@ -53,7 +53,10 @@ def lift_floats(args: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, .
 
 
 def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
-    """Graph inputs that are the leaves of the arguments at `positions`; each must be a float array."""
+    """Graph inputs that are the leaves of the arguments at `positions`.
+
+    Each must be a float array.
+    """
     traced = bound.entry.traced
     children = bound.call.tree.children[0].children
     starts = [0]
@@ -94,7 +97,7 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
         )
     out = outputs[0]
     if isinstance(out, InputOut):
-        raise OutputError("the function returns one of its inputs as it is; there is nothing to trace")
+        raise OutputError("the function returns one of its inputs as it is")
     if isinstance(out, ConstantOut):
         raise OutputError(
             f"the function returns {out.value!r}, which does not depend on any array",
@@ -112,11 +115,13 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
 
 
 def is_float(graph: Graph, index: int) -> bool:
+    """Whether graph output `index` is floating point."""
     type_ = graph.outputs[index].type
     return isinstance(type_, TensorType) and type_.dtype.is_float
 
 
 def cotangents_for(bound: Bound, cotangents: Any, outputs: tuple[int, ...]) -> list[Any]:
+    """Checked cotangents for the named outputs, from the structure of the result."""
     traced = bound.entry.traced
     leaves, tree = flatten(cotangents)
     if tree != traced.out_tree:
@@ -146,11 +151,13 @@ def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:
     else:
         same = array.dtype == to_numpy_dtype(type_.dtype)
     if not same:
-        raise CotangentError(f"{what} has dtype {getattr(array, 'dtype', type(array))}, the result {type_}")
+        found = getattr(array, "dtype", type(array).__name__)
+        raise CotangentError(f"{what} has dtype {found}, the result {type_}")
     return array
 
 
 def match_seeds(leaves: Sequence[Any], likes: Sequence[Any], what: str) -> list[Any]:
+    """Checked tangents, one per primal."""
     if len(leaves) != len(likes):
         raise CotangentError(f"{len(leaves)} {what} for {len(likes)} primals")
     result = []
@@ -165,10 +172,12 @@ def match_seeds(leaves: Sequence[Any], likes: Sequence[Any], what: str) -> list[
 
 
 def plain(results: Sequence[Any]) -> list[Any]:
+    """Results as the libraries give them: 0-d numpy arrays become numpy scalars."""
     return [r[()] if isinstance(r, np.ndarray) and r.ndim == 0 else r for r in results]
 
 
 def basis(like: Any, j: int) -> Any:
+    """Basis vector j in the shape and dtype of `like`."""
     if is_tensor(like):
         seed = like.detach().new_zeros(like.shape)
         seed.reshape(-1)[j] = 1.0
@@ -179,6 +188,7 @@ def basis(like: Any, j: int) -> Any:
 
 
 def stack(columns: list[Any], like: Any, shape: tuple[int, ...]) -> Any:
+    """Rows of a Jacobian as one array of shape `shape + like.shape`."""
     full = (*shape, *like.shape)
     if is_tensor(like):
         if not columns:

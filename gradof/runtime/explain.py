@@ -120,9 +120,8 @@ def _saved(gradient: Gradient) -> list[Saved]:
     for param, (value, kind) in zip(gradient.df.inputs[first:], sources, strict=True):
         nbytes = value.type.nbytes if isinstance(value.type, TensorType) else 0
         loc = str(value.node.loc) if value.node is not None and value.node.loc else ""
-        rows.append(
-            Saved(value.hint or "?", str(value.type), nbytes, kind, loc, _readers(gradient.df, param))
-        )
+        readers = _readers(gradient.df, param)
+        rows.append(Saved(value.hint or "?", str(value.type), nbytes, kind, loc, readers))
     return rows
 
 

@@ -6,8 +6,9 @@
     loss(x, w)              first call: trace, derive, emit, run; then: find the entry, run
     loss.cache_info()       CacheInfo(hits=1, misses=1, entries=1, forward_runs=2, backward_runs=0)
 
-An entry is found by the types of the arguments, their static values and torch's modes (`inspect_call`), then by
-the Python state the trace read (`StateGuard`) and the types of the free tensors, which are read anew each time.
+An entry is found by the types of the arguments, their static values and torch's modes
+(`inspect_call`), then by the Python state the trace read (`StateGuard`) and the types of the free
+tensors, which are read anew each time.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Differentiated:
     # --- calls ------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the compiled function: torch tensors are recorded by autograd, numpy arrays are not."""
+        """Run the compiled function. torch tensors are recorded by autograd."""
         bound = self.bind(args, kwargs)
         return finish(bound, run_plan(bound.entry.plan, bound.inputs))
 

@@ -3,15 +3,15 @@
 >>> value_and_grad(lambda p: np.sum(p ** 2))(np.array([1.0, 2.0]))
 (np.float64(5.0), array([2., 4.]))
 
-Gradients come back in the structure of the argument, as a tuple exactly if `argnums` is one. Each is one
-compiled graph, f and df together, cached per signature.
+Gradients come back in the structure of the argument, as a tuple exactly if `argnums` is one. Each
+is one compiled graph, f and df together, cached per signature.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -61,9 +61,10 @@ class _Transformed:
         self.base = as_differentiated(fn)
         self.argnums = argnums
         self.positions = check_argnums(argnums)
-        functools.update_wrapper(self, self.base.fn)
+        functools.update_wrapper(cast(Any, self), self.base.fn)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        """Find or trace the call, Python floats among the differentiated arguments lifted."""
         return bind_with_grad(self.base, lift_floats(args, self.positions), kwargs)
 
     def structured(self, bound: Bound, leaves: Sequence[Any]) -> Any:
@@ -87,6 +88,7 @@ class ValueAndGrad(_Transformed):
         self.with_value = with_value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """(value, gradient), or the gradient alone for `grad`."""
         bound = self.bind(args, kwargs)
         output = scalar_output(bound, self.has_aux)
         wrt = wrt_inputs(bound, self.positions)
@@ -108,22 +110,26 @@ def value_and_grad(
 ) -> ValueAndGrad:
     """A function that returns `(fn(...), gradient)`.
 
-    fn returns a scalar, or with `has_aux` a pair of a scalar and anything else. Raises ArgnumsError,
-    OutputError (no scalar), LeafTypeError or DtypeError (an argument that is not floating point).
+    fn returns a scalar, or with `has_aux` a pair of a scalar and anything else. Raises
+    ArgnumsError, OutputError (no scalar), LeafTypeError or DtypeError (an argument that is not
+    floating point).
     """
     return ValueAndGrad(fn, argnums, has_aux, with_value=True)
 
 
 def grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> ValueAndGrad:
-    """A function that returns the gradient of the scalar function `fn`; with `has_aux`, (gradient, aux)."""
+    """A function that returns the gradient of the scalar function `fn`.
+
+    With `has_aux`, (gradient, aux).
+    """
     return ValueAndGrad(fn, argnums, has_aux, with_value=False)
 
 
 def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`(fn(*args), pullback)`; `pullback(cotangents)` gives one gradient per argument.
 
-    Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A leaf that is
-    not floating point gets None.
+    Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A
+    leaf that is not floating point gets None.
     """
     base = as_differentiated(fn)
     positions = tuple(range(len(args)))
@@ -197,13 +203,14 @@ class Jacobian(_Transformed):
         self.of_gradient = of_gradient
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The Jacobian, or the Hessian."""
         bound = self.bind(args, kwargs)
         wrt = wrt_inputs(bound, self.positions)
         if self.of_gradient:
             output = scalar_output(bound, has_aux=False)
             rows = [
                 self.rows(bound, wrt, k, ("hessian", output, wrt, k),
-                          lambda g, k=k: pullback_graph(gradient_only(g, wrt, output), wrt, [k]),
+                          functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
                           bound.inputs[i])
                 for k, i in enumerate(wrt)
             ]  # fmt: skip
@@ -217,7 +224,7 @@ class Jacobian(_Transformed):
             k = out.index
             leaves.append(self.structured(bound, self.rows(
                 bound, wrt, k, ("jacobian", wrt, k),
-                lambda g, k=k: pullback_graph(g, wrt, [k]), value[k])))  # fmt: skip
+                functools.partial(pullback_graph, wrt=wrt, outputs=[k]), value[k])))  # fmt: skip
         return traced.out_tree.unflatten(leaves)
 
     def rows(
@@ -238,11 +245,15 @@ class Jacobian(_Transformed):
         ]
 
 
+def _hessian_rows(graph: Graph, wrt: tuple[int, ...], output: int, k: int) -> Graph:
+    return pullback_graph(gradient_only(graph, wrt, output), wrt, [k])
+
+
 def jacobian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
-    """A function that returns d fn / d argument, of shape output.shape + argument.shape, row by row."""
+    """A function that returns d fn / d argument, of shape output.shape + argument.shape."""
     return Jacobian(fn, argnums, of_gradient=False)
 
 
 def hessian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
-    """A function that returns the Hessian of the scalar function `fn`: the jacobian of its gradient."""
+    """A function that returns the Hessian of `fn`: the jacobian of its gradient."""
     return Jacobian(fn, argnums, of_gradient=True)

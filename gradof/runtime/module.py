@@ -1,7 +1,8 @@
 """differentiate(module): a torch module whose forward is compiled.
 
-The result shares the module's `__dict__`, so parameters, buffers, hooks, `state_dict` and `train()`/`eval()`
-are the same objects, and it is an instance of a subclass of the module's class.
+The result shares the module's `__dict__`, so parameters, buffers, hooks, `state_dict` and
+`train()`/`eval()` are the same objects, and it is an instance of a subclass of the module's
+class.
 """
 
 from __future__ import annotations
@@ -42,6 +43,6 @@ def differentiate_module(module: Any, static_argnames: tuple[str, ...]) -> Any:
         "cache_info": lambda self: compiled.cache_info(),
     }
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
-    result = object.__new__(subclass)
+    result: Any = object.__new__(subclass)
     result.__dict__ = module.__dict__
     return result

@@ -92,7 +92,7 @@ class GraphPlan:
 
 
 class GradientPlan:
-    """A Gradient, the executable of its f, and its df by which cotangents are defined and wanted."""
+    """A Gradient, the executable of its f, and its df by defined and wanted gradients."""
 
     def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
         self.gradient = gradient
@@ -101,7 +101,7 @@ class GradientPlan:
         self._lock = threading.RLock()
 
     def df(self, defined: Flags, wanted: Flags) -> SpecializedPlan:
-        """df where cotangent i of `df_input_vjps` is given iff defined[i], for the wanted outputs."""
+        """df where cotangent i of `df_input_vjps` is given iff defined[i]."""
         with self._lock:
             plan = self._dfs.get((defined, wanted))
             if plan is None:

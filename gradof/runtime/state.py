@@ -4,10 +4,11 @@
     @differentiate
     def loss(x): return (scale * model(x)).sum()
 
-A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn)` takes a snapshot of
-every Python value that can be reached from the function through closures, globals its code names, attributes,
-and containers; `check()` says whether all of it is as it was, `first_change()` what is not.
-Arrays are not part of it: they are inputs of the graph, re-read at every call (see gradof.tracer.origins).
+A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn)` takes
+a snapshot of every Python value that can be reached from the function through closures, globals
+its code names, attributes, and containers; `check()` says whether all of it is as it was,
+`first_change()` what is not. Arrays are not part of it: they are inputs of the graph, re-read at
+every call (see gradof.tracer.origins).
 """
 
 from __future__ import annotations

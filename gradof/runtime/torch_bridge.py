@@ -1,12 +1,14 @@
 """Compiled graphs under torch's autograd. Imported only once torch is in use.
 
-`call(plan, tensors)` runs a graph on torch tensors. If a gradient may be asked for, it runs f of the plan's
-Gradient inside a `torch.autograd.Function`, which saves exactly the captures and whose backward is `call` again,
-on df: with `create_graph=True` that call is differentiable in turn, to any order.
+`call(plan, tensors)` runs a graph on torch tensors. If a gradient may be asked for, it runs f of
+the plan's Gradient inside a `torch.autograd.Function`, which saves exactly the captures and whose
+backward is `call` again, on df: with `create_graph=True` that call is differentiable in turn, to
+any order.
 
 Note [Temporaries are outputs]
-The values f saves for df are returned by the Function beside the real outputs and dropped by `call`. Being
-outputs they have a grad_fn when they are unpacked in the backward, so a second derivative flows through them.
+The values f saves for df are returned by the Function beside the real outputs and dropped by
+`call`. Being outputs they have a grad_fn when they are unpacked in the backward, so a second
+derivative flows through them.
 """
 
 from __future__ import annotations
