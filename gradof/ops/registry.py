@@ -32,7 +32,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gradof.errors import InferenceError, OpDefinitionError
@@ -58,7 +58,7 @@ class Family:
     traits: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Op:
     """A registered op; the fields are those of the `op` statement."""
 
@@ -79,7 +79,7 @@ class Op:
     expand: Callable[..., Any] | None
     triton: str | None = None
     doc: str = ""
-    module: str = field(default="", compare=False)
+    module: str = ""
 
     def infer(self, inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
         """Result types; raises InferenceError."""
