@@ -1,0 +1,136 @@
+"""A reference evaluator: one node at a time, any graph, GradOf blocks and symbolic zeros included.
+
+>>> interpret(parse_graph("graph f(%x : f32[2]): %y : f32[2] = tanh(%x) return (%y)"), [x])
+(array([...], dtype=float32),)
+
+`observe(node, results)` sees every node's results, which is how the harness finds the first wrong op.
+A symbolic zero is the object `ZERO` until an op that is no GradOf or AutogradAdd reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.codegen.cpu.lowering import Library, lowering
+from gradof.codegen.cpu.lowering import fill as fill_template
+from gradof.errors import CodegenError
+from gradof.ir.attrs import Dense, to_numpy_dtype
+from gradof.ir.clone import clone_node
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.opinfo import OPS
+from gradof.ir.types import ScalarType, TensorType
+from gradof.ops.registry import Op
+from gradof.passes.expand_composites import expand_composites
+
+Observe = Callable[[Node, Sequence[Any]], None]
+
+
+class _Zero:
+    def __repr__(self) -> str:
+        return "ZERO"
+
+
+ZERO = _Zero()
+
+
+def interpret(
+    graph: Graph,
+    inputs: Sequence[Any],
+    *,
+    library: Library = "numpy",
+    observe: Observe | None = None,
+) -> tuple[Any, ...]:
+    """Evaluate a graph on numpy arrays, one per input; CodegenError for a node without lowering.
+
+    An input may be ZERO. Outputs that are symbolic zeros come back as arrays of zeros.
+    """
+    if len(inputs) != len(graph.inputs):
+        raise CodegenError(f"{graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
+    environment: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    with np.errstate(all="ignore"):
+        _Interpreter(environment, library, observe).block(graph.block)
+    return tuple(
+        np.array(_materialize(environment[v], v)) if isinstance(v.type, (TensorType, ScalarType))
+        else environment[v]
+        for v in graph.outputs
+    )  # fmt: skip
+
+
+class _Interpreter:
+    def __init__(
+        self, environment: dict[Value, Any], library: Library, observe: Observe | None
+    ) -> None:
+        self.environment = environment
+        self.library = library
+        self.observe = observe
+
+    def block(self, block: Block) -> None:
+        for node in block.nodes():
+            results = self.node(node)
+            self.environment.update(zip(node.outputs, results, strict=True))
+            if self.observe is not None:
+                self.observe(node, results)
+
+    def node(self, node: Node) -> Sequence[Any]:
+        values = [self.environment[v] for v in node.inputs]
+        if node.kind == "Reverse":
+            return ()
+        if node.kind == "GradOf":
+            if all(v is ZERO for v in values):
+                return [ZERO] * len(node.outputs)
+            self.block(node.blocks[0])
+            return [self.environment[v] for v in node.blocks[0].results]
+        if node.kind == "AutogradZero":
+            return [ZERO]
+        if node.kind == "AutogradAdd" and any(v is ZERO for v in values):
+            return [values[1] if values[0] is ZERO else values[0]]
+        if node.kind == "Constant":
+            value = node.attrs["value"]
+            return [value.numpy() if isinstance(value, Dense) else value]
+        record = OPS.get(node.kind)
+        if not isinstance(record, Op):
+            raise CodegenError(f"{node.kind} cannot be evaluated", loc=node.loc)
+        operands = [_materialize(v, x) for v, x in zip(values, node.inputs, strict=True)]
+        if record.is_composite:
+            return self.composite(node, operands)
+        result = run_op(record, operands, node.attrs, self.library)
+        return result if len(node.outputs) != 1 else [result]
+
+    def composite(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
+        scratch = Graph(node.kind)
+        mapping = {v: scratch.block.add_param(v.type) for v in dict.fromkeys(node.inputs)}
+        copy = scratch.block.append(clone_node(node, dict(mapping)))
+        scratch.set_outputs(copy.outputs)
+        expand_composites(scratch)
+        by_value = dict(zip(node.inputs, operands, strict=True))
+        arrays = [by_value[v] for v in mapping]
+        return interpret(scratch, arrays, library=self.library)
+
+
+def run_op(record: Op, operands: Sequence[Any], attrs: dict[str, Any], library: Library) -> Any:
+    """One primitive on arrays and scalars."""
+    low = lowering(record, library)
+    if low.kind == "function":
+        assert low.function is not None
+        return low.function(*operands, **{k: _attr(v) for k, v in attrs.items()})
+    if low.kind == "ufunc":
+        return getattr(np, low.text.removeprefix("np."))(*operands)
+    names = [f"_{i}" for i in range(len(operands))]
+    source = fill_template(record, low.text, names, attrs)
+    return eval(source, {"np": np, **dict(zip(names, operands, strict=True))})
+
+
+def _attr(value: Any) -> Any:
+    return to_numpy_dtype(value) if hasattr(value, "bits") else value
+
+
+def _materialize(value: Any, like: Value) -> Any:
+    if value is not ZERO:
+        return value
+    assert isinstance(like.type, TensorType)
+    if like.type.shape is None:
+        raise CodegenError("a symbolic zero of unknown shape would have to be made real")
+    return np.zeros(like.type.shape, to_numpy_dtype(like.type.dtype))
