@@ -21,6 +21,8 @@ def constant_pooling(graph: Graph) -> bool:
             continue
         key = attr_key(node.attrs["value"])
         if key in pool:
+            if node is top:
+                top = node.next
             node.output.replace_all_uses_with(pool[key])
             node.erase()
             changed = True
