@@ -1,4 +1,4 @@
-"""Elementwise aten ops: torch's type promotion made explicit, and ops that are formulas of others."""
+"""Elementwise aten ops: torch's type promotion made explicit, and formulas of other ops."""
 
 from __future__ import annotations
 
@@ -157,10 +157,8 @@ def masked_fill(c: Call, x: Expr, mask: Expr, value: Operand) -> Expr:
     return F.where(mask, filling, x)
 
 
-@aten("clamp.default", "hardtanh.default")
+@aten("clamp.default")
 def clamp(c: Call, x: Expr, low: Number | None = None, high: Number | None = None) -> Expr:
-    hardtanh = "hardtanh" in c.func.name()
-    low, high = (-1.0, 1.0) if hardtanh and low is None and high is None else (low, high)
     type_ = c.type()
     bounds = [None if v is None else scalar_for(v, type_) for v in (low, high)]
     return F.clamp(x.cast(type_.dtype), low=bounds[0], high=bounds[1])
@@ -281,7 +279,7 @@ def rad2deg(c: Call, x: Expr) -> Expr:
 def xlogy(c: Call, x: Operand, y: Operand) -> Expr:
     dtype = c.type().dtype
     a, b = (v.cast(dtype) if isinstance(v, Expr) else c.full(v) for v in (x, y))
-    # 0 log y is 0 also at y = 0; the safe logarithm keeps the gradient of the branch not taken finite
+    # 0 log y is 0 also at y = 0; the safe logarithm keeps the unused branch's gradient finite
     zero_here = F.logical_and(a == 0.0, F.logical_not(F.isnan(b)))
     return F.where(zero_here, 0.0, a * F.log(F.where(zero_here, 1.0, b)))
 
@@ -318,11 +316,6 @@ def sinc(c: Call, x: Expr) -> Expr:
     y = x.cast(c.type().dtype) * math.pi
     at_zero = y == 0.0
     return F.where(at_zero, 1.0, F.sin(y) / F.where(at_zero, 1.0, y))
-
-
-@aten("log_sigmoid_forward.default")
-def log_sigmoid(c: Call, x: Expr) -> tuple[Expr, None]:
-    return F.minimum(x, 0.0) - F.log1p(F.exp(-F.abs(x))), None
 
 
 @aten("special_ndtr.default")

@@ -1,7 +1,7 @@
 """Tensors made from nothing: constants, ranges, identity matrices.
 
-Small data-free factories become `full` and `arange`; the others become dense constants of their result, which
-depends on no input.
+Uniform tensors become `full` and ranges `arange`; the others become dense constants of their
+result, which depends on no input.
 """
 
 from __future__ import annotations

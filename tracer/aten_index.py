@@ -1,4 +1,4 @@
-"""Indexing: gather, scatter, index_select, embedding, and fancy indexing written as a flat gather."""
+"""Indexing: gather, scatter, index_select, embedding, and fancy indexing as a flat gather."""
 
 from __future__ import annotations
 

@@ -239,36 +239,6 @@ def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
     return vector_norm(c, x.cast(dtype) - y.cast(dtype), p)
 
 
-@aten("logsumexp.default")
-def logsumexp(c: Call, x: Expr, dim: Dims, keepdim: bool = False) -> Expr:
-    x = x.cast(c.type().dtype)
-    dims = all_dims(x, dim)
-    # Shifted by the largest element; an infinite one is left, so that it comes through.
-    top = F.detach(F.amax(x, dims=dims, keepdims=True))
-    top = F.where(F.isfinite(top), top, 0.0)
-    y = F.log(F.sum(F.exp(x - top), dims=dims, keepdims=True)) + top
-    return _dropped(c, y)
-
-
-@aten("_softmax.default", "_safe_softmax.default", "softmax.int")
-def softmax(c: Call, x: Expr, dim: int, half_to_float: Any = None, **_: Any) -> Expr:
-    x = x.cast(c.type().dtype)
-    safe = "safe" in c.func.name()
-    if x.rank == 0:
-        return F.where(F.isnan(x), x, 1.0)
-    y = F.softmax(x, dim=wrap_dim(dim, x.rank))
-    if not safe:
-        return y
-    # A row that is masked out altogether gives zeros, not nan.
-    dims = (wrap_dim(dim, x.rank),)
-    return F.where(F.all(x == -math.inf, dims=dims, keepdims=True), 0.0, y)
-
-
-@aten("_log_softmax.default", "log_softmax.int")
-def log_softmax(c: Call, x: Expr, dim: int, half_to_float: Any = None) -> Expr:
-    return F.log_softmax(x.cast(c.type().dtype), dim=wrap_dim(dim, x.rank))
-
-
 @aten("trace.default")
 def trace(c: Call, x: Expr) -> Expr:
     n = min(x.shape)

@@ -6,8 +6,8 @@
 
 An adaptor gets the call and the op's arguments: tensors as `Expr`, lists of tensors as lists of
 `Expr`, everything else as torch passed it. It returns one `Expr` per result, or None for a result
-that the IR does not have (using it later is an UnsupportedOpError). `c.type(i)` is the IR type of the
-real result `i`, which the recorder compares with what was emitted.
+that the IR does not have (using it later is an UnsupportedOpError). `c.type(i)` is the IR type of
+the real result `i`, which the recorder compares with what was emitted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The few private entries of torch that functionalization needs, in one place and typed.
 
-A *wrapper* is what the user's code sees; its *inner* tensor holds the data, and is replaced when the
-wrapper is changed in place.
+A *wrapper* is what the user's code sees; its *inner* tensor holds the data, and is replaced when
+the wrapper is changed in place.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """The two modes a function is traced under.
 
-`ApiMode` stands above autograd and sees the torch API as the user calls it: it lifts free tensors, and
-refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every aten op
-on plain tensors, in-place ops and views already made functional.
+`ApiMode` stands above autograd and sees the torch API as the user calls it: it lifts free tensors,
+and refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every aten
+op on plain tensors, in-place ops and views already made functional.
 
     user ──▶ ApiMode ──▶ autograd ──▶ functionalization ──▶ AtenMode ──▶ Recorder
 
 Note [Cut gradients]
 torch decides by object whether a gradient flows (`requires_grad`); the graph decides by value. They
 part where a tensor is changed behind autograd's back (in place under no_grad, through `.data` or
-`.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters an
-API call, and every result, is checked: one that requires grad must stand for a value that is
+`.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters
+an API call, and every result, is checked: one that requires grad must stand for a value that is
 attached to an input.
 """
 
@@ -34,8 +34,9 @@ from gradof.errors import (
 )
 from gradof.tracer.pytree import flatten
 from gradof.tracer.source import Site, user_loc, user_site
+from gradof.tracer.torch_decompose import decomposition
 from gradof.tracer.torch_functional import inner, is_wrapper
-from gradof.tracer.torch_recorder import Recorder, data_dependent_shape
+from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_types import type_of
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
@@ -77,13 +78,18 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._batch_norm(args, site)
         if func is torch.ops.aten._linalg_check_errors.default:
             return func(*args, **kwargs)  # raises for a singular matrix, as eager does
+        if not knows(func):
+            parts = decomposition(func)
+            if parts is not None:
+                with torch._C.DisableTorchFunction(), self:
+                    return parts(*args, **kwargs)
         out = func(*args, **kwargs)
         self.recorder.record(func, args, kwargs, out, site)
         return out
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
-        # The op changes its running statistics in place even after functionalization. Its functional
-        # twin returns them; the tensors that hold them are pointed at the new ones.
+        # The op changes its running statistics in place even after functionalization. Its
+        # functional twin returns them; the tensors that hold them are pointed at the new ones.
         x, weight, bias, mean, var, training, momentum, eps = args
         if mean is None or not training:
             func = torch.ops.aten.native_batch_norm.default

@@ -2,8 +2,8 @@
 
     recorder.record(aten.tanh.default, (x,), {}, [y])      →    %y : f32[4] = tanh(%x)  # mlp.py:7
 
-The recorder knows real tensors by identity: each one that an op returned, or that came in as a graph
-input, stands for one SSA value. It also keeps what is known of each value:
+The recorder knows real tensors by identity: each one that an op returned, or that came in as a
+graph input, stands for one SSA value. It also keeps what is known of each value:
 
 - *attached*: a gradient can flow from it to a graph input. torch's `requires_grad` must agree (Note
   [Cut gradients] in `torch_modes`).
@@ -29,7 +29,8 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr
-from gradof.ops.registry import find_by_api_name, get_op
+from gradof.ops.registry import Op, find_by_api_name, get_op
+from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.aten_registry import ADAPTORS, RANDOM, Call, Results
 from gradof.tracer.source import Site
 from gradof.tracer.torch_types import dense_of, type_of
@@ -99,11 +100,10 @@ class Recorder:
     ) -> None:
         """Emit the IR of one call that returned `out`.
 
-        Raises UnsupportedOpError for an op without adaptor, and TraceError where the IR emitted does
-        not have the types of the real results.
+        Raises UnsupportedOpError for an op without adaptor, and TraceError where the IR emitted
+        does not have the types of the real results.
         """
-        name = func.name().removeprefix("aten::")
-        name = name if "." in name else name + ".default"
+        name = aten_name(func)
         results = [out] if isinstance(out, torch.Tensor) else _tensors(out)
         self.builder.loc = site.loc
         before = self.graph.block.returns._prev
@@ -135,7 +135,7 @@ class Recorder:
         adaptor = ADAPTORS.get(name)
         if adaptor is not None:
             return _as_list(adaptor(call, *args, **kwargs))
-        op = find_by_api_name(f"aten.{name}") or find_by_api_name(f"aten.{name.split('.')[0]}")
+        op = _registered(name)
         if op is None or kwargs or op.attrs or op.variadic or len(args) != len(op.inputs):
             raise UnsupportedOpError(
                 f"torch calls aten.{name}, which gradof does not know", loc=site.loc,
@@ -199,10 +199,7 @@ class Recorder:
     def finish(self, outputs: Sequence[Value]) -> None:
         """Set the graph's outputs and drop what they do not need."""
         self.graph.set_outputs(outputs)
-        for node in self.graph.block.reversed_nodes():
-            random = "random" in get_op(node.kind).traits  # advances the generator, used or not
-            if not random and not any(v.has_uses for v in node.outputs):
-                node.erase()
+        eliminate_dead_code(self.graph)
 
     def number(self, tensor: torch.Tensor, site: Site) -> None:
         """Allow Python to read a number off `tensor`, or raise DataDependentError."""
@@ -213,6 +210,22 @@ class Recorder:
                 loc=site.loc,
                 hint="use torch.where for the branch, or keep the number a tensor",
             )
+
+
+def aten_name(func: Any) -> str:
+    """`tanh.default` of `torch.ops.aten.tanh.default`; ops of other libraries keep their prefix."""
+    name: str = func.name().removeprefix("aten::")
+    return name if "." in name else name + ".default"
+
+
+def knows(func: Any) -> bool:
+    """Whether an adaptor or a registered op serves the call of `func`."""
+    name = aten_name(func)
+    return name in ADAPTORS or _registered(name) is not None
+
+
+def _registered(name: str) -> Op | None:
+    return find_by_api_name(f"aten.{name}") or find_by_api_name(f"aten.{name.split('.')[0]}")
 
 
 def data_dependent_shape(func: Any, site: Site) -> DataDependentShapeError:

@@ -26,6 +26,7 @@ import torch
 from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceError
 from gradof.ir.core import Value
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
+    aten_activation,
     aten_elementwise,
     aten_factory,
     aten_index,

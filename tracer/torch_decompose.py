@@ -1,0 +1,27 @@
+"""Ops without an adaptor that torch itself can write in simpler ops.
+
+torch keeps such programs for its own compiler. They run on the real tensors in place of the op, seen by the recorder,
+so an op they use that gradof does not know is still an UnsupportedOpError. Loading them takes a moment, and happens
+only when an op needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+
+@lru_cache(maxsize=None)
+def decomposition(func: Any) -> Callable[..., Any] | None:
+    """The program for one op overload, or None if torch has none."""
+    if not isinstance(func, torch._ops.OpOverload):
+        return None
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return func.decompose
+    from torch._decomp import decomposition_table
+
+    program: Callable[..., Any] | None = decomposition_table.get(func)
+    return program
