@@ -1,5 +1,23 @@
 """The op registry: importing this package registers every op."""
 
-from gradof.ops import elementwise, linalg, reduction, shape, structural
+from gradof.ops import (
+    activation,
+    conv,
+    elementwise,
+    linalg,
+    reduction,
+    shape,
+    softmax,
+    structural,
+)
 
-__all__ = ["elementwise", "linalg", "reduction", "shape", "structural"]
+__all__ = [
+    "activation",
+    "conv",
+    "elementwise",
+    "linalg",
+    "reduction",
+    "shape",
+    "softmax",
+    "structural",
+]

@@ -9,10 +9,14 @@ A tensor shape of None (known only at run time) makes the result's shape None.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
+from gradof.ir.builder import Builder
+from gradof.ir.core import Graph
 from gradof.ir.types import BOOL, DType, ScalarType, TensorType, Type
+from gradof.ops.expr import Emitter
 from gradof.ops.registry import Family
 
 Kinds = frozenset[str]
@@ -162,3 +166,16 @@ def reduction(kinds: Kinds = NUMBERS, result: DType | None = None) -> Family:
         return (TensorType(result or x.dtype, shape, x.device),)
 
     return Family(infer)
+
+
+def composite(expand: Callable[..., Any], *, elementwise: bool = False) -> Family:
+    """The types of an expansion, found by running it on a scratch graph."""
+
+    def infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+        block = Graph("scratch").block
+        emitter = Emitter(Builder(block))
+        result = expand(*(emitter.wrap(block.add_param(t)) for t in inputs), **attrs)
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(r.value.type for r in results)
+
+    return Family(infer, frozenset({"elementwise"} if elementwise else ()))

@@ -1,0 +1,191 @@
+"""Activation functions, with torch's conventions at the kinks.
+
+At a kink the gradient is that of the side torch names: leaky_relu, elu and prelu take the negative
+side at 0, hardtanh, relu6 and hardsigmoid give 0 at their bounds, threshold is strict (>). The
+branch that is not taken never overflows, so that 0 * inf cannot make a nan of the gradient.
+
+>>> F.elu(x, alpha=1.0, scale=1.0, input_scale=1.0)   # x = 1000: value 1000, gradient 1
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradof.errors import InferenceError
+from gradof.ops.expr import Expr, F
+from gradof.ops.families import composite, unary
+from gradof.ops.registry import op
+
+Array = NDArray[Any]
+SQRT_HALF = math.sqrt(0.5)
+SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+# --- smooth ones --------------------------------------------------------------------------------
+
+
+def _gelu(x: Expr, approximate: str) -> Expr:
+    # Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation.
+    if approximate == "none":
+        return x * ((F.erf(x * SQRT_HALF) + 1.0) * 0.5)
+    if approximate == "tanh":
+        inner = (x + x * x * x * 0.044715) * SQRT_TWO_OVER_PI
+        return x * ((F.tanh(inner) + 1.0) * 0.5)
+    raise InferenceError(f"gelu knows approximate='none' and 'tanh', not {approximate!r}")
+
+
+op("gelu(x; approximate) -> y", family=unary(), expand=_gelu, domain=(-3, 3),
+   formula="x*(1 + erf(x/sqrt(2)))/2")
+op("silu(x) -> y", family=unary(), expand=lambda x: x * F.sigmoid(x),
+   names=["aten.silu"], formula="x/(1 + exp(-x))", domain=(-3, 3))
+
+
+def _np_softplus(x: Array, *, beta: float, threshold: float) -> Array:
+    z = x * x.dtype.type(beta)
+    result: Array = np.where(z > threshold, x, np.logaddexp(z, 0) / x.dtype.type(beta))
+    return result
+
+
+def _softplus_vjp(g: Expr, x: Expr, beta: float, threshold: float) -> Expr:
+    z = x * float(beta)
+    return F.where(z > float(threshold), g, g * F.sigmoid(z))
+
+
+# Not composites: log(1 + exp z) would need a guarded branch, and its derivative by the chain rule
+# loses sigmoid's small tail.
+op("softplus(x; beta, threshold) -> y", family=unary(), numpy=_np_softplus,
+   torch="torch.nn.functional.softplus({x}, {beta}, {threshold})", vjp={"x": _softplus_vjp},
+   formula="log(1 + exp(beta*x))/beta", doc="The identity where beta * x > threshold.")
+
+
+def _np_log_sigmoid(x: Array) -> Array:
+    result: Array = np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+    return result
+
+
+op("log_sigmoid(x) -> y", family=unary(), numpy=_np_log_sigmoid,
+   torch="torch.nn.functional.logsigmoid", vjp={"x": lambda g, x: g * F.sigmoid(-x)},
+   names=["scipy.special.log_expit"], formula="log(1/(1 + exp(-x)))")
+
+
+def _mish(x: Expr) -> Expr:
+    return x * F.tanh(F.softplus(x, beta=1.0, threshold=20.0))
+
+
+op("mish(x) -> y", family=unary(), expand=_mish, names=["aten.mish"],
+   formula="x*tanh(log(1 + exp(x)))")
+op("softsign(x) -> y", family=unary(), expand=lambda x: x / (F.abs(x) + 1.0),
+   formula="x/(1 + Abs(x))", domain=(0.1, 2))
+op("tanhshrink(x) -> y", family=unary(), expand=lambda x: x - F.tanh(x), formula="x - tanh(x)")
+
+# --- piecewise ones -----------------------------------------------------------------------------
+
+
+def _elu(x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
+    low = F.expm1(_negative_part(x) * float(input_scale)) * float(alpha * scale)
+    return F.where(x > 0.0, x if scale == 1 else x * float(scale), low)
+
+
+def _negative_part(x: Expr) -> Expr:
+    # zero on the positive side, where its gradient is masked as well; nan stays nan
+    return F.where(x > 0.0, 0.0, x)
+
+
+op("elu(x; alpha, scale, input_scale) -> y", family=unary(), expand=_elu, domain=(-2, -0.1),
+   formula="scale*alpha*(exp(input_scale*x) - 1)",
+   doc="scale*x where x > 0, else scale*alpha*expm1(input_scale*x); the formula is of x < 0.")
+
+
+def _selu(x: Expr) -> Expr:
+    return F.elu(x, alpha=SELU_ALPHA, scale=SELU_SCALE, input_scale=1.0)
+
+
+def _celu(x: Expr, alpha: float) -> Expr:
+    if alpha == 0:
+        raise InferenceError("celu divides by alpha, which is 0")
+    return F.elu(x, alpha=float(alpha), scale=1.0, input_scale=1.0 / float(alpha))
+
+
+op("selu(x) -> y", family=unary(), expand=_selu, domain=(0.1, 2), names=["aten.selu"],
+   formula=f"{SELU_SCALE}*x", doc="The formula is of x > 0.")
+op("celu(x; alpha) -> y", family=unary(), expand=_celu, domain=(-2, -0.1),
+   formula="alpha*(exp(x/alpha) - 1)", doc="The formula is of x < 0.")
+
+
+def _leaky_relu(x: Expr, negative_slope: float) -> Expr:
+    return F.where(x > 0.0, x, x * float(negative_slope))
+
+
+op("leaky_relu(x; negative_slope) -> y", family=unary(), expand=_leaky_relu, domain=(-2, -0.1),
+   formula="negative_slope*x", doc="The formula is of x < 0.")
+
+
+def _prelu(x: Expr, weight: Expr) -> Expr:
+    # The weight broadcasts as any operand; an adaptor puts a channel's weight in its dim.
+    return F.where(x > 0.0, x, x * weight)
+
+
+op("prelu(x, weight) -> y", family=composite(_prelu, elementwise=True), expand=_prelu,
+   domain=((-2, -0.1), (0.1, 1)), formula="x*weight", doc="The formula is of x < 0.")
+
+
+def _hardtanh(x: Expr, low: float, high: float) -> Expr:
+    # Unlike clamp's, the gradient is 0 at the bounds.
+    return F.where(x <= float(low), float(low), F.where(x >= float(high), float(high), x))
+
+
+op("hardtanh(x; low, high) -> y", family=unary(), expand=_hardtanh)
+op("relu6(x) -> y", family=unary(), expand=lambda x: F.hardtanh(x, low=0.0, high=6.0),
+   names=["aten.relu6"])
+
+
+def _hardsigmoid(x: Expr) -> Expr:
+    return F.where(x <= -3.0, 0.0, F.where(x >= 3.0, 1.0, (x + 3.0) / 6.0))
+
+
+op("hardsigmoid(x) -> y", family=unary(), expand=_hardsigmoid, names=["aten.hardsigmoid"],
+   formula="(x + 3)/6")
+
+
+def _hardswish(x: Expr) -> Expr:
+    return F.where(x <= -3.0, 0.0, F.where(x >= 3.0, x, x * ((x + 3.0) / 6.0)))
+
+
+op("hardswish(x) -> y", family=unary(), expand=_hardswish, names=["aten.hardswish"],
+   formula="x*(x + 3)/6")
+
+
+def _threshold(x: Expr, threshold: float, value: float) -> Expr:
+    # At the threshold itself the result is `value`, and so the gradient zero.
+    return F.where(x <= float(threshold), float(value), x)
+
+
+op("threshold(x; threshold, value) -> y", family=unary(), expand=_threshold)
+
+
+def _hardshrink(x: Expr, lambd: float) -> Expr:
+    return F.where((x >= -float(lambd)) & (x <= float(lambd)), 0.0, x)
+
+
+def _softshrink(x: Expr, lambd: float) -> Expr:
+    lower = F.where(x < -float(lambd), x + float(lambd), x * 0.0)
+    return F.where(x > float(lambd), x - float(lambd), lower)
+
+
+op("hardshrink(x; lambd) -> y", family=unary(), expand=_hardshrink)
+op("softshrink(x; lambd) -> y", family=unary(), expand=_softshrink)
+
+
+def _glu(x: Expr, dim: int) -> Expr:
+    n = x.shape[dim]
+    if n % 2:
+        raise InferenceError(f"glu halves dim {dim}, which has the odd size {n}")
+    value = F.slice(x, dim=dim, start=0, stop=n // 2, step=1)
+    return value * F.sigmoid(F.slice(x, dim=dim, start=n // 2, stop=n, step=1))
+
+
+op("glu(x; dim) -> y", family=composite(_glu), expand=_glu)
