@@ -1,20 +1,19 @@
 """Ops without an adaptor that torch itself can write in simpler ops.
 
-torch keeps such programs for its own compiler. They run on the real tensors in place of the op, seen by the recorder,
-so an op they use that gradof does not know is still an UnsupportedOpError. Loading them takes a moment, and happens
-only when an op needs it.
+torch keeps such programs for its own compiler. They run on the real tensors in place of the op, seen
+seen by the recorder, so an op they use that gradof does not know is still an UnsupportedOpError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
 
 
-@lru_cache(maxsize=None)
+@cache
 def decomposition(func: Any) -> Callable[..., Any] | None:
     """The program for one op overload, or None if torch has none."""
     if not isinstance(func, torch._ops.OpOverload):

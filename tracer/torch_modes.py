@@ -1,8 +1,8 @@
 """The two modes a function is traced under.
 
 `ApiMode` stands above autograd and sees the torch API as the user calls it: it lifts free tensors,
-and refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every aten
-op on plain tensors, in-place ops and views already made functional.
+and refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every
+aten op on plain tensors, in-place ops and views already made functional.
 
     user ──▶ ApiMode ──▶ autograd ──▶ functionalization ──▶ AtenMode ──▶ Recorder
 
@@ -32,6 +32,7 @@ from gradof.errors import (
     TraceError,
     UnsupportedOpError,
 )
+from gradof.ir.core import Loc
 from gradof.tracer.pytree import flatten
 from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_decompose import decomposition
@@ -40,9 +41,13 @@ from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_types import type_of
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
-_NUMBER = torch.ops.aten._local_scalar_dense.default
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
-_READS_VALUES = frozenset({torch.ops.aten.allclose.default, torch.ops.aten.equal.default})
+# Ops that give Python a number, and how many of their operands it depends on.
+_READS_VALUES = {
+    torch.ops.aten._local_scalar_dense.default: 1,
+    torch.ops.aten.allclose.default: 2,
+    torch.ops.aten.equal.default: 2,
+}
 
 
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -57,19 +62,19 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Record one op; see the module docstring."""
-        kwargs = kwargs or {}
-        if not self.recording:
-            return func(*args, **kwargs)
-        site = user_site(sys._getframe(1))
+        with torch._C.DisableTorchFunction():  # what is done here is not the user's doing
+            if not self.recording:
+                return func(*args, **(kwargs or {}))
+            return self._dispatch(func, args, kwargs or {}, user_site(sys._getframe(1)))
+
+    def _dispatch(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> Any:
         if func in _CONSTANTS:
-            if self.recorder.find(args[0]) is None:
-                self.recorder.constant(args[0], site)
+            self._constant(args[0], site)
             return args[0]
-        if func is _NUMBER:
-            self.recorder.number(args[0], site)
-            return func(*args, **kwargs)
         if func in _READS_VALUES:
-            for tensor in args[:2]:
+            for tensor in args[: _READS_VALUES[func]]:
                 self.recorder.number(tensor, site)
             return func(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags:
@@ -81,11 +86,19 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not knows(func):
             parts = decomposition(func)
             if parts is not None:
-                with torch._C.DisableTorchFunction(), self:
+                with self:
                     return parts(*args, **kwargs)
         out = func(*args, **kwargs)
         self.recorder.record(func, args, kwargs, out, site)
         return out
+
+    def _constant(self, tensor: torch.Tensor, site: Site) -> None:
+        if self.recorder.find(tensor) is not None:
+            return
+        # Only numpy's memory is not resizable: this is torch.from_numpy.
+        if not tensor.untyped_storage().resizable():
+            raise from_numpy_error(site.loc)
+        self.recorder.constant(tensor, site)
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
         # The op changes its running statistics in place even after functionalization. Its
@@ -112,6 +125,16 @@ def refuse_dynamic_shape(func: Any, args: tuple[Any, ...], site: Site) -> None:
     masks = any(i.dtype in (torch.bool, torch.uint8) for i in indices)
     if not func.name().startswith("aten::index.Tensor") or masks:
         raise data_dependent_shape(func, site)
+
+
+def from_numpy_error(loc: Loc | None) -> FreeTensorError:
+    """The error for a numpy array that becomes a tensor inside the traced function."""
+    return FreeTensorError(
+        "a tensor is made from a numpy array inside the traced function; the array would not be "
+        "read again at the next call",
+        loc=loc,
+        hint="make the tensor outside and pass it as an argument or keep it in a closure",
+    )
 
 
 def _getters(*names: str) -> frozenset[Any]:
@@ -177,13 +200,13 @@ class ApiMode(TorchFunctionMode):
         """Handle one call of the torch API."""
         kwargs = kwargs or {}
         if func in _METADATA or func in _CONSTANTS:
-            self._refuse_foreign_memory(func, args)
             return func(*args, **kwargs)
         if func in _REFUSED:
             what, todo = _REFUSED[func]
             raise TraceError(what, loc=user_loc(sys._getframe(1)), hint=todo)
         if func in _FROM_NUMPY:
-            self._refuse_numpy(args)
+            if any(isinstance(a, np.ndarray) for a in args):
+                raise from_numpy_error(user_loc(sys._getframe(1)))
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
         if func in _NUMBERS_OUT:
@@ -247,19 +270,3 @@ class ApiMode(TorchFunctionMode):
             loc=loc,
             hint="under no_grad, or through .data or .detach(), change only copies of it",
         )
-
-    @staticmethod
-    def _refuse_foreign_memory(func: Any, args: tuple[Any, ...]) -> None:
-        # torch.from_numpy itself is invisible; what it makes passes here, over foreign memory.
-        if func in _CONSTANTS and not args[0].untyped_storage().resizable():
-            ApiMode._refuse_numpy((np.empty(0),))
-
-    @staticmethod
-    def _refuse_numpy(args: tuple[Any, ...]) -> None:
-        if any(isinstance(a, np.ndarray) for a in args):
-            raise FreeTensorError(
-                "a tensor is made from a numpy array inside the traced function; the array would "
-                "not be read again at the next call",
-                loc=user_loc(sys._getframe(2)),
-                hint="make the tensor outside and pass it as an argument or keep it in a closure",
-            )

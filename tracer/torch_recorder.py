@@ -13,7 +13,9 @@ graph input, stands for one SSA value. It also keeps what is known of each value
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -34,6 +36,9 @@ from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.aten_registry import ADAPTORS, RANDOM, Call, Results
 from gradof.tracer.source import Site
 from gradof.tracer.torch_types import dense_of, type_of
+
+# Steps: torch calls them differentiable, with a gradient of zero, which the graph need not have.
+_FLAT = frozenset({"floor_divide"})
 
 
 class Recorder:
@@ -203,13 +208,26 @@ class Recorder:
 
     def number(self, tensor: torch.Tensor, site: Site) -> None:
         """Allow Python to read a number off `tensor`, or raise DataDependentError."""
-        if self.value(tensor, site.loc) in self.varying:
+        if self.value(tensor, site.loc) in self.varying and not _validating():
             raise DataDependentError(
                 f"Python reads the value of a tensor of type {type_of(tensor)} "
                 "(an `if`, `.item()`, `float(...)` or the like)",
                 loc=site.loc,
                 hint="use torch.where for the branch, or keep the number a tensor",
             )
+
+
+def _validating() -> bool:
+    """Whether torch.distributions checks its arguments: that happens only while tracing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("torch.distributions."):
+            return frame.f_code.co_name in ("__init__", "_validate_sample")
+        if not name.startswith(("torch", "gradof.tracer")):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def aten_name(func: Any) -> str:
@@ -251,7 +269,7 @@ def _as_list(results: Results) -> Sequence[Expr | None]:
 
 def _carries(op: Any, index: int) -> bool:
     """Whether a gradient can flow through operand `index`."""
-    if op.is_composite:
+    if op.is_composite or op.name in _FLAT:
         return True
     name = op.inputs[0] if op.variadic else op.inputs[index]
     return op.vjp.get(name) is not None

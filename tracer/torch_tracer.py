@@ -125,8 +125,9 @@ class _Trace:
             args, kwargs = tree.unflatten(wrapped)
             with self.aten, self.api:
                 result = self.fn(*args, **kwargs)
-            outputs, out_tree, values = self.results(result)
-            writebacks = self.writebacks(values)
+            with self.aten:  # pending changes of views are applied when results are read
+                outputs, out_tree, values = self.results(result)
+                writebacks = self.writebacks(values)
         self.recorder.finish(values)
         return Traced(
             graph=self.recorder.graph,
