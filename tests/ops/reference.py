@@ -179,7 +179,7 @@ def _close(have: Sequence[Any], want: Sequence[torch.Tensor], tol: float, what: 
     for i, (a, b) in enumerate(zip(have, want, strict=True)):
         mine = a.detach().numpy() if isinstance(a, torch.Tensor) else a
         np.testing.assert_allclose(
-            mine, b.detach().numpy(), rtol=tol, atol=tol, err_msg=f"{what}, result {i}"
+            mine, b.detach().numpy(force=True), rtol=tol, atol=tol, err_msg=f"{what}, result {i}"
         )
 
 
