@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,7 @@ def op(
     variadic = any(n.startswith("*") for n in raw)
     inputs = tuple(n.lstrip("*") for n in raw)
     pairs = domain if domain and isinstance(domain[0], tuple) else (domain,) * max(1, len(inputs))
-    frame = inspect.stack()[1]
+    caller = sys._getframe(1)  # inspect.stack() would read every source file on the stack
     record = Op(
         name=match["name"],
         inputs=inputs,
@@ -153,7 +154,7 @@ def op(
         expand=expand,
         triton=triton,
         doc=doc,
-        module=str(frame.frame.f_globals.get("__name__", "")),
+        module=str(caller.f_globals.get("__name__", "")),
     )
     _check(record)
     OPS[record.name] = record
