@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +21,6 @@ def all_dims(x: Expr, dims: Dims) -> tuple[int, ...]:
     if not dims:
         return tuple(range(x.rank))
     return tuple(sorted(wrap_dim(d, x.rank) for d in dims)) if x.rank else ()
-
-
-def count(x: Expr, dims: Sequence[int]) -> int:
-    """Number of elements reduced into one."""
-    return math.prod(x.shape[d] for d in dims)
 
 
 @aten("sum.default", "sum.dim_IntList")
@@ -127,69 +121,30 @@ def count_nonzero(c: Call, x: Expr, dim: Dims = None) -> Expr:
     return F.sum(hits.cast(c.type().dtype), dims=all_dims(x, dim), keepdims=False)
 
 
-def moments(
-    x: Expr, dims: tuple[int, ...], correction: Number
-) -> tuple[Expr, Expr]:
-    """Mean and variance over `dims`, both with the dims kept."""
-    mean_ = F.mean(x, dims=dims, keepdims=True)
-    n = count(x, dims)
-    assert not isinstance(correction, complex)
-    free = max(0.0, n - float(correction))
-    total = F.sum(F.square(x - mean_), dims=dims, keepdims=True)
-    return mean_, total / free
+def _correction(unbiased: Number | None) -> float:
+    assert not isinstance(unbiased, complex)
+    return 1.0 if unbiased is None else float(unbiased)
 
 
-def _dropped(c: Call, y: Expr, index: int = 0) -> Expr:
-    shape = c.type(index).shape
-    assert shape is not None
-    return y.reshape(shape)
+for _name in ("var", "std"):
 
+    def _spread(
+        c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
+        keepdim: bool = False, _name: str = _name,
+    ) -> Expr:  # fmt: skip
+        reduce = F.__getattr__(_name)
+        dims = all_dims(x, dim)
+        return reduce(x, dims=dims, correction=_correction(correction), keepdims=keepdim)
 
-@aten("var.correction")
-def var(
-    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> Expr:
-    _, v = moments(x, all_dims(x, dim), 1 if correction is None else correction)
-    return _dropped(c, v)
+    def _spread_mean(
+        c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
+        keepdim: bool = False, _name: str = _name,
+    ) -> tuple[Expr, Expr]:  # fmt: skip
+        spread = _spread(c, x, dim, correction=correction, keepdim=keepdim, _name=_name)
+        return spread, F.mean(x, dims=all_dims(x, dim), keepdims=keepdim)
 
-
-@aten("var.default", "var.dim")
-def var_old(
-    c: Call, x: Expr, dim: Any = None, unbiased: bool = True, keepdim: bool = False
-) -> Expr:
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    return var(c, x, dim, correction=int(unbiased))
-
-
-@aten("std.correction")
-def std(
-    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> Expr:
-    return F.sqrt(var(c, x, dim, correction=correction))
-
-
-@aten("std.default", "std.dim")
-def std_old(
-    c: Call, x: Expr, dim: Any = None, unbiased: bool = True, keepdim: bool = False
-) -> Expr:
-    return F.sqrt(var_old(c, x, dim, unbiased))
-
-
-@aten("var_mean.correction")
-def var_mean(
-    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> tuple[Expr, Expr]:
-    m, v = moments(x, all_dims(x, dim), 1 if correction is None else correction)
-    return _dropped(c, v), _dropped(c, m, 1)
-
-
-@aten("std_mean.correction")
-def std_mean(
-    c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
-) -> tuple[Expr, Expr]:
-    v, m = var_mean(c, x, dim, correction=correction)
-    return F.sqrt(v), m
+    aten(f"{_name}.correction")(_spread)
+    aten(f"{_name}_mean.correction")(_spread_mean)
 
 
 @aten("prod.default")
@@ -215,22 +170,7 @@ def vector_norm(
     p = 2 if p is None else p
     assert not isinstance(p, complex)
     x = x.cast(c.type().dtype)
-    dims = all_dims(x, dim)
-    if p == math.inf:
-        return F.amax(F.abs(x), dims=dims, keepdims=keepdim)
-    if p == -math.inf:
-        return F.amin(F.abs(x), dims=dims, keepdims=keepdim)
-    if p == 0:
-        return F.sum((x != 0.0).cast(x.dtype), dims=dims, keepdims=keepdim)
-    if p == 1:
-        return F.sum(F.abs(x), dims=dims, keepdims=keepdim)
-    # At zero torch gives the gradient zero; the root's own would be infinite.
-    total = F.square(x) if p == 2 else F.pow(F.abs(x), float(p))
-    total = F.sum(total, dims=dims, keepdims=keepdim)
-    at_zero = total == 0.0
-    safe = F.where(at_zero, 1.0, total)
-    root = F.sqrt(safe) if p == 2 else F.pow(safe, 1.0 / float(p))
-    return F.where(at_zero, 0.0, root)
+    return F.vector_norm(x, ord=float(p), dims=all_dims(x, dim), keepdims=keepdim)
 
 
 @aten("dist.default")

@@ -1,6 +1,6 @@
 """Ops without an adaptor that torch itself can write in simpler ops.
 
-torch keeps such programs for its own compiler. They run on the real tensors in place of the op, seen
+torch keeps such programs for its own compiler. They run on the real tensors in place of the op,
 seen by the recorder, so an op they use that gradof does not know is still an UnsupportedOpError.
 """
 

@@ -31,6 +31,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_factory,
     aten_index,
     aten_linalg,
+    aten_norm,
     aten_reduction,
     aten_shape,
 )

@@ -1,0 +1,111 @@
+"""Normalisation and pooling of aten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.ops.expr import Expr, F
+from gradof.tracer.aten_registry import Call, aten
+
+Ints = Sequence[int]
+
+
+def _affine(y: Expr, weight: Expr | None, bias: Expr | None, shape: tuple[int, ...]) -> Expr:
+    if weight is not None:
+        y = y * weight.cast(y.dtype).reshape(shape)
+    return y if bias is None else y + bias.cast(y.dtype).reshape(shape)
+
+
+@aten("native_layer_norm.default")
+def layer_norm(
+    c: Call, x: Expr, shape: Ints, weight: Expr | None, bias: Expr | None, eps: float
+) -> tuple[Expr, Expr, Expr]:
+    dims = tuple(range(x.rank - len(shape), x.rank))
+    y, mean, rstd = F.layer_norm.multiple(x, dims=dims, eps=eps)
+    return _affine(y, weight, bias, tuple(shape)), mean, rstd
+
+
+@aten("native_group_norm.default")
+def group_norm(
+    c: Call, x: Expr, weight: Expr | None, bias: Expr | None, n: int, channels: int, space: int,
+    groups: int, eps: float,
+) -> tuple[Expr, Expr, Expr]:  # fmt: skip
+    y, mean, rstd = F.group_norm.multiple(x, groups=groups, eps=eps)
+    return _affine(y, weight, bias, _per_channel(x)), mean, rstd
+
+
+def _per_channel(x: Expr) -> tuple[int, ...]:
+    """The shape of one number per channel against x."""
+    return (1, x.shape[1], *(1,) * (x.rank - 2))
+
+
+@aten("_native_batch_norm_legit_functional.default")
+def batch_norm(
+    c: Call, x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr,
+    training: bool, momentum: float, eps: float,
+) -> tuple[Expr, ...]:  # fmt: skip
+    y, m, rstd, v = F.batch_norm.multiple(x, eps=eps)
+    n = x.type.size // x.shape[1]
+    # The running variance is unbiased; no gradient flows into either.
+    unbiased = F.detach(v) * (n / (n - 1.0) if n > 1 else float("nan"))
+    new_mean = F.detach(m) * momentum + mean * (1.0 - momentum)
+    new_var = unbiased * momentum + var * (1.0 - momentum)
+    return _affine(y, weight, bias, _per_channel(x)), m, rstd, new_mean, new_var
+
+
+@aten("native_batch_norm.default", "_native_batch_norm_legit.no_stats",
+      "_native_batch_norm_legit_no_training.default")  # fmt: skip
+def batch_norm_plain(
+    c: Call, x: Expr, weight: Expr | None, bias: Expr | None, *rest: Any
+) -> tuple[Expr, ...]:
+    name, eps = c.func.name(), rest[-1]
+    if name.endswith("no_training") or (name.endswith("native_batch_norm") and not rest[2]):
+        y = F.batch_norm_inference(x, rest[0], rest[1], eps=eps)
+        # Statistics that were given are not saved: torch returns empty tensors.
+        saved = tuple(c.full(0, c.type(i)) for i in (1, 2))
+    else:
+        y, mean, rstd, _ = F.batch_norm.multiple(x, eps=eps)
+        saved = (mean, rstd)
+    return _affine(y, weight, bias, _per_channel(x)), *saved
+
+
+def _per_dim(values: int | Ints, rank: int) -> tuple[int, ...]:
+    """torch takes one number for all dims."""
+    if isinstance(values, int):
+        return (values,) * rank
+    return tuple(values) * (rank if len(values) == 1 else 1)
+
+
+@aten("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def max_pool(
+    c: Call, x: Expr, kernel: Ints, stride: Ints = (), padding: int | Ints = 0,
+    dilation: int | Ints = 1, ceil_mode: bool = False,
+) -> tuple[Expr, ...]:  # fmt: skip
+    rank = 3 if "3d" in c.func.name() else 2
+    pool = F.max_pool3d_with_indices if rank == 3 else F.max_pool2d_with_indices
+    window = _per_dim(kernel, rank)
+    return pool.multiple(
+        x, kernel=window, stride=_per_dim(stride, rank) or window,
+        padding=_per_dim(padding, rank), dilation=_per_dim(dilation, rank), ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+@aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def avg_pool(
+    c: Call, x: Expr, kernel: Ints, stride: Ints = (), padding: int | Ints = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Expr:  # fmt: skip
+    rank = int(c.func.name()[-2])
+    window = _per_dim(kernel, rank)
+    return F.avg_pool(
+        x, kernel=window, stride=_per_dim(stride, rank) or window,
+        padding=_per_dim(padding, rank), ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, divisor_override=divisor_override,
+    )  # fmt: skip
+
+
+@aten("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default",
+      "adaptive_avg_pool1d.default")  # fmt: skip
+def adaptive_avg_pool(c: Call, x: Expr, size: Ints) -> Expr:
+    return F.adaptive_avg_pool(x, size=tuple(size))
