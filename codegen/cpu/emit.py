@@ -64,7 +64,7 @@ class _Emitter:
         self.library = library
         self.name = name
         self.namespace: dict[str, Any] = {"np": np}
-        self.taken = {"np", "torch", name, *keyword.kwlist}
+        self.taken = {"np", "torch", *keyword.kwlist}
         self.names: dict[Value, str] = {}
         self.counter = itertools.count()
         self.lowerings: dict[Node, tuple[Op, Lowering]] = {}
@@ -72,6 +72,7 @@ class _Emitter:
     def emit(self) -> Executable:
         for node in self.graph.nodes():
             self.check(node)
+        self.name = self.unique(self.name)  # a traced function may be named like an op it calls
         takes_out = {n: low.kind == "ufunc" for n, (_, low) in self.lowerings.items()}
         self.plan = BufferPlan(self.graph, takes_out)
         for value in self.graph.inputs:
@@ -108,7 +109,9 @@ class _Emitter:
                 self.taken.add(low.text)
 
     def fresh(self, value: Value) -> str:
-        base = _identifier(value.hint) if value.hint else f"t{next(self.counter)}"
+        return self.unique(_identifier(value.hint) if value.hint else f"t{next(self.counter)}")
+
+    def unique(self, base: str) -> str:
         name, n = base, 0
         while name in self.taken:
             n += 1
