@@ -11,7 +11,8 @@ torch decides by object whether a gradient flows (`requires_grad`); the graph de
 part where a tensor is changed behind autograd's back (in place under no_grad, through `.data` or
 `.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters
 an API call, and every result, is checked: one that requires grad must stand for a value that is
-attached to an input.
+attached to an input. The same can happen inside one call of torch: an op that runs without
+gradients in a call that was made with them is refused.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from gradof.tracer.pytree import flatten
 from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_decompose import decomposition
 from gradof.tracer.torch_functional import inner, is_wrapper
+from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_types import type_of
 
@@ -222,6 +224,10 @@ class ApiMode(TorchFunctionMode):
             )
         if func == _GET_DATA:
             return args[0].detach()
+        func = OVERRIDES.get(func, func)
+        outer, self.recorder.no_grad_is_known = self.recorder.no_grad_is_known, (
+            not torch.is_grad_enabled() or func is torch.autograd.grad
+        )
         try:
             return func(*args, **kwargs)
         except RuntimeError as error:
@@ -233,6 +239,8 @@ class ApiMode(TorchFunctionMode):
                 loc=user_loc(sys._getframe(1)),
                 hint="work on a copy (x.clone()), or change it under torch.no_grad()",
             ) from None
+        finally:
+            self.recorder.no_grad_is_known = outer
 
     def _wrapped(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):

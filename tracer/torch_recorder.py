@@ -50,6 +50,7 @@ class Recorder:
         self.emitter = Emitter(self.builder)
         self.attached: set[Value] = set()
         self.varying: set[Value] = set()
+        self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
         self._missing: dict[int, str] = {}
@@ -123,7 +124,7 @@ class Recorder:
         values = [None if e is None else e.value for e in emitted]
         self._propagate(before, name in RANDOM)
         if not torch.is_grad_enabled():
-            values = [None if v is None else self._detached(v) for v in values]
+            values = [None if v is None else self._detached(v, name, site) for v in values]
         self._check(name, results, values, site)
         for tensor, value in zip(results, values, strict=True):
             if value is None:
@@ -167,10 +168,15 @@ class Recorder:
                 self.attached.update(v for v in node.outputs if _is_inexact(v))
             node = node._next
 
-    def _detached(self, value: Value) -> Value:
+    def _detached(self, value: Value, name: str, site: Site) -> Value:
         """Under no_grad a result is a constant to the gradient."""
         if value not in self.attached:
             return value
+        if not self.no_grad_is_known:
+            raise UnsupportedOpError(
+                f"torch switches gradients off inside one of its functions (at aten.{name})",
+                loc=site.loc, hint="write the function's formula out",
+            )  # fmt: skip
         cut = self.builder.emit("detach", value)
         if value in self.varying:
             self.varying.add(cut)
