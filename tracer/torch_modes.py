@@ -166,6 +166,7 @@ _METADATA = _getters(
 )  # fmt: skip
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 _GET_DATA = _TENSOR.data.__get__
+_CUTS = frozenset({torch.Tensor.detach, torch.Tensor.detach_, torch.detach, _GET_DATA})
 _NUMBERS_OUT = frozenset(
     {
         torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.data_ptr,
@@ -200,6 +201,7 @@ class ApiMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
         self.lift = lift
+        self.checking = True
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -214,6 +216,7 @@ class ApiMode(TorchFunctionMode):
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
+        self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
         if func in _NUMBERS_OUT:
@@ -261,7 +264,7 @@ class ApiMode(TorchFunctionMode):
             )
         if not is_wrapper(tensor):
             return self.lift(tensor)
-        if tensor.requires_grad:
+        if tensor.requires_grad and self.checking:
             self.check_gradient(tensor)
         return tensor
 

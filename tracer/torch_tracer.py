@@ -127,6 +127,7 @@ class _Trace:
             with self.aten, self.api:
                 result = self.fn(*args, **kwargs)
             with self.aten:  # pending changes of views are applied when results are read
+                self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree, values = self.results(result)
                 writebacks = self.writebacks(values)
         self.recorder.finish(values)
