@@ -4,12 +4,14 @@ from gradof.ops import (
     activation,
     conv,
     elementwise,
+    index,
     linalg,
     norm,
     pool,
     reduction,
     shape,
     softmax,
+    sort,
     structural,
 )
 
@@ -17,11 +19,13 @@ __all__ = [
     "activation",
     "conv",
     "elementwise",
+    "index",
     "linalg",
     "norm",
     "pool",
     "reduction",
     "shape",
     "softmax",
+    "sort",
     "structural",
 ]

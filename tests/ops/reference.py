@@ -1,4 +1,4 @@
-"""Evaluate a graph by its ops' numpy lowerings, and compare an op with torch to second order.
+"""Evaluate graphs node by node, and compare an op with torch to second order.
 
     compare(lambda x: F.softmax(x, dim=1), lambda x: torch.softmax(x, 1), randn(4, 3))
 
@@ -8,8 +8,7 @@ with random cotangents, and compares them with torch eager's.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,14 @@ from numpy.typing import NDArray
 
 import gradof.ops  # registers every op
 from gradof.autodiff.compose import pullback_graph
-from gradof.ir.attrs import Dense, from_numpy_dtype, to_numpy_dtype
+from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.cpu.lowering import Library
+from gradof.ir.attrs import from_numpy_dtype, to_numpy_dtype
 from gradof.ir.builder import Builder
-from gradof.ir.core import Block, Graph, Value
-from gradof.ir.types import DType, TensorType
+from gradof.ir.core import Graph, Node
+from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
 from gradof.ops.expr import Emitter, Expr
-from gradof.ops.registry import get_op
 from gradof.passes.expand_composites import expand_composites
 
 assert gradof.ops is not None
@@ -43,85 +43,18 @@ def build_graph(build: Build, *types: TensorType) -> Graph:
     return graph
 
 
-def evaluate(graph: Graph, *arrays: Any, library: str = "numpy") -> tuple[Any, ...]:
-    """Results of a graph by the ops' lowerings for `library`; shapes and dtypes are checked."""
+def evaluate(graph: Graph, *arrays: Array, library: Library = "numpy") -> tuple[Array, ...]:
+    """Results of a graph, node by node; each result must have the shape and dtype inferred."""
     expand_composites(graph)
     verify(graph)
-    return _run(graph.block, dict(zip(graph.inputs, arrays, strict=True)), library)
 
-
-def _run(block: Block, values: dict[Value, Any], library: str) -> tuple[Any, ...]:
-    for node in block.nodes():
-        inputs = [values[v] for v in node.inputs]
-        if node.kind == "Constant":
-            value = node.attrs["value"]
-            results: tuple[Any, ...] = (_constant(value, library),)
-        elif node.blocks:
-            inner = dict(values)
-            inner.update(zip(node.blocks[0].params, inputs, strict=True))
-            results = _run(node.blocks[0], inner, library)
-        else:
-            result = _call(node.kind, inputs, node.attrs, library)
-            results = result if len(node.outputs) > 1 else (result,)
+    def observe(node: Node, results: Sequence[Any]) -> None:
         for out, result in zip(node.outputs, results, strict=True):
-            if isinstance(out.type, TensorType) and not np.isscalar(result):
-                _check(node.kind, out.type, result)
-            values[out] = result
-    return tuple(values[v] for v in block.results)
+            if isinstance(out.type, TensorType) and isinstance(result, np.ndarray):
+                dt = to_numpy_dtype(out.type.dtype)
+                assert (result.shape, result.dtype) == (out.type.shape, dt), node.kind
 
-
-def _check(kind: str, type_: TensorType, result: Any) -> None:
-    have = result.detach().numpy() if isinstance(result, torch.Tensor) else result
-    assert tuple(have.shape) == type_.shape, f"{kind}: {have.shape} for {type_}"
-    assert have.dtype == to_numpy_dtype(type_.dtype), f"{kind}: {have.dtype} for {type_}"
-
-
-def _constant(value: Any, library: str) -> Any:
-    if not isinstance(value, Dense):
-        return value
-    array = value.numpy().copy()
-    return torch.from_numpy(array) if library == "torch" else array
-
-
-def _call(kind: str, inputs: Sequence[Any], attrs: Mapping[str, Any], library: str) -> Any:
-    record = get_op(kind)
-    use_torch = library == "torch" and record.torch is not None
-    lowering = record.torch if use_torch else record.numpy
-    if record.variadic:
-        named: dict[str, Any] = {}
-    else:
-        named = dict(zip(record.inputs, inputs, strict=True))
-    if library == "torch" and not use_torch:
-        inputs = [x.numpy() if isinstance(x, torch.Tensor) else x for x in inputs]
-        named = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in named.items()}
-    settings = {k: _attribute(v, torch_=use_torch) for k, v in attrs.items()}
-    result: Any
-    with np.errstate(all="ignore"):
-        if callable(lowering):
-            result = lowering(*inputs, **settings)
-        else:
-            assert lowering is not None, f"{kind} has no lowering"
-            text = lowering if "{" in lowering else f"{lowering}(*inputs)"
-            text = text.replace("({xs},)", "inputs")
-            text = re.sub(r"\{(\w+)\}", r"v_\1", text)
-            scope = {f"v_{k}": v for k, v in {**named, **settings}.items()}
-            result = eval(text, {"np": np, "torch": torch, "inputs": inputs, **scope})
-    if library == "torch" and not use_torch:
-        many = result if isinstance(result, tuple) else (result,)
-        tensors = tuple(torch.from_numpy(np.array(r)) for r in many)
-        return tensors if isinstance(result, tuple) else tensors[0]
-    if library == "torch" or isinstance(result, tuple):
-        return result
-    first = next((x for x in inputs if isinstance(x, np.ndarray)), None)
-    # numpy turns 0-d results into scalars
-    return result if isinstance(result, np.ndarray) or first is None else np.asarray(result)
-
-
-def _attribute(value: Any, *, torch_: bool) -> Any:
-    if isinstance(value, DType):
-        array_type = to_numpy_dtype(value)
-        return getattr(torch, array_type.name) if torch_ else array_type
-    return value
+    return interpret(graph, arrays, library=library, observe=observe)
 
 
 def type_of(array: Array) -> TensorType:
@@ -136,7 +69,7 @@ def randn(*shape: int, seed: int = 0) -> Array:
 
 def compare(
     build: Build, eager: Callable[..., Any], *arrays: Array, order: int = 2, tol: float = 1e-10,
-    library: str = "numpy",
+    library: Library = "numpy",
 ) -> None:
     """Forward, pullback and pullback of the pullback against torch; float inputs require grad."""
     graph = build_graph(build, *map(type_of, arrays))
@@ -146,8 +79,7 @@ def compare(
         leaves[i].requires_grad_()
     result = eager(*leaves)
     want = list(result) if isinstance(result, tuple) else [result]
-    given: list[Any] = [torch.from_numpy(a) if library == "torch" else a for a in arrays]
-    _close(evaluate(graph, *given, library=library), want, tol, "forward")
+    _close(evaluate(graph, *arrays, library=library), want, tol, "forward")
     wanted = [leaves[i] for i in wrt]
     for level in range(1, order + 1):
         outputs = [i for i, t in enumerate(want) if t.requires_grad]
@@ -166,9 +98,7 @@ def compare(
         verify(graph)
         leaves, wrt = [*leaves, *seeds], [*wrt, *range(len(leaves), len(leaves) + len(seeds))]
         wanted = [leaves[i] for i in wrt]
-        given = [
-            t.detach() if library == "torch" else t.detach().numpy() for t in leaves
-        ]
+        given = [t.detach().numpy() for t in leaves]
         _close(evaluate(graph, *given, library=library), want, tol, f"gradient {level}")
         if not any(t.requires_grad for t in want):
             break
@@ -177,9 +107,8 @@ def compare(
 def _close(have: Sequence[Any], want: Sequence[torch.Tensor], tol: float, what: str) -> None:
     assert len(have) == len(want), what
     for i, (a, b) in enumerate(zip(have, want, strict=True)):
-        mine = a.detach().numpy() if isinstance(a, torch.Tensor) else a
         np.testing.assert_allclose(
-            mine, b.detach().numpy(force=True), rtol=tol, atol=tol, err_msg=f"{what}, result {i}"
+            a, b.detach().numpy(force=True), rtol=tol, atol=tol, err_msg=f"{what}, result {i}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from gradof.codegen.cpu.lowering import Library
 from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, randn
@@ -51,7 +52,7 @@ def _pair(case: Case) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("name", CASES)
-def test_matches_torch_to_second_order(name: str, library: str) -> None:
+def test_matches_torch_to_second_order(name: str, library: Library) -> None:
     case = CASES[name]
     build, eager = _pair(case)
     compare(build, eager, randn(*case[0]), randn(*case[1]), library=library)

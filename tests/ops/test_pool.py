@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as tf
 
+from gradof.codegen.cpu.lowering import Library
 from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, gradient, randn
@@ -25,7 +26,7 @@ MAX: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("case", MAX, ids=str)
-def test_max_pool(case: tuple[Any, ...], library: str) -> None:
+def test_max_pool(case: tuple[Any, ...], library: Library) -> None:
     shape, kernel, stride, padding, dilation, ceil_mode = case
     name = f"max_pool{len(kernel)}d_with_indices"
 
