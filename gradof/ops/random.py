@@ -1,0 +1,118 @@
+"""Random tensors. They draw from the generator that the caller's library would draw from.
+
+With torch's arrays that is torch's default generator of the device, by the very call that eager
+makes, so one seed gives one result; with numpy's it is numpy's global state (`np.random.seed`).
+No gradient flows through a draw. Nodes are never merged, dropped or computed twice: each draw
+moves the generator on.
+
+>>> F.bernoulli.with_emitter(e)(p=0.9, shape=(4, 3), dtype=F32, device="cpu")   # a dropout mask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradof.errors import CodegenError, InferenceError
+from gradof.ir.attrs import Attr
+from gradof.ir.types import I64, DType, TensorType, Type
+from gradof.ops.families import int_tuple, known_shape, same_as_first, tensor
+from gradof.ops.registry import Family, op
+
+Array = NDArray[Any]
+Ints = tuple[int, ...]
+EMPTY = "torch.empty({shape}, dtype=to_torch({dtype}), device={device})"
+
+
+def _drawn(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    dt, device = attrs["dtype"], attrs["device"]
+    if not isinstance(dt, DType) or not isinstance(device, str):
+        raise InferenceError("a random tensor needs a dtype and a device")
+    return (TensorType(dt, int_tuple(attrs["shape"], "shape"), device),)
+
+
+RANDOM = frozenset({"random"})
+DRAWN = Family(_drawn, RANDOM)
+
+# Bound at each draw: a program may replace numpy's global state.
+
+
+def _np_bernoulli(*, p: float, shape: Ints, dtype: Any, device: str) -> Array:
+    return np.asarray(np.random.random_sample(shape) < p).astype(dtype)
+
+
+def _np_uniform(*, low: float, high: float, shape: Ints, dtype: Any, device: str) -> Array:
+    return np.asarray(np.random.uniform(low, high, shape)).astype(dtype)
+
+
+def _np_normal(*, mean: float, std: float, shape: Ints, dtype: Any, device: str) -> Array:
+    return np.asarray(np.random.normal(mean, std, shape)).astype(dtype)
+
+
+def _np_exponential(*, rate: float, shape: Ints, dtype: Any, device: str) -> Array:
+    return np.asarray(np.random.exponential(1.0 / rate, shape)).astype(dtype)
+
+
+def _np_randint(*, low: int, high: int, shape: Ints, dtype: Any, device: str) -> Array:
+    # Integers take the path that `np.random.randint(low, high, shape)` takes; others are cast.
+    kind = dtype if np.dtype(dtype).kind in "iu" else np.int64
+    return np.asarray(np.random.randint(low, high, shape, dtype=kind)).astype(dtype)
+
+
+def _np_randperm(*, n: int, dtype: Any, device: str) -> Array:
+    return np.random.permutation(n).astype(dtype)
+
+
+op("bernoulli(; p, shape, dtype, device) -> y", family=DRAWN, numpy=_np_bernoulli,
+   torch=EMPTY + ".bernoulli_({p})", doc="1 with probability p, else 0.")
+op("uniform(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_uniform,
+   torch=EMPTY + ".uniform_({low}, {high})", doc="rand is uniform(0, 1).")
+op("normal(; mean, std, shape, dtype, device) -> y", family=DRAWN, numpy=_np_normal,
+   torch=EMPTY + ".normal_({mean}, {std})", doc="randn is normal(0, 1).")
+op("exponential(; rate, shape, dtype, device) -> y", family=DRAWN, numpy=_np_exponential,
+   torch=EMPTY + ".exponential_({rate})")
+op("randint(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_randint,
+   torch="torch.randint({low}, {high}, {shape}, dtype=to_torch({dtype}), device={device})",
+   doc="Integers in low..high-1.")
+
+
+def _infer_randperm(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    return _drawn(inputs, {**attrs, "shape": (attrs["n"],)})
+
+
+op("randperm(; n, dtype, device) -> y", family=Family(_infer_randperm, RANDOM),
+   numpy=_np_randperm, torch="torch.randperm({n}, dtype=to_torch({dtype}), device={device})")
+
+
+def _np_bernoulli_like(p: Array) -> Array:
+    return np.asarray(np.random.random_sample(p.shape) < p).astype(p.dtype)
+
+
+op("bernoulli_like(p) -> y", family=Family(same_as_first().infer, RANDOM),
+   numpy=_np_bernoulli_like, torch="torch.bernoulli",
+   # not None: eager's result requires grad, with gradient zero
+   vjp={"p": lambda g: g * 0.0}, doc="1 with the probability given for each element.")
+
+
+def _infer_multinomial(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    p, n = tensor(inputs[0]), attrs["num_samples"]
+    shape = known_shape(p)
+    if len(shape) not in (1, 2) or type(n) is not int or n < 1:
+        raise InferenceError(f"{n!r} samples from probabilities {list(shape)}")
+    if not attrs["replacement"] and n > shape[-1]:
+        raise InferenceError(f"{n} samples without replacement from {shape[-1]} categories")
+    return (TensorType(I64, (*shape[:-1], n), p.device),)
+
+
+def _np_multinomial(p: Array, *, num_samples: int, replacement: bool) -> Array:
+    raise CodegenError(
+        "multinomial has no counterpart in numpy", hint="draw with np.random.choice outside"
+    )
+
+
+op("multinomial(p; num_samples, replacement) -> y", family=Family(_infer_multinomial, RANDOM),
+   numpy=_np_multinomial, torch="torch.multinomial({p}, {num_samples}, {replacement})",
+   vjp={"p": None}, doc="Indices of categories, by unnormalised probabilities; torch only.")
