@@ -154,6 +154,13 @@ class Origins:
         found = self._trails.get(id(tensor))
         return None if found is None else found[1].origin()
 
+    def all(self) -> list[tuple[Any, Origin]]:
+        """Every tensor that was found, with its shortest path."""
+        if self._trails is None:
+            self._trails = {}
+            self._walk(self._trails)
+        return [(tensor, trail.origin()) for tensor, trail in self._trails.values()]
+
     def _walk(self, found: dict[int, tuple[Any, _Trail]]) -> None:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}

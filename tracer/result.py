@@ -68,7 +68,8 @@ class Traced:
     """A recorded call; see the module docstring.
 
     Graph outputs are first those of the result, then those that exist only to be written back.
-    `requires_grad` has one entry per graph input.
+    `requires_grad` has one entry per graph input. `content` names free arrays whose elements were baked
+    in, with their checksums: the trace holds while they are as they were.
     """
 
     graph: Graph
@@ -82,6 +83,7 @@ class Traced:
     writebacks: tuple[WriteBack, ...]
     requires_grad: tuple[bool, ...]
     arg_paths: tuple[str, ...]
+    content: tuple[tuple[Origin, int], ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

@@ -118,12 +118,22 @@ class Differentiated:
 
     def _find(self, call: Call) -> Bound | None:
         for entry in self._entries.get(call.key, ()):
-            if entry.state.check():
+            if entry.state.check() and self._content_holds(entry.traced):
                 free = self._read_free(entry.traced)
                 if free is not None and _free_keys(free) == entry.free_keys:
                     inputs = [_input(call.leaves[i]) for i in entry.traced.arg_leaves]
                     return Bound(entry, inputs + [_input(t) for t in free], call)
         return None
+
+    def _content_holds(self, traced: Traced) -> bool:
+        if not traced.content:
+            return True
+        from gradof.tracer.numpy_recorder import checksum
+
+        try:
+            return all(checksum(origin.read(self._fn)) == n for origin, n in traced.content)
+        except (LookupError, AttributeError):
+            return False  # the array is gone: another trace is due
 
     def _read_free(self, traced: Traced) -> list[Any] | None:
         try:
