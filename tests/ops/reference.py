@@ -85,7 +85,8 @@ def compare(
         outputs = [i for i, t in enumerate(want) if t.requires_grad]
         assert outputs, f"torch has no gradient of order {level}"
         seeds = [
-            torch.from_numpy(randn(*want[i].shape, seed=10 * level + i)).requires_grad_()
+            torch.from_numpy(randn(*want[i].shape, seed=10 * level + i))
+            .to(want[i].dtype).requires_grad_()
             for i in outputs
         ]
         grads = torch.autograd.grad(
