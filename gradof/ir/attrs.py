@@ -46,7 +46,8 @@ class Dense:
     @staticmethod
     def of(array: NDArray[np.generic]) -> Dense:
         """Copy a numpy array into a constant."""
-        return Dense(from_numpy_dtype(array.dtype), tuple(array.shape), array.tobytes())
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        return Dense(from_numpy_dtype(array.dtype), tuple(array.shape), little.tobytes())
 
     def numpy(self) -> NDArray[np.generic]:
         """A read-only numpy array over the bytes."""

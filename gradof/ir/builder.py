@@ -28,9 +28,8 @@ class Builder:
 
     def emit_node(self, kind: str, *inputs: Value, **attrs: Attr) -> Node:
         """Insert a node of a registered op; raises InferenceError for operands that do not fit."""
-        info = lookup(kind)
         try:
-            types = info.infer([v.type for v in inputs], attrs)
+            types = lookup(kind).infer([v.type for v in inputs], attrs)
         except InferenceError as error:
             if error.loc is not None or self.loc is None:
                 raise

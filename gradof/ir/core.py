@@ -197,6 +197,8 @@ class Node:
     def move_before(self, anchor: Node) -> None:
         """Move this node to just before `anchor`, possibly into another block."""
         assert self.block is not None and anchor.block is not None
+        if anchor is self:
+            return
         self.block._unlink(self)
         anchor.block.insert_before(anchor, self)
 

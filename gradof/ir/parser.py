@@ -2,10 +2,12 @@
 
 Grammar (blank lines ignored; indentation is free, blocks end with their `->` line)::
 
-    graph  ::= "graph" NAME "(" params ")" ":" node* "return" "(" values ")" node   ::= [params
-    "="] KIND ["[" NAME "=" attr {"," NAME "=" attr} "]"] "(" values ")" [LOC] block* block  ::=
-    "block" "(" params ")" ":" node* "->" "(" values ")" params ::= [VALUE ":" type {"," VALUE ":"
-    type}] LOC    ::= "#" FILE ":" LINE
+    graph  ::= "graph" NAME "(" params ")" ":" node* "return" "(" values ")"
+    node   ::= [params "="] KIND ["[" NAME "=" attr {"," NAME "=" attr} "]"]
+               "(" values ")" [LOC] block*
+    block  ::= "block" "(" params ")" ":" node* "->" "(" values ")"
+    params ::= [VALUE ":" type {"," VALUE ":" type}]
+    LOC    ::= "#" FILE ":" LINE
 
 Raises ParseError with line and column; the graph is verified by the caller (`gradof.ir.verify`).
 """
@@ -22,14 +24,14 @@ import numpy as np
 from gradof.errors import ParseError
 from gradof.ir.attrs import Attr, Dense, to_numpy_dtype
 from gradof.ir.core import Block, Graph, Loc, Node, Value
-from gradof.ir.types import DType, ScalarType, SizeType, TensorType, Type, all_dtypes
+from gradof.ir.types import BF16, DType, ScalarType, SizeType, TensorType, Type, all_dtypes
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t]+)|(?P<newline>\n)|(?P<loc>\#[^\n]*)
-    |(?P<value>%[A-Za-z0-9_.]+)
+    |(?P<value>%[\w.]+)
     |(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
     |(?P<number>-?(?:inf|nan)(?:j|\b)|-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?j?|-?\.\d+(?:[eE][+-]?\d+)?j?)
-    |(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+    |(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
     |(?P<arrow>->)|(?P<punct>[()\[\],:=*<>@+])""",
     re.VERBOSE,
 )
@@ -37,6 +39,10 @@ _DTYPE_NAMES: dict[str, DType] = {d.name: d for d in all_dtypes()}
 _WORDS: dict[str, Attr] = {"True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_ELEMENTS: dict[str, tuple[type, ...]] = {
+    "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float),
+    "complex": (int, float, complex),
+}  # fmt: skip
 
 
 class _Token:
@@ -244,20 +250,27 @@ class _Parser:
     def tuple_or_complex(self) -> Attr:
         items: list[Attr] = []
         while not self.accept(")"):
+            first = self.token
             items.append(self.attr())
-            sign = self.token.kind == "number" and self.token.text.endswith("j")
-            if self.accept("+") or sign:  # (1+2j), as Python prints complex numbers
-                part = complex(self.expect("number", "an imaginary part"))
-                self.punct(")")
-                real = items[0]
-                assert isinstance(real, (int, float))
-                return complex(real, part.imag)
+            if len(items) == 1 and first.kind == "number" and self.token.text not in (",", ")"):
+                return self.complex_after(first)
             if not self.accept(","):
                 self.punct(")")
                 if len(items) == 1 and isinstance(items[0], complex):
                     return items[0]
                 break
         return tuple(items)
+
+    def complex_after(self, real: _Token) -> complex:
+        """`(1+2j)` from behind the 1: complex numbers are read as Python prints them."""
+        sign = "+" if self.accept("+") else ""
+        token = self.token
+        text = self.expect("number", "an imaginary part")
+        signed = text.startswith("-")
+        if not text.endswith("j") or real.text.endswith("j") or signed == bool(sign):
+            self.fail(f"expected an imaginary part such as 2j, found {text!r}", token)
+        self.punct(")")
+        return complex(real.text + sign + text)
 
     def dense(self) -> Dense:
         self.punct("<")
@@ -266,6 +279,8 @@ class _Parser:
         self.punct(">")
         if not isinstance(type_, TensorType) or type_.shape is None:
             self.fail("a dense constant needs a tensor type with a known shape", start)
+        if type_.dtype == BF16:
+            self.fail("numpy has no bf16, so there are no dense constants of it", start)
         token = self.token
         if token.kind == "string":
             self.take()
@@ -275,16 +290,27 @@ class _Parser:
                 self.fail(f"not base64: {error}", token)
         else:
             self.punct("[")
-            numbers: list[Attr] = []
+            elements: list[bytes] = []
             while not self.accept("]"):
-                numbers.append(self.attr())
+                elements.append(self.element(type_.dtype))
                 if not self.accept(","):
                     self.punct("]")
                     break
-            data = np.array(numbers, to_numpy_dtype(type_.dtype)).tobytes()
+            data = b"".join(elements)
         if len(data) != type_.nbytes:
             self.fail(f"{type_} needs {type_.nbytes} bytes, found {len(data)}", token)
         return Dense(type_.dtype, type_.shape, data)
+
+    def element(self, dtype: DType) -> bytes:
+        token = self.token
+        value = self.attr()
+        fits = isinstance(value, _ELEMENTS[dtype.kind])
+        if not fits or (isinstance(value, bool) and dtype.kind != "bool"):
+            self.fail(f"expected an element of dtype {dtype}, found {token.text!r}", token)
+        try:
+            return np.array(value, to_numpy_dtype(dtype)).tobytes()
+        except OverflowError:
+            self.fail(f"{token.text} is out of the range of {dtype}", token)
 
     def type(self) -> Type:
         token = self.token

@@ -28,16 +28,20 @@ class _Verifier:
         for param in self.graph.inputs:
             names[param]
         lines: list[str] = []
-        mark = 0
-        for each in self.graph.walk():
-            if each is node:
+        mark = -1
+        for each in [*self.graph.walk(), self.graph.block.returns]:
+            if each is node or any(inner.returns is node for inner in each.blocks):
                 mark = len(lines)
-            lines.append(("> " if each is node else "  ") + format_node(each, names))
+            lines.append(("> " if mark == len(lines) else "  ") + format_node(each, names))
+        mark = max(mark, 0)
         window = lines[max(0, mark - _AROUND) : mark + _AROUND + 1]
         return VerifyError("\n".join([message, *window]), loc=node.loc)
 
     def block(self, block: Block, outer: set[Value]) -> None:
-        visible = outer | set(block.params) if outer else set(block.params)
+        visible = outer | set(block.params)
+        for i, param in enumerate(block.params):
+            if param.block is not block or param.index != i or _stale(param):
+                raise self.fail(f"input {i} of the block is stale", block.returns)
         for node in block.nodes():
             self.node(node, block, visible)
             visible.update(node.outputs)
@@ -57,9 +61,8 @@ class _Verifier:
         for i, out in enumerate(node.outputs):
             if out.node is not node or out.index != i:
                 raise self.fail(f"output {i} of {node.kind} does not know its node", node)
-            for use in out.uses:
-                if use.index >= len(use.node.inputs) or use.node.inputs[use.index] is not out:
-                    raise self.fail(f"output {i} of {node.kind} has a stale use", node)
+            if _stale(out):
+                raise self.fail(f"output {i} of {node.kind} has a stale use", node)
         for inner in node.blocks:
             if inner.owner is not node:
                 raise self.fail(f"a block of {node.kind} does not know its node", node)
@@ -80,3 +83,13 @@ class _Verifier:
         if actual != expected:
             shown = ", ".join(map(str, expected))
             raise self.fail(f"{node.kind} should have the result types ({shown})", node)
+
+
+def _stale(value: Value) -> bool:
+    """Whether the value counts a use that is none."""
+    return any(
+        use.index >= len(use.node.inputs)
+        or use.node.inputs[use.index] is not value
+        or use.node.block is None
+        for use in value.uses
+    )

@@ -225,7 +225,7 @@ def _check(record: Op) -> None:
 def check_call(op: Op, inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> None:
     """Arity and attribute names of a call; raises InferenceError."""
     wrong = not inputs if op.variadic else len(inputs) != len(op.inputs)
-    if wrong and op.inputs:
+    if wrong:
         raise InferenceError(f"{op.name} takes ({', '.join(op.inputs)}), got {len(inputs)} inputs")
     if set(attrs) != set(op.attrs):
         raise InferenceError(
