@@ -87,11 +87,11 @@ def softmax(c: Call, x: Expr, dim: int, half_to_float: Any = None, **_: Any) -> 
     if x.rank == 0:
         return F.where(F.isnan(x), x, 1.0)
     dim = wrap_dim(dim, x.rank)
-    y = F.softmax(x, dim=dim)
     if "safe" not in c.func.name():
-        return y
-    # A row that is masked out altogether gives zeros, not nan.
-    return F.where(F.all(x == -math.inf, dims=(dim,), keepdims=True), 0.0, y)
+        return F.softmax(x, dim=dim)
+    # A row that is masked out altogether gives zeros, not nan, and gradient zero.
+    masked = F.all(x == -math.inf, dims=(dim,), keepdims=True)
+    return F.where(masked, 0.0, F.softmax(F.where(masked, 0.0, x), dim=dim))
 
 
 @aten("_log_softmax.default", "log_softmax.int")

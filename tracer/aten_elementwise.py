@@ -277,17 +277,12 @@ def rad2deg(c: Call, x: Expr) -> Expr:
 
 @aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def xlogy(c: Call, x: Operand, y: Operand) -> Expr:
-    dtype = c.type().dtype
-    a, b = (v.cast(dtype) if isinstance(v, Expr) else c.full(v) for v in (x, y))
-    # 0 log y is 0 also at y = 0; the safe logarithm keeps the unused branch's gradient finite
-    zero_here = F.logical_and(a == 0.0, F.logical_not(F.isnan(b)))
-    return F.where(zero_here, 0.0, a * F.log(F.where(zero_here, 1.0, b)))
+    return apply(c, "xlogy", c.type().dtype, x, y)
 
 
 @aten("hypot.default")
 def hypot(c: Call, a: Expr, b: Expr) -> Expr:
-    dtype = c.type().dtype
-    return F.sqrt(F.square(a.cast(dtype)) + F.square(b.cast(dtype)))
+    return apply(c, "hypot", c.type().dtype, a, b)
 
 
 @aten("nan_to_num.default")
@@ -305,23 +300,17 @@ def nan_to_num(
 
 @aten("logit.default")
 def logit(c: Call, x: Expr, eps: float | None = None) -> Expr:
-    x = x.cast(c.type().dtype)
-    if eps is not None:
-        x = F.clamp(x, low=eps, high=1.0 - eps)
-    return F.log(x / (1.0 - x))
+    return F.logit(x.cast(c.type().dtype), eps=eps)
 
 
 @aten("sinc.default")
 def sinc(c: Call, x: Expr) -> Expr:
-    y = x.cast(c.type().dtype) * math.pi
-    at_zero = y == 0.0
-    return F.where(at_zero, 1.0, F.sin(y) / F.where(at_zero, 1.0, y))
+    return F.sinc(x.cast(c.type().dtype))
 
 
 @aten("special_ndtr.default")
 def ndtr(c: Call, x: Expr) -> Expr:
-    x = x.cast(c.type().dtype)
-    return (F.erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+    return F.ndtr(x.cast(c.type().dtype))
 
 
 @aten("float_power.Tensor_Scalar")

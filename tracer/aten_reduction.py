@@ -7,7 +7,6 @@ from typing import Any
 
 from gradof.ir.types import BOOL
 from gradof.ops.expr import Expr, F, Number
-from gradof.tracer.aten_index import take_last
 from gradof.tracer.aten_registry import Call, aten
 from gradof.tracer.aten_shape import wrap_dim
 
@@ -181,7 +180,5 @@ def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
 
 @aten("trace.default")
 def trace(c: Call, x: Expr) -> Expr:
-    n = min(x.shape)
-    places = [i * (x.shape[1] + 1) for i in range(n)]
-    diagonal = take_last(c, x.reshape((x.type.size,)), places)
+    diagonal = F.diagonal(x, offset=0, dim1=0, dim2=1)
     return F.sum(diagonal.cast(c.type().dtype), dims=(0,), keepdims=False)

@@ -55,9 +55,7 @@ def t(c: Call, x: Expr) -> Expr:
 @aten("select.int")
 def select(c: Call, x: Expr, dim: int, index: int) -> Expr:
     dim = wrap_dim(dim, x.rank)
-    index = index + x.shape[dim] if index < 0 else index
-    part = F.slice(x, dim=dim, start=index, stop=index + 1, step=1)
-    return part.reshape(x.shape[:dim] + x.shape[dim + 1 :])
+    return F.select(x, dim=dim, index=index + x.shape[dim] if index < 0 else index)
 
 
 def _bounds(n: int, start: int | None, end: int | None, step: int) -> tuple[int, int]:
@@ -144,28 +142,14 @@ def flip(c: Call, x: Expr, dims: Ints) -> Expr:
 @aten("roll.default")
 def roll(c: Call, x: Expr, shifts: Ints, dims: Ints = ()) -> Expr:
     if not dims:
-        flat = x.reshape((x.type.size,))
-        return _roll(flat, shifts[0], 0).reshape(x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        x = _roll(x, shift, wrap_dim(dim, x.rank))
-    return x
-
-
-def _roll(x: Expr, shift: int, dim: int) -> Expr:
-    n = x.shape[dim]
-    shift = shift % n if n else 0
-    if shift == 0:
-        return F.alias(x)
-    return F.cat(*reversed(_split(x, dim, (n - shift, shift))), dim=dim)
+        flat = F.roll(x.reshape((x.type.size,)), shifts=tuple(shifts), dims=(0,))
+        return flat.reshape(x.shape)
+    return F.roll(x, shifts=tuple(shifts), dims=tuple(wrap_dim(d, x.rank) for d in dims))
 
 
 @aten("repeat.default")
 def repeat(c: Call, x: Expr, repeats: Ints) -> Expr:
-    shape = (1,) * (len(repeats) - x.rank) + x.shape
-    apart = tuple(n for d in shape for n in (1, d))
-    wide = tuple(n for r, d in zip(repeats, shape, strict=True) for n in (r, d))
-    result = tuple(r * d for r, d in zip(repeats, shape, strict=True))
-    return x.reshape(apart).expand(wide).reshape(result)
+    return F.repeat(x, repeats=tuple(repeats))
 
 
 @aten("constant_pad_nd.default")
@@ -194,40 +178,14 @@ def triu(c: Call, x: Expr, diagonal: int = 0) -> Expr:
     return F.triu(x, diagonal=diagonal)
 
 
-def _diagonal_places(rows: int, columns: int, offset: int, count: int) -> list[int]:
-    start = offset if offset >= 0 else -offset * columns
-    return [start + i * (columns + 1) for i in range(count)]
-
-
-def _to_last(x: Expr, dims: Ints) -> Expr:
-    rest = [d for d in range(x.rank) if d not in dims]
-    return x.permute((*rest, *dims))
-
-
 @aten("diagonal.default")
 def diagonal(c: Call, x: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
-    from gradof.tracer.aten_index import take_last
-
-    moved = _to_last(x, (wrap_dim(dim1, x.rank), wrap_dim(dim2, x.rank)))
-    *batch, rows, columns = moved.shape
-    count = c.results[0].shape[-1]
-    flat = moved.reshape((*batch, rows * columns))
-    return take_last(c, flat, _diagonal_places(rows, columns, offset, count))
+    dims = (wrap_dim(dim1, x.rank), wrap_dim(dim2, x.rank))
+    return F.diagonal(x, offset=offset, dim1=dims[0], dim2=dims[1])
 
 
 @aten("unfold.default")
 def unfold(c: Call, x: Expr, dim: int, size: int, step: int) -> Expr:
-    from gradof.tracer.aten_index import take_last
-
     if x.rank == 0:
         return x.reshape((size,))
-    dim = wrap_dim(dim, x.rank)
-    count = c.results[0].shape[dim]
-    moved = _to_last(x, (dim,))
-    places = [i * step + j for i in range(count) for j in range(size)]
-    windows = take_last(c, moved, places).reshape((*moved.shape[:-1], count, size))
-    back = list(range(x.rank - 1))
-    back.insert(dim, x.rank - 1)
-    return windows.permute((*back, x.rank))
-
-
+    return F.unfold(x, dim=wrap_dim(dim, x.rank), size=size, step=step)

@@ -10,8 +10,8 @@ Note [Cut gradients]
 torch decides by object whether a gradient flows (`requires_grad`); the graph decides by value. They
 part where a tensor is changed behind autograd's back (in place under no_grad, through `.data` or
 `.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters
-an API call, and every result, is checked: one that requires grad must stand for a value that is
-attached to an input. The same can happen inside one call of torch: an op that runs without
+an API call, and every result, is checked: one that requires grad must not stand for a value that
+was cut off from all inputs. The same can happen inside one call of torch: an op that runs without
 gradients in a call that was made with them is refused.
 """
 
@@ -167,6 +167,7 @@ _METADATA = _getters(
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 _GET_DATA = _TENSOR.data.__get__
 _CUTS = frozenset({torch.Tensor.detach, torch.Tensor.detach_, torch.detach, _GET_DATA})
+_MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _NUMBERS_OUT = frozenset(
     {
         torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.data_ptr,
@@ -232,7 +233,10 @@ class ApiMode(TorchFunctionMode):
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if func in _MAKES_LEAF:
+                self._make_leaf(result)
+            return result
         except RuntimeError as error:
             text = str(error)
             if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
@@ -268,10 +272,16 @@ class ApiMode(TorchFunctionMode):
             self.check_gradient(tensor)
         return tensor
 
+    def _make_leaf(self, tensor: torch.Tensor) -> None:
+        # x.detach().requires_grad_(): torch.autograd.grad may ask for it later.
+        value = self.recorder.find(inner(tensor))
+        if value is not None and tensor.requires_grad:
+            self.recorder.attached.add(value)
+
     def check_gradient(self, tensor: torch.Tensor) -> None:
         """Raise where torch and the graph disagree on the gradient; see Note [Cut gradients]."""
         value = self.recorder.find(inner(tensor))
-        if value is None or value in self.recorder.attached:
+        if value is None or value in self.recorder.attached or value not in self.recorder.cut:
             return
         loc = value.node.loc if value.node is not None else user_loc(sys._getframe(1))
         maker = tensor.grad_fn

@@ -40,6 +40,17 @@ def _cosine_similarity(
     return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
 
 
+@_instead_of(torch.bernoulli)
+def _bernoulli(
+    input: torch.Tensor, p: float | None = None, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    if p is None:
+        return torch.ops.aten.bernoulli.default(input, generator=generator)  # type: ignore[no-any-return]
+    # Unlike Tensor.bernoulli_, this draws in the order of the dims, however `input` lies.
+    fresh = torch.empty_like(input, memory_format=torch.contiguous_format)
+    return fresh.bernoulli_(p, generator=generator)
+
+
 @_instead_of(torch.nn.functional.one_hot)
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes < 0:

@@ -5,8 +5,9 @@
 The recorder knows real tensors by identity: each one that an op returned, or that came in as a
 graph input, stands for one SSA value. It also keeps what is known of each value:
 
-- *attached*: a gradient can flow from it to a graph input. torch's `requires_grad` must agree (Note
-  [Cut gradients] in `torch_modes`).
+- *attached*: a gradient can flow from it to a graph input.
+- *cut*: it comes from where gradients were off, or from a detached value. A tensor that requires
+  grad may be cut only if it is attached as well (Note [Cut gradients] in `torch_modes`).
 - *varying*: it depends on a graph input or on random numbers, so that a Python number read off it
   would be baked in wrongly.
 """
@@ -49,6 +50,7 @@ class Recorder:
         self.builder = Builder(self.graph.block)
         self.emitter = Emitter(self.builder)
         self.attached: set[Value] = set()
+        self.cut: set[Value] = set()
         self.varying: set[Value] = set()
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self._values: dict[int, Value] = {}
@@ -126,6 +128,7 @@ class Recorder:
         if not torch.is_grad_enabled():
             values = [None if v is None else self._detached(v, name, site) for v in values]
         self._check(name, results, values, site)
+        self._mark_cut(name, args, values)
         for tensor, value in zip(results, values, strict=True):
             if value is None:
                 self._missing[id(tensor)] = f"a result of aten.{name}"
@@ -167,6 +170,15 @@ class Recorder:
             if any(v in self.attached and _carries(op, i) for i, v in enumerate(node.inputs)):
                 self.attached.update(v for v in node.outputs if _is_inexact(v))
             node = node._next
+
+    def _mark_cut(
+        self, name: str, args: tuple[Any, ...], values: Sequence[Value | None]
+    ) -> None:
+        # By the operands of the aten op, used or not: `x.data.zero_()` gives a plain constant.
+        operands = [self._values.get(id(t)) for t in _tensors(args)]
+        cutting = self.attached | self.cut if name.startswith("detach") else self.cut
+        if not torch.is_grad_enabled() or any(v in cutting for v in operands if v is not None):
+            self.cut.update(v for v in values if v is not None and _is_inexact(v))
 
     def _detached(self, value: Value, name: str, site: Site) -> Value:
         """Under no_grad a result is a constant to the gradient."""
@@ -262,11 +274,12 @@ def data_dependent_shape(func: Any, site: Site) -> DataDependentShapeError:
     )
 
 
-def _tensors(out: Any) -> list[torch.Tensor]:
-    flat: list[torch.Tensor] = []
-    for item in out if isinstance(out, (tuple, list)) else ():
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """The tensors in a result or in arguments, through one level of lists."""
+    flat: list[Any] = []
+    for item in tree if isinstance(tree, (tuple, list)) else ():
         flat.extend(item if isinstance(item, (tuple, list)) else [item])
-    return flat
+    return [item for item in flat if isinstance(item, torch.Tensor)]
 
 
 def _as_list(results: Results) -> Sequence[Expr | None]:

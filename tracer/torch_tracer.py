@@ -32,6 +32,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_index,
     aten_linalg,
     aten_norm,
+    aten_random,
     aten_reduction,
     aten_shape,
 )

@@ -15,15 +15,17 @@ torch.manual_seed(0)
 X = torch.randn(4, 3)
 IMAGE = torch.randn(2, 4, 8, 8)
 INTS = torch.arange(12).reshape(4, 3)
+KERNEL = torch.randn(4, 4, 3, 2)
 ROWS = torch.tensor([0, 2, 1, 1])
 GRID = torch.tensor([[0, 2, 1]])
 BATCH = torch.randn(2, 3, 4)
+NORMAL: Any = torch.distributions.Normal
 HALF = torch.ones(3, dtype=torch.float64)
 
 Case = Callable[[Any], Any]
 
 
-def cases(**functions: Case) -> Any:
+def cases(**functions: Case) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("fn", list(functions.values()), ids=list(functions))
 
 
@@ -35,13 +37,14 @@ def leaf() -> torch.Tensor:
     arithmetic=lambda x: (x + 2) * x - x / 3 - 1 / (x + 5) + 2 ** x + abs(x) ** 0.5 - (-x) ** 3,
     alpha=lambda x: torch.add(x, x, alpha=2) - torch.rsub(x, 1),
     broadcast=lambda x: x * x[0] + x[:, :1],
-    modulo=lambda x: (x % 2, x % -0.7, torch.fmod(x, 0.7), torch.div(x, 0.3, rounding_mode="floor")),
+    modulo=lambda x: (x % 2, x % -0.7, torch.fmod(x, 0.7)),
+    rounded=lambda x: [torch.div(x, 0.3, rounding_mode=mode) for mode in ("floor", "trunc")],
     compare=lambda x: (x > x[0], x >= 2, (x > 0) & (x < 1), ~(x > 0), x == x, x.isnan()),
     where=lambda x: torch.where(x > 0, x, 0.0) + x.masked_fill(x > 1, -1.0),
     clamp=lambda x: x.clamp(-0.5, 0.5) + x.clamp(min=x.flip(0)) + torch.maximum(x, -x),
     transcendental=lambda x: x.exp() + x.sin().log1p() + torch.atan2(x, x + 9) + x.abs().rsqrt(),
     special=lambda x: torch.special.ndtr(x) + torch.erf(x) + torch.special.expit(x),
-    normal_cdf=lambda x: torch.distributions.Normal(0.0, 1.0).cdf(x),
+    normal_cdf=lambda x: NORMAL(0.0, 1.0).cdf(x),
     fused=lambda x: torch.addcmul(x, x, x, value=2) + torch.lerp(x, x * 2, 0.7) + x.frac(),
     xlogy=lambda x: torch.xlogy(x, x.abs()) + torch.logaddexp(x, 2 * x) + torch.sinc(x),
 )
@@ -111,7 +114,7 @@ def test_shapes_and_indexing(fn: Case) -> None:
     batched=lambda x: (BATCH @ BATCH.mT * x.sum(), torch.matmul(IMAGE, IMAGE[0, 0]) * x.sum()),
     fused=lambda x: (torch.addmm(x @ x.T, x, x.T, beta=0.5, alpha=2), F.linear(x, x, x[:, 0])),
     fused_batch=lambda x: torch.baddbmm(x[None] @ x.T[None], x[None], x.T[None], alpha=2),
-    einsum=lambda x: (torch.einsum("ij,kj->ik", x, x), torch.einsum("bij,bjk->ik", BATCH, BATCH.mT)),
+    einsum=lambda x: (torch.einsum("ij,kj->ik", x, x), torch.einsum("bij,ki->bkj", BATCH, x)),
     chains=lambda x: (torch.linalg.multi_dot([x.T, x, x.T]), torch.kron(x, x), torch.inner(x, x)),
 )
 def test_matrix_products(fn: Case) -> None:
@@ -122,7 +125,8 @@ def test_matrix_products(fn: Case) -> None:
     factories=lambda x: (torch.zeros(3), torch.ones_like(x), torch.full((2,), 1.5), x.new_zeros(2)),
     ranges=lambda x: (torch.arange(3.0), torch.arange(1, 10, 2), torch.linspace(0, 1, 3)),
     tables=lambda x: (torch.eye(2), torch.tril_indices(2, 2), torch.hann_window(4)),
-    literals=lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.tensor(2) + torch.Tensor([1, 2, 3]),
+    literals=lambda x: x * torch.tensor([1.0, 2.0, 3.0]) + torch.tensor(2),
+    old_literals=lambda x: x * torch.Tensor([1, 2, 3]),
     numbers=lambda x: x * torch.tensor(3.0).item(),
 )
 def test_tensors_made_inside(fn: Case) -> None:
@@ -229,7 +233,7 @@ def test_losses(fn: Case) -> None:
     max_pool_1d=lambda x: F.max_pool1d(x[0], 2),
     avg_pool=lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False),
     adaptive=lambda x: F.adaptive_avg_pool2d(x, 3),
-    conv=lambda x: F.conv2d(x, torch.ones(4, 4, 3, 2), torch.ones(4), padding=(1, 0), stride=(2, 1)),
+    conv=lambda x: F.conv2d(x, KERNEL, torch.ones(4), padding=(1, 0), stride=(2, 1)),
     grouped=lambda x: F.conv2d(x, torch.ones(4, 1, 3, 3), groups=4, dilation=2),
     transposed=lambda x: F.conv_transpose2d(x, torch.ones(4, 2, 3, 3), stride=2),
     conv1d=lambda x: F.conv1d(x[:, :, 0], torch.ones(2, 4, 3), padding="same"),
@@ -243,3 +247,28 @@ def test_losses(fn: Case) -> None:
 )
 def test_images(fn: Case) -> None:
     check(fn, IMAGE.clone().requires_grad_(), rtol=1e-4, atol=1e-5)
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[0].zero_()
+    z = x * 3
+    z.fill_(2.0)
+    return y * z
+
+
+def inner_leaf(x: torch.Tensor) -> torch.Tensor:
+    y = x.detach().requires_grad_()
+    (grad,) = torch.autograd.grad((torch.sin(y) * y).sum(), y)
+    return x * grad
+
+
+def inner_leaf_assigned(x: torch.Tensor) -> torch.Tensor:
+    y = (x * 2).detach()
+    y.requires_grad = True
+    return torch.autograd.grad((y**3).sum(), y)[0] * x
+
+
+@cases(filled=filled, inner_leaf=inner_leaf, assigned=inner_leaf_assigned)
+def test_values_without_gradient_are_no_error(fn: Case) -> None:
+    check(fn, leaf())

@@ -1,0 +1,82 @@
+"""One seed gives the numbers of eager: dropout in any memory layout, and every other draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gradof.errors import UnsupportedOpError
+from tests.tracer.eager import check, trace
+
+NORMAL: Any = torch.distributions.Normal
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: F.dropout(x, 0.3),
+        lambda x: F.dropout(x.t(), 0.3),
+        lambda x: F.dropout(x.reshape(2, 10, 6).permute(2, 0, 1), 0.3),
+        lambda x: F.dropout(x[:, :1].expand(20, 6), 0.3),
+        lambda x: F.dropout(x, 0.3) * F.dropout(x, 0.3),
+        lambda x: F.dropout(x, 0.3, training=False),
+        lambda x: F.dropout1d(x, 0.3),
+        lambda x: F.alpha_dropout(x, 0.3),
+        lambda x: x + torch.rand(6) + torch.rand_like(x.t()).t() + torch.randn(20, 6),
+        lambda x: x * torch.randint(0, 5, (6,)) + torch.randint(3, (20, 6)),
+        lambda x: x[torch.randperm(20)],
+        lambda x: x * torch.bernoulli(torch.full((20, 6), 0.3)),
+        lambda x: x * torch.bernoulli(x.detach().t(), 0.3).t(),
+        lambda x: x * x.t().clone().bernoulli_(0.3).t(),
+        lambda x: x * torch.empty(20, 6).uniform_(-1, 2) + torch.empty(6).normal_(1, 2),
+        lambda x: x * torch.empty(20, 6).exponential_(2.0) + torch.normal(0.0, 2.0, (6,)),
+        lambda x: NORMAL(x, x.exp(), validate_args=False).rsample(),
+        lambda x: F.gumbel_softmax(x, tau=0.7),
+        lambda x: x.sum() * torch.multinomial(torch.ones(5), 3),
+    ],
+)
+def test_draws_are_those_of_eager(fn: Callable[..., Any]) -> None:
+    check(fn, torch.randn(20, 6, requires_grad=True))
+
+
+def test_transformer_layer_with_dropout() -> None:
+    torch.manual_seed(0)
+    for batch_first in (True, False):
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=batch_first)
+        check(lambda x: layer(x), torch.randn(3, 5, 8), rtol=1e-4, atol=1e-5)  # noqa: B023
+
+
+def test_recurrent_layer_with_dropout() -> None:
+    layer = nn.LSTM(3, 5, num_layers=2, dropout=0.3)
+    check(lambda x: layer(x)[0], torch.randn(4, 2, 3))
+
+
+def test_attention_with_dropout() -> None:
+    layer = nn.MultiheadAttention(8, 2, dropout=0.3)
+    check(lambda x: layer(x, x, x)[0], torch.randn(5, 2, 8), rtol=1e-4, atol=1e-5)
+
+
+def test_unused_draws_stay() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch.rand(3)
+        return x * torch.rand(3)
+
+    check(fn, torch.ones(3, requires_grad=True))
+    assert str(trace(fn, torch.ones(3)).graph).count("uniform[") == 2
+
+
+def test_tracing_leaves_the_generator_alone() -> None:
+    state = torch.get_rng_state()
+    trace(lambda x: F.dropout(x, 0.5), torch.ones(4))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_generator_of_its_own_is_refused() -> None:
+    generator = torch.Generator()
+    with pytest.raises(UnsupportedOpError, match="generator of its own"):
+        trace(lambda x: x + torch.rand(3, generator=generator), torch.ones(3))
