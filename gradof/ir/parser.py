@@ -168,6 +168,8 @@ class _Parser:
         while self.token.text != end:
             if self.token.kind == "end":
                 self.fail(f"expected a node or {end!r}, found the end of the text")
+            if self.token.text in ("return", "->"):
+                self.fail(f"expected a node or {end!r}, found {self.token.text!r}")
             self.node(block)
 
     def node(self, block: Block) -> None:
