@@ -1,0 +1,93 @@
+"""Every example runs and reaches what it claims: an example that breaks fails the suite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from gradof.cli.target import load_target
+from gradof.runtime.function import Differentiated
+from gradof.testing import check
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    """The module of an example, as the command line loads it."""
+    return load_target(f"{EXAMPLES / name}.py:main")[1]
+
+
+def test_digits() -> None:
+    """The demo: accuracy, and gradients equal to eager's."""
+    figures = load("digits").main(["--epochs", "40"])
+    assert figures["test_accuracy"] >= 0.97
+    assert figures["difference_f32"] <= 1e-4
+    assert figures["difference_f64"] <= 1e-10
+
+
+def test_mlp() -> None:
+    """The loss falls as it does with torch eager, step by step."""
+    module = load("mlp")
+    ours = module.main(["--steps", "60"])
+    compiled = module.loss
+    try:
+        module.loss = compiled.fn
+        eager = module.main(["--steps", "60"])
+    finally:
+        module.loss = compiled
+    assert compiled.cache_info().backward_runs >= 60
+    np.testing.assert_allclose(ours, eager, rtol=1e-4)
+
+
+def test_cnn() -> None:
+    """LeNet with batch norm learns."""
+    assert load("cnn").main(["--epochs", "4"]) >= 0.95
+
+
+def test_rosenbrock() -> None:
+    """Both minimisers reach the minimum."""
+    distances = load("rosenbrock").main(["--n", "10"])
+    assert distances["L-BFGS-B"] < 1e-3
+    assert distances["Newton-CG"] < 1e-4
+
+
+def test_logistic_regression() -> None:
+    """The classifier generalises."""
+    assert load("logistic_regression").main([]) >= 0.95
+
+
+def test_black_scholes() -> None:
+    """All greeks equal their closed forms."""
+    assert load("black_scholes").main([]) < 1e-12
+
+
+def test_lstm() -> None:
+    """The forecast beats repeating the last month."""
+    torch.manual_seed(0)
+    errors = load("lstm").main(["--steps", "200"])
+    assert errors["error"] < errors["naive"]
+
+
+@pytest.mark.parametrize(
+    "target", ["digits:loss", "mlp:loss", "rosenbrock:rosenbrock", "logistic_regression:loss",
+               "black_scholes:call"],
+)  # fmt: skip
+def test_example_inputs_check(target: str) -> None:
+    """What `gradof check examples/...` runs."""
+    name, _, function = target.partition(":")
+    fn, module = load_target(f"{EXAMPLES / name}.py:{function}")
+    plain = fn.fn if isinstance(fn, Differentiated) else fn
+    assert check(plain, module.example_inputs()).ok
+
+
+def test_examples_are_all_tested() -> None:
+    """A new example needs a test above."""
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+    source = Path(__file__).read_text()
+    assert {n for n in names if f"def test_{n}(" in source} == names
+    assert "torch" in sys.modules
