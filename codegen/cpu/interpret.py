@@ -3,8 +3,8 @@
 >>> interpret(parse_graph("graph f(%x : f32[2]): %y : f32[2] = tanh(%x) return (%y)"), [x])
 (array([...], dtype=float32),)
 
-`observe(node, results)` sees every node's results, which is how the harness finds the first wrong op.
-A symbolic zero is the object `ZERO` until an op that is no GradOf or AutogradAdd reads it.
+`observe(node, results)` sees every node's results, which is how the harness finds the first wrong
+op. A symbolic zero is the object `ZERO` until an op that is no GradOf or AutogradAdd reads it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu.lowering import Library, lowering
+from gradof.codegen.cpu.lowering import Library, is_weak_cast, lowering, supported
 from gradof.codegen.cpu.lowering import fill as fill_template
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense, to_numpy_dtype
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
-from gradof.ir.opinfo import OPS
-from gradof.ir.types import ScalarType, TensorType
+from gradof.ir.types import DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 from gradof.passes.expand_composites import expand_composites
 
@@ -90,10 +89,10 @@ class _Interpreter:
         if node.kind == "Constant":
             value = node.attrs["value"]
             return [value.numpy() if isinstance(value, Dense) else value]
-        record = OPS.get(node.kind)
-        if not isinstance(record, Op):
-            raise CodegenError(f"{node.kind} cannot be evaluated", loc=node.loc)
+        record = supported(node)
         operands = [_materialize(v, x) for v, x in zip(values, node.inputs, strict=True)]
+        if is_weak_cast(node):
+            return [_attr(node.attrs["dtype"]).type(operands[0])]
         if record.is_composite:
             return self.composite(node, operands)
         result = run_op(record, operands, node.attrs, self.library)
@@ -116,7 +115,7 @@ def run_op(record: Op, operands: Sequence[Any], attrs: dict[str, Any], library: 
     if low.kind == "function":
         assert low.function is not None
         return low.function(*operands, **{k: _attr(v) for k, v in attrs.items()})
-    if low.kind == "ufunc":
+    if low.kind == "call":
         return getattr(np, low.text.removeprefix("np."))(*operands)
     names = [f"_{i}" for i in range(len(operands))]
     source = fill_template(record, low.text, names, attrs)
@@ -124,7 +123,7 @@ def run_op(record: Op, operands: Sequence[Any], attrs: dict[str, Any], library: 
 
 
 def _attr(value: Any) -> Any:
-    return to_numpy_dtype(value) if hasattr(value, "bits") else value
+    return to_numpy_dtype(value) if isinstance(value, DType) else value
 
 
 def _materialize(value: Any, like: Value) -> Any:
@@ -132,5 +131,9 @@ def _materialize(value: Any, like: Value) -> Any:
         return value
     assert isinstance(like.type, TensorType)
     if like.type.shape is None:
-        raise CodegenError("a symbolic zero of unknown shape would have to be made real")
+        raise CodegenError(
+            "a symbolic zero of unknown shape would have to be made real",
+            loc=None if like.node is None else like.node.loc,
+            hint="trace with known shapes, or specialise symbolic zeros first",
+        )
     return np.zeros(like.type.shape, to_numpy_dtype(like.type.dtype))

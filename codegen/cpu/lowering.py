@@ -1,14 +1,18 @@
 """How one op is called in emitted source: a ufunc, a template, or a function bound by name.
 
 >>> lowering(get_op("tanh"), "numpy")
-Lowering(kind='ufunc', text='np.tanh')
+Lowering(kind='call', text='np.tanh', function=None, writes='in place')
+>>> lowering(get_op("rsqrt"), "numpy")
+Lowering(kind='template', text='1 / np.sqrt({x})', function=None, writes='never')
 >>> lowering(get_op("mm"), "torch")     # worth torch's own code where the arrays are torch's
-Lowering(kind='function', text='mm', function=<wrapper of torch.mm>)
+Lowering(kind='function', text='mm', function=<function mm>, writes='never')
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,21 +20,57 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradof.codegen.cpu.plan import Writes
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
-from gradof.ir.types import DType
+from gradof.ir.core import Node
+from gradof.ir.opinfo import OPS
+from gradof.ir.types import DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 
 Library = Literal["numpy", "torch"]
+_CALL = re.compile(r"np\.(\w+)\(([^()]*)\)")
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """`ufunc`: dotted name taking `out=`; `template`: text with places; `function`: bound by name."""
+    """`call`: a dotted name; `template`: text with places; `function`: bound by name.
 
-    kind: Literal["ufunc", "template", "function"]
+    `writes` says whether `out=` may be added to the call, and what it may name.
+    """
+
+    kind: Literal["call", "template", "function"]
     text: str
     function: Callable[..., Any] | None = None
+    writes: Writes = "never"
+
+
+def supported(node: Node) -> Op:
+    """The record of a node numpy can run; CodegenError for another op, dtype or device."""
+    record = OPS.get(node.kind)
+    if not isinstance(record, Op):
+        raise CodegenError(
+            f"{node.kind} cannot be emitted", loc=node.loc,
+            hint="only registered primitives can; GradOf blocks are lifted into df first",
+        )  # fmt: skip
+    for value in (*node.inputs, *node.outputs):
+        if isinstance(value.type, TensorType):
+            if value.type.dtype.name == "bf16":
+                raise CodegenError(
+                    f"numpy has no bfloat16, which {node.kind} reads or makes",
+                    loc=node.loc, hint="use float32",
+                )  # fmt: skip
+            if value.type.device != "cpu":
+                raise CodegenError(
+                    f"the numpy backend runs on the CPU, not on {value.type.device}",
+                    loc=node.loc, hint="move the arrays with .cpu()",
+                )  # fmt: skip
+    return record
+
+
+def is_weak_cast(node: Node) -> bool:
+    """Whether a node gives a Python number a dtype; numbers have no `astype`."""
+    return node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType)
 
 
 @functools.cache
@@ -45,9 +85,18 @@ def lowering(record: Op, library: Library) -> Lowering:
         )
     if callable(record.numpy):
         return Lowering("function", record.name, record.numpy)
-    if "{" in record.numpy:
-        return Lowering("template", record.numpy)
-    return Lowering("ufunc", record.numpy)
+    text = record.numpy
+    if "{" not in text:
+        return Lowering("call", text, writes=_writes(text.removeprefix("np.")))
+    match = _CALL.fullmatch(text)
+    return Lowering("template", text, writes="never" if match is None else _writes(match[1]))
+
+
+def _writes(name: str) -> Writes:
+    function = getattr(np, name, None)
+    if not isinstance(function, np.ufunc):
+        return "never"
+    return "in place" if function.signature is None else "elsewhere"
 
 
 def literal(value: Attr) -> str:
@@ -57,8 +106,10 @@ def literal(value: Attr) -> str:
     if isinstance(value, tuple):
         inner = ", ".join(literal(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, float) and not np.isfinite(value):
-        return "np.nan" if np.isnan(value) else "np.inf" if value > 0 else "-np.inf"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf"
+    if isinstance(value, complex):  # its repr loses signed zeros, and is no source for inf and nan
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
     return repr(value)
 
 
@@ -111,13 +162,21 @@ def _torch_function(record: Op) -> Callable[..., Any]:
         raise CodegenError(f"the torch lowering of {record.name} names {sorted(unknown)}")
     body = text.format(**{n: n for n in names})
     star = "*" if record.variadic else ""
-    head = ", ".join([star + n for n in record.inputs] + (["*"] if record.attrs and not star else [])
-                     + list(record.attrs))  # fmt: skip
+    marker = ["*"] if record.attrs and not star else []  # attributes are keywords
+    head = ", ".join([*(star + n for n in record.inputs), *marker, *record.attrs])
     wraps = "".join(
         f"    {n} = [as_tensor(v) for v in {n}]\n" if star else f"    {n} = as_tensor({n})\n"
         for n in record.inputs
     )
-    source = f"def {record.name}({head}):\n{wraps}    return as_array({body})\n"
+    again = ", ".join([star + n for n in record.inputs] + [f"{n}={n}" for n in record.attrs])
+    # What autocast does was recorded as casts; applied again it would round twice.
+    source = (
+        f"def {record.name}({head}):\n"
+        "    if torch.is_autocast_enabled('cpu'):\n"
+        "        with torch.autocast('cpu', enabled=False):\n"
+        f"            return {record.name}({again})\n"
+        f"{wraps}    return as_array({body})\n"
+    )
     import torch
 
     namespace: dict[str, Any] = {

@@ -1,0 +1,71 @@
+r"""Emitted source made callable, its text kept where tracebacks and debuggers look for it.
+
+>>> run = Executable("f", "def f(x):\n    return (np.tanh(x),)\n", {"np": np})
+>>> run.filename
+'<gradof f 1b0f5c2e>'
+>>> run(np.zeros(2))
+(array([0., 0.]),)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import threading
+import weakref
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import CodegenError
+
+# The same source has the same name, so each text is kept once, while any function of it lives.
+# Reentrant, because a finalizer may run inside the lock.
+_LOCK = threading.RLock()
+_LIVE: Counter[str] = Counter()
+
+
+class Executable:
+    """Emitted code: `source`, the `filename` it has in tracebacks, and the call."""
+
+    def __init__(self, name: str, source: str, namespace: dict[str, Any]) -> None:
+        digest = hashlib.sha256(source.encode()).hexdigest()[:8]
+        self.name = name
+        self.source = source
+        self.filename = f"<gradof {name} {digest}>"
+        exec(compile(source, self.filename, "exec"), namespace)
+        self._function = namespace[name]
+        self._arity = self._function.__code__.co_argcount
+        _remember(self.filename, source)
+        weakref.finalize(self._function, _forget, self.filename).atexit = False
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Run on numpy arrays, one per graph input; fresh, writable arrays come back.
+
+        Floating-point warnings are silent: inf and nan are results. Raises CodegenError for a
+        wrong number of arrays; their shapes and dtypes are the caller's to check.
+        """
+        if len(arrays) != self._arity:
+            raise CodegenError(f"{self.name} takes {self._arity} arrays, got {len(arrays)}")
+        with np.errstate(all="ignore"):
+            result: tuple[Any, ...] = self._function(*arrays)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<Executable {self.filename[1:-1]}>"
+
+
+def _remember(filename: str, source: str) -> None:
+    with _LOCK:
+        _LIVE[filename] += 1
+        # mtime None: linecache.checkcache leaves the entry alone
+        linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
+
+
+def _forget(filename: str) -> None:
+    with _LOCK:
+        _LIVE[filename] -= 1
+        if not _LIVE[filename]:
+            del _LIVE[filename]
+            linecache.cache.pop(filename, None)
