@@ -71,6 +71,14 @@ def _infer_max_pool(rank: int) -> Callable[..., tuple[Type, ...]]:
             raise InferenceError(f"pooling over {rank} dims needs a channel dim before them")
         settings = _window(attrs, ("kernel", "stride", "padding", "dilation"), rank)
         out = _sizes(shape[-rank:], settings, bool(attrs["ceil_mode"]))
+        for n, m, (k, s, p, d) in zip(
+            shape[-rank:], out, zip(*settings, strict=True), strict=True
+        ):
+            if not all(any(0 <= i * s - p + o * d < n for o in range(k)) for i in range(m)):
+                # eager writes out of bounds here
+                raise InferenceError(
+                    f"a window of size {k}, dilated by {d}, sees only padding in a dim of size {n}"
+                )
         y = x.with_shape((*shape[:-rank], *out))
         return (y, y.with_dtype(I64))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -62,6 +63,35 @@ def test_third_order_stays_closed() -> None:
     case = CASES["uneven"]
     build, eager = _pair(case)
     compare(build, eager, randn(*case[0]), randn(*case[1]), order=3)
+
+
+def _random_case(rng: random.Random) -> Case:
+    rank, groups, transposed = rng.randint(1, 3), rng.choice([1, 1, 2, 3]), rng.random() < 0.5
+
+    def draw(low: int, high: int) -> tuple[int, ...]:
+        return tuple(rng.randint(low, high) for _ in range(rank))
+
+    kernel, stride, padding, dilation = draw(1, 3), draw(1, 3), draw(0, 2), draw(1, 3)
+    most = [max(pair) - 1 if transposed else 0 for pair in zip(stride, dilation, strict=True)]
+    extra = tuple(rng.randint(0, m) for m in most)
+    c, o = rng.randint(1, 2) * groups, rng.randint(1, 2) * groups
+    weight = ((c, o // groups) if transposed else (o, c // groups)) + kernel
+    x = (rng.randint(1, 2), c, *draw(1, 7))
+    return x, weight, stride, padding, dilation, transposed, extra, groups
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_settings_give_torch_s_result_or_its_refusal(seed: int) -> None:
+    case = _random_case(random.Random(seed))
+    build, eager = _pair(case)
+    x, w = randn(*case[0]), randn(*case[1], seed=1)
+    try:
+        eager(torch.from_numpy(x), torch.from_numpy(w))
+    except RuntimeError:
+        with pytest.raises(InferenceError):
+            forward(build, x, w)
+    else:
+        compare(build, eager, x, w)
 
 
 def test_wrong_shapes_are_refused() -> None:

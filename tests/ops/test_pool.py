@@ -106,3 +106,7 @@ def test_wrong_windows_are_refused() -> None:
         forward(lambda x: F.avg_pool(
             x, kernel=(2,), stride=(1,), padding=(2,), ceil_mode=False, count_include_pad=True,
             divisor_override=None), randn(1, 1, 8))  # fmt: skip
+    with pytest.raises(InferenceError, match="sees only padding"):
+        forward(lambda x: F.max_pool2d_with_indices.multiple(
+            x, kernel=(2, 2), stride=(4, 4), padding=(1, 1), dilation=(2, 2), ceil_mode=False),
+            randn(1, 2, 2, 1))  # fmt: skip
