@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -54,14 +55,11 @@ def test_folder_at_the_root_is_imported_under_one_name_only(link: str) -> None:
 
 
 def test_rooms_are_found_where_links_are_not_materialised(tmp_path: Path) -> None:
-    (tmp_path / "gradof").mkdir()
-    for file in ("__init__.py", "errors.py"):
-        (tmp_path / "gradof" / file).write_bytes((ROOT / "gradof" / file).read_bytes())
+    ignore = shutil.ignore_patterns("__pycache__", *LINKS)
+    shutil.copytree(ROOT / "gradof", tmp_path / "gradof", ignore=ignore)
     for link in LINKS:
         (tmp_path / "gradof" / link).write_text(f"../{link}")  # what git writes without links
-        (tmp_path / link).mkdir()
-        init = (ROOT / link / "__init__.py").read_bytes()
-        (tmp_path / link / "__init__.py").write_bytes(init)
+        shutil.copytree(ROOT / link, tmp_path / link)
     names = ", ".join(f"gradof.{link}" for link in LINKS)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {names}; "
     code += "print(gradof.tracer.__file__)"
