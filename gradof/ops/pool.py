@@ -104,7 +104,7 @@ def _np_max_pool(
         *(slice(0, (m - 1) * s + 1, s) for m, s in zip(out, stride, strict=True)),
         *(slice(None, None, d) for d in dilation),
     )
-    flat = windows[steps].reshape(*x.shape[:lead], *out, -1)
+    flat = windows[steps].reshape(*x.shape[:lead], *out, _product(kernel))
     best = np.argmax(flat, axis=-1)  # nan counts as the largest, for torch as for argmax
     values = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
     # In a window of -inf alone the first maximum may be padding, which has no index.
