@@ -158,7 +158,8 @@ def node(text: str) -> str:
         (node("%y : f32[3] = k[a=dense<f32[1]>\"AAA*\"](%x)"), 2, 34, "not base64"),
         (node("%y : f32[3] = k[a=dense<f32[1]>\"AAAA\"](%x)"), 2, 34, "needs 4 bytes, found 3"),
         (node("%y : f32[3] = GradOf(%x)\n    block(:\n"), 3, 11, "a value such as %x"),
-        (node("%y : f32[3] = GradOf(%x)\n    block():\n    return ()"), 4, 5, "expected a node or '->', found 'return'"),
+        (node("%y : f32[3] = GradOf(%x)\n    block():\n    return ()"), 4, 5,
+         "expected a node or '->', found 'return'"),
         (node("%y : f32[3] = tanh(%x) $"), 2, 26, r"unexpected character '\$'"),
     ],
 )  # fmt: skip
