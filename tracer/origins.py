@@ -148,11 +148,18 @@ class Origins:
 
     def find(self, tensor: Any) -> Origin | None:
         """The shortest path to `tensor` (by identity), or None."""
+        found = self._index().get(id(tensor))
+        return None if found is None else found[1].origin()
+
+    def tensors(self) -> dict[Origin, Any]:
+        """Every tensor that was found, by its shortest path."""
+        return {trail.origin(): obj for obj, trail in self._index().values()}
+
+    def _index(self) -> dict[int, tuple[Any, _Trail]]:
         if self._trails is None:
             self._trails = {}
             self._walk(self._trails)
-        found = self._trails.get(id(tensor))
-        return None if found is None else found[1].origin()
+        return self._trails
 
     def all(self) -> list[tuple[Any, Origin]]:
         """Every tensor that was found, with its shortest path."""
@@ -254,7 +261,10 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
     cls = type(obj)
     if isinstance(attributes, dict):
         tables = all(name in attributes for name in _MODULE_TABLES)  # a torch.nn.Module
+        private = getattr(cls, "_gradof_private", ())  # our own bookkeeping on compiled functions
         for name, value in list(attributes.items()):
+            if name in private:
+                continue
             if tables and name in _MODULE_TABLES:
                 yield from ((Step("attr", k), v) for k, v in value.items())
             elif not (tables and name.endswith("_hooks") and not value):

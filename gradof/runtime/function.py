@@ -30,9 +30,11 @@ from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.state import StateGuard
+from gradof.tracer.pytree import thaw
 from gradof.tracer.result import TensorOut, Traced
 
 _TRACING = threading.RLock()  # tracers set process-wide flags of torch
+_THREAD = threading.local()  # .tracing: whether this thread is inside a tracer
 _MAX_ENTRIES = 64  # per signature; the oldest goes
 
 
@@ -77,27 +79,58 @@ class Bound(NamedTuple):
     call: Call
 
 
+class _Cache:
+    """What a function has derived so far; for methods, one cache per instance."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Any, ...], list[Entry]] = {}
+        self.lock = threading.RLock()
+        self.counts = RunCounts()
+        self.hits = 0
+        self.misses = 0
+        # by id: instances may be equal, or not hashable; the reference tells ids used again
+        self.methods: dict[int, tuple[Callable[[], Any], _Cache]] = {}
+
+    def of_instance(self, instance: Any) -> _Cache:
+        """The cache of the method bound to `instance`; it goes when the instance goes."""
+        key = id(instance)
+        found = self.methods.get(key)
+        if found is not None and found[0]() is instance:
+            return found[1]
+        alive: Callable[[], Any]
+        try:
+            alive = weakref.ref(instance, lambda _: self.methods.pop(key, None))
+        except TypeError:  # a class with __slots__ and no __weakref__: kept with its cache
+
+            def alive() -> Any:
+                return instance
+
+        with self.lock:
+            return self.methods.setdefault(key, (alive, _Cache()))[1]
+
+
 class Differentiated:
     """See `gradof.differentiate`, which makes these."""
+
+    # A function that uses this one is traced through it; our bookkeeping is no state of theirs.
+    _gradof_private = frozenset({"_cache"})
 
     def __init__(self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = ()) -> None:
         self._fn = fn
         self._static = static_argnames
-        self._reset()
+        self._cache = _Cache()
         functools.update_wrapper(self, fn)
 
-    def _reset(self) -> None:
-        self._entries: dict[tuple[Any, ...], list[Entry]] = {}
-        self._lock = threading.RLock()
-        self._counts = RunCounts()
-        self._hits = 0
-        self._misses = 0
-        self._bound: weakref.WeakKeyDictionary[Any, Differentiated] = weakref.WeakKeyDictionary()
 
     # --- calls ------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the compiled function. torch tensors are recorded by autograd."""
+        """Run the compiled function. torch tensors are recorded by autograd.
+
+        Called by a function that is being traced, it is traced through.
+        """
+        if is_tracing():
+            return self._fn(*args, **kwargs)
         bound = self.bind(args, kwargs)
         return finish(bound, run_plan(bound.entry.plan, bound.inputs))
 
@@ -108,16 +141,16 @@ class Differentiated:
         call = inspect_call(self._fn, args, kwargs, self._static, default)
         found = self._find(call)
         if found is None:
-            with self._lock:
+            with self._cache.lock:
                 found = self._find(call)
                 if found is None:
-                    self._misses += 1
+                    self._cache.misses += 1
                     return self._trace(call)
-        self._hits += 1
+        self._cache.hits += 1
         return found
 
     def _find(self, call: Call) -> Bound | None:
-        for entry in self._entries.get(call.key, ()):
+        for entry in self._cache.entries.get(call.key, ()):
             if entry.state.check() and self._content_holds(entry.traced):
                 free = self._read_free(entry.traced)
                 if free is not None and _free_keys(free) == entry.free_keys:
@@ -143,21 +176,23 @@ class Differentiated:
 
     def _trace(self, call: Call) -> Bound:
         with _TRACING:
-            args, kwargs = call.tree.unflatten(list(call.leaves))
-            traced = _tracer(call.library)(
-                self._fn, args, kwargs, static_argnames=self._static
-            )
+            args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
+            _THREAD.tracing = True
+            try:
+                traced = _tracer(call.library)(self._fn, args, kwargs, static_argnames=self._static)
+            finally:
+                _THREAD.tracing = False
         free = [origin.read(self._fn) for origin in traced.origins]
         entry = Entry(
             traced=traced,
-            plan=GraphPlan(traced.graph, call.library, self._counts),
+            plan=GraphPlan(traced.graph, call.library, self._cache.counts),
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
             free_keys=_free_keys(free),
             derived={},
             lock=threading.RLock(),
         )
-        entries = self._entries.setdefault(call.key, [])
-        self._entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
+        entries = self._cache.entries.setdefault(call.key, [])
+        self._cache.entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
         inputs = [_input(call.leaves[i]) for i in traced.arg_leaves]
         return Bound(entry, inputs + [_input(t) for t in free], call)
 
@@ -183,10 +218,10 @@ class Differentiated:
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, entries and compiled runs so far."""
-        entries = sum(map(len, self._entries.values()))
-        return CacheInfo(
-            self._hits, self._misses, entries, self._counts.forward, self._counts.backward
-        )
+        cache = self._cache
+        entries = sum(map(len, cache.entries.values()))
+        runs = cache.counts
+        return CacheInfo(cache.hits, cache.misses, entries, runs.forward, runs.backward)
 
     @property
     def fn(self) -> Callable[..., Any]:
@@ -198,10 +233,8 @@ class Differentiated:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        bound = self._bound.get(instance)
-        if bound is None:
-            bound = Differentiated(MethodType(self._fn, instance), self._static)
-            self._bound[instance] = bound
+        bound = Differentiated(MethodType(self._fn, instance), self._static)
+        bound._cache = self._cache.of_instance(instance)
         return bound
 
     def __reduce__(self) -> Any:
@@ -213,6 +246,11 @@ class Differentiated:
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
+
+
+def is_tracing() -> bool:
+    """Whether the current thread is recording a function."""
+    return getattr(_THREAD, "tracing", False)
 
 
 def _tracer(library: Library) -> Callable[..., Traced]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from gradof.autodiff.compose import pullback_graph, value_and_gradient_graph
-from gradof.errors import OutputError
+from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import torch_if_loaded
@@ -33,9 +33,10 @@ from gradof.runtime.checks import (
     stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Bound, Differentiated, finish, run_plan
+from gradof.runtime.function import Bound, Differentiated, finish, is_tracing, run_plan
 from gradof.tracer.pytree import flatten
 from gradof.tracer.result import TensorOut
+from gradof.tracer.source import user_loc
 
 
 def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
@@ -47,6 +48,13 @@ def bind_with_grad(
     base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Bound:
     """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it."""
+    if is_tracing():
+        name = getattr(base.fn, "__qualname__", base.fn)
+        raise TraceError(
+            f"the gradient of {name} is taken inside a function that is being traced",
+            loc=user_loc(),
+            hint="take it outside; for higher orders use hvp or hessian, or create_graph=True",
+        )
     torch = torch_if_loaded()
     if torch is None:
         return base.bind(args, kwargs, default="numpy")
