@@ -133,6 +133,17 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     aten(f"{_name}.Tensor", f"{_name}.Scalar")(_bitwise)
 
 
+for _name, _short in (("left_shift", "lshift"), ("right_shift", "rshift")):
+
+    def _shift(c: Call, a: Expr, b: Operand, _name: str = _name) -> Expr:
+        return apply(c, _name, c.type().dtype, a, b)
+
+    aten(
+        f"__{_short}__.Scalar", f"__{_short}__.Tensor", f"bitwise_{_name}.Tensor",
+        f"bitwise_{_name}.Tensor_Scalar",
+    )(_shift)  # fmt: skip
+
+
 def _truth(x: Expr) -> Expr:
     return x if x.dtype is BOOL else x != scalar_for(0, x.type)
 

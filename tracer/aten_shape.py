@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from gradof.errors import InferenceError
+from gradof.ir.attrs import Dense
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten_registry import Call, aten, scalar_for
 
@@ -189,3 +193,31 @@ def unfold(c: Call, x: Expr, dim: int, size: int, step: int) -> Expr:
     if x.rank == 0:
         return x.reshape((size,))
     return F.unfold(x, dim=wrap_dim(dim, x.rank), size=size, step=step)
+
+
+def _strided_places(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None) -> Expr:
+    """The flat indices of `as_strided`; for tensors that lie in memory as they are indexed."""
+    real = c.args[0]
+    start = real.storage_offset() if offset is None else offset
+    places = np.full(tuple(size), start, np.int64)
+    for dim, step in enumerate(stride):
+        along = np.arange(size[dim]) * step
+        places += along.reshape((-1,) + (1,) * (len(size) - dim - 1))
+    outside = places.size and places.max() >= x.type.size
+    if not real.is_contiguous() or real.storage_offset() or outside:
+        raise InferenceError("as_strided of a tensor that is itself a view of another")
+    return c.constant(Dense.of(places))
+
+
+@aten("as_strided.default")
+def as_strided(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None = None) -> Expr:
+    return F.take(x, _strided_places(c, x, size, stride, offset))
+
+
+@aten("as_strided_scatter.default")
+def as_strided_scatter(
+    c: Call, x: Expr, src: Expr, size: Ints, stride: Ints, offset: int | None = None
+) -> Expr:
+    places = _strided_places(c, x, size, stride, offset)
+    flat, src = x.reshape((x.type.size,)), src.cast(x.dtype)
+    return F.index_put(flat, src, places, dims=(0,), accumulate=False).reshape(x.shape)

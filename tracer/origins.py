@@ -138,11 +138,18 @@ class _Trail:
 
 
 class Origins:
-    """An index of every tensor that can be reached from `fn`, built once, at the first question."""
+    """An index of every tensor that can be reached from `fn`, built once, at the first question.
 
-    def __init__(self, fn: Any, is_tensor: Callable[[Any], bool]) -> None:
+    With `remember`, `held(obj, step)` says what an object held when the index was built.
+    """
+
+    def __init__(
+        self, fn: Any, is_tensor: Callable[[Any], bool], *, remember: bool = False
+    ) -> None:
         self.fn = fn
+        self._held: dict[int, dict[Step, Any]] | None = {} if remember else None
         self.is_tensor = is_tensor
+        self._keep: list[Any] = []  # so that the ids in `_held` stay theirs
         self.complete = True
         self._trails: dict[int, tuple[Any, _Trail]] | None = None
 
@@ -154,6 +161,11 @@ class Origins:
     def tensors(self) -> dict[Origin, Any]:
         """Every tensor that was found, by its shortest path."""
         return {trail.origin(): obj for obj, trail in self._index().values()}
+
+    def held(self, obj: Any, step: Step, missing: Any) -> Any:
+        """What the step led to from `obj` when the index was built, or `missing`."""
+        assert self._held is not None, "this index does not remember"
+        return self._held.get(id(obj), {}).get(step, missing)
 
     def _index(self) -> dict[int, tuple[Any, _Trail]]:
         if self._trails is None:
@@ -184,7 +196,11 @@ class Origins:
                 if trail is not None:
                     found[id(obj)] = (obj, trail)
                 continue
-            for step, child in _children(obj, root=trail is None):
+            children = list(_children(obj, root=trail is None))
+            if self._held is not None:
+                self._held[id(obj)] = dict(children)
+                self._keep.append(obj)
+            for step, child in children:
                 queue.append((child, _Trail(trail, step)))
 
 

@@ -63,14 +63,13 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
-        self.recording = True
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Record one op; see the module docstring."""
         with torch._C.DisableTorchFunction():  # what is done here is not the user's doing
-            if not self.recording:
+            if self.recorder.paused:
                 return func(*args, **(kwargs or {}))
             return self._dispatch(func, args, kwargs or {}, user_site(sys._getframe(1)))
 
@@ -161,12 +160,13 @@ _METADATA = _getters(
         torch.Tensor.element_size, torch.Tensor.is_contiguous, torch.Tensor.nelement,
         torch.Tensor.ndimension, torch.Tensor.__hash__, torch.Tensor.is_signed,
         torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor,
-        torch.result_type, torch.Tensor.get_device, torch.Tensor.__format__, torch.is_signed,
+        torch.result_type, torch.Tensor.get_device, torch.is_signed,
     }
 )  # fmt: skip
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 _GET_DATA = _TENSOR.data.__get__
 _CUTS = frozenset({torch.Tensor.detach, torch.Tensor.detach_, torch.detach, _GET_DATA})
+_PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
 _MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _NUMBERS_OUT = frozenset(
     {
@@ -195,6 +195,19 @@ _REFUSED: dict[Any, tuple[str, str]] = {
 }  # fmt: skip
 
 
+def _cuts_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`x.detach_()` or `x.requires_grad_(False)` on a tensor that requires grad."""
+    if func in (torch.Tensor.detach_, torch.detach_):
+        return bool(args[0].requires_grad)
+    if func not in _MAKES_LEAF or not args[0].requires_grad:
+        return False
+    return not (args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+
+
+def _shown(arg: Any) -> Any:
+    return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
+
+
 class ApiMode(TorchFunctionMode):
     """Lifts free tensors and refuses what cannot be followed; see the module docstring."""
 
@@ -214,6 +227,14 @@ class ApiMode(TorchFunctionMode):
         if func in _REFUSED:
             what, todo = _REFUSED[func]
             raise TraceError(what, loc=user_loc(sys._getframe(1)), hint=todo)
+        if func in _PRINTS:
+            with self.recorder.pause():
+                return func(*(_shown(a) for a in args), **kwargs)
+        if _cuts_in_place(func, args, kwargs):
+            raise TraceError(
+                "a tensor is cut off from its gradient in place", loc=user_loc(sys._getframe(1)),
+                hint="use y = x.detach()",
+            )  # fmt: skip
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
@@ -235,7 +256,7 @@ class ApiMode(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
             if func in _MAKES_LEAF:
-                self._make_leaf(result)
+                self._make_leaf(args[0])
             return result
         except RuntimeError as error:
             text = str(error)

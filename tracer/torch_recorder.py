@@ -14,8 +14,9 @@ graph input, stands for one SSA value. It also keeps what is known of each value
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -51,12 +52,22 @@ class Recorder:
         self.emitter = Emitter(self.builder)
         self.attached: set[Value] = set()
         self.cut: set[Value] = set()
+        self.paused = False
         self.varying: set[Value] = set()
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
         self._missing: dict[int, str] = {}
         self._last: tuple[tuple[int, int], Value] | None = None
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Ops that run inside are not recorded."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
 
     def add_input(self, tensor: torch.Tensor, hint: str | None) -> Value:
         """A graph input standing for `tensor`."""

@@ -31,18 +31,20 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_factory,
     aten_index,
     aten_linalg,
+    aten_loss,
     aten_norm,
     aten_random,
     aten_reduction,
     aten_shape,
 )
-from gradof.tracer.origins import Origin, Origins
+from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
 from gradof.tracer.result import ConstantOut, InputOut, OutputLeaf, TensorOut, Traced, WriteBack
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_recorder import Recorder
+from gradof.tracer.torch_state import OuterState, stored_error
 from gradof.tracer.torch_types import from_torch_dtype, type_of
 
 _STATIC_TYPES = (
@@ -108,7 +110,7 @@ class _Trace:
         self.recorder = Recorder(_name_of(fn))
         self.aten = AtenMode(self.recorder)
         self.api = ApiMode(self.recorder, self.lift)
-        self.origins = Origins(fn, lambda obj: isinstance(obj, torch.Tensor))
+        self.outer = OuterState(fn)
         self.found: list[Origin] = []
         self.params: list[Value] = []
         self.real: list[torch.Tensor] = []
@@ -117,6 +119,17 @@ class _Trace:
         self._lifted: dict[int, torch.Tensor] = {}
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
+        """Trace one call, and leave what is outside it as it was."""
+        try:
+            traced = self.trace(leaves, tree, paths)
+        finally:
+            stored = self.outer.restore(self.wrappers, self.real)
+        if stored is not None:
+            raise stored_error(stored, function_loc(self.fn))
+        return traced
+
+    def trace(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
+        """Run the function on wrappers and describe what was recorded."""
         arg_leaves = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
         names = _names_of(self.fn, paths)
         with unfused(), functionalization():
@@ -150,8 +163,7 @@ class _Trace:
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
-        recording, self.aten.recording = self.aten.recording, False
-        try:
+        with self.recorder.pause():
             with torch.inference_mode(False):
                 wrapper = wrap(tensor.detach())
             if tensor.requires_grad:
@@ -159,8 +171,6 @@ class _Trace:
                 if not tensor.is_leaf:  # as in eager, it may then be changed in place
                     with torch.enable_grad():
                         wrapper = wrapper.clone()
-        finally:
-            self.aten.recording = recording
         self.params.append(self.recorder.add_input(inner(wrapper), hint))
         self.real.append(tensor)
         self.wrappers.append(wrapper)
@@ -172,7 +182,7 @@ class _Trace:
         found = self._lifted.get(id(tensor))
         if found is not None:
             return found
-        origin = self.origins.find(tensor)
+        origin = self.outer.origins.find(tensor)
         if origin is None:
             raise FreeTensorError(
                 f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
