@@ -33,6 +33,7 @@ StepKind = Literal[
 _MAX_OBJECTS = 200_000
 _LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
     "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
+    "pytest", "_pytest", "pluggy",  # names that assertions rewritten by pytest refer to
 }  # fmt: skip
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,

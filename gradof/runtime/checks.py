@@ -29,7 +29,10 @@ def check_argnums(argnums: Argnums) -> tuple[int, ...]:
                 hint="argnums counts positional arguments from 0",
             )
     if len(set(positions)) != len(positions) or not positions:
-        raise ArgnumsError(f"argnums {argnums!r} must name each argument once")
+        raise ArgnumsError(
+            f"argnums {argnums!r} must name each argument once",
+            hint="an int, or a tuple of different ints such as (0, 2)",
+        )
     return positions
 
 
@@ -89,7 +92,10 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
     if has_aux:
         tree = traced.out_tree
         if tree.kind != "tuple" or len(tree.children) != 2 or tree.children[0].num_leaves != 1:
-            raise OutputError("with has_aux the function must return a pair (scalar, aux)")
+            raise OutputError(
+                "with has_aux the function must return a pair (scalar, aux)",
+                hint="return (loss, aux), or leave has_aux out",
+            )
     elif len(outputs) != 1:
         raise OutputError(
             f"the function returns {len(outputs)} leaves, not one scalar",
@@ -97,7 +103,10 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
         )
     out = outputs[0]
     if isinstance(out, InputOut):
-        raise OutputError("the function returns one of its inputs as it is")
+        raise OutputError(
+            "the function returns one of its inputs as it is",
+            hint="return a value computed from it, such as 1.0 * x",
+        )
     if isinstance(out, ConstantOut):
         raise OutputError(
             f"the function returns {out.value!r}, which does not depend on any array",
@@ -110,7 +119,10 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
             hint="reduce it with sum() or mean(), or use vjp or jacobian",
         )
     if not type_.dtype.is_float:
-        raise OutputError(f"the function returns {type_}, which is not floating point")
+        raise OutputError(
+            f"the function returns {type_}, which is not floating point",
+            hint="return a floating-point scalar: counts and truth values have no gradient",
+        )
     return out.index
 
 
@@ -143,7 +155,10 @@ def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:
     array = np.asarray(leaf) if bound.entry.traced.library == "numpy" else leaf
     shape = tuple(getattr(array, "shape", ()))
     if shape != type_.shape:
-        raise CotangentError(f"{what} has shape {list(shape)}, the result {type_}")
+        raise CotangentError(
+            f"{what} has shape {list(shape)}, the result {type_}",
+            hint="a cotangent has the shape of the result: np.ones_like(out)",
+        )
     if bound.entry.traced.library == "torch":
         from gradof.runtime.torch_bridge import cotangent_dtype_matches
 
@@ -152,20 +167,26 @@ def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:
         same = array.dtype == to_numpy_dtype(type_.dtype)
     if not same:
         found = getattr(array, "dtype", type(array).__name__)
-        raise CotangentError(f"{what} has dtype {found}, the result {type_}")
+        raise CotangentError(
+            f"{what} has dtype {found}, the result {type_}",
+            hint="a cotangent has the dtype of the result: cast it",
+        )
     return array
 
 
 def match_seeds(leaves: Sequence[Any], likes: Sequence[Any], what: str) -> list[Any]:
     """Checked tangents, one per primal."""
     if len(leaves) != len(likes):
-        raise CotangentError(f"{len(leaves)} {what} for {len(likes)} primals")
+        raise CotangentError(
+            f"{len(leaves)} {what} for {len(likes)} primals", hint="pass one for each primal"
+        )
     result = []
     for leaf, like in zip(leaves, likes, strict=True):
         array = leaf if is_tensor(leaf) else np.asarray(leaf, dtype=like.dtype)
         if tuple(array.shape) != tuple(like.shape):
             raise CotangentError(
-                f"{what} of shape {list(array.shape)} for a primal of shape {list(like.shape)}"
+                f"{what} of shape {list(array.shape)} for a primal of shape {list(like.shape)}",
+                hint="each has the shape of its primal",
             )
         result.append(array)
     return result

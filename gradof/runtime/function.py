@@ -29,6 +29,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
 from gradof.runtime.plan import GraphPlan, RunCounts
+from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.state import StateGuard
 from gradof.tracer.pytree import thaw
 from gradof.tracer.result import TensorOut, Traced
@@ -238,14 +239,19 @@ class Differentiated:
         return bound
 
     def __reduce__(self) -> Any:
-        name = getattr(self._fn, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self._fn, "__module__", ""))
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (Differentiated, (self._fn, self._static))
+        return name_of(self, self._fn) or (Differentiated, (self._fn, self._static))
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
+
+
+def name_of(wrapper: Any, fn: Callable[..., Any]) -> str | None:
+    """The qualified name under which a wrapper took its function's place, for pickle; else None."""
+    name = getattr(fn, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is wrapper else None
 
 
 def is_tracing() -> bool:

@@ -33,7 +33,7 @@ from gradof.runtime.checks import (
     stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Bound, Differentiated, finish, is_tracing, run_plan
+from gradof.runtime.function import Bound, Differentiated, finish, is_tracing, name_of, run_plan
 from gradof.tracer.pytree import flatten
 from gradof.tracer.result import TensorOut
 from gradof.tracer.source import user_loc
@@ -74,6 +74,9 @@ class _Transformed:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         """Find or trace the call, Python floats among the differentiated arguments lifted."""
         return bind_with_grad(self.base, lift_floats(args, self.positions), kwargs)
+
+    def __reduce__(self) -> Any:
+        return name_of(self, self.base.fn) or super().__reduce__()
 
     def structured(self, bound: Bound, leaves: Sequence[Any]) -> Any:
         """Per-leaf results in the structure of the arguments named by argnums."""
@@ -228,7 +231,10 @@ class Jacobian(_Transformed):
         leaves: list[Any] = []
         for out in traced.outputs:
             if not isinstance(out, TensorOut) or not is_float(traced.graph, out.index):
-                raise OutputError("jacobian needs a function that returns floating-point arrays")
+                raise OutputError(
+                    "jacobian needs a function that returns floating-point arrays",
+                    hint="return only floating-point arrays computed from the arguments",
+                )
             k = out.index
             leaves.append(self.structured(bound, self.rows(
                 bound, wrt, k, ("jacobian", wrt, k),

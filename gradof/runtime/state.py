@@ -13,13 +13,16 @@ every call (see gradof.tracer.origins).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from gradof.tracer.origins import Step, _children
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
+_NONE: dict[str, Any] = {}  # no value is this one
+_GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
 _SKIP = frozenset({"_backward_hooks", "_forward_hooks", "__doc__"})
 
 Edge = tuple[Any, Any, Any, str]  # container (dict, list, cell), key, expected value, description
@@ -48,7 +51,7 @@ class StateGuard:
                 if is_array(child) or isinstance(child, ModuleType) or step.key in _SKIP:
                     continue
                 shown = f"{path}.{step.key}" if path else str(step.key)
-                place = _place(obj, step)
+                place = _place(obj, step, child)
                 if place is not None:
                     edges = self.by_value if isinstance(child, _ATOMS) else self.by_identity
                     edges.append((*place, child, shown))
@@ -63,12 +66,10 @@ class StateGuard:
                     return False
             for container, key, expected, _ in self.by_value:
                 found = container[key]
-                if found is not expected and (
-                    type(found) is not type(expected) or found != expected
-                ):
+                if found is not expected and not _same(found, expected):
                     return False
             return all(len(container) == n for container, n, _ in self.lengths)
-        except (KeyError, IndexError, ValueError):
+        except _GONE:
             return False  # the place is gone, which is a change
 
     def first_change(self) -> str | None:
@@ -76,14 +77,23 @@ class StateGuard:
         for container, key, expected, shown in (*self.by_identity, *self.by_value):
             try:
                 found = container[key]
-            except (KeyError, IndexError, ValueError):
+            except _GONE:
                 return f"{shown} is gone"
-            if found is not expected and (type(found) is not type(expected) or found != expected):
+            if found is not expected and not _same(found, expected):
                 return f"{shown} was {expected!r} and is {found!r}"
         for container, n, shown in self.lengths:
             if len(container) != n:
                 return f"{shown} had {n} items and has {len(container)}"
         return None
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Equal values of one type; zeros by sign too, and nan is itself."""
+    if type(found) is not type(expected):
+        return False
+    if type(found) in (float, complex):
+        return repr(found) == repr(expected)
+    return bool(isinstance(found, _ATOMS) and found == expected)
 
 
 class _Cell:
@@ -98,22 +108,73 @@ class _Cell:
         return self.cell.cell_contents
 
 
-def _place(obj: Any, step: Step) -> tuple[Any, Any] | None:
+class _Taken:
+    """An edge read by taking its step again; the object is not kept alive by it.
+
+    Attributes are read as they are stored: a method is not bound, which would make a new object.
+    """
+
+    __slots__ = ("alive",)
+
+    def __init__(self, obj: Any) -> None:
+        try:
+            self.alive: Callable[[], Any] = weakref.ref(obj)
+        except TypeError:  # without __weakref__
+
+            def alive() -> Any:
+                return obj
+
+            self.alive = alive
+
+    def __getitem__(self, step: Step) -> Any:
+        obj = self.alive()
+        return _stored(obj, step.key) if step.kind in ("attr", "method") else step.read(obj)
+
+
+def _place(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
     """Where an edge can be read again: a container and a key; None for edges that cannot change."""
     if step.kind == "closure":
         assert isinstance(obj, FunctionType) and obj.__closure__ is not None
         return _Cell(obj.__closure__[obj.__code__.co_freevars.index(step.key)]), 0
     if step.kind == "global":
         return obj.__globals__, step.key
-    if step.kind == "item" and isinstance(obj, (dict, list)):
-        return obj, step.key
+    if step.kind == "item":
+        return (obj, step.key) if isinstance(obj, (dict, list)) else None
     if step.kind == "module":
         return vars(obj.__globals__[step.key[0]]), step.key[1]
-    if step.kind == "attr" and not isinstance(obj, type):
-        attributes = getattr(obj, "__dict__", {})
-        for table in ("_modules", "_parameters", "_buffers"):
-            if step.key in attributes.get(table, ()):
-                return attributes[table], step.key
-        if step.key in attributes:
-            return attributes, step.key
+    if step.kind == "partial_kw":
+        return obj.keywords, step.key
+    if step.kind in ("default", "kwdefault"):
+        return _Taken(obj), step
+    if step.kind in ("attr", "method"):
+        return _place_of_attribute(obj, step, child)
+    return None  # self, function, partial, partial_arg: read-only
+
+
+def _place_of_attribute(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
+    if isinstance(obj, type):
+        return vars(obj), step.key  # a live view
+    attributes = getattr(obj, "__dict__", {})
+    for table in ("_modules", "_parameters", "_buffers"):
+        if attributes.get(table, _NONE).get(step.key, _NONE) is child:
+            return attributes[table], step.key
+    if attributes.get(step.key, _NONE) is child:
+        return attributes, step.key
+    if _stored(obj, step.key) is child:
+        return _Taken(obj), step
+    for base in type(obj).__mro__:  # what a subclass overrides, still there for super()
+        if vars(base).get(step.key) is child:
+            return vars(base), step.key
     return None
+
+
+def _stored(obj: Any, name: str) -> Any:
+    """An attribute of an instance, its classes included, without calling descriptors but slots."""
+    attributes = getattr(obj, "__dict__", {})
+    if name in attributes:
+        return attributes[name]
+    for base in type(obj).__mro__:
+        if name in vars(base):
+            found = vars(base)[name]
+            return found.__get__(obj) if isinstance(found, MemberDescriptorType) else found
+    raise AttributeError(name)

@@ -195,7 +195,7 @@ def test_gradient_penalty() -> None:
 
     def penalty(fn: Any, x: Tensor, w: Tensor) -> Tensor:
         (gx,) = torch.autograd.grad(fn(x, w).sum(), x, create_graph=True)
-        return ((gx.norm(dim=1) - 1) ** 2).mean()
+        return ((gx.norm(dim=1) - 1) ** 2).mean()  # type: ignore[no-any-return]
 
     x, w = leaf(4, 3), leaf(3, 2)
     (want,) = torch.autograd.grad(penalty(score, x, w), w)

@@ -1,0 +1,62 @@
+"""Errors of the first run, told in gradof's terms: wrong arguments, and shapes that do not fit.
+
+>>> check_arguments(lambda x: x, (1, 2), {})
+CallError: <lambda> cannot be called with these arguments: too many positional arguments
+
+A library's own complaint about shapes, `x @ x` for a matrix that is not square, becomes a
+ShapeError at the user's line. What the user's code raises itself passes through.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from gradof.errors import CallError, ShapeError
+from gradof.tracer.source import function_loc, traceback_loc
+
+_ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)
+
+
+def check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that do not fit the signature of `fn`, before it runs; CallError."""
+    try:
+        signature = inspect.signature(fn)
+    except ValueError:
+        return  # some builtins do not tell their signature; calling them says what is wrong
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = getattr(fn, "__name__", str(fn))
+        raise CallError(
+            f"{name} cannot be called with these arguments: {error}", loc=function_loc(fn),
+            hint=f"its signature is {name}{signature}",
+        ) from None  # fmt: skip
+
+
+@contextmanager
+def shape_errors() -> Iterator[None]:
+    """Turn a library's complaint about shapes into a ShapeError at the user's line."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        own = type(error) not in (RuntimeError, ValueError)  # a subclass means something else
+        if own or not _ABOUT_SHAPES.search(str(error)) or not _from_library(error.__traceback__):
+            raise
+        raise ShapeError(
+            str(error).splitlines()[0], loc=traceback_loc(error.__traceback__),
+            hint="reshape, transpose or broadcast the operands so that their shapes fit",
+        ) from error  # fmt: skip
+
+
+def _from_library(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame is one of torch's, numpy's or ours."""
+    name = ""
+    while traceback is not None:
+        name = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        traceback = traceback.tb_next
+    return name.partition(".")[0] in ("torch", "numpy", "gradof")

@@ -1,0 +1,166 @@
+"""Nested arguments and results, static arguments, keywords."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradof import differentiate, errors, grad, value_and_grad
+from tests.runtime.compare import check, close
+from tests.runtime.test_torch_values import leaf
+
+
+class Pair(NamedTuple):
+    a: Tensor
+    b: Any
+
+
+@dataclass
+class Params:
+    w: Tensor
+    inner: dict[str, Tensor]
+    power: int = 2
+
+
+def params() -> Params:
+    return Params(leaf(3), {"b": leaf(3, seed=1)})
+
+
+def use(p: Params, x: Tensor) -> Tensor:
+    return ((x * p.w) ** p.power + p.inner["b"]).sum()
+
+
+def test_dict_list_tuple_namedtuple() -> None:
+    def fn(tree: dict[str, Any], pair: Pair) -> Tensor:
+        (first, second), last = tree["layers"], tree["last"]
+        return (first * second + last * pair.a).sum() * pair.b[0]  # type: ignore[no-any-return]
+
+    tree = {"layers": [leaf(3), leaf(3, seed=1)], "last": leaf(3, seed=2)}
+    check(fn, tree, Pair(leaf(3, seed=3), (leaf(),)), order=2)
+
+
+def test_dataclass_argument() -> None:
+    check(use, params(), leaf(3, seed=2), order=2)
+
+
+def test_gradient_in_the_structure_of_a_dataclass() -> None:
+    p, x = params(), leaf(3, seed=2)
+    with pytest.raises(errors.LeafTypeError, match="power"):
+        grad(use)(p, x)
+    tree = {"w": p.w.detach(), "b": [p.inner["b"].detach()]}
+    slopes = grad(lambda t, y: ((y * t["w"]) ** 2 + t["b"][0]).sum())(tree, x.detach())
+    assert list(slopes) == ["w", "b"]
+    close(slopes["b"][0], torch.ones(3).double())
+    close(slopes["w"], 2 * (x * p.w * x).detach())
+
+
+def test_results_keep_their_structure() -> None:
+    def fn(x: Tensor) -> Any:
+        ordered = OrderedDict(b=x.sin(), a=[x.cos(), ("text", 3)])
+        return Pair(x.exp(), ordered), Params(x + 1, {"n": x - 1}), None
+
+    pair, made, none = differentiate(fn)(leaf(3))
+    assert type(pair) is Pair
+    assert list(pair.b) == ["b", "a"]
+    assert type(pair.b) is OrderedDict
+    assert pair.b["a"][1] == ("text", 3)
+    assert type(made) is Params
+    assert made.power == 2
+    assert none is None
+    check(fn, leaf(3))
+
+
+def test_struct_sequence_result() -> None:
+    out = differentiate(lambda x: x.max(dim=1))(leaf(4, 3))
+    assert type(out) is torch.return_types.max
+    check(lambda x: x.max(dim=1), leaf(4, 3))
+
+
+def test_keyword_arguments() -> None:
+    def fn(x: Tensor, *rest: Tensor, scale: Tensor, **more: Tensor) -> Tensor:
+        return (x * scale + sum(rest) * more["extra"]).sum()
+
+    compiled = differentiate(fn)
+    inputs = [leaf(3, seed=i) for i in range(5)]
+
+    def call(f: Any) -> Any:
+        a, b, c, d, e = inputs
+        return torch.autograd.grad(f(a, b, c, scale=d, extra=e), inputs)
+
+    for got, want in zip(call(compiled), call(fn), strict=True):
+        close(got, want)
+
+
+def test_python_values_are_static() -> None:
+    @differentiate
+    def fn(x: Tensor, power: int, reduce: str, flag: bool = False) -> Tensor:
+        y = x**power
+        return (y.sum() if reduce == "sum" else y.mean()) * (2 if flag else 1)
+
+    x = leaf(3)
+    close(fn(x, 2, "sum"), (x**2).sum())
+    close(fn(x, 3, "mean"), (x**3).mean())
+    close(fn(x, 2, "sum", flag=True), 2 * (x**2).sum())
+    close(fn(x, 1, "sum", True), 2 * x.sum())
+    close(fn(x, True, "sum", True), 2 * x.sum())  # 1 == True, and yet another trace
+    assert fn.cache_info().misses == 5
+    fn(x, 2, "sum")
+    assert fn.cache_info()[:2] == (1, 5)
+
+
+def test_floats_are_told_apart() -> None:
+    fn = differentiate(lambda x, s: x.abs() / s)
+    x = leaf(3)
+    close(fn(x, 0.0), x.abs() / 0.0)
+    close(fn(x, -0.0), x.abs() / -0.0)
+    assert fn.cache_info().misses == 2
+
+
+def test_static_argnames() -> None:
+    @differentiate(static_argnames=("options",))
+    def fn(x: Tensor, options: tuple[Any, ...]) -> Tensor:
+        assert type(options) is tuple
+        return x.sum(dim=options)
+
+    x = leaf(2, 3, 4)
+    close(fn(x, (0, 2)), x.sum(dim=(0, 2)))
+    close(fn(x, options=(1,)), x.sum(dim=(1,)))
+    close(fn(x, (0, 2)), x.sum(dim=(0, 2)))
+    assert fn.cache_info()[:2] == (1, 2)
+
+
+def test_static_argnames_must_exist() -> None:
+    with pytest.raises(errors.InputError, match="no parameter") as info:
+        differentiate(lambda x: x.sum(), static_argnames="nope")(leaf(3))
+    assert "its parameters are x" in str(info.value)
+
+
+def test_unhashable_leaf() -> None:
+    with pytest.raises(errors.LeafTypeError, match=r"args\[1\] is a set"):
+        differentiate(lambda x, s: x.sum())(leaf(3), {1})
+
+
+def test_no_array_at_all() -> None:
+    with pytest.raises(errors.LeafTypeError, match="without any array"):
+        differentiate(lambda n: n)(3)
+
+
+def test_two_libraries() -> None:
+    with pytest.raises(errors.LeafTypeError, match=r"torch tensor and .* numpy array"):
+        differentiate(lambda x, y: x)(leaf(3), leaf(3).detach().numpy())
+
+
+def test_aux_of_any_structure() -> None:
+    def fn(x: Tensor) -> Any:
+        return (x * x).sum(), {"exp": x.exp(), "n": 3}
+
+    (value, aux), slope = value_and_grad(fn, has_aux=True)(leaf(3).detach())
+    close(value, (leaf(3) ** 2).sum().detach())
+    close(aux["exp"], leaf(3).exp().detach())
+    assert aux["n"] == 3
+    close(slope, 2 * leaf(3).detach())
