@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,6 +54,9 @@ _STATIC_TYPES = (
     torch.Generator,
 )  # fmt: skip
 
+# Fused kernels are switched off for the whole process while a trace runs.
+_ONE_AT_A_TIME = threading.RLock()
+
 
 def trace_torch(
     fn: Callable[..., Any],
@@ -68,7 +72,8 @@ def trace_torch(
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     check_leaves(leaves, paths, fn)
-    return _Trace(fn).run(leaves, tree, paths)
+    with _ONE_AT_A_TIME:
+        return _Trace(fn).run(leaves, tree, paths)
 
 
 def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -146,6 +147,15 @@ def test_non_leaf_arguments_may_be_changed_in_place() -> None:
     traced = trace(change, leaf * 2)
     (back,) = traced.writebacks
     assert (back.input, back.requires_grad) == (0, True)
+
+
+def test_threads_trace_without_disturbing_each_other() -> None:
+    layers = [nn.LSTM(3, 5) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(trace, layer, torch.ones(4, 2, 3)) for layer in layers * 3]
+        graphs = {str(job.result().graph) for job in jobs}
+    assert len(graphs) == 1
+    assert torch._C._get_mkldnn_enabled()
 
 
 def kinds(traced: Traced) -> set[str]:

@@ -50,7 +50,8 @@ def test_a_buffer_that_is_replaced_is_refused_and_put_back() -> None:
 
 
 def test_other_places_are_cleared() -> None:
-    module, kept, table = nn.Module(), [1], {"old": X}
+    module: Any = nn.Module()
+    kept, table = [1], {"old": X}
     module.cache = None
     last: Any = None
 
