@@ -34,7 +34,8 @@ def propagate_requires_grad(graph: Graph, flags: Sequence[bool]) -> set[Value]:
     """
     if len(flags) != len(graph.inputs):
         raise DifferentiationError(
-            f"{graph.name} has {len(graph.inputs)} inputs, but {len(flags)} requires_grad flags"
+            f"{graph.name} has {len(graph.inputs)} inputs, but {len(flags)} requires_grad flags",
+            hint="pass one flag per input, or None for every floating-point input",
         )
     result = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag and is_inexact(v)}
     for node in graph.nodes():

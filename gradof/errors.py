@@ -8,6 +8,7 @@
     │   ├── FreeTensorError            a tensor whose origin cannot be re-read at the next call
     │   └── LeafMutationError          in-place change of a leaf that requires grad
     ├── InputError                     the arguments of a call are wrong
+    │   ├── CallError                  arguments that do not fit the function's signature
     │   ├── ArgnumsError               argnums out of range, repeated or not an int
     │   ├── LeafTypeError              an argument leaf that is no array, or no differentiable one
     │   ├── ShapeError                 shapes do not fit
@@ -100,6 +101,10 @@ class InputError(GradofError, ValueError):
     """The arguments of a call are wrong."""
 
 
+class CallError(InputError, TypeError):
+    """The arguments do not fit the signature of the function (TypeError, as Python raises)."""
+
+
 class ArgnumsError(InputError):
     """`argnums` is out of range, repeated, or not an int or a tuple of ints."""
 
@@ -108,8 +113,8 @@ class LeafTypeError(InputError, TypeError):
     """A leaf of the arguments is not an array, or not one that can be differentiated."""
 
 
-class ShapeError(InputError):
-    """Shapes do not fit."""
+class ShapeError(InputError, RuntimeError):
+    """Shapes do not fit (a ValueError, as numpy raises, and a RuntimeError, as torch does)."""
 
 
 class DtypeError(InputError, TypeError):

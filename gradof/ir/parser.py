@@ -38,6 +38,7 @@ _TOKEN = re.compile(
 _DTYPE_NAMES: dict[str, DType] = {d.name: d for d in all_dtypes()}
 _WORDS: dict[str, Attr] = {"True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+_HINT = "docs/architecture.md shows the text form, and print_graph writes it"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _ELEMENTS: dict[str, tuple[type, ...]] = {
     "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float),
@@ -60,7 +61,7 @@ def _tokenize(text: str, source: str) -> list[_Token]:
         if match is None:
             raise ParseError(
                 f"unexpected character {text[at]!r}", line=line, column=at - start + 1,
-                source=source,
+                source=source, hint=_HINT,
             )
         kind = str(match.lastgroup)
         if kind not in ("space", "newline"):
@@ -100,7 +101,9 @@ class _Parser:
 
     def fail(self, message: str, token: _Token | None = None) -> NoReturn:
         where = token or self.token
-        raise ParseError(message, line=where.line, column=where.column, source=self.source)
+        raise ParseError(
+            message, line=where.line, column=where.column, source=self.source, hint=_HINT
+        )
 
     def take(self) -> _Token:
         token = self.token

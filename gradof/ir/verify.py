@@ -11,6 +11,7 @@ from gradof.ir.core import Block, Graph, Node, Use, Value
 from gradof.ir.opinfo import OPS, STRUCTURAL
 from gradof.ir.printer import Names, format_node
 
+_HINT = "with GRADOF_CHECK=1 graphs are verified after each pass: that names the one at fault"
 _AROUND = 3  # nodes shown on each side of the offending one
 
 
@@ -35,7 +36,7 @@ class _Verifier:
             lines.append(("> " if mark == len(lines) else "  ") + format_node(each, names))
         mark = max(mark, 0)
         window = lines[max(0, mark - _AROUND) : mark + _AROUND + 1]
-        return VerifyError("\n".join([message, *window]), loc=node.loc)
+        return VerifyError("\n".join([message, *window]), loc=node.loc, hint=_HINT)
 
     def block(self, block: Block, outer: set[Value]) -> None:
         visible = outer | set(block.params)

@@ -53,7 +53,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         sizes = {s[axis] for s in shapes if s is not None and len(s) >= -axis} - {1}
         if len(sizes) > 1:
             shown = ", ".join(str(list(s)) for s in shapes if s is not None)
-            raise InferenceError(f"shapes {shown} do not broadcast together")
+            raise InferenceError(
+                f"shapes {shown} do not broadcast together",
+                hint="sizes must be equal or 1, counted from the last; reshape an operand",
+            )
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 

@@ -178,9 +178,13 @@ class Differentiated:
     def _trace(self, call: Call) -> Bound:
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
+            check_arguments(self._fn, args, kwargs)
             _THREAD.tracing = True
             try:
-                traced = _tracer(call.library)(self._fn, args, kwargs, static_argnames=self._static)
+                with shape_errors():
+                    traced = _tracer(call.library)(
+                        self._fn, args, kwargs, static_argnames=self._static
+                    )
             finally:
                 _THREAD.tracing = False
         free = [origin.read(self._fn) for origin in traced.origins]

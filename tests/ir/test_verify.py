@@ -177,7 +177,8 @@ def test_the_message_shows_the_neighbours() -> None:
 > %g : f32[] = tanh(%0)  # m.py:6
   %h : f32[3] = neg(%g)  # m.py:7
   return(%h)
-  at m.py:6"""
+  at m.py:6
+  hint: with GRADOF_CHECK=1 graphs are verified after each pass: that names the one at fault"""
 
 
 def test_the_return_of_an_inner_block_is_shown_at_its_node() -> None:
