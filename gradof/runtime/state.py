@@ -23,7 +23,7 @@ from gradof.tracer.origins import Step, _children
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _NONE: dict[str, Any] = {}  # no value is this one
 _GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
-_SKIP = frozenset({"_backward_hooks", "_forward_hooks", "__doc__"})
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 Edge = tuple[Any, Any, Any, str]  # container (dict, list, cell), key, expected value, description
 
@@ -47,8 +47,14 @@ class StateGuard:
             seen[id(obj)] = obj
             if isinstance(obj, (list, dict)):
                 self.lengths.append((obj, len(obj), path or "the function"))
+            # a module's own hooks run around its forward, not in what is traced
+            skip = _HOOKS if obj is getattr(root, "__self__", None) else ()
+            if not skip:
+                self._count_hooks(obj, path)
             for step, child in _children(obj, root=obj is root):
-                if is_array(child) or isinstance(child, ModuleType) or step.key in _SKIP:
+                if is_array(child) or isinstance(child, ModuleType) or step.key == "__doc__":
+                    continue
+                if step.key in skip:
                     continue
                 shown = f"{path}.{step.key}" if path else str(step.key)
                 place = _place(obj, step, child)
@@ -57,6 +63,11 @@ class StateGuard:
                     edges.append((*place, child, shown))
                 if not isinstance(child, _ATOMS):
                     queue.append((child, shown))
+
+    def _count_hooks(self, obj: Any, path: str) -> None:
+        attributes = getattr(obj, "__dict__", {})
+        if "_modules" in attributes:
+            self.lengths += [(attributes[n], len(attributes[n]), f"{path}.{n}") for n in _HOOKS]
 
     def check(self) -> bool:
         """Whether every guarded value is as it was."""
