@@ -3,9 +3,9 @@
     gradof show examples/black_scholes.py:call --stage trace
     python examples/black_scholes.py
 
-Delta, vega, theta and rho are first derivatives of the price, gamma is a second one; the closed forms beside them
-are those of Hull, Options, Futures, and Other Derivatives, ch. 19. Prices in units of the strike's currency, times
-in years, rates and volatilities per year.
+Delta, vega, theta and rho are first derivatives of the price, gamma is a second one; the closed
+forms beside them are those of Hull, Options, Futures, and Other Derivatives, ch. 19. Prices in
+units of the strike's currency, times in years, rates and volatilities per year.
 """
 
 from __future__ import annotations

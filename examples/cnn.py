@@ -2,9 +2,9 @@
 
     python examples/cnn.py
 
-`differentiate(module)` keeps the module's parameters, buffers and train()/eval(): the running statistics of the
-batch normalisations are updated as torch's own are. LeCun et al., Gradient-based learning applied to document
-recognition, 1998.
+`differentiate(module)` keeps the module's parameters, buffers and train()/eval(): the running
+statistics of the batch normalisations are updated as torch's own are. LeCun et al.,
+Gradient-based learning applied to document recognition, 1998.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     gradof show examples/logistic_regression.py:loss --stage df
     python examples/logistic_regression.py
 
-Data: Wolberg, Street & Mangasarian, Breast Cancer Wisconsin (Diagnostic), 1995, bundled with scikit-learn.
+Data: Wolberg, Street & Mangasarian, Breast Cancer Wisconsin (Diagnostic), 1995, bundled with
+scikit-learn.
 """
 
 from __future__ import annotations

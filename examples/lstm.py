@@ -2,9 +2,9 @@
 
     python examples/lstm.py
 
-Data: monthly totals of international airline passengers, January 1949 to December 1960, in thousands (Box, Jenkins
-& Reinsel, Time Series Analysis, series G). `nn.LSTM` is traced through its cells, step by step; the last two
-years are never trained on.
+Data: monthly totals of international airline passengers, January 1949 to December 1960, in
+thousands (Box, Jenkins & Reinsel, Time Series Analysis, series G). `nn.LSTM` is traced through
+its cells, step by step; the last two years are never trained on.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     gradof show examples/rosenbrock.py:rosenbrock --stage numpy
     python examples/rosenbrock.py
 
-Rosenbrock, An automatic method for finding the greatest or least value of a function, 1960. The minimum is 0
-at (1, ..., 1).
+Rosenbrock, An automatic method for finding the greatest or least value of a function, 1960. The
+minimum is 0 at (1, ..., 1).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Each comparison asserts that gradof's own backward ran: torch is never compared 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,9 @@ def tensors(result: Any) -> list[Tensor]:
     return [t for part in result if part is not None for t in tensors(part)]
 
 
-def run(fn: Callable[..., Any], args: list[Tensor], params: list[Tensor]) -> tuple[Any, Any]:
+def run(
+    fn: Callable[..., Any], args: Sequence[Tensor], params: Sequence[Tensor]
+) -> tuple[Any, Any]:
     """Outputs, and gradients for random cotangents, under one seed."""
     torch.manual_seed(7)
     outputs = [t for t in tensors(fn(*args)) if t.requires_grad]
@@ -39,7 +41,10 @@ def run(fn: Callable[..., Any], args: list[Tensor], params: list[Tensor]) -> tup
 
 
 def close(ours: Any, eager: Any, dtype: torch.dtype) -> None:
-    """Equal up to the tolerance, relative to the largest element of all; None exactly where None."""
+    """Equal up to the tolerance, relative to the largest element of all.
+
+    None exactly where None.
+    """
     assert [t is None for t in ours] == [t is None for t in eager]
     scale = max([1.0, *(t.abs().max().item() for t in eager if t is not None and t.numel())])
     for a, b in zip(ours, eager, strict=True):
@@ -48,8 +53,10 @@ def close(ours: Any, eager: Any, dtype: torch.dtype) -> None:
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
-def compare(fn: Callable[..., Any], eager: Callable[..., Any], args: list[Tensor],
-            params: list[Tensor], eager_params: list[Tensor], dtype: torch.dtype) -> None:  # fmt: skip
+def compare(
+    fn: Callable[..., Any], eager: Callable[..., Any], args: Sequence[Tensor],
+    params: Sequence[Tensor], eager_params: Sequence[Tensor], dtype: torch.dtype,
+) -> None:  # fmt: skip
     """Values and gradients of `fn`, compiled, against `eager`."""
     compiled: Any = gradof.differentiate(fn)
     outputs, grads = run(compiled, args, params)
@@ -119,7 +126,8 @@ def test_lstm_cell_loop(dtype: torch.dtype) -> None:
 def test_nn_lstm(dtype: torch.dtype, options: dict[str, Any]) -> None:
     """nn.LSTM with all its outputs."""
     torch.manual_seed(0)
-    compare_module(nn.LSTM(3, 4, batch_first=True, **options), [random(2, 5, 3, dtype=dtype)], dtype)
+    module = nn.LSTM(3, 4, batch_first=True, **options)
+    compare_module(module, [random(2, 5, 3, dtype=dtype)], dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -127,7 +135,7 @@ def test_nn_lstm(dtype: torch.dtype, options: dict[str, Any]) -> None:
 def test_transformer_encoder_layer(dtype: torch.dtype, norm_first: bool) -> None:
     """Train mode with dropout: under one seed the masks are eager's."""
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True, norm_first=norm_first)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.3, batch_first=True, norm_first=norm_first)
     compare_module(layer.train(), [random(2, 5, 8, dtype=dtype)], dtype)
 
 
@@ -153,7 +161,8 @@ def test_black_scholes(dtype: torch.dtype) -> None:
         d1 = (torch.log(spot / strike) + (rate + sigma**2 / 2) * t) / (sigma * torch.sqrt(t))
         d2 = d1 - sigma * torch.sqrt(t)
         cdf = torch.special.ndtr
-        return spot * cdf(d1) - strike * torch.exp(-rate * t) * cdf(d2)
+        value: Tensor = spot * cdf(d1) - strike * torch.exp(-rate * t) * cdf(d2)
+        return value
 
     args = [(0.5 + torch.rand(7, dtype=dtype)).requires_grad_() for _ in range(5)]
     compare(price, price, args, [], [], dtype)

@@ -1,1 +1,59 @@
-"""The harness: gradients of a function against torch, float64 and finite differences."""
+"""The torch-compatible harness: are the gradients right, and if not, which op and line is wrong?
+
+    from gradof.testing import check
+    report = check(loss, (x, w, b, y), order=2)      # GradientMismatchError if anything is wrong
+    print(report)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradof.errors import InputError, LeafTypeError
+from gradof.runtime.arrays import is_array, is_tensor
+from gradof.testing.report import Culprit, Report, Row
+from gradof.tracer.pytree import flatten
+
+__all__ = ["Culprit", "Report", "Row", "check"]
+
+
+def check(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    order: int = 1,
+    seed: int = 0,
+    raise_on_error: bool = True,
+) -> Report:
+    """Compare values and gradients of `fn` with eager, float64 and finite differences.
+
+    Cotangents are random. torch functions are compared with torch's autograd, in their own
+    precision and in float64, numpy functions with plain numpy and central differences; `order=2`
+    adds second gradients. How close is close enough is told by float64: see Note [Closeness] in
+    `gradof.testing.closeness`. Asserts that our own f and df really ran. The caller's arrays,
+    parameters, buffers and random state stay as they were.
+
+    Raises GradientMismatchError (unless `raise_on_error` is false), which names the first wrong
+    op and the user's line; InputError for a bad order; LeafTypeError for arguments without
+    arrays.
+    """
+    if order not in (1, 2):
+        raise InputError(f"order is 1 or 2, not {order!r}")
+    leaves = flatten((args, kwargs or {}))[0]
+    if any(map(is_tensor, leaves)):
+        from gradof.testing.torch_check import check_torch
+
+        report = check_torch(fn, tuple(args), dict(kwargs or {}), order, seed)
+    elif any(is_array(x) or isinstance(x, float) for x in leaves):
+        from gradof.testing.numpy_check import check_numpy
+
+        if kwargs:
+            raise InputError("numpy functions are checked with positional arguments")
+        report = check_numpy(fn, tuple(args), order, seed)
+    else:
+        raise LeafTypeError("check needs array arguments", hint="pass tensors or numpy arrays")
+    if raise_on_error:
+        report.raise_if_wrong()
+    return report

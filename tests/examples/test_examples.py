@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from gradof.testing import check
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def load(name: str) -> ModuleType:
+def load(name: str) -> Any:
     """The module of an example, as the command line loads it."""
     return load_target(f"{EXAMPLES / name}.py:main")[1]
 

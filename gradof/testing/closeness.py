@@ -1,0 +1,75 @@
+"""How close is close enough: what float64 says.
+
+Note [Closeness]
+Two float32 programs differ by rounding, and how much depends on the program. So the bound comes
+from it: with a reference computed in float64, our error may be at most 8 times eager's own error
+plus 64 ulps of the largest number of the group (all outputs, or all gradients: cancellation makes
+small ones from large ones). Where no float64 run can be compared, because the function draws
+random numbers, 4096 ulps against eager are allowed. Finite differences are central ones of the
+float64 function along random directions: their error is that of the step, and 1e-5 relative is
+allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.testing.report import Row
+
+FACTOR, ULPS, RANDOM_ULPS, FINITE = 8.0, 64.0, 4096.0, 1e-5
+
+
+def rows(
+    names: Sequence[str], ours: Sequence[Any], eager: Sequence[Any],
+    exact: Sequence[Any] | None, dtypes: Sequence[Any],
+) -> list[Row]:  # fmt: skip
+    """Compare groups of arrays; None in `ours` must meet None in `eager`."""
+    reference = eager if exact is None else exact
+    scale = max([largest(r) for r in reference if r is not None], default=0.0)
+    result: list[Row] = []
+    for i, (name, mine, theirs) in enumerate(zip(names, ours, eager, strict=True)):
+        if mine is None or theirs is None:
+            wrong = float("inf") if (mine is None) != (theirs is None) else 0.0
+            result.append(Row(name, "eager", wrong, None, 0.0, 0.0))
+            continue
+        ulp = float(np.finfo(dtypes[i]).eps)
+        if exact is None:
+            allowed = RANDOM_ULPS * ulp * scale
+            result.append(Row(name, "eager", distance(mine, theirs), None, allowed, scale))
+            continue
+        own = distance(theirs, exact[i])
+        allowed = FACTOR * own + ULPS * ulp * scale
+        result.append(Row(name, "float64", distance(mine, exact[i]), own, allowed, scale))
+        result.append(
+            Row(name, "eager", distance(mine, theirs), None, allowed + own, scale)
+        )
+    return result
+
+
+def directional(name: str, ours: float, difference: float, magnitude: float) -> Row:
+    """A directional derivative against a central difference."""
+    scale = max(abs(difference), abs(ours), magnitude)
+    return Row(name, "finite differences", abs(ours - difference), None, FINITE * scale, scale)
+
+
+def largest(array: Any) -> float:
+    """max |a| over finite elements; 0 for an empty array."""
+    finite = np.asarray(array, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    return float(np.max(np.abs(finite))) if finite.size else 0.0
+
+
+def distance(a: Any, b: Any) -> float:
+    """max |a - b|; equal infinities and nans are equal, different ones infinitely far."""
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.shape != y.shape:
+        return float("inf")
+    special = ~(np.isfinite(x) & np.isfinite(y))
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    if np.any(special & ~same):
+        return float("inf")
+    gap = np.where(special, 0.0, np.abs(np.where(special, 0.0, x) - np.where(special, 0.0, y)))
+    return float(np.max(gap)) if gap.size else 0.0

@@ -1,0 +1,197 @@
+"""Which op is wrong: each node of a graph is tested by itself, on the inputs it really had.
+
+Forward: the op's lowering against the library's own function, named in the op statement.
+Backward: the op's rule against central differences of its lowering, in float64, along a random
+direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.autodiff.differentiate import differentiate
+from gradof.codegen.cpu.interpret import ZERO, interpret
+from gradof.ir.attrs import Attr
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.types import F64, DType, TensorType
+from gradof.ops.registry import Op, get_op
+from gradof.testing.report import Culprit
+
+TOLERANCE = 1e-4
+STEP = 1e-6
+
+
+def find_culprits(graph: Graph, inputs: Sequence[Any], seed: int = 0) -> list[Culprit]:
+    """Test every node of a graph of primitives on the values it has for `inputs`.
+
+    Nodes in order of execution, so that the first culprit is the first diverging op.
+    """
+    values: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+
+    def observe(node: Node, results: Sequence[Any]) -> None:
+        values.update(zip(node.outputs, results, strict=True))
+
+    interpret(graph, inputs, observe=observe)
+    rng = np.random.default_rng(seed)
+    culprits: list[Culprit] = []
+    for node in graph.nodes():
+        if node.kind in ("Constant", "AutogradAdd") or not node.inputs:
+            continue
+        record = get_op(node.kind)
+        operands = [values[v] for v in node.inputs]
+        culprits += _forward(node, record, operands, values[node.outputs[0]])
+        culprits += _backward(node, record, operands, rng)
+    return culprits
+
+
+def _forward(
+    node: Node, record: Op, operands: Sequence[Any], result: Any
+) -> list[Culprit]:
+    own = _library_function(record)
+    if own is None or node.attrs:
+        return []
+    expected = np.asarray(own(*operands))
+    error = _relative(np.asarray(result), expected)
+    return [] if error <= TOLERANCE else [Culprit(node.kind, str(node.loc), "its value", error)]
+
+
+def _library_function(record: Op) -> Any:
+    """numpy's or torch's own function for an elementwise op, as a function of numpy arrays."""
+    for name in record.names:
+        library, _, rest = name.partition(".")
+        if library == "numpy" and hasattr(np, rest):
+            return getattr(np, rest)
+    for name in record.names:
+        library, _, rest = name.partition(".")
+        if library == "aten" and record.numpy is not None:
+            import torch
+
+            packet = getattr(torch.ops.aten, rest.partition(".")[0])
+            return lambda *xs: packet(
+                *(torch.from_numpy(np.array(x)) if not isinstance(x, (bool, int, float)) else x
+                  for x in xs)
+            ).numpy()  # fmt: skip
+    return None
+
+
+def _backward(
+    node: Node, record: Op, operands: Sequence[Any], rng: np.random.Generator
+) -> list[Culprit]:
+    if "random" in record.traits or not record.is_differentiable:
+        return []
+    graph, params = one_node_graph(node)
+    points = [_point(v, x, rng) for v, x in zip(node.inputs, operands, strict=True)]
+    arrays = [p for p, v in zip(points, node.inputs, strict=True) if v in params]
+    found: list[Culprit] = []
+    seen: set[Value] = set()
+    for i, value in enumerate(node.inputs):
+        name = record.inputs[0] if record.variadic else record.inputs[i]
+        if value not in params or value in seen or record.vjp.get(name) is None:
+            continue
+        seen.add(value)
+        index = list(params).index(value)
+        if not params[value].type.dtype.is_float or not np.size(arrays[index]):  # type: ignore[union-attr]
+            continue
+        error = _directional_error(graph, arrays, index, rng)
+        if not error <= TOLERANCE and np.isfinite(error):
+            where = f"its gradient for {name}"
+            found.append(Culprit(node.kind, str(node.loc), where, error))
+    return found
+
+
+def one_node_graph(node: Node) -> tuple[Graph, dict[Value, Value]]:
+    """A float64 graph of this node alone, and its params by the node's tensor operands."""
+    graph = Graph(node.kind)
+    params: dict[Value, Value] = {}
+    mapping: dict[Value, Value] = {}
+    for value in dict.fromkeys(node.inputs):
+        source = value.node
+        if source is not None and source.kind == "Constant":
+            constant = Node("Constant", (), source.attrs)
+            mapping[value] = constant.add_output(value.type)
+            graph.block.append(constant)
+        else:
+            params[value] = mapping[value] = graph.block.add_param(widen(value.type))
+    attrs = {k: widen_attr(v) for k, v in node.attrs.items()}
+    copy = Node(node.kind, [mapping[v] for v in node.inputs], attrs, node.loc)
+    for out in node.outputs:
+        copy.add_output(widen(out.type))
+    graph.block.append(copy)
+    graph.set_outputs(copy.outputs)
+    return graph, params
+
+
+def widen(type_: Any) -> Any:
+    """The same type in float64 where it is floating point."""
+    if isinstance(type_, TensorType) and type_.dtype.is_float:
+        return type_.with_dtype(F64)
+    return type_
+
+
+def widen_attr(value: Attr) -> Attr:
+    """A floating dtype attribute as float64."""
+    return F64 if isinstance(value, DType) and value.is_float else value
+
+
+def _point(value: Value, operand: Any, rng: np.random.Generator) -> Any:
+    """The operand in float64, moved a little off kinks and ties."""
+    if not isinstance(value.type, TensorType) or not value.type.dtype.is_float:
+        return operand
+    array = np.asarray(operand, dtype=np.float64)
+    moved = array * (1 + 1e-3 * rng.uniform(-1, 1, array.shape))
+    return np.where(array == 0, 1e-3 * rng.uniform(-1, 1, array.shape), moved)
+
+
+def _directional_error(
+    graph: Graph, arrays: Sequence[Any], index: int, rng: np.random.Generator
+) -> float:
+    """Relative distance between the rule and a central difference; nan where neither is finite."""
+    flags = [i == index for i in range(len(graph.inputs))]
+    gradient = differentiate(graph, flags)
+    if not gradient.df_output_vjps:
+        return 0.0
+    outputs = interpret(gradient.f, arrays)
+    weights = [
+        rng.standard_normal(np.shape(o)) if np.asarray(o).dtype.kind == "f" else None
+        for o in outputs[: gradient.f_real_outputs]
+    ]
+    seeds: list[Any] = [
+        weights[i] if i < gradient.f_real_outputs else ZERO for i in gradient.df_input_vjps
+    ]
+    seeds += [arrays[i] for i in gradient.df_input_captured_inputs]
+    seeds += [outputs[i] for i in gradient.df_input_captured_outputs]
+    (ours,) = interpret(gradient.df, seeds)
+    direction = rng.standard_normal(np.shape(arrays[index]))
+    step = STEP * max(1.0, float(np.max(np.abs(arrays[index]))))
+
+    def value(sign: float) -> float:
+        moved = list(arrays)
+        moved[index] = arrays[index] + sign * step * direction
+        return float(sum(
+            np.sum(w * o) for w, o in zip(weights, interpret(graph, moved), strict=True)
+            if w is not None and i_differentiable(gradient.df_input_vjps, weights, w)
+        ))  # fmt: skip
+
+    difference = (value(1.0) - value(-1.0)) / (2 * step)
+    dot = float(np.sum(ours * direction))
+    scale = max(abs(difference), abs(dot), float(np.max(np.abs(ours))), 1e-8)
+    return abs(dot - difference) / scale
+
+
+def i_differentiable(vjps: Sequence[int], weights: Sequence[Any], weight: Any) -> bool:
+    """Whether the output weighed by `weight` has a cotangent."""
+    return any(weights[i] is weight for i in vjps if i < len(weights))
+
+
+def _relative(found: Any, expected: Any) -> float:
+    if found.shape != expected.shape:
+        return float("inf")
+    finite = np.isfinite(found) & np.isfinite(expected)
+    if found.dtype.kind not in "fiu" or not finite.any():
+        return 0.0 if np.array_equal(found, expected) or not finite.any() else 1.0
+    gap = np.abs(found[finite].astype(np.float64) - expected[finite].astype(np.float64))
+    scale = max(float(np.max(np.abs(expected[finite]))), 1e-8)
+    return float(np.max(gap)) / scale

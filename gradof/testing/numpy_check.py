@@ -1,0 +1,155 @@
+"""The harness for numpy functions: against plain numpy, float64 and finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import GradientMismatchError, OutputError
+from gradof.runtime.checks import lift_floats
+from gradof.runtime.function import Differentiated
+from gradof.runtime.functional import bind_with_grad, vjp
+from gradof.testing.closeness import directional, largest, rows
+from gradof.testing.localize import find_culprits
+from gradof.testing.report import Report
+from gradof.tracer.pytree import flatten
+
+
+def check_numpy(fn: Callable[..., Any], args: tuple[Any, ...], order: int, seed: int) -> Report:
+    """See `gradof.testing.check`."""
+    compiled = fn if isinstance(fn, Differentiated) else Differentiated(fn)
+    plain = compiled.fn
+    args = lift_floats(_copied(args), range(len(args)))
+    bound = bind_with_grad(compiled, args, {})
+    graph = bound.entry.traced.graph
+    report = Report(getattr(plain, "__qualname__", str(plain)), nodes=len(graph.block))
+    before = compiled.cache_info()
+    value, pullback = vjp(compiled, *_copied(args))
+    outputs = _floats(value)
+    if not outputs:
+        raise OutputError("the function returns no floating-point array", hint="check needs one")
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal(np.shape(o)) for o in outputs]
+    grads = _gradients(pullback, value, weights)
+    info = compiled.cache_info()
+    if info.forward_runs <= before.forward_runs or info.backward_runs <= before.backward_runs:
+        raise GradientMismatchError("our own f and df did not run")
+    eager = _floats(plain(*_copied(args)))
+    exact = _floats(plain(*_wide(args)))
+    dtypes = [np.asarray(o).dtype for o in eager]
+    names = [f"output {i}" for i in range(len(outputs))]
+    report.rows += rows(names, outputs, eager, exact, dtypes)
+    _along_lines(report, plain, args, weights, grads, rng)
+    if order > 1:
+        _second_order(report, compiled, args, weights, rng)
+    if not report.ok:
+        flags = [True] * len(bound.entry.traced.arg_leaves)
+        flags += [False] * (len(graph.inputs) - len(flags))
+        f = bound.entry.plan.gradient(flags).gradient.f
+        report.culprits = find_culprits(f, [np.asarray(x) for x in bound.inputs], seed)
+    return report
+
+
+def _copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    leaves, tree = flatten(args)
+    copies = [np.array(x) if isinstance(x, np.ndarray) else x for x in leaves]
+    result: tuple[Any, ...] = tree.unflatten(copies)
+    return result
+
+
+def _wide(args: tuple[Any, ...], moves: dict[int, Any] | None = None) -> tuple[Any, ...]:
+    """The arguments in float64, floating leaf i moved by moves[i]."""
+    leaves, tree = flatten(args)
+    wide = []
+    for i, leaf in enumerate(leaves):
+        is_float = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f"
+        array = np.asarray(leaf, dtype=np.float64) if is_float else leaf
+        moved = array + moves[i] if moves and i in moves else array
+        wide.append(np.copy(moved) if is_float else leaf)
+    result: tuple[Any, ...] = tree.unflatten(wide)
+    return result
+
+
+def _floats(value: Any) -> list[Any]:
+    return [
+        x for x in flatten(value)[0]
+        if isinstance(x, (float, np.ndarray, np.generic)) and np.asarray(x).dtype.kind == "f"
+    ]  # fmt: skip
+
+
+def _gradients(pullback: Any, value: Any, weights: list[Any]) -> list[Any]:
+    """Per leaf of the arguments; None for a leaf that is not floating point."""
+    leaves, tree = flatten(value)
+    supply = iter(weights)
+    seeds = [
+        np.asarray(next(supply), dtype=np.asarray(x).dtype) if _floats(x) else x for x in leaves
+    ]
+    return flatten(pullback(tree.unflatten(seeds)))[0]
+
+
+def _along_lines(
+    report: Report, plain: Any, args: tuple[Any, ...], weights: list[Any], grads: list[Any],
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """One directional derivative per argument leaf."""
+    names = [f"args{p}" for p in flatten(args)[1].paths()]
+    for i, grad in enumerate(grads):
+        if grad is None or not np.size(grad):
+            continue
+        direction = rng.standard_normal(np.shape(grad))
+        step = 1e-6 * max(1.0, largest(flatten(args)[0][i]))
+        high = _weighted(plain(*_wide(args, {i: step * direction})), weights)
+        low = _weighted(plain(*_wide(args, {i: -step * direction})), weights)
+        ours = float(np.sum(grad * direction))
+        size = float(np.sum(np.abs(grad * direction)))
+        magnitude = size * (10.0 if np.asarray(grad).dtype != np.float64 else 1.0)
+        row = directional(f"gradient of {names[i]}", ours, (high - low) / (2 * step), magnitude)
+        report.rows.append(row)
+
+
+def _weighted(value: Any, weights: list[Any]) -> float:
+    return float(sum(np.sum(w * o) for w, o in zip(weights, _floats(value), strict=True)))
+
+
+def _second_order(
+    report: Report, compiled: Differentiated, args: tuple[Any, ...], weights: list[Any],
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """The Hessian of the weighted sum along random lines, against differences of our gradient."""
+    from gradof.runtime.functional import grad, hvp
+
+    def weighted(*inputs: Any) -> Any:
+        outputs = _traced_floats(compiled.fn(*inputs))
+        return sum(np.sum(w * o) for w, o in zip(weights, outputs, strict=True))
+
+    wide = _wide(args)
+    positions = tuple(
+        i for i, a in enumerate(wide) if all(_floats(x) for x in flatten(a)[0]) and flatten(a)[0]
+    )
+    if positions != tuple(range(len(wide))):
+        report.notes.append("second order is checked where every argument is floating point")
+        return
+    gradient = grad(weighted, argnums=positions)
+    directions = tuple(
+        flatten(a)[1].unflatten([rng.standard_normal(np.shape(x)) for x in flatten(a)[0]])
+        for a in wide
+    )
+    ours = flatten(hvp(weighted, wide, directions))[0]
+    step = 1e-5
+    moved = [
+        flatten(gradient(*_wide(args, {
+            i: sign * step * d for i, d in enumerate(flatten(directions)[0])})))[0]
+        for sign in (1.0, -1.0)
+    ]  # fmt: skip
+    for i, (mine, high, low) in enumerate(zip(ours, *moved, strict=True)):
+        probe = rng.standard_normal(np.shape(mine))
+        difference = float(np.sum(probe * (high - low))) / (2 * step)
+        name = f"second gradient of leaf {i}"
+        size = float(np.sum(np.abs(probe * mine)))
+        report.rows.append(directional(name, float(np.sum(probe * mine)), difference, size))
+
+
+def _traced_floats(value: Any) -> list[Any]:
+    return [x for x in flatten(value)[0] if hasattr(x, "dtype") and x.dtype.kind == "f"]
