@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import keyword
+import textwrap
 import unicodedata
 from typing import Any
 
@@ -26,9 +27,8 @@ from gradof.codegen.cpu.lowering import (
     Library,
     Lowering,
     call,
-    is_weak_cast,
     literal,
-    lowering,
+    lowering_of,
     supported,
 )
 from gradof.codegen.cpu.plan import BufferPlan
@@ -69,10 +69,10 @@ class _Emitter:
         types = ", ".join(str(v.type) for v in self.graph.outputs)
         typed = ", ".join(f"{self.names[v]} : {v.type}" for v in self.graph.inputs)
         lines = [
-            f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):",
-            f'    """{self.name}({typed}) -> ({types})"""',
+            *_wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
+            *_wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
             *("    " + line for line in body),
-            f"    return {_tuple(self.results())}",
+            *_wrapped(f"    return {_tuple(self.results())}"),
         ]
         return Executable(self.name, "\n".join(lines) + "\n", self.namespace)
 
@@ -81,7 +81,7 @@ class _Emitter:
         if node.kind == "Constant":
             return
         try:
-            low = lowering(record, self.library)
+            low = lowering_of(node, record, self.library)
         except CodegenError as error:
             raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
         self.lowerings[node] = (record, low)
@@ -104,11 +104,7 @@ class _Emitter:
             self.constant(node)
             return []
         record, low = self.lowerings[node]
-        operands = [self.names[v] for v in node.inputs]
-        if is_weak_cast(node):
-            text = f"{literal(node.attrs['dtype'])}({operands[0]})"
-        else:
-            text = call(record, low, operands, node.attrs)
+        text = call(record, low, [self.names[v] for v in node.inputs], node.attrs)
         for out in node.outputs:
             self.names[out] = self.fresh(out)
         if len(node.outputs) == 1 and node.output in self.plan.out:
@@ -149,6 +145,13 @@ class _Emitter:
             else:  # a view; those of one element for many are read-only, and copied
                 texts.append(f"np.require({name}, requirements='W')")
         return texts
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line within brackets, broken at its blanks where it is long."""
+    return textwrap.wrap(
+        line, 100, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _tuple(texts: list[str]) -> str:

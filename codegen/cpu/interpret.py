@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu.lowering import Library, is_weak_cast, lowering, supported
+from gradof.codegen.cpu.lowering import Library, Lowering, lowering_of, supported
 from gradof.codegen.cpu.lowering import fill as fill_template
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense, to_numpy_dtype
@@ -91,27 +91,32 @@ class _Interpreter:
             return [value.numpy() if isinstance(value, Dense) else value]
         record = supported(node)
         operands = [_materialize(v, x) for v, x in zip(values, node.inputs, strict=True)]
-        if is_weak_cast(node):
-            return [_attr(node.attrs["dtype"]).type(operands[0])]
         if record.is_composite:
             return self.composite(node, operands)
-        result = run_op(record, operands, node.attrs, self.library)
+        low = lowering_of(node, record, self.library)
+        result = _run(record, low, operands, node.attrs)
         return result if len(node.outputs) != 1 else [result]
 
     def composite(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
         scratch = Graph(node.kind)
-        mapping = {v: scratch.block.add_param(v.type) for v in dict.fromkeys(node.inputs)}
+        mapping: dict[Value, Value] = {}
+        arrays = []
+        for value, operand in zip(node.inputs, operands, strict=True):
+            if value in mapping:
+                continue
+            if value.node is not None and value.node.kind == "Constant":
+                clone = clone_node(value.node, {})  # expansions may ask for the number
+                mapping[value] = scratch.block.append(clone).output
+            else:
+                mapping[value] = scratch.block.add_param(value.type)
+                arrays.append(operand)
         copy = scratch.block.append(clone_node(node, dict(mapping)))
         scratch.set_outputs(copy.outputs)
         expand_composites(scratch)
-        by_value = dict(zip(node.inputs, operands, strict=True))
-        arrays = [by_value[v] for v in mapping]
         return interpret(scratch, arrays, library=self.library)
 
 
-def run_op(record: Op, operands: Sequence[Any], attrs: dict[str, Any], library: Library) -> Any:
-    """One primitive on arrays and scalars."""
-    low = lowering(record, library)
+def _run(record: Op, low: Lowering, operands: Sequence[Any], attrs: dict[str, Any]) -> Any:
     if low.kind == "function":
         assert low.function is not None
         return low.function(*operands, **{k: _attr(v) for k, v in attrs.items()})

@@ -23,7 +23,7 @@ import numpy as np
 from gradof.codegen.cpu.plan import Writes
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
-from gradof.ir.core import Node
+from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import OPS
 from gradof.ir.types import DType, ScalarType, TensorType
 from gradof.ops.registry import Op
@@ -68,9 +68,19 @@ def supported(node: Node) -> Op:
     return record
 
 
-def is_weak_cast(node: Node) -> bool:
-    """Whether a node gives a Python number a dtype; numbers have no `astype`."""
-    return node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType)
+def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
+    """The lowering of a node: its op's, but for operands for which numpy has a better call."""
+    if node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType):
+        return Lowering("template", "{dtype}({x})")  # Python numbers have no astype
+    if node.kind == "pow" and _number(node.inputs[1]) == 2:
+        # x**2 is x*x in numpy and in torch; np.power(x, 2.0) is not, and takes four times as long
+        return Lowering("template", "np.square({a})", writes="in place")
+    return lowering(record, library)
+
+
+def _number(value: Value) -> object:
+    node = value.node
+    return node.attrs["value"] if node is not None and node.kind == "Constant" else None
 
 
 @functools.cache
