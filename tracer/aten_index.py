@@ -124,10 +124,8 @@ def take(c: Call, x: Expr, index: Expr) -> Expr:
 
 @aten("sort.default", "sort.stable")
 def sort(c: Call, x: Expr, *args: Any, **kwargs: Any) -> tuple[Expr, ...]:
-    if c.func.name().endswith("stable"):
-        names = ("stable", "dim", "descending")
-    else:
-        names = ("dim", "descending")
+    stable = ("stable",) if c.func.name().endswith("stable") else ()
+    names = (*stable, "dim", "descending")
     given = dict(zip(names, args, strict=False)) | kwargs
     return F.sort.multiple(
         x, dim=wrap_dim(given.get("dim", -1), x.rank), stable=bool(given.get("stable")),

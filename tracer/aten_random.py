@@ -24,10 +24,10 @@ def _drawn(c: Call, kind: str, memory: torch.Tensor, **attrs: Attr) -> Expr:
     type_ = c.type()
     assert type_.shape is not None
     draw = F.__getattr__(kind).with_emitter(c.emitter)
-    typed = {"dtype": type_.dtype, "device": type_.device}
+    typed: dict[str, Attr] = {"dtype": type_.dtype, "device": type_.device}
     if memory.is_contiguous():
         return draw(**attrs, shape=type_.shape, **typed)
-    order = sorted(range(memory.dim()), key=lambda d: -memory.stride(d))
+    order = sorted(range(memory.dim()), key=lambda d: -memory.stride()[d])
     if kind == "normal" or not memory.permute(order).is_contiguous():
         # Normal numbers come from another algorithm where memory is not in order.
         raise InferenceError(f"{kind} numbers in a tensor of strides {tuple(memory.stride())}")

@@ -13,7 +13,7 @@ the real result `i`, which the recorder compares with what was emitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,15 +25,16 @@ from gradof.tracer.torch_types import from_torch_dtype, type_of
 Operand = Expr | Number
 Results = Expr | None | Sequence[Expr | None]
 Adaptor = Callable[..., Results]
+AdaptorT = TypeVar("AdaptorT", bound=Adaptor)
 
 ADAPTORS: dict[str, Adaptor] = {}
 RANDOM: set[str] = set()
 
 
-def aten(*names: str, random: bool = False) -> Callable[[Adaptor], Adaptor]:
+def aten(*names: str, random: bool = False) -> Callable[[AdaptorT], AdaptorT]:
     """Register an adaptor for overloads such as "add.Tensor"."""
 
-    def register(adaptor: Adaptor) -> Adaptor:
+    def register(adaptor: AdaptorT) -> AdaptorT:
         for name in names:
             assert name not in ADAPTORS, f"aten.{name} has two adaptors"
             ADAPTORS[name] = adaptor
@@ -96,7 +97,9 @@ def scalar_for(value: Number, type_: TensorType) -> Number:
         return bool(value)
     if type_.dtype.is_float and not isinstance(value, complex):
         return float(value)
-    return int(value) if type_.dtype.kind in ("int", "uint") and value == value else value
+    if type_.dtype.kind in ("int", "uint") and not isinstance(value, complex) and value == value:
+        return int(value)
+    return value
 
 
 def to_dtype(x: Operand, dtype: DType) -> Operand:

@@ -36,7 +36,9 @@ def _cosine_similarity(
     x1: torch.Tensor, x2: torch.Tensor, dim: int = 1, eps: float = 1e-8
 ) -> torch.Tensor:
     dtype = torch.promote_types(x1.dtype, x2.dtype)
-    a, b = torch.broadcast_tensors(x1.to(dtype), x2.to(dtype))
+    a: torch.Tensor
+    b: torch.Tensor
+    a, b = torch.broadcast_tensors(x1.to(dtype), x2.to(dtype))  # type: ignore[no-untyped-call]
     return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gradof.errors import IRError
 from gradof.ir.attrs import Attr
@@ -38,7 +37,8 @@ class Loc:
         return f"{self.file}:{self.line}"
 
 
-class Use(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Use:
     """Operand `index` of `node`."""
 
     node: Node

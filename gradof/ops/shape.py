@@ -247,7 +247,8 @@ def _infer_index_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple
 
 def _np_index_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
     result = x.copy()
-    np.add.at(result, (slice(None),) * dim + (index,), src)
+    where: Any = (slice(None),) * dim + (index,)
+    np.add.at(result, where, src)
     return result
 
 
