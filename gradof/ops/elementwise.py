@@ -238,10 +238,10 @@ op("erfc(x) -> y", family=unary(), numpy=_np_erfc, torch="torch.special.erfc",
 # --- rounding: zero gradient almost everywhere, as in torch ------------------------------------
 
 for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
-                      ("round", "np.rint"), ("sign", "np.sign")):
+                      ("round", "np.round({x})"), ("sign", "np.sign")):
     op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
        vjp={"x": lambda g: g * 0.0},
-       names=[f"aten.{_name}", f"numpy.{_ufunc.removeprefix('np.')}"])
+       names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
 
 # --- comparisons and logic: no gradient ---------------------------------------------------------
 
