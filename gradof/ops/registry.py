@@ -44,7 +44,7 @@ from gradof.ir.types import Type
 Infer = Callable[[Sequence[Type], Mapping[str, Attr]], tuple[Type, ...]]
 Rule = Callable[..., Any]
 _SCHEMA = re.compile(
-    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>[\w, ]+)$"
+    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>\w+(?:\s*,\s*\w+)*)\s*$"
 )
 _TRAITS = frozenset(
     {"elementwise", "view", "random", "commutative", "structural", "linear", "constant"}
