@@ -24,7 +24,8 @@
     ├── DifferentiationError           a graph without a reverse
     ├── CodegenError                   a graph that cannot be emitted
     ├── TargetError                    the command line cannot load what it was asked to
-    └── GradientMismatchError          the harness found a wrong number
+    ├── GradientMismatchError          the harness found a wrong number
+    └── TextCheckError                 a printed graph is not what a test expects
 
 Each message says what happened, where in the user's code, and what to do:
 
@@ -175,3 +176,7 @@ class TargetError(GradofError):
 
 class GradientMismatchError(GradofError, AssertionError):
     """The harness found a wrong number."""
+
+
+class TextCheckError(GradofError, AssertionError):
+    """A printed graph does not hold what a test expects of it."""
