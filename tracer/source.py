@@ -41,7 +41,7 @@ class Site(NamedTuple):
 _NOWHERE = Site(None, None, (0, 0))
 _is_user: dict[CodeType, bool] = {}
 _hints: dict[CodeType, dict[int, str]] = {}
-_locs: dict[tuple[CodeType, int], Loc] = {}
+_locs: dict[tuple[str, int], Loc] = {}
 
 
 def user_site(frame: FrameType | None = None) -> Site:
@@ -95,9 +95,11 @@ def _in_user_code(frame: FrameType) -> bool:
 
 
 def _loc(code: CodeType, line: int) -> Loc:
-    loc = _locs.get((code, line))
+    # by file name: code objects of two files are equal if only their file names differ
+    key = code.co_filename, line
+    loc = _locs.get(key)
     if loc is None:
-        loc = _locs[code, line] = Loc(shorten(code.co_filename), line)
+        loc = _locs[key] = Loc(shorten(code.co_filename), line)
     return loc
 
 

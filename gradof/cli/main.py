@@ -1,11 +1,13 @@
 """The `gradof` command.
 
-Exit codes: 0 fine, 1 a wrong gradient (`check`), 2 bad input or a traced error.
+Exit codes: 0 fine, 1 a wrong gradient (`check`), 2 bad input or a function gradof cannot follow,
+3 an exception out of the target's own code, with its traceback.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,28 @@ from gradof.cli.stages import STAGES
 from gradof.errors import GradofError
 
 _TARGET_HELP = """TARGET is file.py:function or package.module:function. Its inputs come from --arg,
-or from a function example_inputs() beside it that returns a tuple of arguments."""
+or from a function example_inputs() beside it that returns a tuple of arguments.
+
+\b
+Examples:
+  gradof {name} examples/mlp.py:loss
+  gradof {name} mypackage.model:loss --arg x=f32[4,3] --arg power=2{more}
+"""
+_OPT_HELP = """\b
+Examples:
+  gradof show examples/mlp.py:loss --stage f > f.ir
+  gradof opt f.ir -p common-subexpression -p eliminate-dead-code
+  gradof opt < f.ir            parse, verify and print
+"""
+_OPS_HELP = """\b
+Examples:
+  gradof ops --name softmax    what serves torch.softmax?
+  gradof ops | cut -f1         schemas alone
+"""
 
 
 class _Group(click.Group):
-    """Turns gradof's errors into a message on stderr and exit code 2."""
+    """Turns gradof's errors into a message on stderr and exit code 2, the target's into 3."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,6 +49,11 @@ class _Group(click.Group):
 
             print_error(error)
             ctx.exit(2)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click's own
+        except Exception:  # the target's code may raise anything; Python's 1 would mean "wrong"
+            traceback.print_exc()
+            ctx.exit(3)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,6 +66,9 @@ def main() -> None:
     gradof check examples/mlp.py:loss               compare with eager, float64, finite differences
     gradof opt   graph.ir -p eliminate-dead-code    run passes over textual IR
     gradof ops                                      list the registered ops
+
+    Exit codes: 0 fine, 1 a wrong gradient, 2 bad input or a function that cannot be followed,
+    3 an exception of the target's own.
     """
 
 
@@ -55,7 +82,7 @@ _library = click.option(
 )
 
 
-@main.command(epilog=_TARGET_HELP)
+@main.command(epilog=_TARGET_HELP.format(name="show", more=" --stage df"))
 @click.argument("target")
 @click.option(
     "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
@@ -77,7 +104,7 @@ def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: An
     print_code(text, language)
 
 
-@main.command()
+@main.command(epilog=_OPT_HELP)
 @click.argument("file", default="-", metavar="[FILE]")
 @click.option(
     "-p", "--pass", "passes", multiple=True, metavar="PASS",
@@ -106,7 +133,7 @@ def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
     print_code(str(graph), "gradof-ir")
 
 
-@main.command(epilog=_TARGET_HELP)
+@main.command(epilog=_TARGET_HELP.format(name="check", more=" --order 2"))
 @click.argument("target")
 @click.option("--order", type=click.IntRange(1, 2), default=1, show_default=True,
               help="2 checks second derivatives too")  # fmt: skip
@@ -133,7 +160,7 @@ def check(
         raise click.exceptions.Exit(1)
 
 
-@main.command()
+@main.command(epilog=_OPS_HELP)
 @click.option("--name", "pattern", default="", help="only ops whose name or API names contain this")
 def ops(pattern: str) -> None:
     """List the registered ops: schema, what is differentiable, API names."""
