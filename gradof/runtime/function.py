@@ -298,7 +298,8 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     for back in traced.writebacks:
         target = bound.inputs[back.input]
         if traced.library == "torch":
-            target.copy_(results[back.output])
+            value = results[back.output]
+            target.copy_(value if back.requires_grad else value.detach())
         else:
             target[...] = results[back.output]
     visible = list(results)

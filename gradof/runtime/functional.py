@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -38,10 +39,27 @@ from gradof.tracer.pytree import flatten
 from gradof.tracer.result import TensorOut
 from gradof.tracer.source import user_loc
 
+_COMPILED = "__gradof_compiled__"
+
 
 def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
     """The function itself if it is compiled already, else a compiled one."""
     return fn if isinstance(fn, Differentiated) else Differentiated(fn)
+
+
+def compiled_once(fn: Callable[..., Any]) -> Differentiated:
+    """As `as_differentiated`, but the same one at every call.
+
+    `hvp` and `vjp` are given a plain function each time; without this each would trace anew. The
+    compiled function is kept on the plain one, and so goes with it.
+    """
+    if isinstance(fn, Differentiated) or not isinstance(fn, FunctionType):
+        return as_differentiated(fn)
+    compiled = fn.__dict__.get(_COMPILED)
+    if compiled is None:
+        compiled = fn.__dict__.setdefault(_COMPILED, Differentiated(fn))
+    assert isinstance(compiled, Differentiated)
+    return compiled
 
 
 def bind_with_grad(
@@ -142,7 +160,7 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A
     leaf that is not floating point gets None.
     """
-    base = as_differentiated(fn)
+    base = compiled_once(fn)
     positions = tuple(range(len(args)))
     lifted = lift_floats(args, positions)
     bound = bind_with_grad(base, lifted, {})
@@ -182,7 +200,8 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     By symmetry of the Hessian this is the vjp of the gradient.
     """
     args = tuple(primals)
-    transformed = ValueAndGrad(fn, tuple(range(len(args))), has_aux=False, with_value=False)
+    base, argnums = compiled_once(fn), tuple(range(len(args)))
+    transformed = ValueAndGrad(base, argnums, has_aux=False, with_value=False)
     bound = transformed.bind(args, {})
     output = scalar_output(bound, has_aux=False)
     wrt = wrt_inputs(bound, transformed.positions)
