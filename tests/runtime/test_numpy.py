@@ -125,7 +125,8 @@ def test_scipy_minimises() -> None:
     assert fn.base.cache_info().misses == 1
     hess = gradof.hessian(rosenbrock)
     newton = scipy.optimize.minimize(
-        fn, np.zeros(6), jac=True, hess=lambda p: hess(p), method="trust-exact"
+        fn, np.zeros(6), jac=True, hess=lambda p: hess(p), method="trust-exact",
+        options={"gtol": 1e-10},
     )
     near(newton.x, np.ones(6), 1e-6)
 
