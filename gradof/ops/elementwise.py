@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.expr import Expr, F
@@ -299,5 +300,14 @@ def _np_clamp(x: NDArray[Any], low: float | None, high: float | None) -> NDArray
     return result.copy() if low is None and high is None else result
 
 
-op("clamp(x; low, high) -> y", family=unary(NUMBERS), numpy=_np_clamp, vjp={"x": _clamp_vjp},
+def _infer_clamp(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    (result,) = unary(NUMBERS).infer(inputs, {})
+    for bound in (attrs["low"], attrs["high"]):
+        if isinstance(bound, float) and not tensor(result).dtype.is_float:
+            raise InferenceError(f"a float bound does not fit {result}; insert a cast")
+    return (result,)
+
+
+op("clamp(x; low, high) -> y", family=Family(_infer_clamp, frozenset({"elementwise"})),
+   numpy=_np_clamp, vjp={"x": _clamp_vjp},
    doc="Bounds may be None; the gradient passes at the bounds.")

@@ -22,7 +22,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense, to_numpy_dtype
 from gradof.ir.types import I64, Type
 from gradof.ops.expr import Expr, F, Like
-from gradof.ops.families import composite, int_tuple, known_shape, tensor
+from gradof.ops.families import NUMBERS, composite, int_tuple, known_shape, tensor
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -67,6 +67,8 @@ def _infer_max_pool(rank: int) -> Callable[..., tuple[Type, ...]]:
     def infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
         x = tensor(inputs[0])
         shape = known_shape(x)
+        if x.dtype.kind not in NUMBERS:
+            raise InferenceError(f"pooling has no maximum of {x}")
         if len(shape) <= rank:
             raise InferenceError(f"pooling over {rank} dims needs a channel dim before them")
         settings = _window(attrs, ("kernel", "stride", "padding", "dilation"), rank)
