@@ -1,0 +1,161 @@
+"""Bad inputs: functions that cannot be traced; the error names the line marked `# here`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradof import differentiate, grad
+from gradof.errors import (
+    DataDependentError,
+    DataDependentShapeError,
+    FreeTensorError,
+    LeafMutationError,
+    ShapeError,
+    UnsupportedOpError,
+)
+from tests.errors.rows import A, T, bad
+
+
+@bad(ShapeError, "cannot be multiplied")
+def tensors_that_do_not_multiply() -> None:
+    def fn(x: Any) -> Any:
+        return (x @ x).sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(ShapeError, "must match the size")
+def tensors_that_do_not_broadcast() -> None:
+    def fn(x: Any) -> Any:
+        y = x[:, :2]
+        return (x + y).sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(ShapeError, "could not be broadcast together")
+def arrays_that_do_not_broadcast() -> None:
+    def fn(x: Any) -> Any:
+        y = x[:, :2]
+        return (x + y).sum()  # here
+
+    grad(fn)(A)
+
+
+@bad(ShapeError, "mismatch|multipl|matmul")
+def arrays_that_do_not_multiply() -> None:
+    def fn(x: Any) -> Any:
+        return (x @ x).sum()  # here
+
+    grad(fn)(A)
+
+
+@bad(DataDependentError, "Python reads the value of a tensor")
+def branch_on_a_tensor() -> None:
+    def fn(x: Any) -> Any:
+        return x.sum() if x.sum() > 0 else -x.sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(DataDependentError, "needs the value of a traced array")
+def branch_on_an_array() -> None:
+    def fn(x: Any) -> Any:
+        return x.sum() if x.sum() > 0 else -x.sum()  # here
+
+    grad(fn)(A)
+
+
+@bad(DataDependentError, r"float\(\) needs the value")
+def python_float_of_an_array() -> None:
+    def fn(x: Any) -> Any:
+        return float(x.sum()) * x.sum()  # here
+
+    grad(fn)(A)
+
+
+@bad(DataDependentShapeError, "depends on the values")
+def mask_of_a_tensor() -> None:
+    def fn(x: Any) -> Any:
+        return x[x > 1].sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(DataDependentShapeError, "depends on values")
+def mask_of_an_array() -> None:
+    def fn(x: Any) -> Any:
+        return x[x > 1].sum()  # here
+
+    grad(fn)(A)
+
+
+@bad(LeafMutationError, "in-place|inplace")
+def mutation_of_a_leaf() -> None:
+    def fn(x: Any) -> Any:
+        x.mul_(2)  # here
+        return x.sum()
+
+    differentiate(fn)(T)
+
+
+@bad(UnsupportedOpError, "bessel_j0")
+def unknown_torch_op() -> None:
+    def fn(x: Any) -> Any:
+        return torch.special.bessel_j0(x).sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(UnsupportedOpError, "nextafter")
+def unknown_numpy_function() -> None:
+    def fn(x: Any) -> Any:
+        return np.nextafter(x, 0.5).sum()  # here
+
+    grad(fn)(A)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 5
+
+
+@bad(UnsupportedOpError, "Doubled, a torch.autograd.Function")
+def custom_autograd_function() -> None:
+    differentiate(lambda x: Doubled.apply(x).sum())(T)  # type: ignore[no-untyped-call]
+
+
+@bad(FreeTensorError, "is no argument")
+def free_tensor_without_origin() -> None:
+    supply = iter([torch.ones(3, dtype=torch.float64)])
+
+    def fn(x: Any) -> Any:
+        return (x * next(supply)).sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(FreeTensorError, "made from a numpy array inside")
+def tensor_from_an_array_inside() -> None:
+    def fn(x: Any) -> Any:
+        return (x * torch.from_numpy(A)).sum()  # here
+
+    differentiate(fn)(T)
+
+
+@bad(UnsupportedOpError, "would become a plain numpy array")
+def traced_array_into_a_plain_one() -> None:
+    def fn(x: Any) -> Any:
+        out = np.zeros(3)
+        out[:] = x[0]  # here
+        return out.sum()
+
+    grad(fn)(A)
