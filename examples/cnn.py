@@ -21,10 +21,14 @@ from gradof import differentiate
 
 
 def lenet(width: int = 8) -> nn.Sequential:
-    """For images f32[n,1,8,8]: two convolutions with batch norm and pooling, two linear layers."""
+    """For images f32[n,1,8,8]: two convolutions with batch norm and pooling, two linear layers.
+
+    Batch norm subtracts the mean, so a bias before it would have no gradient but rounding.
+    """
     return nn.Sequential(
-        nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1), nn.BatchNorm2d(2 * width), nn.ReLU(),
+        nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(width, 2 * width, 3, padding=1, bias=False), nn.BatchNorm2d(2 * width), nn.ReLU(),
         nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * width, 32), nn.ReLU(), nn.Linear(32, 10),
     )  # fmt: skip
 

@@ -66,6 +66,8 @@ def compare(
     assert all("_CompiledBackward" in str(t.grad_fn) for t in outputs)
     close(outputs, expected, dtype)
     close(grads, expected_grads, dtype)
+    kinds = {node.kind for node in compiled.trace(*args).walk()}
+    assert kinds <= {op.name for op in gradof_ops()} - {"Opaque"}
 
 
 def compare_module(module: nn.Module, args: list[Tensor], dtype: torch.dtype) -> None:
