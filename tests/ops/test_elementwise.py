@@ -141,7 +141,7 @@ def check_differences(graph: Graph, arrays: list[Array], wrt: list[int]) -> Grap
 
     for i, grad in zip(wrt, grads, strict=True):
         direction = rng.standard_normal(arrays[i].shape)
-        direction /= np.abs(direction).max()
+        direction /= np.abs(direction).max(initial=1e-9)
         coarse, fine = (
             (value(i, direction, h) - value(i, direction, -h)) / (2 * h) for h in (2e-3, 1e-3)
         )

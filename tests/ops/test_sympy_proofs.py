@@ -85,8 +85,8 @@ def constants() -> list[tuple[float, sympy.Expr]]:
     exact = [
         sympy.log(2), sympy.log(10), 1 / sympy.log(2), 1 / sympy.log(10), pi, 1 / pi, pi / 2,
         2 / sympy.sqrt(pi), sympy.sqrt(pi), sympy.sqrt(pi) / 2, sympy.sqrt(two),
-        1 / sympy.sqrt(two), sympy.sqrt(2 * pi), 1 / sympy.sqrt(2 * pi), sympy.sqrt(2 / pi), sympy.sqrt(pi / 2),
-        sympy.Rational(1, 3), sympy.Rational(1, 6), sympy.Rational(2, 3),
+        1 / sympy.sqrt(two), sympy.sqrt(2 * pi), 1 / sympy.sqrt(2 * pi),
+        sympy.sqrt(2 / pi), sympy.sqrt(pi / 2), *(sympy.Rational(n, 6) for n in (1, 2, 4)),
     ]  # fmt: skip
     return [(float(sympy.N(sign * v, 40)), sign * v) for v in exact for sign in (1, -1)]
 
