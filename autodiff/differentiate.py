@@ -23,6 +23,7 @@ from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.verify import verify
+from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.constant_pooling import constant_pooling
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.expand_composites import expand_composites
@@ -35,10 +36,7 @@ def differentiate(graph: Graph, requires_grad: Sequence[bool] | None = None) -> 
     `requires_grad` has one flag per input; by default every floating-point input is wanted.
     Raises DifferentiationError if the graph holds a node without a rule, or wrong flags.
     """
-    f = clone_graph(graph)
-    expand_composites(f)
-    reverse = reverse_of(f, requires_grad)
-    optimize(f, reverse)
+    f, reverse = _with_reverse(graph, requires_grad)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)
     constant_pooling(result.df)
@@ -46,6 +44,19 @@ def differentiate(graph: Graph, requires_grad: Sequence[bool] | None = None) -> 
         verify(result.f)
         verify(result.df)
     return result
+
+
+def _with_reverse(
+    graph: Graph, requires_grad: Sequence[bool] | None
+) -> tuple[Graph, ReverseDetails]:
+    """A copy of `graph` in primitives, and its optimised reverse."""
+    f = clone_graph(graph)
+    expand_composites(f)
+    # Before the reverse is built: equal values have one gradient, and the saved one keeps it.
+    common_subexpression(f)
+    reverse = reverse_of(f, requires_grad)
+    optimize(f, reverse)
+    return f, reverse
 
 
 def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> ReverseDetails:
@@ -56,10 +67,7 @@ def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Rev
 
 def show_reverse(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Graph:
     """f with its optimised reverse as a block of a final `Reverse` node, before the split."""
-    f = clone_graph(graph)
-    expand_composites(f)
-    reverse = reverse_of(f, requires_grad)
-    optimize(f, reverse)
+    f, reverse = _with_reverse(graph, requires_grad)
     eliminate_dead_code(f)
     assert not isinstance(reverse.block.owner, Graph)
     f.block.append(reverse.block.owner)
