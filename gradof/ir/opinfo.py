@@ -36,6 +36,9 @@ OPS: dict[str, OpInfo] = {}
 # Kinds whose outputs cannot be inferred from their inputs alone: their blocks say it.
 STRUCTURAL = frozenset({"GradOf"})
 
+# Kinds that hold a block to be shown, and give no results: the reverse beside its forward.
+DISPLAY = frozenset({"Reverse"})
+
 
 def lookup(kind: str) -> OpInfo:
     """The record of an op; InferenceError if it is not registered."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gradof.errors import InferenceError, VerifyError
 from gradof.ir.core import Block, Graph, Node, Use, Value
-from gradof.ir.opinfo import OPS, STRUCTURAL
+from gradof.ir.opinfo import DISPLAY, OPS, STRUCTURAL
 from gradof.ir.printer import Names, format_node
 
 _HINT = "with GRADOF_CHECK=1 graphs are verified after each pass: that names the one at fault"
@@ -74,6 +74,8 @@ class _Verifier:
         actual = [v.type for v in node.outputs]
         if node.kind in STRUCTURAL:
             expected = [v.type for inner in node.blocks for v in inner.results]
+        elif node.kind in DISPLAY:
+            expected = []
         else:
             if node.kind not in OPS:
                 raise self.fail(f"unknown op {node.kind!r}", node)
