@@ -20,7 +20,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from gradof.errors import InputError
@@ -36,6 +36,16 @@ class TreeDef:
     type: type | None
     keys: tuple[Any, ...]
     children: tuple[TreeDef, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without the cached hash, another in each process
+        return TreeDef, (self.kind, self.type, self.keys, self.children)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.type, self.keys, self.children))
 
     @cached_property
     def num_leaves(self) -> int:
@@ -91,7 +101,8 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
-    split = _SPLIT.get(type(tree)) or _split_of_class(type(tree))
+    cls: type = type(tree)
+    split = _SPLIT.get(cls) or _split_of_class(cls)
     if split is None:
         leaves.append(tree)
         return LEAF
@@ -114,6 +125,7 @@ _SPLIT: dict[type, _Split] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def _split_of_class(cls: type) -> _Split | None:
     if issubclass(cls, tuple):
         fields = getattr(cls, "_fields", None)
@@ -146,11 +158,25 @@ def flatten_call(
     Arguments named in `static_argnames` become single `Static` leaves; `thaw` undoes that. Raises
     InputError if a name is no parameter of `fn`.
     """
+    if not kwargs and not static_argnames and all(_is_leaf(type(arg)) for arg in args):
+        return list(args), *_flat_call(len(args))
     if static_argnames:
         args, kwargs = _mark_static(fn, args, kwargs, static_argnames)
     leaves, tree = flatten((args, kwargs))
     first, second = tree.children
     return leaves, tree, first.paths("args") + second.paths("kwargs")
+
+
+def _is_leaf(cls: type) -> bool:
+    return cls not in _SPLIT and _split_of_class(cls) is None
+
+
+@lru_cache(maxsize=256)
+def _flat_call(n: int) -> tuple[TreeDef, tuple[str, ...]]:
+    """Structure and paths of a call with `n` positional leaves: the common case, made once."""
+    first, second = TreeDef("tuple", tuple, tuple(range(n)), (LEAF,) * n), flatten({})[1]
+    tree = TreeDef("tuple", tuple, (0, 1), (first, second))
+    return tree, first.paths("args") + second.paths("kwargs")
 
 
 def thaw(leaf: Any) -> Any:

@@ -19,6 +19,7 @@ from gradof.ir.attrs import from_numpy_dtype
 from gradof.tracer.pytree import TreeDef, flatten_call, thaw
 
 Library = Literal["numpy", "torch"]
+_GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
 
 
 @dataclass(frozen=True)
@@ -62,36 +63,44 @@ def inspect_call(
     array unless `default` names the library.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
-    tensors = [path for leaf, path in zip(leaves, paths, strict=True) if is_tensor(leaf)]
-    arrays = [path for leaf, path in zip(leaves, paths, strict=True) if is_array(leaf)]
-    if tensors and arrays:
-        raise LeafTypeError(
-            f"{tensors[0]} is a torch tensor and {arrays[0]} a numpy array",
-            hint="convert one of them: torch.from_numpy(a), or t.numpy()",
-        )
-    if not tensors and not arrays and default is None:
+    torch = torch_if_loaded()
+    tensor, array = None, None  # the path of the first of each
+    parts: list[tuple[Any, ...]] = []
+    for leaf, path in zip(leaves, paths, strict=True):
+        if torch is not None and isinstance(leaf, torch.Tensor):
+            tensor = tensor or path
+        elif isinstance(leaf, (np.ndarray, np.generic)):
+            array = array or path
+        if tensor and array:
+            raise LeafTypeError(
+                f"{tensor} is a torch tensor and {array} a numpy array",
+                hint="convert one of them: torch.from_numpy(a), or t.numpy()",
+            )
+        parts.append(leaf_key(leaf, path))
+    if not tensor and not array and default is None:
         name = getattr(fn, "__name__", str(fn))
         raise LeafTypeError(
             f"{name} was called without any array argument",
             hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
         )
-    library: Library = "torch" if tensors else "numpy" if arrays else default or "numpy"
-    parts = [leaf_key(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
+    library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
     key = (library, tree, *parts, *_modes(library))
     return Call(library, tuple(leaves), tree, paths, key)
 
 
 def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
     """What of a leaf the trace depends on: an array's type, a static value itself."""
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        if leaf.dtype not in _GOOD_DTYPES:
+            check_array(leaf, path)
+            _GOOD_DTYPES.add(leaf.dtype)
+        return (leaf.dtype, leaf.shape)
     if is_tensor(leaf):
         from gradof.runtime.torch_bridge import check_tensor
 
         check_tensor(leaf, path)
-        leafness = leaf.requires_grad and leaf.is_leaf
-        return (leaf.dtype, tuple(leaf.shape), leaf.requires_grad, leafness)
-    if is_array(leaf):
-        check_array(leaf, path)
-        return (leaf.dtype.name, leaf.shape)
+        requires_grad = leaf.requires_grad
+        return (leaf.dtype, leaf.shape, requires_grad, requires_grad and leaf.is_leaf)
     value = thaw(leaf)
     try:
         hash(value)

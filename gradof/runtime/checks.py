@@ -44,6 +44,8 @@ def lift_floats(args: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, .
                 f"argnums names argument {n}, but there are {len(args)} positional arguments",
                 hint="differentiated arguments are passed by position",
             )
+    if all(is_array(args[n]) or is_tensor(args[n]) for n in positions):
+        return args
     lifted = list(args)
     if any(is_tensor(leaf) for leaf in flatten(args)[0]):
         return args

@@ -58,6 +58,7 @@ class Entry:
     state: StateGuard
     free_keys: tuple[Any, ...]
     derived: dict[Any, GraphPlan]
+    checked: dict[Any, Any]  # what the functional API found out once, by its own keys
     lock: threading.RLock
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
@@ -194,6 +195,7 @@ class Differentiated:
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
             free_keys=_free_keys(free),
             derived={},
+            checked={},
             lock=threading.RLock(),
         )
         entries = self._cache.entries.setdefault(call.key, [])

@@ -119,12 +119,15 @@ class ValueAndGrad(_Transformed):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""
         bound = self.bind(args, kwargs)
-        output = scalar_output(bound, self.has_aux)
-        wrt = wrt_inputs(bound, self.positions)
-        plan = bound.entry.derive(
-            ("value_and_grad", output, wrt),
-            lambda g: value_and_gradient_graph(g, wrt, output=output),
-        )
+        plan = bound.entry.checked.get((self.positions, self.has_aux))
+        if plan is None:
+            output = scalar_output(bound, self.has_aux)
+            wrt = wrt_inputs(bound, self.positions)
+            plan = bound.entry.derive(
+                ("value_and_grad", output, wrt),
+                lambda g: value_and_gradient_graph(g, wrt, output=output),
+            )
+            bound.entry.checked[self.positions, self.has_aux] = plan
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])

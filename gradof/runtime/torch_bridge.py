@@ -24,6 +24,7 @@ from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.tracer.torch_types import from_torch_dtype
 
 Tensor = torch.Tensor
+_PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.int64, torch.bool})
 
 
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -50,6 +51,8 @@ def to_numpy(tensor: Tensor) -> Any:
 
 def check_tensor(tensor: Tensor, path: str) -> None:
     """Refuse what the numpy backend cannot read, before anything runs."""
+    if tensor.dtype in _PLAIN and tensor.is_cpu and tensor.layout is torch.strided:
+        return
     if tensor.layout != torch.strided:
         raise LeafTypeError(
             f"{path} is a {tensor.layout} tensor", hint="pass a dense tensor: x.to_dense()"
