@@ -60,7 +60,7 @@ def test_gradients_in_single_precision_are_those_in_double(case: Case) -> None:
     wide = parse_graph(str(case.graph).replace("f32", "f64"))
     wrt, outputs = range(len(case.inputs)), range(len(case.graph.outputs))
     inputs = [a.astype(np.float64) for a in case.inputs]
-    seeds = [np.ones(v.type.shape) for v in wide.outputs]  # type: ignore[union-attr]
+    seeds = [np.ones(v.type.shape or ()) for v in wide.outputs]  # type: ignore[union-attr]
     want = evaluate(pullback_graph(wide, wrt, outputs), *inputs, *seeds)
     have = evaluate(pullback_graph(case.graph, wrt, outputs), *case.inputs,
                     *(s.astype(np.float32) for s in seeds))  # fmt: skip
