@@ -146,8 +146,8 @@ def as_tensor(array: Any) -> Any:
     """A torch tensor over a numpy array, copied only where torch cannot read it in place."""
     import torch
 
-    array = np.asarray(array)
-    if not array.flags.writeable or any(s < 0 for s in array.strides):
+    array = np.asarray(array)  # results of no dimension are numpy scalars
+    if not array.flags.writeable or min(array.strides, default=0) < 0:
         array = array.copy()
     return torch.from_numpy(array)
 
@@ -156,7 +156,7 @@ def as_array(result: Any) -> Any:
     """The numpy view of a tensor, or of each tensor of a tuple."""
     if isinstance(result, (tuple, list)):
         return tuple(as_array(r) for r in result)
-    return result.detach().numpy()
+    return result.numpy()
 
 
 def _torch_function(record: Op) -> Callable[..., Any]:
