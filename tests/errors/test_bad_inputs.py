@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import gradof
-from gradof import grad
+from gradof import differentiate, grad
 from gradof.errors import (
     DtypeError,
     GradofError,
@@ -106,3 +106,12 @@ def test_every_error_class_is_refused_somewhere_or_named_here() -> None:
     leaves = {c.__name__ for c in tree if not c.__subclasses__()}
     unused = {name for name in leaves if not re.search(rf"\b{name}\(", sources)}
     assert unused == set()
+
+
+def test_what_the_function_raises_itself_passes_through() -> None:
+    def fn(x: Any) -> Any:
+        raise ValueError("wrong shape, says the user")
+
+    with pytest.raises(ValueError, match="says the user") as caught:
+        differentiate(fn)(T)
+    assert type(caught.value) is ValueError
