@@ -69,7 +69,8 @@ def rematerialize_views(graph: Graph, reverse: Block) -> None:
 
 def deduplicate_size_captures(graph: Graph, reverse: Block) -> None:
     """Given `%s = size(%x)` captured beside %x: recompute it, and capture only %x."""
-    captured = {value for _, _, value in captured_uses(graph, reverse)}
+    # A dict, not a set: the order of the new nodes must not depend on addresses.
+    captured = dict.fromkeys(value for _, _, value in captured_uses(graph, reverse))
     for value in captured:
         source = value.node
         if source is None or source.kind != "size" or source.inputs[0] not in captured:
