@@ -32,17 +32,23 @@ def test_digits() -> None:
 
 
 def test_mlp() -> None:
-    """The loss falls as it does with torch eager, step by step."""
+    """The loss falls as it does with torch eager, step by step.
+
+    In float64: the data are symmetric, some float32 gradients are pure rounding, and Adam would
+    blow that up to whole steps.
+    """
     module = load("mlp")
-    ours = module.main(["--steps", "60"])
     compiled = module.loss
     try:
+        torch.set_default_dtype(torch.float64)
+        ours = module.main(["--steps", "60"])
         module.loss = compiled.fn
         eager = module.main(["--steps", "60"])
     finally:
+        torch.set_default_dtype(torch.float32)
         module.loss = compiled
     assert compiled.cache_info().backward_runs >= 60
-    np.testing.assert_allclose(ours, eager, rtol=1e-4)
+    np.testing.assert_allclose(ours, eager, rtol=1e-9)
 
 
 def test_cnn() -> None:
@@ -72,7 +78,7 @@ def adam_losses(model: Any, module: Any, images: Tensor, labels: Tensor) -> list
     losses = []
     for x, y in module.batches(images, labels, 0):
         optimizer.zero_grad()
-        value = torch.nn.functional.cross_entropy(model(x), y)
+        value: Any = torch.nn.functional.cross_entropy(model(x), y)
         value.backward()
         optimizer.step()
         losses.append(value.item())
