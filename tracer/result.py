@@ -68,8 +68,8 @@ class Traced:
     """A recorded call; see the module docstring.
 
     Graph outputs are first those of the result, then those that exist only to be written back.
-    `requires_grad` has one entry per graph input. `content` names free arrays whose elements were baked
-    in, with their checksums: the trace holds while they are as they were.
+    `requires_grad` has one entry per graph input. `content` names free arrays whose elements were
+    baked in, with their checksums: the trace holds while they are as they were.
     """
 
     graph: Graph
