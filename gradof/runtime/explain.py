@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.core import Graph, Value
+from gradof.ir.printer import Names
 from gradof.ir.types import TensorType
 from gradof.runtime.function import Bound, gradient_flags
 
@@ -109,6 +110,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
 
 def _saved(gradient: Gradient) -> list[Saved]:
     first = len(gradient.df_input_vjps)
+    names = _printed_names(gradient.f)
     rows: list[Saved] = []
     sources: list[tuple[Value, str]] = [
         (gradient.f.inputs[i], "an input") for i in gradient.df_input_captured_inputs
@@ -121,8 +123,19 @@ def _saved(gradient: Gradient) -> list[Saved]:
         nbytes = value.type.nbytes if isinstance(value.type, TensorType) else 0
         loc = str(value.node.loc) if value.node is not None and value.node.loc else ""
         readers = _readers(gradient.df, param)
-        rows.append(Saved(value.hint or "?", str(value.type), nbytes, kind, loc, readers))
+        rows.append(Saved(names[value], str(value.type), nbytes, kind, loc, readers))
     return rows
+
+
+def _printed_names(graph: Graph) -> Names:
+    """The names that printing the graph gives its values."""
+    names = Names()
+    for value in graph.inputs:
+        names[value]
+    for node in graph.walk():
+        for out in node.outputs:
+            names[out]
+    return names
 
 
 def _readers(df: Graph, param: Value) -> tuple[str, ...]:
