@@ -1,24 +1,28 @@
 """TracedArray: a numpy array-like that records what is done to it.
 
-    x = TracedArray(...)          # carries the real array and an SSA value
+    x = TracedArray(...)          # carries the concrete array and an SSA value
     y = np.tanh(x)[1:] * 2.0      # __array_ufunc__, __getitem__, operators: each emits IR
     y[0] = x[0]                   # a view knows its parent: tanh(x)'s array changes too
 
 Note [Views are re-read]
-Basic indexing, `.T`, `reshape` and their like return views, as in numpy. A view holds its parent and how to read
-itself from it and write itself into it. Writing goes up to the root; each array has a version, and a view whose
-parent's version moved on reads itself anew.
+Basic indexing, `.T`, `reshape` and their like return views wherever numpy's result shares memory.
+A view holds its parent, how to read itself from it and how to write itself into it. Writing goes up
+to the root; the root has a version, and a view that is behind it reads itself anew.
+
+Note [Scalars are rebound]
+`x[0]` and `x.sum()` are numpy scalars: `+=` on one makes another, and no view of `x` comes to be. A
+TracedArray knows whether numpy's own result was a scalar (`is_scalar`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gradof.errors import DataDependentError, UnsupportedOpError
+from gradof.errors import DataDependentError, TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
 from gradof.tracer.source import user_loc
 
@@ -42,20 +46,26 @@ class View:
 
 
 class TracedArray(NDArrayOperatorsMixin):
-    """See the module docstring. `real` is the concrete array, `expr` the SSA value now."""
+    """See the module docstring. `concrete` is numpy's array, `expr` the SSA value now."""
 
-    __slots__ = ("_expr", "_version", "real", "recorder", "view")
+    __slots__ = ("_expr", "_version", "concrete", "is_scalar", "link", "recorder")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000
 
     def __init__(
-        self, recorder: Recorder, real: Any, expr: Expr, view: View | None = None
+        self, recorder: Recorder, concrete: Any, expr: Expr, link: View | None = None
     ) -> None:
         self.recorder = recorder
-        self.real = np.asarray(real)
+        self.concrete = np.asarray(concrete)
+        self.is_scalar = isinstance(concrete, np.generic)
         self._expr = expr
         self._version = 0
-        self.view = view
+        self.link = link
+
+    # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
+    @property
+    def __class__(self) -> type:
+        return np.ndarray
 
     # --- values and mutation ----------------------------------------------------------------
 
@@ -63,29 +73,34 @@ class TracedArray(NDArrayOperatorsMixin):
     def version(self) -> int:
         """Counts changes of this array, through itself or through any view of its root."""
         root = self
-        while root.view is not None:
-            root = root.view.parent
+        while root.link is not None:
+            root = root.link.parent
         return root._version
 
     @property
     def expr(self) -> Expr:
         """The current value; see Note [Views are re-read]."""
-        view = self.view
-        if view is not None and view.version != self.version:
-            self._expr = view.read(view.parent.expr)
-            view.version = self.version
+        link = self.link
+        if link is not None and link.version != self.version:
+            self._expr = link.read(link.parent.expr)
+            link.version = self.version
         return self._expr
 
     def assign(self, expr: Expr) -> None:
-        """This array now has the value `expr` (the caller updates `real`)."""
-        view = self.view
-        if view is None:
+        """This array now has the value `expr` (the caller updates `concrete`)."""
+        link = self.link
+        if link is None:
             self._expr = expr
             self._version += 1
             return
-        view.parent.assign(view.write(view.parent.expr, expr))
+        link.parent.assign(link.write(link.parent.expr, expr))
         self._expr = expr
-        view.version = self.version
+        link.version = self.version
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no graph input takes part in the value: then it may serve as a plain array."""
+        return self.recorder.is_constant(self.expr.value)
 
     # --- numpy's protocols ------------------------------------------------------------------
 
@@ -98,51 +113,91 @@ class TracedArray(NDArrayOperatorsMixin):
         return self.recorder.handlers.function(self.recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if self.is_constant:
+            return self.plain() if dtype is None else self.plain().astype(dtype)
         raise UnsupportedOpError(
             "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
-            hint="assigning into np.zeros(...)? start from np.zeros_like(x) of an argument, or "
-            "build it with np.stack or np.concatenate",
+            hint="a plain array cannot hold traced values: build it with np.zeros, np.array or "
+            "np.stack (spelled `np.` in the function itself) or np.zeros_like; code in C cannot "
+            "be traced",
         )
+
+    def plain(self) -> np.ndarray[Any, Any]:
+        """The concrete array, read-only: writing into it would be lost."""
+        result = self.concrete.view()
+        result.flags.writeable = False
+        return result
 
     # --- Python's protocols -----------------------------------------------------------------
 
-    def _python_value(self, what: str) -> DataDependentError:
-        return DataDependentError(
-            f"{what} needs the value of a traced array: this trace would be wrong for others",
+    def _python_value(self, what: str) -> Any:
+        if self.is_constant:
+            return self.concrete
+        raise DataDependentError(
+            f"{what} needs the value of a traced array, which other calls do not share",
             loc=user_loc(),
-            hint="use np.where for a choice by value, or make the argument static "
-            "(static_argnames)",
+            hint="choose by value with np.where, use np.sin for math.sin, or make the argument "
+            "static (static_argnames)",
         )
 
     def __bool__(self) -> bool:
-        raise self._python_value("a branch (bool)")
+        return bool(self._python_value("a branch (bool)"))
 
     def __float__(self) -> float:
-        raise self._python_value("float()")
+        return float(self._python_value("float()"))
 
     def __int__(self) -> int:
-        raise self._python_value("int()")
+        return int(self._python_value("int()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._python_value("complex()"))
 
     def __index__(self) -> int:
-        raise self._python_value("an index")
+        return int(self._python_value("an index").__index__())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._python_value("a format")[()], spec) if spec else repr(self)
+
+    def __round__(self, digits: int = 0) -> Any:
+        return np.round(self, digits)  # type: ignore[call-overload]
 
     def item(self, *args: Any) -> Any:
-        """Refused: a Python number cannot carry a gradient."""
-        raise self._python_value("item()")
+        """A Python number: DataDependentError unless the array is constant."""
+        return self._python_value("item()").item(*args)
 
     def tolist(self) -> Any:
-        """Refused: Python numbers cannot carry a gradient."""
-        raise self._python_value("tolist()")
+        """Python numbers: DataDependentError unless the array is constant."""
+        return self._python_value("tolist()").tolist()
+
+    def __copy__(self) -> Any:
+        return np.copy(self)  # type: ignore[call-overload]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return np.copy(self)  # type: ignore[call-overload]
+
+    def __reduce__(self) -> NoReturn:
+        raise TraceError("a traced array cannot be pickled", loc=user_loc(),
+                         hint="pickle the results of the compiled function")  # fmt: skip
 
     def __len__(self) -> int:
-        return len(self.real)
+        if not self.concrete.shape:
+            raise TypeError("len() of unsized object")
+        return len(self.concrete)
 
     def __iter__(self) -> Iterator[TracedArray]:
+        if not self.concrete.shape:
+            raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         return f"TracedArray({self.expr.value.type})"
+
+    def __pow__(self, other: Any) -> Any:
+        # ndarray's own shortcuts, which differ from np.power in the last bit and at -inf
+        if type(other) in (int, float) and self.dtype.kind == "f" and other in _POWERS:
+            return _POWERS[other](self)
+        return np.power(self, other)
 
     # --- indexing ---------------------------------------------------------------------------
 
@@ -153,73 +208,108 @@ class TracedArray(NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         self.recorder.handlers.set_item(self, index, value)
 
-    # --- attributes and methods of ndarray -------------------------------------------------
+    def __getattr__(self, name: str) -> NoReturn:
+        if not name.startswith("_") and hasattr(np.ndarray, name):
+            raise UnsupportedOpError(f"ndarray.{name} of a traced array", loc=user_loc(),
+                                     hint="rewrite it with functions of numpy")  # fmt: skip
+        raise AttributeError(f"a numpy array has no attribute {name!r}")
+
+    # --- attributes and methods of ndarray --------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, a plain tuple: it is part of the cache key."""
-        return tuple(self.real.shape)
+        return tuple(self.concrete.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype."""
-        return self.real.dtype
+        return self.concrete.dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self.real.ndim
+        return self.concrete.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.real.size
+        return self.concrete.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.concrete.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.real.nbytes
+        return self.concrete.nbytes
 
     @property
     def T(self) -> Any:
         """All dims reversed, a view."""
-        return np.transpose(self)
+        return np.transpose(self)  # type: ignore[call-overload]
 
     @property
     def mT(self) -> Any:
         """The last two dims swapped, a view."""
-        return np.swapaxes(self, -1, -2)
+        return np.swapaxes(self, -1, -2)  # type: ignore[call-overload]
 
     @property
-    def real_part(self) -> TracedArray:
+    def real(self) -> TracedArray:
         """The array itself: it is real."""
         return self
 
+    @property
+    def imag(self) -> Any:
+        """Zeros."""
+        return np.zeros_like(self)  # type: ignore[call-overload]
+
+    @property
+    def flat(self) -> Any:
+        """The elements in order, as a view where there is one (numpy's is an iterator)."""
+        return np.ravel(self)  # type: ignore[call-overload]
+
+    def conj(self) -> TracedArray:
+        """The array itself: it is real."""
+        return self
+
+    conjugate = conj
+
     def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Another dtype."""
+        """Another dtype, a copy (with `copy=False` the array itself if it has it)."""
+        if not copy and self.dtype == np.dtype(dtype):
+            return self
         return self.recorder.cast(self, np.dtype(dtype))
 
-    def copy(self, order: str = "C") -> Any:
-        """A copy."""
-        return np.copy(self)
-
     def reshape(self, *shape: Any, order: str = "C") -> Any:
-        """Another shape, a view."""
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)  # type: ignore[call-overload]
+        """Another shape, a view where numpy's is one."""
+        target = shape[0] if len(shape) == 1 else shape
+        return np.reshape(self, target, order=order)  # type: ignore[call-overload]
 
     def transpose(self, *axes: Any) -> Any:
         """Permuted dims, a view."""
-        if len(axes) == 1 and not isinstance(axes[0], int):
+        if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
-        return np.transpose(self, axes or None)
+        return np.transpose(self, axes or None)  # type: ignore[call-overload]
 
     def flatten(self, order: str = "C") -> Any:
         """One dim, a copy."""
-        return np.copy(np.ravel(self))
+        return np.copy(np.ravel(self, order))  # type: ignore[call-overload]
 
     def fill(self, value: Any) -> None:
         """Set every element."""
         self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None) -> None:
+        """Sort in place."""
+        self[...] = np.sort(self, axis=axis, kind=kind)  # type: ignore[call-overload]
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    -1.0: np.reciprocal, 0.5: np.sqrt, 1.0: np.positive, 2.0: np.square,
+}  # fmt: skip
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -236,6 +326,6 @@ def _method(name: str) -> Callable[..., Any]:
 for _name in (
     "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
     "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
-    "round", "argsort", "searchsorted",
+    "round", "argsort", "searchsorted", "copy", "nonzero", "compress", "put", "choose",
 ):  # fmt: skip
     setattr(TracedArray, _name, _method(_name))

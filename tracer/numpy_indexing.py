@@ -1,22 +1,40 @@
 """Indexing of traced arrays: all of numpy's forms whose result shape does not depend on values.
 
-Basic indices (ints, slices, None, ...) are chains of slice, flip and reshape, and give views. An index with
-arrays is turned into flat positions, which are constants unless the index is itself traced.
+    x[1:, ::-1], x[..., None]     slice, flip and reshape: views (`Basic`)
+    x[[0, 2]], x[mask]            constant flat positions (`Fixed`)
+    x[i], x[i, :, j]              index arrays of the graph (`Gathered`)
+
+Each of the three reads what the index selects, and writes into it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradof.errors import DataDependentShapeError
+from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import TracedArray, View
-from gradof.tracer.numpy_recorder import Array, Recorder, real
+from gradof.tracer.numpy_recorder import Array, Recorder, is_plain, real
 
+Shape = tuple[int, ...]
 Slices = list[tuple[int, int, int, int]]  # dim, start, stop, step > 0
+
+
+class Selection(Protocol):
+    """What an index selects of an array."""
+
+    def read(self, x: Expr) -> Expr:
+        """The selected elements, in the shape of `x[index]`."""
+        ...
+
+    def write(self, x: Expr, source: Expr) -> Expr:
+        """`x` with the selected elements replaced by `source`, which has their shape."""
+        ...
 
 
 def get_item(array: TracedArray, index: Any) -> TracedArray:
@@ -24,62 +42,55 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
     recorder = array.recorder
     recorder.enter()
     items = index if isinstance(index, tuple) else (index,)
-    if all(_is_basic(i) for i in items):
-        basic = Basic(array.real.shape, items)
-        value = array.real[index]
-        view = View(array, basic.read, basic.write)
-        return recorder.wrap(value, basic.read(array.expr), view)
-    value = array.real[real_index(recorder, items)]
-    if any(isinstance(i, TracedArray) for i in items):
-        return recorder.wrap(value, _traced_gather(array, items, value.shape))
-    flat = _positions(array.real.shape, items)
-    return recorder.wrap(value, _take_flat(array.expr, flat, value.shape))
+    _refuse_mask(recorder, items)
+    value = array.concrete[tuple(map(real, items))]
+    selection = _select(array, items)
+    link = None
+    if isinstance(value, np.ndarray) and all(_is_basic(i) or _is_traced_int(i) for i in items):
+        link = View(array, selection.read, selection.write)
+    return recorder.wrap(value, selection.read(array.expr), link)
 
 
 def set_item(array: TracedArray, index: Any, value: Any) -> None:
-    """`array[index] = value`: the array, its root, and all views of it change."""
+    """`array[index] = value`: the array, its root, and all views of it change.
+
+    Raises DataDependentShapeError for as many values as a traced mask selects.
+    """
+    recorder = array.recorder
+    recorder.enter()
+    if array.is_scalar:
+        raise TypeError(f"'{type(real(array)).__name__}' object does not support item assignment")
+    items = index if isinstance(index, tuple) else (index,)
+    source = recorder.traced(value)
+    mask = items[0] if len(items) == 1 else None
+    if isinstance(mask, TracedArray) and mask.dtype == bool:
+        updated = _masked(array, mask, source)
+    else:
+        _refuse_mask(recorder, items)
+        selected = np.shape(array.concrete[tuple(map(real, items))])
+        expr = _broadcast(source.expr, selected).cast(array.expr.dtype)
+        updated = _select(array, items).write(array.expr, expr)
+    array.concrete[tuple(map(real, items))] = real(source)
+    array.assign(updated)
+
+
+def add_at(array: TracedArray, index: Any, value: Any) -> None:
+    """`np.add.at`: positions that repeat add up."""
     recorder = array.recorder
     recorder.enter()
     items = index if isinstance(index, tuple) else (index,)
-    mask = items[0] if len(items) == 1 else None
-    if isinstance(mask, TracedArray) and mask.dtype == bool:
-        _set_masked(array, mask, value)
-        return
-    if any(isinstance(i, TracedArray) for i in items):
-        raise recorder.unsupported(
-            "assignment at positions that depend on values", "use a mask with np.where"
-        )
-    selected = array.real[index]
+    _refuse_mask(recorder, items)
+    places = _places(array, items)
     source = recorder.traced(value)
-    expr = source.expr.cast(array.expr.dtype)
-    expr = _broadcast(expr, tuple(selected.shape))
-    if all(_is_basic(i) for i in items):
-        updated = Basic(array.real.shape, items).write(array.expr, expr)
-    else:
-        flat = _positions(array.real.shape, items)
-        updated = _put_flat(array.expr, flat, expr)
-    array.real[index] = source.real
-    array.assign(updated)
+    expr = _broadcast(source.expr, places.shape).cast(array.expr.dtype)
+    flat = array.expr.reshape((array.size,))
+    count = math.prod(places.shape)
+    added = F.index_add(flat, places.reshape((count,)), expr.reshape((count,)), dim=0)
+    np.add.at(array.concrete, tuple(map(real, items)), real(source))
+    array.assign(added.reshape(array.shape))
 
 
-def _set_masked(array: TracedArray, mask: TracedArray, value: Any) -> None:
-    recorder = array.recorder
-    source = real(value)
-    if np.ndim(source) != 0:
-        raise DataDependentShapeError(
-            "as many values as a traced mask selects", loc=recorder.loc,
-            hint="assign one value, or use np.where(mask, value, array)",
-        )
-    extra = array.ndim - mask.ndim
-    condition = mask.expr.reshape((*mask.shape, *(1,) * extra))
-    operand = value
-    if isinstance(value, TracedArray):
-        operand = value.expr.cast(array.expr.dtype)
-    elif array.dtype.kind == "f":
-        operand = float(source)
-    updated = F.where(condition, operand, array.expr)
-    array.real[mask.real] = source
-    array.assign(updated)
+# --- kinds of index -------------------------------------------------------------------------------
 
 
 def _is_basic(item: Any) -> bool:
@@ -88,91 +99,87 @@ def _is_basic(item: Any) -> bool:
     return item is None or item is Ellipsis or isinstance(item, (int, np.integer, slice))
 
 
-def real_index(recorder: Recorder, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The concrete index; a traced boolean mask is refused."""
+def _is_traced_int(item: Any) -> bool:
+    return isinstance(item, TracedArray) and item.ndim == 0 and item.dtype.kind in "iu"
+
+
+def _refuse_mask(recorder: Recorder, items: tuple[Any, ...]) -> None:
     for item in items:
-        if isinstance(item, TracedArray) and item.dtype == bool:
+        if isinstance(item, TracedArray) and item.dtype == bool and not item.is_constant:
             raise DataDependentShapeError(
                 "a traced boolean mask selects a number of elements that depends on values",
-                loc=recorder.loc, hint="use np.where(mask, x, 0.0), which keeps the shape",
+                loc=recorder.loc,
+                hint="use np.where(mask, x, 0.0), or assign one value: x[mask] = 0.0",
             )
-    return tuple(real(i) for i in items)
 
 
-def _positions(shape: tuple[int, ...], items: tuple[Any, ...]) -> Array:
-    grid: Array = np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
-    return np.asarray(grid[items])
+def _select(array: TracedArray, items: tuple[Any, ...]) -> Selection:
+    if all(map(_is_basic, items)):
+        return Basic(array.shape, items)
+    items = tuple(_lift(array.recorder, i) for i in items)
+    if any(isinstance(i, TracedArray) for i in items):
+        return Gathered(array, items)
+    if any(isinstance(i, (np.ndarray, np.generic)) for i in items):
+        array.recorder.baked = True
+    return Fixed(array.shape, items)
 
 
-def _take_flat(x: Expr, flat: Array, shape: tuple[int, ...]) -> Expr:
-    index = x.emitter.body.constant(_dense(flat.reshape(-1)))
-    taken = F.index_select(x.reshape((_count(x.shape),)), Expr(index, x.emitter), dim=0)
-    return taken.reshape(tuple(shape))
+def _lift(recorder: Recorder, item: Any) -> Any:
+    """An index array that can be read again becomes an input; a constant one a plain array."""
+    if is_plain(item) and item.dtype.kind in "iu":
+        traced = recorder.traced(item)
+        return item if traced.is_constant else traced
+    return item.plain() if isinstance(item, TracedArray) and item.is_constant else item
 
 
-def _put_flat(x: Expr, flat: Array, source: Expr) -> Expr:
-    index = Expr(x.emitter.body.constant(_dense(flat.reshape(-1))), x.emitter)
-    put = F.scatter(
-        x.reshape((_count(x.shape),)), index, source.reshape((flat.size,)), dim=0
-    )
-    return put.reshape(x.shape)
+def _places(array: TracedArray, items: tuple[Any, ...]) -> Expr:
+    """The flat positions of what an index selects."""
+    grid = np.arange(array.size).reshape(array.shape)
+    selection = _select(array, items)
+    if isinstance(selection, Gathered):
+        return selection.read(array.recorder.constant(grid))
+    return array.recorder.constant(np.ascontiguousarray(grid[tuple(map(real, items))]))
 
 
-def _traced_gather(array: TracedArray, items: tuple[Any, ...], shape: tuple[int, ...]) -> Expr:
-    """Integer arrays, some traced: flat positions computed in the graph. Slices must be full."""
-    recorder = array.recorder
-    arrays = [i for i in items if not isinstance(i, slice) or i != slice(None)]
-    lead = [i for i in range(len(items)) if isinstance(items[i], slice)]
-    if len(arrays) + len(lead) != len(items) or any(k < len(arrays) for k in lead):
-        raise recorder.unsupported(
-            "this mix of traced index arrays and slices", "index with arrays first, then slice"
+def _masked(array: TracedArray, mask: TracedArray, source: TracedArray) -> Expr:
+    if source.ndim != 0:
+        raise DataDependentShapeError(
+            "as many values as a traced mask selects", loc=array.recorder.loc,
+            hint="assign one value, or use np.where(mask, value, array)",
         )
-    rest = array.shape[len(arrays) :]
-    position: Expr | None = None
-    for item, size in zip(arrays, array.shape, strict=False):
-        expr = recorder.traced(item).expr.cast(I64)
-        expr = F.where(expr < 0, expr + size, expr)
-        position = expr if position is None else position * size + expr
-    assert position is not None
-    inner = _count(rest)
-    table = array.expr.reshape((_count(array.shape) // max(inner, 1), *rest))
-    taken = F.index_select(table, position.reshape((_count(position.shape),)), dim=0)
-    return taken.reshape(tuple(shape))
+    condition = mask.expr.reshape((*mask.shape, *(1,) * (array.ndim - mask.ndim)))
+    return F.where(condition, source.expr.cast(array.expr.dtype), array.expr)
 
 
-def _broadcast(x: Expr, shape: tuple[int, ...]) -> Expr:
+def _broadcast(x: Expr, shape: Shape) -> Expr:
     while x.rank > len(shape) and x.shape[0] == 1:  # numpy drops leading ones on assignment
         x = x.reshape(x.shape[1:])
     return x.expand(shape)
 
 
-def _dense(array: Array) -> Any:
-    from gradof.ir.attrs import Dense
-
-    return Dense.of(np.ascontiguousarray(array, dtype=np.int64))
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    n = 1
-    for d in shape:
-        n *= d
-    return n
+def _full(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
+    """The index with its `...` (given or implied) written out as slices."""
+    given = sum(
+        1 if not isinstance(i, np.ndarray) or i.dtype != bool else i.ndim
+        for i in items if i is not None and i is not Ellipsis
+    )  # fmt: skip
+    explicit = any(i is Ellipsis for i in items)
+    full: list[Any] = []
+    for item in items if explicit else (*items, Ellipsis):
+        full += [slice(None)] * (len(shape) - given) if item is Ellipsis else [item]
+    return full
 
 
 class Basic:
-    """A basic index of an array of a given shape: how to read the view, how to write into it."""
+    """A basic index (ints, slices, None, ...) of an array of a given shape."""
 
-    def __init__(self, shape: tuple[int, ...], items: tuple[Any, ...]) -> None:
-        given = sum(1 for i in items if i is not None and i is not Ellipsis)
-        full: list[Any] = []
-        for item in items if Ellipsis in items else (*items, Ellipsis):
-            full += [slice(None)] * (len(shape) - given) if item is Ellipsis else [item]
+    def __init__(self, shape: Shape, items: tuple[Any, ...]) -> None:
         self.slices: Slices = []
         self.flips: list[int] = []
         self.result: list[int] = []
         inner: list[int] = []
         dim = 0
-        for item in full:
+        for item in _full(shape, items):
             if item is None:
                 self.result.append(1)
                 continue
@@ -224,3 +231,73 @@ class Basic:
         if len(slices) > 1:
             source = self._scatter(F.slice(x, **where), source, slices[1:])
         return F.slice_scatter(x, source, **where)
+
+
+class Fixed:
+    """An index whose positions are known: plain integer arrays and masks, mixed with slices."""
+
+    def __init__(self, shape: Shape, items: tuple[Any, ...]) -> None:
+        grid: Array = np.arange(math.prod(shape)).reshape(shape)
+        self.places: Array = np.asarray(grid[items])
+
+    def read(self, x: Expr) -> Expr:
+        """The selected elements."""
+        flat = x.reshape((math.prod(x.shape),))
+        taken = F.index_select(flat, _dense(self.places.reshape(-1)), dim=0)
+        return taken.reshape(self.places.shape)
+
+    def write(self, x: Expr, source: Expr) -> Expr:
+        """`x` with the selected elements replaced; of positions that repeat, the last counts."""
+        places = self.places.reshape(-1)
+        source = source.reshape((places.size,))
+        unique, last = np.unique(places[::-1], return_index=True)
+        if unique.size < places.size:
+            source = F.index_select(source, _dense(places.size - 1 - last), dim=0)
+            places = unique
+        flat = x.reshape((math.prod(x.shape),))
+        return F.scatter(flat, _dense(places), source, dim=0).reshape(x.shape)
+
+
+class Gathered:
+    """An index with traced integer arrays; slices are taken first, plain ints are arrays too."""
+
+    def __init__(self, array: TracedArray, items: tuple[Any, ...]) -> None:
+        recorder = array.recorder
+        full = _full(array.shape, items)
+        if any(i is None for i in full):
+            raise recorder.unsupported("None in an index with traced arrays",
+                                       "index first, then add the dim with [None]")  # fmt: skip
+        self.dims = tuple(d for d, i in enumerate(full) if not isinstance(i, slice))
+        self.basic = Basic(
+            array.shape, tuple(i if isinstance(i, slice) else slice(None) for i in full)
+        )
+        self.indices = []
+        for d in self.dims:
+            index = recorder.traced(full[d])
+            if index.dtype.kind not in "iu":
+                raise recorder.unsupported(f"an index of dtype {index.dtype} among traced arrays")
+            self.indices.append(index.expr.cast(I64))
+
+    def read(self, x: Expr) -> Expr:
+        """The selected elements."""
+        return F.index(self.basic.read(x), *self.indices, dims=self.dims)
+
+    def write(self, x: Expr, source: Expr) -> Expr:
+        """`x` with the selected elements replaced; of positions that repeat, the last counts."""
+        size, count = math.prod(x.shape), math.prod(source.shape)
+        body = x.emitter.body
+        grid = Expr(body.constant(Dense.of(np.arange(size).reshape(x.shape))), x.emitter)
+        places = self.read(grid).reshape((count,))
+        source = source.reshape((count,))
+        # Which write to a position is the last is known only at run time: only it has a gradient.
+        order = Expr(body.constant(_dense(np.arange(count))), x.emitter)
+        unset = F.full.with_emitter(x.emitter)(
+            dtype=I64, shape=(size,), device="cpu", value=0
+        )
+        winner = F.index_select(F.scatter(unset, places, order, dim=0), places, dim=0) == order
+        source = F.where(winner, source, F.detach(source))
+        return F.scatter(x.reshape((size,)), places, source, dim=0).reshape(x.shape)
+
+
+def _dense(array: Array) -> Dense:
+    return Dense.of(np.ascontiguousarray(array, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Products: matmul, dot, einsum and their like, as permutations, reshapes and (batched) matrix products."""
+"""Products and linear algebra: matmul, dot, einsum, norms, solve, inverses, determinants."""
 
 from __future__ import annotations
 
@@ -7,36 +7,31 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy_functions import axis_of, composed, expression
-from gradof.tracer.numpy_recorder import Recorder, ir_dtype, real
+from gradof.tracer.numpy_functions import as_array, axis_of, composed, expression
+from gradof.tracer.numpy_recorder import Recorder, real
+
+# --- products -------------------------------------------------------------------------------------
 
 
-def _pair(r: Recorder, a: Any, b: Any) -> tuple[Expr, Expr]:
-    x, y = r.traced(a), r.traced(b)
-    target = ir_dtype(np.result_type(x.dtype, y.dtype))
-    return x.expr.cast(target), y.expr.cast(target)
-
-
-@expression(np.matmul)
+@expression(np.matmul, np.linalg.matmul)
 def _matmul(r: Recorder, x1: Any, x2: Any) -> Expr:
-    a, b = _pair(r, x1, x2)
+    x, y = r.traced(x1), r.traced(x2)
+    target = r.ir_dtype(np.result_type(x.dtype, y.dtype))
+    a, b = x.expr.cast(target), y.expr.cast(target)
     left, right = a.rank == 1, b.rank == 1
+    a = a.reshape((1, *a.shape)) if left else a
+    b = b.reshape((*b.shape, 1)) if right else b
+    product = a @ b
+    shape = product.shape[:-1] if right else product.shape
     if left:
-        a = a.reshape((1, *a.shape))
-    if right:
-        b = b.reshape((*b.shape, 1))
-    y = a @ b
-    shape = y.shape
-    if right:
-        shape = shape[:-1]
-    if left:
-        shape = (*shape[:-2], shape[-1]) if not right else shape[:-1]
-    return y.reshape(shape)
+        shape = shape[:-1] if right else (*shape[:-2], shape[-1])
+    return product.reshape(shape)
 
 
 @composed(np.dot)
 def _dot(a: Any, b: Any) -> Any:
-    m, n = np.ndim(real(a)), np.ndim(real(b))
+    a, b = as_array(a), as_array(b)
+    m, n = np.ndim(a), np.ndim(b)
     if m == 0 or n == 0:
         return a * b
     if m <= 2 and n <= 2:
@@ -49,32 +44,50 @@ def _vdot(a: Any, b: Any) -> Any:
     return np.matmul(np.ravel(a), np.ravel(b))
 
 
+@composed(np.linalg.vecdot)
+def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return np.sum(x1 * x2, axis=axis)
+
+
 @composed(np.inner)
 def _inner(a: Any, b: Any) -> Any:
-    m, n = np.ndim(real(a)), np.ndim(real(b))
+    m, n = np.ndim(a), np.ndim(b)
     return a * b if m == 0 or n == 0 else np.tensordot(a, b, axes=([m - 1], [n - 1]))
 
 
-@composed(np.outer)
+@composed(np.outer, np.linalg.outer)
 def _outer(a: Any, b: Any) -> Any:
-    return np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1))
+    return np.reshape(as_array(a), (-1, 1)) * np.reshape(as_array(b), (1, -1))
 
 
 @composed(np.kron)
 def _kron(a: Any, b: Any) -> Any:
-    rank = max(np.ndim(real(a)), np.ndim(real(b)))
-    s = (1,) * (rank - np.ndim(real(a))) + np.shape(real(a))
-    t = (1,) * (rank - np.ndim(real(b))) + np.shape(real(b))
+    rank = max(np.ndim(a), np.ndim(b))
+    s = (1,) * (rank - np.ndim(a)) + np.shape(a)
+    t = (1,) * (rank - np.ndim(b)) + np.shape(b)
     x = np.reshape(a, [n for d in s for n in (d, 1)])
     y = np.reshape(b, [n for d in t for n in (1, d)])
     return np.reshape(x * y, [p * q for p, q in zip(s, t, strict=True)])
 
 
-@composed(np.tensordot)
+@composed(np.cross, np.linalg.cross)
+def _cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    u, v = np.moveaxis(as_array(a), axisa, -1), np.moveaxis(as_array(b), axisb, -1)
+    if u.shape[-1] != 3 or v.shape[-1] != 3:
+        raise TypeError("argument of two-dimensional vectors")
+    parts = [u[..., i] * v[..., j] - u[..., j] * v[..., i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return np.moveaxis(np.stack(parts, axis=-1), -1, axisc)
+
+
+@composed(np.tensordot, np.linalg.tensordot)
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    m, n = np.ndim(real(a)), np.ndim(real(b))
-    if isinstance(axes, int):
-        over_a, over_b = list(range(m - axes, m)), list(range(axes))
+    m, n = np.ndim(a), np.ndim(b)
+    if isinstance(axes, (int, np.integer)):
+        over_a, over_b = list(range(m - int(axes), m)), list(range(int(axes)))
     else:
         over_a, over_b = (
             [axis_of(d, k) for d in (x if isinstance(x, (list, tuple)) else [x])]
@@ -82,24 +95,56 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         )
     free_a = [d for d in range(m) if d not in over_a]
     free_b = [d for d in range(n) if d not in over_b]
-    sa, sb = np.shape(real(a)), np.shape(real(b))
-    inner = int(np.prod([sa[d] for d in over_a], dtype=np.int64))
-    left = np.reshape(np.transpose(a, free_a + over_a), (-1 if inner else 0, inner))
-    right = np.reshape(np.transpose(b, over_b + free_b), (inner, -1 if inner else 0))
+    sa, sb = np.shape(a), np.shape(b)
     shape = [sa[d] for d in free_a] + [sb[d] for d in free_b]
+    inner = _count(sa[d] for d in over_a)
+    rows, columns = _count(sa[d] for d in free_a), _count(sb[d] for d in free_b)
+    left = np.reshape(np.transpose(a, free_a + over_a), (rows, inner))
+    right = np.reshape(np.transpose(b, over_b + free_b), (inner, columns))
     return np.reshape(np.matmul(left, right), shape)
 
 
+def _count(sizes: Any) -> int:
+    return int(np.prod(list(sizes), dtype=np.int64))
+
+
+@composed(np.linalg.multi_dot)
+def _multi_dot(arrays: Any) -> Any:
+    result = arrays[0]
+    for other in arrays[1:]:
+        result = np.dot(result, other)
+    return result
+
+
+@composed(np.linalg.matrix_power)
+def _matrix_power(a: Any, n: int) -> Any:
+    if n < 0:
+        a, n = np.linalg.inv(a), -n
+    result = None
+    while n:
+        if n & 1:
+            result = a if result is None else np.matmul(result, a)
+        n >>= 1
+        a = np.matmul(a, a) if n else a
+    eye = np.broadcast_to(np.eye(a.shape[-1]).astype(a.dtype), a.shape)
+    return eye + a * 0 if result is None else np.copy(result)
+
+
+# --- einsum ---------------------------------------------------------------------------------------
+
+
 @composed(np.einsum)
-def _einsum(subscripts: str, *operands: Any, optimize: Any = False) -> Any:
+def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
+    if not isinstance(subscripts, str):
+        raise TypeError("argument subscripts as lists of axes")
     text = subscripts.replace(" ", "")
     terms, arrow, result = text.partition("->")
     inputs = terms.split(",")
-    ranks = [np.ndim(real(o)) for o in operands]
-    inputs, result = _without_ellipsis(inputs, result, bool(arrow), ranks)
-    labels, value = _no_repeats(inputs[0], operands[0])
+    values = [as_array(o) for o in operands]
+    inputs, result = _without_ellipsis(inputs, result, bool(arrow), [np.ndim(v) for v in values])
+    labels, value = _no_repeats(inputs[0], values[0])
     for i in range(1, len(inputs)):
-        other_labels, other = _no_repeats(inputs[i], operands[i])
+        other_labels, other = _no_repeats(inputs[i], values[i])
         keep = set(result).union(*inputs[i + 1 :])
         labels, value = _contract(labels, value, other_labels, other, keep)
     summed = tuple(i for i, c in enumerate(labels) if c not in result)
@@ -139,56 +184,137 @@ def _no_repeats(labels: str, value: Any) -> tuple[str, Any]:
 
 def _contract(la: str, a: Any, lb: str, b: Any, keep: set[str]) -> tuple[str, Any]:
     """Contract two operands over the labels they share and nobody else needs."""
-    for labels, other, is_a in ((la, lb, True), (lb, la, False)):
-        alone = tuple(i for i, c in enumerate(labels) if c not in other and c not in keep)
-        if alone:
-            left = "".join(c for i, c in enumerate(labels) if i not in alone)
-            if is_a:
-                a, la = np.sum(a, axis=alone), left
-            else:
-                b, lb = np.sum(b, axis=alone), left
+    la, a = _sum_alone(la, a, lb, keep)
+    lb, b = _sum_alone(lb, b, la, keep)
+    size = dict(zip(la, np.shape(a), strict=True))
+    for c, n in zip(lb, np.shape(b), strict=True):
+        size[c] = n if size.get(c, 1) == 1 else size[c]
     batch = [c for c in la if c in lb and c in keep]
     inner = [c for c in la if c in lb and c not in keep]
     rows = [c for c in la if c not in lb]
     columns = [c for c in lb if c not in la]
-    size = dict(zip(la, np.shape(real(a)), strict=True))
-    size.update({c: n for c, n in zip(lb, np.shape(real(b)), strict=True) if n != 1 or c not in size})
+    # a dim of size 1 stretches to the other operand's
+    a = np.broadcast_to(a, [size[c] for c in la])
+    b = np.broadcast_to(b, [size[c] for c in lb])
 
-    def count(cs: list[str]) -> int:
-        return int(np.prod([size[c] for c in cs], dtype=np.int64))
+    def flat(labels: str, value: Any, *groups: list[str]) -> Any:
+        order = [labels.index(c) for group in groups for c in group]
+        shape = [size[c] for c in batch] + [_count(size[c] for c in g) for g in groups[1:]]
+        return np.reshape(np.transpose(value, order), shape)
 
-    x = np.reshape(np.transpose(a, [la.index(c) for c in batch + rows + inner]),
-                   (*(size[c] for c in batch), count(rows), count(inner)))  # fmt: skip
-    y = np.reshape(np.transpose(b, [lb.index(c) for c in batch + inner + columns]),
-                   (*(size[c] for c in batch), count(inner), count(columns)))  # fmt: skip
+    product = np.matmul(flat(la, a, batch, rows, inner), flat(lb, b, batch, inner, columns))
     order = batch + rows + columns
-    return "".join(order), np.reshape(np.matmul(x, y), [size[c] for c in order])
+    return "".join(order), np.reshape(product, [size[c] for c in order])
+
+
+def _sum_alone(labels: str, value: Any, other: str, keep: set[str]) -> tuple[str, Any]:
+    """Sum over the labels that only this operand has."""
+    alone = tuple(i for i, c in enumerate(labels) if c not in other and c not in keep)
+    if not alone:
+        return labels, value
+    return "".join(c for i, c in enumerate(labels) if i not in alone), np.sum(value, axis=alone)
+
+
+# --- norms ----------------------------------------------------------------------------------------
 
 
 @composed(np.linalg.norm)
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    if ord in (None, "fro") or (ord == 2 and (np.ndim(real(x)) == 1 or isinstance(axis, int))):
-        return np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
-    vector = isinstance(axis, int) or (axis is None and np.ndim(real(x)) == 1)
-    if not vector:
-        raise ValueError(f"the matrix norm ord={ord!r} is not supported; use ord=None or 'fro'")
+    if ord is None:
+        squares = np.sum(np.square(x), axis=axis, keepdims=keepdims)
+        return np.sqrt(squares if x.dtype.kind == "f" else squares.astype(float))
+    rank = np.ndim(x)
+    dims = tuple(range(rank)) if axis is None else axis
+    if isinstance(dims, (int, np.integer)) or len(dims) == 1:
+        return np.linalg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    return _matrix_norm(x, ord, tuple(axis_of(d, rank) for d in dims), keepdims)
+
+
+@composed(np.linalg.matrix_norm)
+def _matrix_norm_function(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+
+
+def _matrix_norm(x: Any, ord: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
+    if ord == "fro":
+        return np.sqrt(np.sum(np.square(x), axis=dims, keepdims=keepdims))
+    if ord not in (1, -1, np.inf, -np.inf):
+        raise TypeError(f"argument ord={ord!r} of a matrix norm")
+    summed, reduced = dims if abs(ord) == 1 else dims[::-1]
+    sums = np.sum(np.abs(x), axis=summed, keepdims=True)
+    result = (np.max if ord > 0 else np.min)(sums, axis=reduced, keepdims=True)
+    return result if keepdims else np.squeeze(result, axis=dims)
+
+
+@composed(np.linalg.vector_norm)
+def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     size = np.abs(x)
     if ord == np.inf:
         return np.max(size, axis=axis, keepdims=keepdims)
     if ord == -np.inf:
         return np.min(size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return np.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdims)
     if ord == 1:
         return np.sum(size, axis=axis, keepdims=keepdims)
-    return np.sum(size**ord, axis=axis, keepdims=keepdims) ** (1.0 / ord)
+    if ord == 2:
+        return np.sqrt(np.sum(np.square(x), axis=axis, keepdims=keepdims))
+    return np.sum(size ** float(ord), axis=axis, keepdims=keepdims) ** (1.0 / ord)
 
 
-@composed(np.cross)
-def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
-    if axis is not None:
-        axisa = axisb = axisc = axis
-    u, v = np.moveaxis(a, axisa, -1), np.moveaxis(b, axisb, -1)
-    parts = [u[..., i] * v[..., j] - u[..., j] * v[..., i] for i, j in ((1, 2), (2, 0), (0, 1))]
-    return np.moveaxis(np.stack(parts, axis=-1), -1, axisc)
+# --- solving --------------------------------------------------------------------------------------
 
 
-__all__ = ["F"]
+def _matrix(r: Recorder, a: Any, *others: Any) -> tuple[Expr, np.dtype[Any]]:
+    array = r.traced(as_array(a))
+    dtype = np.result_type(array.dtype, *(as_array(real(o)).dtype for o in others))
+    dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
+    return array.expr.cast(r.ir_dtype(dtype)), dtype
+
+
+@expression(np.linalg.inv)
+def _inv(r: Recorder, a: Any) -> Expr:
+    return F.inv(_matrix(r, a)[0])
+
+
+@expression(np.linalg.solve)
+def _solve(r: Recorder, a: Any, b: Any) -> Expr:
+    x, dtype = _matrix(r, a, b)
+    right = r.traced(as_array(b)).expr.cast(r.ir_dtype(dtype))
+    vector = right.rank == 1
+    right = right.reshape((*right.shape, 1)) if vector else right
+    y = F.solve(x, right)
+    return y.reshape(y.shape[:-1]) if vector else y
+
+
+@expression(np.linalg.det)
+def _det(r: Recorder, a: Any) -> Expr:
+    return F.det(_matrix(r, a)[0])
+
+
+@composed(np.linalg.slogdet)
+def _slogdet(a: Any) -> Any:
+    r = a.recorder
+    sign, log = np.linalg.slogdet(real(a))
+    signs, logs = F.slogdet.multiple(_matrix(r, a)[0])
+    return r.wrap(sign, signs), r.wrap(log, logs)
+
+
+@expression(np.linalg.cholesky)
+def _cholesky(r: Recorder, a: Any, /, *, upper: bool = False) -> Expr:
+    lower = F.cholesky(_matrix(r, a)[0])
+    return lower.mT if upper else lower
+
+
+@composed(np.linalg.eigh)
+def _eigh(a: Any, UPLO: str = "L") -> Any:
+    r = a.recorder
+    values, vectors = np.linalg.eigh(real(a), UPLO)
+    x = _matrix(r, a)[0]
+    w, v = F.eigh.multiple(x.mT if UPLO in ("U", "u") else x)
+    return r.wrap(values, w), r.wrap(vectors, v)
+
+
+@composed(np.linalg.eigvalsh)
+def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    return np.linalg.eigh(a, UPLO)[0]

@@ -1,4 +1,11 @@
-"""The state of one numpy trace: the graph so far, and plain arrays on their way into it."""
+"""The state of one numpy trace: the graph so far, and plain arrays on their way into it.
+
+Note [Baked constants]
+A plain array that meets a traced one is lifted to a graph input if it, or the array it is a view
+of, can be read again from the function (closure, global, attribute). Any other was computed by
+plain numpy, which does not tell us from what: it becomes a constant, and the trace holds only
+while every array the function can reach has the elements it had (`Traced.content`).
+"""
 
 from __future__ import annotations
 
@@ -10,15 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradof.errors import DtypeError, InferenceError, LeafTypeError, TraceError, UnsupportedOpError
-from gradof.ir.attrs import Dense, from_numpy_dtype, to_numpy_dtype
+from gradof.errors import (
+    DtypeError,
+    InferenceError,
+    LeafTypeError,
+    ShapeError,
+    TraceError,
+    UnsupportedOpError,
+)
+from gradof.ir.attrs import Dense, from_numpy_dtype
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Loc, Value
-from gradof.ir.types import DType, ScalarType, TensorType
+from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.numpy_array import TracedArray, View
 from gradof.tracer.origins import Origin, Origins
-from gradof.tracer.source import user_site
+from gradof.tracer.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
 
@@ -41,10 +55,13 @@ class Recorder:
         self.builder = Builder(self.graph.block)
         self.emitter = Emitter(self.builder)
         self.handlers = handlers
-        self.origins = Origins(fn, lambda o: isinstance(o, np.ndarray))
+        self.origins = Origins(fn, is_plain)
         self.free: dict[int, tuple[Array, Origin, TracedArray]] = {}
-        self.baked = False  # whether a plain array became a constant
+        self.baked = False  # see Note [Baked constants]
+        self.closed = False
+        self._constant: dict[Value, bool] = {}
         self._named: tuple[tuple[int, int], Value] | None = None
+        self._site = Site(None, None, (0, 0))
 
     # --- emitting -------------------------------------------------------------------------------
 
@@ -54,21 +71,26 @@ class Recorder:
         return self.builder.loc
 
     def enter(self) -> None:
-        """Stamp the user's line on what is emitted next."""
+        """Stamp the user's line on what is emitted next; TraceError after the trace has ended."""
+        if self.closed:
+            raise TraceError(
+                "an array of a finished trace is used", loc=user_loc(),
+                hint="a traced function must not leave its arrays in globals or attributes; "
+                "return them",
+            )
         self._site = user_site()
         self.builder.loc = self._site.loc
 
-    def wrap(self, real: Any, expr: Expr, view: View | None = None) -> TracedArray:
+    def wrap(self, concrete: Any, expr: Expr, link: View | None = None) -> TracedArray:
         """A traced array for a recorded result; TraceError if the IR type is not numpy's."""
-        array = np.asarray(real)
-        want = TensorType(from_numpy_dtype(array.dtype), tuple(array.shape))
+        want = TensorType(self.ir_dtype(concrete.dtype), tuple(concrete.shape))
         if expr.value.type != want:
             raise TraceError(
                 f"recorded a result of type {expr.value.type} where numpy gives {want}",
                 loc=self.loc, hint="please report this line",
             )
         self.name(expr.value)
-        return TracedArray(self, array, expr, view)
+        return TracedArray(self, concrete, expr, link)
 
     def name(self, value: Value) -> None:
         """Give the value of the user's assignment its name; only the last of one instruction."""
@@ -87,73 +109,162 @@ class Recorder:
             what, loc=self.loc, hint=hint or "rewrite it with supported functions"
         )
 
+    def ir_dtype(self, dtype: Any) -> DType:
+        """The IR dtype of anything numpy takes as a dtype; DtypeError for complex and others."""
+        given = np.dtype(dtype)
+        if given.kind not in "biuf" or given.itemsize > 8:
+            raise DtypeError(
+                f"an array of dtype {given}", loc=self.loc,
+                hint="real numbers of up to 64 bits and booleans can be traced; split complex "
+                "numbers into real and imaginary parts",
+            )
+        return from_numpy_dtype(given)
+
+    def numpy(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What numpy gives for the concrete operands.
+
+        Its ValueErrors become ShapeErrors and its dtype errors DtypeErrors, with the user's line.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return function(*map(real, args), **real(kwargs))
+        except ValueError as error:
+            if type(error) is not ValueError:
+                raise
+            raise ShapeError(f"{function.__name__}: {error}", loc=self.loc) from error
+        except np._core._exceptions.UFuncTypeError as error:  # type: ignore[attr-defined]
+            raise DtypeError(f"{function.__name__}: {error}", loc=self.loc) from error
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether no graph input takes part in a value."""
+        stack = [value]
+        while stack:
+            top = stack[-1]
+            if top in self._constant:
+                stack.pop()
+            elif top.node is None:
+                self._constant[top] = False
+            else:
+                todo = [v for v in top.node.inputs if v not in self._constant]
+                stack += todo
+                if not todo:
+                    self._constant[top] = all(self._constant[v] for v in top.node.inputs)
+        return self._constant[value]
+
     # --- operands -------------------------------------------------------------------------------
 
-    def add_argument(self, array: Array, hint: str | None) -> TracedArray:
-        """A graph input for an argument; the real array is copied, the caller's stays as it is."""
-        type_ = TensorType(from_numpy_dtype(array.dtype), tuple(array.shape))
+    def add_argument(self, array: Any, hint: str | None) -> TracedArray:
+        """A graph input for an argument; the array is copied, the caller's stays as it is."""
+        type_ = TensorType(self.ir_dtype(array.dtype), tuple(array.shape))
         value = self.graph.block.add_param(type_, hint)
-        return TracedArray(self, np.array(array), self.emitter.wrap(value))
+        copy = array if isinstance(array, np.generic) else np.array(array)
+        return TracedArray(self, copy, self.emitter.wrap(value))
 
     def traced(self, operand: Any) -> TracedArray:
         """A plain array as a traced one: an input if its origin is known, else a constant."""
         if isinstance(operand, TracedArray):
+            if operand.recorder is not self:
+                raise TraceError("an array of another trace is used", loc=self.loc,
+                                 hint="return it from the function that made it")  # fmt: skip
             return operand
-        array = np.asarray(operand)
-        if array.dtype == object or array.dtype.kind not in "biuf":
+        if isinstance(operand, (list, tuple)) and contains_traced(operand):
+            return self.traced(np.stack([self.traced(x) for x in operand]))  # type: ignore[call-overload]
+        if isinstance(operand, np.ndarray):
+            for read in (self._lifted, self._view_of_lifted):
+                found = read(operand)
+                if found is not None:
+                    return found
+            return self._baked(operand)
+        if isinstance(operand, np.generic):
+            self.baked = True
+        return self._constant_array(np.asarray(operand))
+
+    def _lifted(self, array: Array) -> TracedArray | None:
+        """The graph input of an array that can be read again, else None."""
+        known = self.free.get(id(array))
+        if known is not None:
+            return known[2]
+        origin = self.origins.find(array)
+        if origin is None:
+            return None
+        self._check_plain(array)
+        lifted = self.add_argument(array, origin.name)
+        self.free[id(array)] = (array, origin, lifted)
+        return lifted
+
+    def _view_of_lifted(self, array: Array) -> TracedArray | None:
+        """`X[2:]` of an array that can be read again: elements of its graph input."""
+        base = array.base
+        if not isinstance(base, np.ndarray) or base.dtype != array.dtype or not array.size:
+            return None
+        if base.itemsize not in (4, 8) or base.size >= 2**31:
+            return None
+        # element numbers of the base, laid out as the base is, seen through the view's strides
+        places: Array = np.empty_like(base, dtype=f"i{base.itemsize}")
+        offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        lifted = self._lifted(base) if places.strides == base.strides and offset >= 0 else None
+        if lifted is None:
+            return None
+        places[...] = np.arange(base.size).reshape(base.shape)
+        seen: Array = np.ndarray(array.shape, places.dtype, places, offset, array.strides)
+        if base.size and seen.size == base.size and (seen == places.reshape(seen.shape)).all():
+            return TracedArray(self, array, lifted.expr.reshape(array.shape))
+        index = self.builder.constant(Dense.of(seen.astype(np.int64).reshape(-1)))
+        flat = lifted.expr.reshape((base.size,))
+        picked = F.index_select(flat, Expr(index, self.emitter), dim=0)
+        return TracedArray(self, array, picked.reshape(array.shape))
+
+    def _baked(self, array: Array) -> TracedArray:
+        self._check_plain(array)
+        self.baked = True
+        return self._constant_array(array)
+
+    def _check_plain(self, array: Array) -> None:
+        if type(array) not in (np.ndarray, np.memmap):
+            raise LeafTypeError(
+                f"a {type(array).__name__} meets a traced array", loc=self.loc,
+                hint="only plain numpy arrays can be traced: np.asarray(a)",
+            )
+
+    def _constant_array(self, array: Array) -> TracedArray:
+        if array.dtype.kind not in "biuf":
             raise LeafTypeError(
                 f"an array of dtype {array.dtype} meets a traced array", loc=self.loc,
                 hint="only real numbers and booleans can be traced",
             )
-        if isinstance(operand, np.ndarray):
-            known = self.free.get(id(operand))
-            if known is not None:
-                return known[2]
-            origin = self.origins.find(operand)
-            if origin is not None:
-                lifted = self.add_argument(operand, origin.name)
-                self.free[id(operand)] = (operand, origin, lifted)
-                return lifted
-            self.baked = True
+        self.ir_dtype(array.dtype)
         return TracedArray(self, array, self.constant(array))
 
     def constant(self, array: Array) -> Expr:
         """A dense constant."""
-        return self.emitter.wrap(self.builder.constant(Dense.of(np.ascontiguousarray(array).reshape(array.shape))))
+        return self.emitter.wrap(self.builder.constant(Dense.of(array)))
 
     def operand(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """An operand of an elementwise op computed in `dtype`: weak scalars stay Python numbers."""
-        if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+        if is_weak(value):
             return value
-        if isinstance(value, np.generic) or (
-            isinstance(value, np.ndarray) and value.ndim == 0 and id(value) not in self.free
-            and self.origins.find(value) is None
-        ):
-            # the computation's dtype is known already, so a 0-d constant may be weak
-            return np.asarray(value).astype(dtype).item()
-        return self.traced(value).expr.cast(from_numpy_dtype(dtype))
+        if isinstance(value, np.generic):
+            self.baked = True
+            return np.asarray(value).astype(dtype).item()  # the dtype of the op is known already
+        return self.traced(value).expr.cast(self.ir_dtype(dtype))
 
     def cast(self, array: TracedArray, dtype: np.dtype[Any]) -> TracedArray:
-        """`array.astype(dtype)`."""
+        """`array.astype(dtype)`, a copy."""
         self.enter()
-        if dtype.kind not in "biuf":
-            raise DtypeError(
-                f"a cast to {dtype}", loc=self.loc, hint="only real dtypes can be traced"
-            )
-        real = array.real.astype(dtype)
-        expr = array.expr
-        target = from_numpy_dtype(dtype)
-        return self.wrap(real, expr if expr.dtype == target else F.cast(expr, dtype=target))
+        target, expr = self.ir_dtype(dtype), array.expr
+        cast = expr if expr.dtype == target else F.cast(expr, dtype=target)
+        concrete = array.concrete.astype(dtype)
+        return self.wrap(concrete[()] if array.is_scalar else concrete, cast)
 
     def full(self, shape: Sequence[int], dtype: np.dtype[Any], value: float) -> Expr:
         """A constant of one value."""
         return F.full.with_emitter(self.emitter)(
-            dtype=from_numpy_dtype(dtype), shape=tuple(shape), device="cpu", value=value
+            dtype=self.ir_dtype(dtype), shape=tuple(shape), device="cpu", value=value
         )
 
-    def elementwise(self, kind: str, real: Any, operands: Sequence[Any]) -> TracedArray:
+    def elementwise(self, kind: str, result: Any, operands: Sequence[Any]) -> TracedArray:
         """Record a broadcasting op whose operands are first cast to one dtype."""
-        result = np.asarray(real)
+        want = self.ir_dtype(result.dtype)
         dtype = common_dtype(operands, result)
         converted = [self.operand(x, dtype) for x in operands]
         if not any(isinstance(x, Expr) for x in converted):
@@ -162,16 +273,32 @@ class Recorder:
             expr = getattr(F, kind)(*converted)
         except InferenceError as error:
             raise self.unsupported(f"{kind} of these operands: {error.message}") from error
-        want = from_numpy_dtype(result.dtype)
         if expr.dtype != want:
             expr = F.cast(expr, dtype=want)
         return self.wrap(result, expr)
 
 
+def is_plain(obj: Any) -> bool:
+    """Whether an object is numpy's own array, and not a traced one, which claims to be."""
+    return issubclass(type(obj), np.ndarray)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value is a Python number, whose dtype gives way (NEP 50)."""
+    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
+
+
+def contains_traced(value: Any) -> bool:
+    """Whether a nest of lists and tuples holds a traced array."""
+    if isinstance(value, (list, tuple)):
+        return any(map(contains_traced, value))
+    return isinstance(value, TracedArray)
+
+
 def real(value: Any) -> Any:
     """The concrete value behind an operand; containers are searched."""
     if isinstance(value, TracedArray):
-        return value.real
+        return value.concrete[()] if value.is_scalar else value.concrete
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(real, value))
     if isinstance(value, (list, tuple)):
@@ -181,33 +308,21 @@ def real(value: Any) -> Any:
     return value
 
 
-def common_dtype(operands: Sequence[Any], result: Array) -> np.dtype[Any]:
-    """The dtype an elementwise op computes in: numpy's promotion (NEP 50), or the float result's."""
+def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
+    """The dtype an elementwise op computes in: numpy's promotion, or the float result's."""
     if result.dtype.kind == "f":
-        return result.dtype
-    plain = [
-        x if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
-        else np.asarray(real(x)).dtype
-        for x in operands
-    ]  # fmt: skip
-    return np.result_type(*plain)
+        dtype: np.dtype[Any] = result.dtype
+        return dtype
+    return np.result_type(*(x if is_weak(x) else np.asarray(real(x)).dtype for x in operands))
 
 
 def checksum(array: Array) -> int:
-    """A checksum of an array's elements, dtype and shape."""
+    """A checksum of an array's elements, dtype and shape (for objects, of their identities)."""
     head = f"{array.dtype}{array.shape}".encode()
-    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data, zlib.crc32(head))
+    whole = np.ascontiguousarray(array).reshape(-1)
+    data = whole.tobytes() if array.dtype.hasobject else whole.view(np.uint8).data
+    return zlib.crc32(data, zlib.crc32(head))
 
 
-def scalar_kind(value: Expr) -> str | None:
-    """The kind of a weak scalar, else None."""
-    return value.value.type.kind if isinstance(value.value.type, ScalarType) else None
-
-
-def ir_dtype(dtype: Any) -> DType:
-    """The IR dtype of anything numpy takes as a dtype."""
-    return from_numpy_dtype(np.dtype(dtype))
-
-
-__all__ = ["Array", "Handlers", "Recorder", "checksum", "common_dtype", "ir_dtype", "real",
-           "scalar_kind", "to_numpy_dtype"]  # fmt: skip
+__all__ = ["Array", "Handlers", "Recorder", "checksum", "common_dtype", "contains_traced",
+           "is_plain", "is_weak", "real"]  # fmt: skip

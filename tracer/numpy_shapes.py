@@ -1,4 +1,4 @@
-"""numpy functions that rearrange: views (reshape, transpose, ...), joins, splits, padding, products."""
+"""numpy functions that rearrange: views (reshape, transpose, ...), joins, splits, padding."""
 
 from __future__ import annotations
 
@@ -8,22 +8,43 @@ import numpy as np
 
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import View
-from gradof.tracer.numpy_functions import axes, axis_of, composed, expression, view_of
-from gradof.tracer.numpy_recorder import Recorder, ir_dtype, real
+from gradof.tracer.numpy_functions import (
+    as_array,
+    axes,
+    axis_of,
+    composed,
+    expression,
+    view_of,
+)
+from gradof.tracer.numpy_recorder import Recorder, real
 
 ViewResult = tuple[Expr, View]
+_MISSING: Any = object()
 
 # --- views ----------------------------------------------------------------------------------------
 
 
 @expression(np.reshape)
-def _reshape(r: Recorder, a: Any, /, shape: Any = None, order: str = "C", *, copy: Any = None) -> ViewResult:
-    if order != "C":
-        raise r.unsupported(f"reshape(order={order!r})", "use order='C' and transpose")
-    array = r.traced(a)
-    target = tuple(array.real.reshape(real(shape)).shape)
+def _reshape(
+    r: Recorder, a: Any, /, shape: Any = None, order: str = "C", *, copy: Any = None
+) -> ViewResult:
+    array = r.traced(as_array(a))
+    target = tuple(array.concrete.reshape(real(shape), order=order).shape)
     old = array.shape
+    if order == "F":  # the first index runs fastest: C order of the transposes
+        return view_of(
+            array,
+            lambda x: _reversed(_reversed(x).reshape(target[::-1])),
+            lambda x, s: _reversed(_reversed(s).reshape(old[::-1])),
+        )
+    if order != "C":
+        raise r.unsupported(f"order={order!r}, which depends on the layout in memory",
+                            "use order='C' or 'F'")  # fmt: skip
     return view_of(array, lambda x: x.reshape(target), lambda x, s: s.reshape(old))
+
+
+def _reversed(x: Expr) -> Expr:
+    return x.permute(tuple(reversed(range(x.rank))))
 
 
 @composed(np.ravel)
@@ -33,12 +54,12 @@ def _ravel(a: Any, order: str = "C") -> Any:
 
 @composed(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
-    return np.reshape(a, np.squeeze(a.real, axis=axis).shape)
+    return np.reshape(a, np.squeeze(real(a), axis=axis).shape)
 
 
 @composed(np.expand_dims)
 def _expand_dims(a: Any, axis: Any) -> Any:
-    return np.reshape(a, np.expand_dims(a.real, axis).shape)
+    return np.reshape(a, np.expand_dims(real(a), axis).shape)
 
 
 @composed(np.atleast_1d)
@@ -53,13 +74,24 @@ def _atleast_2d(*arrays: Any) -> Any:
     return shaped if len(shaped) > 1 else shaped[0]
 
 
+@composed(np.atleast_3d)
+def _atleast_3d(*arrays: Any) -> Any:
+    shaped = tuple(np.reshape(a, np.atleast_3d(real(a)).shape) for a in arrays)
+    return shaped if len(shaped) > 1 else shaped[0]
+
+
 @expression(np.transpose)
 def _transpose(r: Recorder, a: Any, axes: Any = None) -> ViewResult:
-    array = r.traced(a)
+    array = r.traced(as_array(a))
     rank = array.ndim
     order = tuple(reversed(range(rank))) if axes is None else tuple(axis_of(d, rank) for d in axes)
     inverse = tuple(order.index(i) for i in range(rank))
     return view_of(array, lambda x: x.permute(order), lambda x, s: s.permute(inverse))
+
+
+@composed(np.matrix_transpose, np.linalg.matrix_transpose)
+def _matrix_transpose(x: Any, /) -> Any:
+    return np.swapaxes(x, -1, -2)
 
 
 @composed(np.swapaxes)
@@ -71,13 +103,22 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @composed(np.moveaxis)
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    src = [axis_of(s, a.ndim) for s in (source if isinstance(source, (tuple, list)) else [source])]
-    dst = [axis_of(d, a.ndim) for d in
-           (destination if isinstance(destination, (tuple, list)) else [destination])]  # fmt: skip
-    order = [i for i in range(a.ndim) if i not in src]
-    for d, s in sorted(zip(dst, src, strict=True)):
+    pairs = [
+        [axis_of(d, a.ndim) for d in (x if isinstance(x, (tuple, list)) else [x])]
+        for x in (source, destination)
+    ]
+    order = [i for i in range(a.ndim) if i not in pairs[0]]
+    for d, s in sorted(zip(pairs[1], pairs[0], strict=True)):
         order.insert(d, s)
     return np.transpose(a, order)
+
+
+@composed(np.rollaxis)
+def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    moved, first = axis_of(axis, a.ndim), axis_of(start, a.ndim)
+    places = [d for d in range(a.ndim) if d != moved]
+    places.insert(first - (moved < first), moved)
+    return np.transpose(a, places)
 
 
 @expression(np.flip)
@@ -97,108 +138,6 @@ def _flipud(m: Any) -> Any:
     return np.flip(m, 0)
 
 
-@expression(np.broadcast_to)
-def _broadcast_to(r: Recorder, array: Any, shape: Any, subok: bool = False) -> Expr:
-    target = (shape,) if isinstance(shape, int) else tuple(shape)
-    return r.traced(array).expr.expand(target)
-
-
-@composed(np.broadcast_arrays)
-def _broadcast_arrays(*arrays: Any, subok: bool = False) -> Any:
-    shape = np.broadcast_shapes(*(np.shape(real(a)) for a in arrays))
-    return tuple(np.broadcast_to(a, shape) for a in arrays)
-
-
-# --- joining and splitting ------------------------------------------------------------------------
-
-
-@expression(np.concatenate)
-def _concatenate(r: Recorder, arrays: Any, /, axis: Any = 0, *, dtype: Any = None, casting: Any = None) -> Expr:
-    traced = [r.traced(a) for a in arrays]
-    target = ir_dtype(dtype or np.result_type(*(t.dtype for t in traced)))
-    parts = [t.expr.cast(target) for t in traced]
-    if axis is None:
-        parts, axis = [p.reshape((t.size,)) for p, t in zip(parts, traced, strict=True)], 0
-    return F.cat(*parts, dim=axis_of(axis, parts[0].rank))
-
-
-@composed(np.stack)
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    items = list(arrays)
-    rank = np.ndim(real(items[0])) + 1
-    return np.concatenate([np.expand_dims(_as_array(a), axis_of(axis, rank)) for a in items],
-                          axis=axis_of(axis, rank))  # fmt: skip
-
-
-def _as_array(a: Any) -> Any:
-    return np.asarray(a) if isinstance(a, (bool, int, float)) else a
-
-
-@composed(np.vstack)
-def _vstack(tup: Any) -> Any:
-    return np.concatenate([np.atleast_2d(_as_array(a)) for a in tup], axis=0)
-
-
-@composed(np.hstack)
-def _hstack(tup: Any) -> Any:
-    parts = [np.atleast_1d(_as_array(a)) for a in tup]
-    return np.concatenate(parts, axis=0 if np.ndim(real(parts[0])) == 1 else 1)
-
-
-@composed(np.column_stack)
-def _column_stack(tup: Any) -> Any:
-    parts = [_as_array(a) for a in tup]
-    return np.concatenate(
-        [np.reshape(p, (-1, 1)) if np.ndim(real(p)) < 2 else p for p in parts], axis=1
-    )
-
-
-@composed(np.split)
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if isinstance(indices_or_sections, int) and ary.shape[axis] % indices_or_sections:
-        raise ValueError("array split does not result in an equal division")
-    return np.array_split(ary, indices_or_sections, axis)
-
-
-@composed(np.array_split)
-def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    moved = axis_of(axis, ary.ndim)
-    pieces = np.array_split(np.arange(ary.shape[moved]), indices_or_sections)
-    lead = (slice(None),) * moved
-    return [ary[(*lead, slice(int(p[0]), int(p[-1]) + 1) if len(p) else slice(0, 0))]
-            for p in pieces]  # fmt: skip
-
-
-@composed(np.tile)
-def _tile(A: Any, reps: Any) -> Any:
-    times = (reps,) if isinstance(reps, int) else tuple(reps)
-    rank = max(A.ndim, len(times))
-    x = np.reshape(A, (1,) * (rank - A.ndim) + A.shape)
-    times = (1,) * (rank - len(times)) + times
-    for axis, n in enumerate(times):
-        x = np.concatenate([x] * n, axis=axis) if n else x[(slice(None),) * axis + (slice(0, 0),)]
-    return x
-
-
-@composed(np.repeat)
-def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    x = np.ravel(a) if axis is None else a
-    axis = 0 if axis is None else axis_of(axis, x.ndim)
-    index = np.repeat(np.arange(x.shape[axis]), repeats)
-    return np.take(x, index, axis=axis)
-
-
-@composed(np.roll)
-def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    if axis is None:
-        return np.reshape(np.roll(np.ravel(a), shift, 0), a.shape)
-    shifts, dims = np.broadcast_arrays(shift, axis)
-    for s, d in zip(np.ravel(shifts), np.ravel(dims), strict=True):
-        n = a.shape[int(d)]
-        a = np.take(a, (np.arange(n) - int(s)) % max(n, 1), axis=int(d))
-    return a
-
-
 @composed(np.rot90)
 def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     for _ in range(k % 4):
@@ -206,29 +145,144 @@ def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     return m
 
 
-@expression(np.pad)
-def _pad(r: Recorder, array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Expr:
-    if mode != "constant" or np.ndim(constant_values) != 0:
-        raise r.unsupported(f"np.pad(mode={mode!r}) with these values", "use np.concatenate")
-    x = r.traced(array).expr
-    pads = np.broadcast_to(np.asarray(pad_width), (x.rank, 2))
-    value = float(constant_values) if x.dtype.is_float else int(constant_values)
-    return F.pad(x, pads=tuple((int(a), int(b)) for a, b in pads), value=value)
+def _read_only(x: Expr, source: Expr) -> Expr:
+    raise AssertionError("numpy refuses to write into this view first")
+
+
+@expression(np.broadcast_to)
+def _broadcast_to(r: Recorder, array: Any, shape: Any, subok: bool = False) -> ViewResult:
+    target = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(int, shape))
+    return view_of(r.traced(as_array(array)), lambda x: x.expand(target), _read_only)
+
+
+@composed(np.broadcast_arrays)
+def _broadcast_arrays(*arrays: Any, subok: bool = False) -> Any:
+    shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
+    return tuple(np.broadcast_to(a, shape) for a in arrays)
+
+
+@expression(np.diagonal, np.linalg.diagonal)
+def _diagonal(r: Recorder, a: Any, offset: int = 0, axis1: Any = None, axis2: Any = None,
+              ) -> ViewResult:  # fmt: skip
+    array = r.traced(a)
+    dim1 = axis_of(0 if axis1 is None else axis1, array.ndim)
+    dim2 = axis_of(1 if axis2 is None else axis2, array.ndim)
+    return view_of(
+        array,
+        lambda x: F.diagonal(x, offset=int(offset), dim1=dim1, dim2=dim2),
+        _read_only,
+    )
+
+
+@composed(np.trace)
+def _trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
+) -> Any:
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+@composed(np.linalg.trace)
+def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.trace(x, offset, -2, -1, dtype)
+
+
+# --- repeating, shifting, padding -----------------------------------------------------------------
+
+
+@composed(np.tile)
+def _tile(A: Any, reps: Any) -> Any:
+    times = (int(reps),) if np.ndim(reps) == 0 else tuple(map(int, reps))
+    rank = max(A.ndim, len(times))
+    x = np.reshape(A, (1,) * (rank - A.ndim) + A.shape)
+    times = (1,) * (rank - len(times)) + times
+    for axis, n in enumerate(times):
+        x = np.concatenate([x] * n, axis=axis) if n else x[(slice(None),) * axis + (slice(0, 0),)]
+    return np.copy(x)
+
+
+@composed(np.repeat)
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    x = np.ravel(a) if axis is None else a
+    dim = 0 if axis is None else axis_of(axis, x.ndim)
+    return np.take(x, np.repeat(np.arange(x.shape[dim]), repeats).tolist(), axis=dim)
+
+
+@composed(np.resize)
+def _resize(a: Any, new_shape: Any) -> Any:
+    count = int(np.prod(new_shape, dtype=np.int64))
+    return np.reshape(np.ravel(a)[(np.arange(count) % a.size).tolist()], new_shape)
+
+
+@expression(np.roll)
+def _roll(r: Recorder, a: Any, shift: Any, axis: Any = None) -> Expr:
+    array = r.traced(a)
+    x, dims = (array.expr.reshape((array.size,)), 0) if axis is None else (array.expr, axis)
+    shifts, places = np.broadcast_arrays(shift, dims)
+    moved = F.roll(
+        x, shifts=tuple(int(s) for s in shifts.flat),
+        dims=tuple(axis_of(d, x.rank) for d in places.flat),
+    )
+    return moved.reshape(array.shape)
+
+
+@composed(np.pad)
+def _pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+    if isinstance(pad_width, dict):
+        raise TypeError("argument pad_width as a dict")
+    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
+    if mode == "constant":
+        return _pad_constant(array, widths, kwargs.get("constant_values", 0))
+    gathers = mode in ("edge", "wrap", "reflect", "symmetric")
+    if not gathers or kwargs.get("reflect_type", "even") != "even":
+        raise TypeError(f"argument mode={mode!r}")
+    for dim, (before, after) in enumerate(widths):
+        places = np.pad(np.arange(array.shape[dim]), (before, after), mode=mode)
+        array = np.take(array, places.tolist(), axis=dim)
+    return array
+
+
+def _pad_constant(array: Any, widths: Any, values: Any) -> Any:
+    fill = np.broadcast_to(as_array(values), (array.ndim, 2))
+    for dim, (before, after) in enumerate(widths):
+        parts = [array]
+        for place, width in ((0, before), (1, after)):
+            shape = [*array.shape[:dim], int(width), *array.shape[dim + 1 :]]
+            block = np.broadcast_to(fill[dim, place], shape).astype(array.dtype)
+            if width:
+                parts.insert(0 if place == 0 else len(parts), block)
+        array = np.concatenate(parts, axis=dim) if len(parts) > 1 else array
+    return np.copy(array)
 
 
 @composed(np.diff)
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING
+) -> Any:
+    dim = axis_of(axis, a.ndim)
+    lead = (slice(None),) * dim
+    extra: list[list[Any]] = []
+    for edge in (prepend, append):
+        if edge is _MISSING:
+            extra.append([])
+            continue
+        part = as_array(edge)
+        shape = (*a.shape[:dim], 1, *a.shape[dim + 1 :])
+        extra.append([np.broadcast_to(part, shape) if np.ndim(part) == 0 else part])
+    a = np.concatenate([*extra[0], a, *extra[1]], axis=dim) if any(extra) else a
     for _ in range(n):
-        lead = (slice(None),) * axis_of(axis, a.ndim)
-        a = a[(*lead, slice(1, None))] - a[(*lead, slice(None, -1))]
+        after, before = a[(*lead, slice(1, None))], a[(*lead, slice(None, -1))]
+        a = np.not_equal(after, before) if a.dtype == bool else after - before
     return a
 
 
-@composed(np.append)
-def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    if axis is None:
-        return np.concatenate([np.ravel(arr), np.ravel(_as_array(values))])
-    return np.concatenate([arr, values], axis=axis)
+@composed(np.ediff1d)
+def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    parts = [np.diff(np.ravel(ary))]
+    if to_begin is not None:
+        parts.insert(0, np.ravel(as_array(to_begin)))
+    if to_end is not None:
+        parts.append(np.ravel(as_array(to_end)))
+    return np.concatenate(parts)
 
 
 @expression(np.tril)
@@ -241,27 +295,17 @@ def _triu(r: Recorder, m: Any, k: int = 0) -> Expr:
     return F.triu(r.traced(m).expr, diagonal=int(k))
 
 
-@composed(np.diagonal)
-def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    x = np.moveaxis(a, (axis1, axis2), (0, 1))
-    rows, columns = np.nonzero(np.eye(x.shape[0], x.shape[1], k=offset, dtype=bool))
-    return np.moveaxis(x[rows, columns], 0, -1)
+@expression(np.diag)
+def _diag(r: Recorder, v: Any, k: int = 0) -> Expr:
+    array = r.traced(v)
+    if array.ndim == 2:
+        return F.diagonal(array.expr, offset=int(k), dim1=0, dim2=1)
+    return F.diag_embed(array.expr, offset=int(k), dim1=0, dim2=1)
 
 
-@composed(np.diag)
-def _diag(v: Any, k: int = 0) -> Any:
-    if v.ndim == 2:
-        return np.diagonal(v, k)
-    n = v.shape[0] + abs(k)
-    result = np.zeros_like(v, shape=(n, n))
-    rows, columns = np.nonzero(np.eye(n, k=k, dtype=bool))
-    result[rows, columns] = v
-    return result
-
-
-@composed(np.trace)
-def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1)
+@composed(np.diagflat)
+def _diagflat(v: Any, k: int = 0) -> Any:
+    return np.diag(np.ravel(v), k)
 
 
 @composed(np.meshgrid)

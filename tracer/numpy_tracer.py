@@ -6,31 +6,38 @@
     trace_numpy(f, (np.zeros(5),), {}).graph
     graph f(%p : f64[5]): ...
 
-The arrays among the arguments become TracedArrays; plain numpy code does the rest. torch is never imported.
+The arrays among the arguments become TracedArrays; plain numpy code does the rest. torch is never
+imported.
 """
 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradof.errors import TraceError
+from gradof.errors import LeafTypeError, TraceError
 from gradof.ir.core import Value
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer import numpy_linalg, numpy_shapes
+from gradof.tracer import numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes
 from gradof.tracer.numpy_array import TracedArray
+from gradof.tracer.numpy_creation import wrapped_creation
 from gradof.tracer.numpy_functions import record_function
 from gradof.tracer.numpy_indexing import get_item, set_item
-from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum
+from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum, is_plain
 from gradof.tracer.numpy_ufuncs import record_ufunc
-from gradof.tracer.pytree import flatten, flatten_call, thaw
+from gradof.tracer.origins import Origin, Origins
+from gradof.tracer.pytree import TreeDef, flatten, flatten_call, thaw
 from gradof.tracer.result import ConstantOut, InputOut, OutputLeaf, TensorOut, Traced, WriteBack
+from gradof.tracer.source import function_loc
 
+# Importing these registers their adaptors.
+ADAPTORS = (numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes)
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
-_ADAPTORS = (numpy_linalg, numpy_shapes)  # importing them registers their functions
+_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 def trace_numpy(
@@ -42,8 +49,9 @@ def trace_numpy(
 ) -> Traced:
     """Record one call; the caller's arrays stay as they are.
 
-    Raises UnsupportedOpError, DataDependentError (a Python branch or number by value), DataDependentShapeError,
-    and TraceError for random numbers drawn from numpy's global state.
+    Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
+    DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
+    TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
@@ -52,15 +60,44 @@ def trace_numpy(
     values: list[Any] = []
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, (np.ndarray, np.generic)):
-            traced[i] = recorder.add_argument(np.asarray(leaf), names[i])
+            _check_leaf(leaf, paths[i])
+            traced[i] = recorder.add_argument(leaf, names[i])
             values.append(traced[i])
         else:
             values.append(thaw(leaf))
     positional, named = tree.unflatten(values)
-    before = np.random.get_state(legacy=False)
-    result = fn(*positional, **named)
-    _refuse_random(before, fn)
-    return _finish(recorder, fn, leaves, tree, paths, traced, result)
+    watch = _Watch(fn, recorder.origins, leaves)
+    try:
+        with wrapped_creation(recorder):
+            result = fn(*positional, **named)
+    finally:
+        recorder.closed = True
+    watch.check()
+    _refuse_changed_containers(fn, (positional, named), tree, values)
+    _refuse_leaks(fn)
+    graph = recorder.graph
+    result_leaves, out_tree = flatten(result)
+    outputs = _outputs(recorder, traced, result_leaves)
+    values_out = [v for v in outputs if isinstance(v, Value)]
+    writebacks = _writebacks(recorder, [leaves[i] for i in traced], traced)
+    graph.set_outputs([*values_out, *(value for value, _ in writebacks)])
+    eliminate_dead_code(graph)
+    return Traced(
+        graph=graph,
+        library="numpy",
+        in_tree=tree,
+        arg_leaves=tuple(traced),
+        static_leaves=tuple((i, thaw(v)) for i, v in enumerate(leaves) if i not in traced),
+        origins=tuple(origin for _, origin, _ in recorder.free.values()),
+        out_tree=out_tree,
+        outputs=tuple(_numbered(outputs)),
+        writebacks=tuple(
+            WriteBack(len(values_out) + n, index) for n, (_, index) in enumerate(writebacks)
+        ),
+        requires_grad=(False,) * len(graph.inputs),
+        arg_paths=paths,
+        content=watch.content(recorder),
+    )
 
 
 def _names(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
@@ -78,82 +115,156 @@ def _names(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
     return names
 
 
-def _refuse_random(before: Any, fn: Callable[..., Any]) -> None:
-    after = np.random.get_state(legacy=False)
-    same = all(
-        np.array_equal(before["state"][k], after["state"][k]) for k in before["state"]
-    )
-    if not same:
-        np.random.set_state(before)
-        raise TraceError(
-            f"{getattr(fn, '__name__', fn)} draws random numbers from numpy's global state, which "
-            "would be baked into the trace",
-            hint="draw them outside and pass them as an argument",
+def _check_leaf(leaf: Any, path: str) -> None:
+    """Refuse subclasses, whose operators mean something else, and dtypes without an IR dtype."""
+    if not isinstance(leaf, np.generic) and type(leaf) not in (np.ndarray, np.memmap):
+        raise LeafTypeError(
+            f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}",
+            hint="only plain numpy arrays can be traced: np.asarray(a)",
+        )
+    if leaf.dtype.kind not in "biufc":
+        raise LeafTypeError(
+            f"{path} is an array of dtype {leaf.dtype}", hint="convert it: a.astype(np.float64)"
         )
 
 
-def _finish(
-    recorder: Recorder, fn: Any, leaves: Sequence[Any], tree: Any, paths: tuple[str, ...],
-    traced: dict[int, TracedArray], result: Any,
-) -> Traced:  # fmt: skip
-    out_leaves, out_tree = flatten(result)
-    inputs = [*traced.values(), *(lifted for _, _, lifted in recorder.free.values())]
-    params = recorder.graph.inputs
-    _order_inputs(recorder, traced)
-    values: list[Value] = []
-    outputs: list[OutputLeaf] = []
-    for leaf in out_leaves:
-        if not isinstance(leaf, TracedArray):
+# --- what a trace must not touch ------------------------------------------------------------------
+
+
+class _Watch:
+    """Free arrays and random generators before the run, compared with what they are after it."""
+
+    def __init__(self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any]) -> None:
+        self.fn = fn
+        self.arrays = [(array, origin, checksum(array)) for array, origin in origins.all()]
+        reachable = Origins(fn, lambda o: isinstance(o, _GENERATORS)).all()
+        self.generators = [(g, str(origin)) for g, origin in reachable]
+        self.generators += [(g, "an argument") for g in leaves if isinstance(g, _GENERATORS)]
+        self.generators += [(np.random.mtrand._rand, "numpy's global state"),
+                            (random._inst, "Python's global state")]  # type: ignore[attr-defined]  # fmt: skip
+        self.states = [_state(g) for g, _ in self.generators]
+
+    def check(self) -> None:
+        """Raise TraceError if the run drew random numbers or changed a plain free array."""
+        drawn = []
+        for (generator, name), before in zip(self.generators, self.states, strict=True):
+            if not _same(_state(generator), before):
+                _restore(generator, before)
+                drawn.append(name)
+        if drawn:
+            raise TraceError(
+                f"random numbers are drawn from {drawn[0]}: the trace would bake them in",
+                loc=function_loc(self.fn), hint="draw them outside and pass them as an argument",
+            )
+        for array, origin, before in self.arrays:
+            if checksum(array) != before:
+                raise TraceError(
+                    f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
+                    loc=function_loc(self.fn), hint="pass it as an argument",
+                )
+
+    def content(self, recorder: Recorder) -> tuple[tuple[Origin, int], ...]:
+        """Arrays the trace may have baked in; see Note [Baked constants]."""
+        return tuple(
+            (origin, before) for array, origin, before in self.arrays
+            if recorder.baked or id(array) not in recorder.free
+        )  # fmt: skip
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return generator.getstate()
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return all(_same(a[k], b[k]) for k in a)
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
+
+
+def _refuse_changed_containers(
+    fn: Callable[..., Any], call: Any, tree: TreeDef, values: Sequence[Any]
+) -> None:
+    """`params["w"] = ...` changes the caller's dict in eager; a trace works on a copy of it."""
+    leaves, now = flatten(call)
+    if now != tree or any(a is not b for a, b in zip(leaves, values, strict=True)):
+        raise TraceError(
+            "a container among the arguments is changed", loc=function_loc(fn),
+            hint="return the new values instead, or change the arrays in place: p['w'][...] = v",
+        )
+
+
+def _refuse_leaks(fn: Callable[..., Any]) -> None:
+    left = Origins(fn, lambda o: type(o) is TracedArray).all()
+    if left:
+        raise TraceError(
+            f"a traced array was left in {left[0][1]}, where it outlives the call",
+            loc=function_loc(fn), hint="return it instead",
+        )
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _outputs(
+    recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any]
+) -> list[Value | InputOut | ConstantOut]:
+    outputs: list[Value | InputOut | ConstantOut] = []
+    for leaf in leaves:
+        if is_plain(leaf) and leaf.dtype.kind in "biuf":
+            leaf = recorder.traced(leaf)
+        if type(leaf) is not TracedArray:
+            recorder.baked = recorder.baked or isinstance(leaf, (np.ndarray, np.generic))
             outputs.append(ConstantOut(leaf))
             continue
-        same = [i for i, array in enumerate(inputs) if array is leaf]
-        if same:
-            outputs.append(InputOut(same[0]))
-        else:
-            outputs.append(TensorOut(len(values)))
-            values.append(leaf.expr.value)
-    writebacks: list[WriteBack] = []
-    for i, array in enumerate(inputs):
-        if array.expr.value is not params[i]:
-            writebacks.append(WriteBack(len(values), i))
-            values.append(array.expr.value)
-    recorder.graph.set_outputs(values)
-    eliminate_dead_code(recorder.graph)
-    return Traced(
-        graph=recorder.graph,
-        library="numpy",
-        in_tree=tree,
-        arg_leaves=tuple(traced),
-        static_leaves=tuple((i, thaw(v)) for i, v in enumerate(leaves) if i not in traced),
-        origins=tuple(origin for _, origin, _ in recorder.free.values()),
-        out_tree=out_tree,
-        outputs=tuple(outputs),
-        writebacks=tuple(writebacks),
-        requires_grad=(False,) * len(inputs),
-        arg_paths=paths,
-        content=_content(recorder),
-    )
+        same = [i for i, array in enumerate(_inputs(recorder, traced)) if array is leaf]
+        outputs.append(InputOut(same[0]) if same else leaf.expr.value)
+    return outputs
 
 
-def _order_inputs(recorder: Recorder, traced: dict[int, TracedArray]) -> None:
-    assert len(recorder.graph.inputs) == len(traced) + len(recorder.free)
+def _numbered(outputs: Sequence[Value | InputOut | ConstantOut]) -> list[OutputLeaf]:
+    result: list[OutputLeaf] = []
+    for out in outputs:
+        done = sum(isinstance(o, TensorOut) for o in result)
+        result.append(TensorOut(done) if isinstance(out, Value) else out)
+    return result
 
 
-def _content(recorder: Recorder) -> tuple[tuple[Any, int], ...]:
-    """Free arrays that were not lifted, with checksums, if anything was baked in.
+def _inputs(recorder: Recorder, traced: dict[int, TracedArray]) -> list[TracedArray]:
+    """The traced arrays behind the graph's inputs, in order."""
+    return [*traced.values(), *(lifted for _, _, lifted in recorder.free.values())]
 
-    `X[:10]` of a plain array makes a plain array that numpy does not tell us of. It becomes a constant, which
-    is right as long as the arrays it may come from hold what they held.
-    """
-    if not recorder.baked:
-        return ()
-    lifted = set(recorder.free)
-    return tuple(
-        (origin, checksum(array))
-        for array, origin in recorder.origins.all()
-        if id(array) not in lifted
-    )
+
+def _writebacks(
+    recorder: Recorder, leaves: Sequence[Any], traced: dict[int, TracedArray]
+) -> list[tuple[Value, int]]:
+    """New values of the inputs that were changed in place, with their positions."""
+    real = [*leaves, *(array for array, _, _ in recorder.free.values())]
+    changed: list[tuple[Value, int]] = []
+    inputs = zip(_inputs(recorder, traced), recorder.graph.inputs, strict=True)
+    for i, (array, param) in enumerate(inputs):
+        if array.expr.value is param:
+            continue
+        for j, other in enumerate(real):
+            if j != i and np.may_share_memory(real[i], other):
+                raise TraceError(
+                    f"%{param.hint or i} is changed in place, and shares memory with another input",
+                    loc=recorder.loc, hint="pass a copy of one of them",
+                )
+        changed.append((array.expr.value, i))
+    return changed
 
 
 __all__ = ["trace_numpy"]
-assert _ADAPTORS

@@ -1,38 +1,75 @@
 """Ufuncs: `__array_ufunc__` for calls, reductions, accumulations and outer products.
 
-A ufunc is found in the op registry by its name (`numpy.tanh`, `scipy.special.erf`); those that are not one op
-are written out here.
+A ufunc is found in the op registry by its name (`numpy.tanh`, `scipy.special.erf`); those that are
+not one op are written out here in others.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from gradof.ops.expr import F
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.numpy_recorder import Recorder, real
+from gradof.tracer.numpy_functions import conform
+from gradof.tracer.numpy_indexing import add_at
+from gradof.tracer.numpy_recorder import Recorder, contains_traced, is_weak, real
 
-_ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_power": "pow",
-            "fmax": "maximum", "fmin": "minimum"}  # fmt: skip
-_REDUCE = {"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min,
-           "logical_and": np.all, "logical_or": np.any}  # fmt: skip
-_ACCUMULATE = {"add": np.cumsum, "multiply": np.cumprod}
+Function = Callable[..., Any]
+_ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_power": "pow"}
+_REDUCE: dict[str, Function] = {
+    "add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min,
+    "logical_and": np.all, "logical_or": np.any,
+}  # fmt: skip
+_ACCUMULATE: dict[str, Function] = {"add": np.cumsum, "multiply": np.cumprod}
 
-# ufuncs that are compositions of others, on traced arrays
-_COMPOSED: dict[str, Callable[..., Any]] = {
-    "deg2rad": lambda x: x * (np.pi / 180), "radians": lambda x: x * (np.pi / 180),
-    "rad2deg": lambda x: x * (180 / np.pi), "degrees": lambda x: x * (180 / np.pi),
-    "hypot": lambda a, b: np.sqrt(a * a + b * b),
-    "logaddexp2": lambda a, b: np.logaddexp(a * np.log(2.0), b * np.log(2.0)) / np.log(2.0),
-    "heaviside": lambda x, h: np.where(x > 0, 1.0, np.where(x == 0, h, 0.0)),
+
+def _fmax(a: Any, b: Any) -> Any:
+    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.maximum(a, b)))
+
+
+def _fmin(a: Any, b: Any) -> Any:
+    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.minimum(a, b)))
+
+
+def _heaviside(x: Any, h: Any) -> Any:
+    return np.where(np.isnan(x), x, np.where(x == 0, h, np.where(x > 0, 1.0, 0.0)))
+
+
+def _modf(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.isinf(x), np.copysign(0.0, x), x - whole), whole
+
+
+def _logsumexp(a: Any, axis: Any, keepdims: bool) -> Any:
+    top = np.max(a, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    result = np.log(np.sum(np.exp(a - top), axis=axis, keepdims=True)) + top
+    return result if keepdims else np.squeeze(result, axis=axis)
+
+
+# ufuncs that are compositions of others
+_COMPOSED: dict[str, Function] = {
+    "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
+    "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
+    "heaviside": _heaviside, "fmax": _fmax, "fmin": _fmin, "modf": _modf,
     "ldexp": lambda x, n: x * np.exp2(n),
     "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
-    "modf": lambda x: (x - np.trunc(x), np.trunc(x)),
     "copysign": lambda a, b: np.abs(a) * np.where(np.signbit(b), -1.0, 1.0),
     "vecdot": lambda a, b: np.sum(a * b, axis=-1),
+    "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
+    "vecmat": lambda a, b: np.matmul(a[..., None, :], b)[..., 0, :],
+    "logit": lambda x: np.log(x / (1 - x)),
+    "log_expit": lambda x: -np.logaddexp(0.0, -x),
+    "exp10": lambda x: np.power(10.0, x),
+    "rel_entr": lambda a, b: np.where(
+        (a > 0) & (b > 0), a * np.log(np.where(a > 0, a, 1.0) / np.where(b > 0, b, 1.0)),
+        np.where((a == 0) & (b >= 0), 0.0, np.inf)),
 }  # fmt: skip
 
 
@@ -42,72 +79,147 @@ def record_ufunc(
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
     recorder.enter()
     out = kwargs.pop("out", None)
-    if kwargs.pop("where", True) is not True:
-        raise recorder.unsupported(f"{ufunc.__name__}(where=...)", "use np.where")
-    dtype = kwargs.pop("dtype", None)
-    axis = {k: kwargs.pop(k) for k in ("axis", "keepdims", "initial") if k in kwargs}
+    where = kwargs.pop("where", True)
     kwargs.pop("casting", None)
     kwargs.pop("subok", None)
+    if method == "at":
+        return _at(recorder, ufunc, inputs)
+    if method == "__call__":
+        result = _whole_call(recorder, ufunc, inputs, kwargs)
+    else:
+        if where is not True:
+            kwargs["where"] = where
+            where = True
+        result = _method(recorder, ufunc, method, inputs, kwargs)
+    if out is None:
+        if where is not True:
+            raise recorder.unsupported(
+                f"{ufunc.__name__}(where=...) without out, which leaves elements undefined",
+                "use np.where(mask, result, other)",
+            )
+        return result
+    return _into(recorder, ufunc, result, out, where)
+
+
+def _whole_call(
+    recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    dtype = kwargs.pop("dtype", None)
     if kwargs:
         raise recorder.unsupported(f"{ufunc.__name__} with {sorted(kwargs)}")
-    if method == "__call__":
-        result = _call(recorder, ufunc, inputs)
-    elif method == "reduce" and ufunc.__name__ in _REDUCE:
-        if axis.pop("initial", None) is not None:
-            raise recorder.unsupported(f"{ufunc.__name__}.reduce(initial=...)")
-        axis.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        result = _REDUCE[ufunc.__name__](inputs[0], **axis)
-    elif method == "accumulate" and ufunc.__name__ in _ACCUMULATE:
-        result = _ACCUMULATE[ufunc.__name__](inputs[0], axis=axis.get("axis", 0))
-    elif method == "outer":
-        a, b = (recorder.traced(x) for x in inputs)
-        result = ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
-    else:
-        raise recorder.unsupported(f"{ufunc.__name__}.{method}")
     if dtype is not None:
-        result = result.astype(dtype)
-    return result if out is None else _into(recorder, ufunc, result, out)
+        inputs = tuple(
+            x if is_weak(x) else recorder.cast(recorder.traced(x), np.dtype(dtype)) for x in inputs
+        )
+    inputs = tuple(recorder.traced(x) if contains_traced(x) else x for x in inputs)
+    return _call(recorder, ufunc, inputs)
 
 
 def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     name = ufunc.__name__
+    if name == "clip":  # of a plain array between traced bounds
+        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
+    library = _library(ufunc)
     if name == "matmul":
         return recorder.handlers.function(recorder, np.matmul, inputs, {})
-    if name == "clip":
-        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
-    if name in _COMPOSED:
-        return _COMPOSED[name](*inputs)
-    if name == "square" or (name == "power" and _is_two(inputs[1])):
+    if library and name in _COMPOSED:
+        want = recorder.numpy(ufunc, *inputs)
+        return conform(recorder, f"numpy.{name}", _COMPOSED[name](*inputs), want)
+    if name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2):
         return _elementwise(recorder, np.square, "square", inputs[:1])
     if name in _ALIASES:
         return _elementwise(recorder, ufunc, _ALIASES[name], inputs)
-    record = find_by_api_name(f"numpy.{name}") or find_by_api_name(f"scipy.special.{name}")
+    record = find_by_api_name(f"{library}.{name}")
     if record is None:
+        if all(x.is_constant for x in inputs if isinstance(x, TracedArray)):
+            recorder.baked = True
+            return ufunc(*map(real, inputs))
         raise recorder.unsupported(f"the ufunc {name}", "`gradof ops` lists the supported ops")
     return _elementwise(recorder, ufunc, record.name, inputs)
 
 
-def _is_two(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == 2
+def _library(ufunc: Any) -> str | None:
+    """Where a ufunc is at home; others may share its name (numba's, `np.frompyfunc`'s)."""
+    name = ufunc.__name__
+    for library in ("numpy", "scipy.special"):
+        if getattr(sys.modules.get(library), name, None) is ufunc:
+            return library
+    return None
 
 
 def _elementwise(recorder: Recorder, ufunc: Any, kind: str, inputs: tuple[Any, ...]) -> Any:
-    with np.errstate(all="ignore"):
-        result = ufunc(*(real(x) for x in inputs))
-    return recorder.elementwise(kind, result, inputs)
+    return recorder.elementwise(kind, recorder.numpy(ufunc, *inputs), inputs)
 
 
-def _into(recorder: Recorder, ufunc: Any, result: Any, out: Any) -> Any:
+def _method(
+    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    name = ufunc.__name__
+    if method == "reduce":
+        kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
+        if name == "logaddexp" and set(kwargs) <= {"axis", "keepdims"}:
+            return _logsumexp(inputs[0], kwargs["axis"], kwargs.get("keepdims", False))
+        if name in _REDUCE:
+            if name != "add" and name != "multiply":
+                kwargs.pop("dtype", None)
+            return _REDUCE[name](inputs[0], **kwargs)
+    elif method == "accumulate" and (name in _ACCUMULATE or name in ("maximum", "minimum")):
+        axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
+        if name in _ACCUMULATE:
+            return _ACCUMULATE[name](inputs[0], axis=axis, **kwargs)
+        if not kwargs:
+            return _running(recorder, ufunc, inputs[0], axis)
+    elif method == "outer" and not kwargs:
+        a, b = (recorder.traced(x) for x in inputs)
+        return ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
+    raise recorder.unsupported(f"{name}.{method} called so")
+
+
+def _running(recorder: Recorder, ufunc: Any, a: Any, axis: int) -> TracedArray:
+    array = recorder.traced(a)
+    kind = F.cummax if ufunc.__name__ == "maximum" else F.cummin
+    values = kind.multiple(array.expr, dim=axis % array.ndim)[0]
+    return recorder.wrap(ufunc.accumulate(array.concrete, axis), values)
+
+
+def _at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
+    target = inputs[0]
+    if not isinstance(target, TracedArray):
+        raise recorder.unsupported(f"{ufunc.__name__}.at on a plain array, where the gradient "
+                                   "would be lost", "start from np.zeros_like of it")  # fmt: skip
+    if ufunc.__name__ == "add":
+        add_at(target, inputs[1], inputs[2])
+    elif ufunc.__name__ == "subtract":
+        add_at(target, inputs[1], -inputs[2])
+    else:
+        raise recorder.unsupported(f"{ufunc.__name__}.at")
+
+
+def _into(recorder: Recorder, ufunc: Any, result: Any, out: Any, where: Any) -> Any:
     """`out=` and in-place operators: the target now holds the result."""
-    target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    targets = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    if any(t is None for t in targets) or len(targets) != len(results):
+        raise recorder.unsupported(f"{ufunc.__name__} with some of its outputs given")
+    done = [
+        _into_one(recorder, ufunc, r, t, where) for r, t in zip(results, targets, strict=True)
+    ]
+    return done[0] if len(done) == 1 else tuple(done)
+
+
+def _into_one(recorder: Recorder, ufunc: Any, result: Any, target: Any, where: Any) -> Any:
     if not isinstance(target, TracedArray):
         raise recorder.unsupported(
             f"{ufunc.__name__} into a plain array, where the gradient would be lost",
             "give `out` a traced array, such as np.zeros_like(x) of an argument, or drop it",
         )
-    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
+    if target.is_scalar:  # see Note [Scalars are rebound]
+        return result
+    if not np.can_cast(cast(Any, result).dtype, target.dtype, "same_kind"):
         raise recorder.unsupported(
             f"{ufunc.__name__}: a {result.dtype} result into a {target.dtype} array"
         )
+    if where is not True:
+        result = np.where(where, result, target)
     recorder.handlers.set_item(target, ..., result)
     return target

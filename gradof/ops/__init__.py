@@ -3,6 +3,7 @@
 from gradof.ops import (
     activation,
     conv,
+    decomposition,
     elementwise,
     index,
     linalg,
@@ -21,6 +22,7 @@ from gradof.ops import (
 __all__ = [
     "activation",
     "conv",
+    "decomposition",
     "elementwise",
     "index",
     "linalg",

@@ -1,0 +1,118 @@
+"""Linear systems and decompositions of (stacks of) square matrices.
+
+>>> F.solve(a, b)                    # df: gb = solve(a^T, g), ga = -gb y^T
+
+Adjoints after M. Giles, "An extended collection of matrix derivative results" (2008). cholesky and
+eigh read one triangle; their gradients are symmetric, as torch's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gradof.errors import InferenceError
+from gradof.ir.attrs import Attr, Dense
+from gradof.ir.types import TensorType, Type
+from gradof.ops.expr import Expr, F
+from gradof.ops.families import broadcast_shapes, known_shape, tensor
+from gradof.ops.registry import Family, op
+
+
+def _square(type_: Type) -> TensorType:
+    x = tensor(type_)
+    shape = known_shape(x)
+    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float":
+        raise InferenceError(f"square matrices of floats are due, not {x}")
+    return x
+
+
+def _infer_same(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    return (_square(inputs[0]),)
+
+
+def _infer_number(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x = _square(inputs[0])
+    return (x.with_shape(known_shape(x)[:-2]),)
+
+
+def _infer_two_numbers(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    return _infer_number(inputs, attrs) * 2
+
+
+def _infer_eigh(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x = _square(inputs[0])
+    return (x.with_shape(known_shape(x)[:-1]), x)
+
+
+def _infer_solve(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    a, b = _square(inputs[0]), tensor(inputs[1])
+    s, t = known_shape(a), known_shape(b)
+    if len(t) < 2 or t[-2] != s[-1] or a.dtype != b.dtype or a.device != b.device:
+        raise InferenceError(f"solve cannot divide {b} by {a}")
+    batch = broadcast_shapes(s[:-2], t[:-2])
+    assert batch is not None
+    return (b.with_shape((*batch, *t[-2:])),)
+
+
+def _column(g: Expr) -> Expr:
+    """A number per matrix as a 1x1 matrix."""
+    return g.reshape((*g.shape, 1, 1))
+
+
+def _inverse_transposed(x: Expr) -> Expr:
+    return F.inv(x).mT
+
+
+op("inv(x) -> y", family=Family(_infer_same), numpy="np.linalg.inv({x})",
+   torch="torch.linalg.inv({x})", vjp={"x": lambda g, y: -(y.mT @ g @ y.mT)},
+   names=["numpy.linalg.inv"])
+op("solve(a, b) -> y", family=Family(_infer_solve), numpy="np.linalg.solve({a}, {b})",
+   torch="torch.linalg.solve({a}, {b})", names=["numpy.linalg.solve"],
+   vjp={"a": lambda g, a, y: -(F.solve(a.mT, g) @ y.mT), "b": lambda g, a: F.solve(a.mT, g)},
+   doc="a^-1 b; the last dim of b counts right-hand sides, leading dims broadcast.")
+op("det(x) -> y", family=Family(_infer_number), numpy="np.linalg.det({x})",
+   torch="torch.linalg.det({x})", names=["numpy.linalg.det"],
+   vjp={"x": lambda g, x, y: _column(g * y) * _inverse_transposed(x)},
+   doc="The gradient needs an invertible operand.")
+op("slogdet(x) -> sign, logabs", family=Family(_infer_two_numbers),
+   numpy="np.linalg.slogdet({x})", torch="torch.linalg.slogdet({x})",
+   names=["numpy.linalg.slogdet"],
+   vjp={"x": lambda g_logabs, x: _column(g_logabs) * _inverse_transposed(x)},
+   doc="The sign has no gradient.")
+
+
+def _half(x: Expr) -> Expr:
+    """The lower triangle, its diagonal halved."""
+    n = x.shape[-1]
+    return F.tril(x, diagonal=0) * F.cast(
+        Expr(x.emitter.body.constant(Dense.of(1.0 - 0.5 * np.eye(n))), x.emitter), dtype=x.dtype
+    )
+
+
+def _cholesky_vjp(g: Expr, y: Expr) -> Expr:
+    inner = F.solve(y.mT, _half(y.mT @ g))
+    whole = F.solve(y.mT, inner.mT).mT
+    return (whole + whole.mT) * 0.5
+
+
+op("cholesky(x) -> y", family=Family(_infer_same), numpy="np.linalg.cholesky({x})",
+   torch="torch.linalg.cholesky({x})", vjp={"x": _cholesky_vjp}, names=["numpy.linalg.cholesky"])
+
+
+def _eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> Expr:
+    n = values.shape[-1]
+    on_diagonal = Dense.of(np.eye(n, dtype=bool))
+    row = values.reshape((*values.shape[:-1], 1, n))
+    gaps = row - values.reshape((*values.shape, 1))
+    turned = vectors.mT @ g_vectors
+    off = F.where(on_diagonal, 0.0, turned / F.where(on_diagonal, 1.0, gaps))
+    spread = g_values.reshape(row.shape).expand(gaps.shape)
+    whole = vectors @ F.where(on_diagonal, spread, off) @ vectors.mT
+    return (whole + whole.mT) * 0.5
+
+
+op("eigh(x) -> values, vectors", family=Family(_infer_eigh), numpy="np.linalg.eigh({x})",
+   torch="torch.linalg.eigh({x})", vjp={"x": _eigh_vjp}, names=["numpy.linalg.eigh"],
+   doc="Reads the lower triangle. Gradients of the vectors need distinct values.")

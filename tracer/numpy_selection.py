@@ -1,0 +1,296 @@
+"""numpy functions that choose elements, fill arrays, and change them in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradof.ops.expr import Expr, F
+from gradof.tracer.numpy_array import TracedArray
+from gradof.tracer.numpy_functions import (
+    Adaptor,
+    as_array,
+    axis_of,
+    composed,
+    expression,
+    inplace,
+)
+from gradof.tracer.numpy_recorder import Recorder, real
+
+# --- selection ------------------------------------------------------------------------------------
+
+
+@expression(np.where)
+def _where(r: Recorder, condition: Any, x: Any = None, y: Any = None) -> Expr:
+    dtype = np.asarray(np.where(True, real(x), real(y))).dtype
+    c = r.traced(condition).expr
+    c = c if c.dtype.kind == "bool" else c != 0
+    a, b = r.operand(x, dtype), r.operand(y, dtype)
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        a = r.full((), dtype, a)
+    return F.where(c, a, b)
+
+
+@composed(np.clip)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    x = a if low is None else np.maximum(a, low)
+    return np.copy(x) if high is None else np.minimum(x, high)
+
+
+@composed(np.nan_to_num)
+def _nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    if not copy:
+        raise TypeError("argument copy=False")
+    if x.dtype.kind != "f":
+        return np.copy(x)
+    info = np.finfo(x.dtype)
+    high = float(info.max) if posinf is None else posinf
+    low = float(info.min) if neginf is None else neginf
+    finite = np.where(np.isinf(x), np.where(x > 0, high, low), x)
+    return np.where(np.isnan(x), nan, finite)
+
+
+@composed(np.select)
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    result = default
+    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+        result = np.where(condition, choice, result)
+    return result
+
+
+@composed(np.piecewise)
+def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    conditions = condlist if isinstance(condlist, (list, tuple)) else [condlist]
+    pieces = list(funclist)
+    result = pieces.pop() if len(pieces) == len(conditions) + 1 else 0
+    result = result(x, *args, **kw) if callable(result) else result
+    for condition, piece in zip(conditions, pieces, strict=True):
+        value = piece(x, *args, **kw) if callable(piece) else piece
+        result = np.where(condition, value, result)
+    return np.asarray(result).astype(x.dtype)
+
+
+@composed(np.choose)
+def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    if mode != "raise":
+        raise TypeError(f"argument mode={mode!r}")
+    options = [as_array(c) for c in choices]
+    shape = np.broadcast_shapes(np.shape(a), *(np.shape(c) for c in options))
+    stacked = np.stack([np.broadcast_to(c, shape) for c in options])
+    return np.take_along_axis(stacked, np.broadcast_to(a, shape)[None], axis=0)[0]
+
+
+@composed(np.take)
+def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
+    a = as_array(a)
+    if mode != "raise":
+        size = a.size if axis is None else a.shape[axis]
+        indices = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
+    if axis is None:
+        return np.ravel(a)[indices]
+    return a[(*(slice(None),) * axis_of(axis, a.ndim), indices)]
+
+
+@expression(np.take_along_axis)
+def _take_along_axis(r: Recorder, arr: Any, indices: Any, axis: int = -1) -> Expr:
+    array, places = r.traced(arr), r.traced(indices)
+    x, index = array.expr, places.expr.cast(r.ir_dtype(np.int64))
+    if axis is None:
+        x, axis = x.reshape((array.size,)), 0
+    dim = axis_of(axis, x.rank)
+    lead = [max(m, n) for m, n in zip(x.shape, index.shape, strict=True)]
+    index = index.expand((*lead[:dim], index.shape[dim], *lead[dim + 1 :]))
+    x = x.expand((*lead[:dim], x.shape[dim], *lead[dim + 1 :]))
+    index = F.where(index < 0, index + x.shape[dim], index)
+    return F.gather(x, index, dim=dim)
+
+
+@composed(np.round, np.around)
+def _round(a: Any, decimals: int = 0) -> Any:
+    if a.dtype.kind != "f":
+        if decimals >= 0:
+            return np.copy(a)
+        raise TypeError("argument decimals < 0 for integers")
+    scale = 10.0 ** abs(decimals)
+    if decimals == 0:
+        return np.rint(a)
+    return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
+
+
+@composed(np.fix)
+def _fix(x: Any) -> Any:
+    return np.trunc(x)
+
+
+@composed(np.sinc)
+def _sinc(x: Any) -> Any:
+    z = np.where(x == 0, 1.0, x) * np.pi
+    return np.where(x == 0, 1.0, np.sin(z) / z)
+
+
+@composed(np.real, np.real_if_close)
+def _real(val: Any) -> Any:
+    return val
+
+
+@composed(np.imag)
+def _imag(val: Any) -> Any:
+    return np.zeros_like(val)
+
+
+@composed(np.isclose)
+def _isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    near = (np.abs(a - b) <= atol + rtol * np.abs(b)) & np.isfinite(b)
+    near = near | np.equal(a, b)
+    return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
+
+
+@composed(np.allclose)
+def _allclose(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+    return bool(np.all(np.isclose(a, b, *args, **kwargs)))
+
+
+@composed(np.array_equal)
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    return np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(a1, a2)))
+
+
+@composed(np.isposinf)
+def _isposinf(x: Any) -> Any:
+    return np.equal(x, np.inf)
+
+
+@composed(np.isneginf)
+def _isneginf(x: Any) -> Any:
+    return np.equal(x, -np.inf)
+
+
+@composed(np.interp)
+def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
+            period: Any = None) -> Any:  # fmt: skip
+    if period is not None:
+        raise TypeError("argument period")
+    x, xp, fp = as_array(x), as_array(xp), as_array(fp)
+    high = np.clip(np.searchsorted(xp, x, side="right"), 1, len(real(xp)) - 1)
+    x0, x1 = np.take(xp, high - 1), np.take(xp, high)
+    y0, y1 = np.take(fp, high - 1), np.take(fp, high)
+    inside = y0 + (y1 - y0) / (x1 - x0) * (x - x0)
+    below = np.where(x < xp[0], fp[0] if left is None else left, inside)
+    return np.where(x > xp[-1], fp[-1] if right is None else right, below)
+
+
+# --- arrays like others ---------------------------------------------------------------------------
+
+
+def _filled(value: float) -> Adaptor:
+    def adaptor(r: Recorder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
+                shape: Any = None, *, device: Any = None) -> Expr:  # fmt: skip
+        like = r.traced(a)
+        size = like.shape if shape is None else shape
+        size = tuple(size) if isinstance(size, (tuple, list)) else (int(size),)
+        kind = np.dtype(like.dtype if dtype is None else dtype)
+        return r.full(size, kind, value if kind.kind == "f" else int(value))
+
+    return adaptor
+
+
+expression(np.zeros_like)(_filled(0.0))
+expression(np.ones_like)(_filled(1.0))
+
+
+@expression(np.empty_like)
+def _empty_like(r: Recorder, *args: Any, **kwargs: Any) -> Expr:
+    """Zeros: whatever is not assigned later should at least be the same at every call."""
+    result: Expr = _filled(0.0)(r, *args, **kwargs)
+    return result
+
+
+@composed(np.full_like)
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    result = np.zeros_like(a, dtype, *args, **kwargs)
+    result[...] = fill_value
+    return result
+
+
+@expression(np.copy)
+def _copy(r: Recorder, a: Any, order: str = "K", subok: bool = False) -> Expr:
+    return F.copy(r.traced(a).expr)
+
+
+@composed(np.linspace)
+def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+              dtype: Any = None, axis: int = 0) -> Any:  # fmt: skip
+    if retstep or dtype is not None or axis != 0:
+        raise TypeError("argument retstep, dtype or axis")
+    gaps = num - 1 if endpoint else num
+    step = (stop - start) / float(max(gaps, 1))
+    rank = np.ndim(step)
+    at = np.reshape(np.arange(num, dtype=float), (num, *(1,) * rank))
+    y = np.asarray(at.tolist()) * step + start
+    if endpoint and num > 1:  # the last element is `stop` exactly
+        last = np.broadcast_to(stop, (1, *np.shape(y)[1:]))
+        y = np.concatenate([y[:-1], last])
+    return y
+
+
+# --- in place -------------------------------------------------------------------------------------
+
+
+def _target(r: Recorder, name: str, array: Any) -> TracedArray:
+    if not isinstance(array, TracedArray):
+        raise r.unsupported(
+            f"numpy.{name} into a plain array, where the gradient would be lost",
+            "make the array with np.zeros in the function itself, or np.zeros_like of an argument",
+        )
+    return array
+
+
+@inplace(np.copyto)
+def _copyto(r: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    target = _target(r, "copyto", dst)
+    if not np.can_cast(as_array(src).dtype, target.dtype, casting):  # type: ignore[arg-type]
+        raise TypeError(f"cannot cast {as_array(src).dtype} to {target.dtype} ({casting})")
+    target[...] = src if where is True else np.where(where, src, target)
+
+
+@inplace(np.fill_diagonal)
+def _fill_diagonal(r: Recorder, a: Any, val: Any, wrap: bool = False) -> None:
+    target = _target(r, "fill_diagonal", a)
+    if wrap or target.ndim != 2 or np.ndim(val) > 1:
+        raise r.unsupported("fill_diagonal called so", "assign to a[i, i] instead")
+    n = min(target.shape)
+    values = val if np.ndim(val) == 0 else np.resize(val, n)
+    target[list(range(n)), list(range(n))] = values
+
+
+@inplace(np.put)
+def _put(r: Recorder, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    target = _target(r, "put", a)
+    count = int(np.size(ind))
+    where = np.unravel_index(np.asarray(ind).reshape(-1) % target.size, target.shape)
+    if mode != "raise" or np.any(np.asarray(ind) >= target.size):
+        raise r.unsupported("put with positions out of bounds", "use mode='raise'")
+    target[tuple(w.tolist() for w in where)] = np.resize(v, count) if np.ndim(v) else v
+
+
+@inplace(np.putmask, np.place)
+def _putmask(r: Recorder, a: Any, mask: Any, values: Any) -> None:
+    target = _target(r, "putmask", a)
+    if np.size(values) != 1:
+        raise r.unsupported("putmask and place with several values", "use np.where")
+    target[...] = np.where(mask, np.reshape(values, ()), target)
+
+
+@inplace(np.put_along_axis)
+def _put_along_axis(r: Recorder, arr: Any, indices: Any, values: Any, axis: int) -> None:
+    target = _target(r, "put_along_axis", arr)
+    dim = axis_of(axis, target.ndim)
+    grid = np.ogrid[tuple(slice(n) for n in np.shape(indices))]
+    index = tuple(indices if d == dim else g.tolist() for d, g in enumerate(grid))
+    target[index] = values
