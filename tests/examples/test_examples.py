@@ -25,7 +25,7 @@ def load(name: str) -> Any:
 
 def test_digits() -> None:
     """The demo: accuracy, and gradients equal to eager's."""
-    figures = load("digits").main(["--epochs", "40"])
+    figures = load("digits").main([])
     assert figures["test_accuracy"] >= 0.97
     assert figures["difference_f32"] <= 1e-4
     assert figures["difference_f64"] <= 1e-10
