@@ -63,7 +63,7 @@ class TracedArray(NDArrayOperatorsMixin):
         self.link = link
 
     # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return np.ndarray
 
@@ -118,9 +118,9 @@ class TracedArray(NDArrayOperatorsMixin):
         raise UnsupportedOpError(
             "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
-            hint="a plain array cannot hold traced values: build it with np.zeros, np.array or "
-            "np.stack (spelled `np.` in the function itself) or np.zeros_like; code in C cannot "
-            "be traced",
+            hint="a plain array cannot hold traced values: make it with np.zeros_like, np.stack, "
+            "or np.zeros or np.array spelled so in the function itself; write X @ x for X.dot(x), "
+            "and np.take(table, i) for table[i]; code in C cannot be traced",
         )
 
     def plain(self) -> np.ndarray[Any, Any]:
@@ -159,9 +159,6 @@ class TracedArray(NDArrayOperatorsMixin):
     def __format__(self, spec: str) -> str:
         return format(self._python_value("a format")[()], spec) if spec else repr(self)
 
-    def __round__(self, digits: int = 0) -> Any:
-        return np.round(self, digits)  # type: ignore[call-overload]
-
     def item(self, *args: Any) -> Any:
         """A Python number: DataDependentError unless the array is constant."""
         return self._python_value("item()").item(*args)
@@ -171,10 +168,10 @@ class TracedArray(NDArrayOperatorsMixin):
         return self._python_value("tolist()").tolist()
 
     def __copy__(self) -> Any:
-        return np.copy(self)  # type: ignore[call-overload]
+        return np.copy(self)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return np.copy(self)  # type: ignore[call-overload]
+        return np.copy(self)
 
     def __reduce__(self) -> NoReturn:
         raise TraceError("a traced array cannot be pickled", loc=user_loc(),
@@ -249,12 +246,12 @@ class TracedArray(NDArrayOperatorsMixin):
     @property
     def T(self) -> Any:
         """All dims reversed, a view."""
-        return np.transpose(self)  # type: ignore[call-overload]
+        return np.transpose(self)
 
     @property
     def mT(self) -> Any:
         """The last two dims swapped, a view."""
-        return np.swapaxes(self, -1, -2)  # type: ignore[call-overload]
+        return np.swapaxes(self, -1, -2)
 
     @property
     def real(self) -> TracedArray:
@@ -264,12 +261,12 @@ class TracedArray(NDArrayOperatorsMixin):
     @property
     def imag(self) -> Any:
         """Zeros."""
-        return np.zeros_like(self)  # type: ignore[call-overload]
+        return np.zeros_like(self)
 
     @property
     def flat(self) -> Any:
         """The elements in order, as a view where there is one (numpy's is an iterator)."""
-        return np.ravel(self)  # type: ignore[call-overload]
+        return np.ravel(self)
 
     def conj(self) -> TracedArray:
         """The array itself: it is real."""
@@ -283,20 +280,20 @@ class TracedArray(NDArrayOperatorsMixin):
             return self
         return self.recorder.cast(self, np.dtype(dtype))
 
-    def reshape(self, *shape: Any, order: str = "C") -> Any:
+    def reshape(self, *shape: Any, order: Any = "C") -> Any:
         """Another shape, a view where numpy's is one."""
         target = shape[0] if len(shape) == 1 else shape
-        return np.reshape(self, target, order=order)  # type: ignore[call-overload]
+        return np.reshape(self, target, order=order)
 
     def transpose(self, *axes: Any) -> Any:
         """Permuted dims, a view."""
         if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
-        return np.transpose(self, axes or None)  # type: ignore[call-overload]
+        return np.transpose(self, axes or None)
 
-    def flatten(self, order: str = "C") -> Any:
+    def flatten(self, order: Any = "C") -> Any:
         """One dim, a copy."""
-        return np.copy(np.ravel(self, order))  # type: ignore[call-overload]
+        return np.copy(np.ravel(self, order))
 
     def fill(self, value: Any) -> None:
         """Set every element."""
@@ -304,7 +301,7 @@ class TracedArray(NDArrayOperatorsMixin):
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         """Sort in place."""
-        self[...] = np.sort(self, axis=axis, kind=kind)  # type: ignore[call-overload]
+        self[...] = np.sort(self, axis=axis, kind=kind)
 
 
 _POWERS: dict[float, Callable[[Any], Any]] = {

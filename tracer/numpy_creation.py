@@ -3,7 +3,8 @@
     B = np.zeros(3); B[0] = x          # B must be able to hold a traced value
     np.array([x[0] ** 2, x[1]])        # numpy would ask each element for its number
 
-Neither reaches numpy's protocols, so these functions are wrapped while a trace runs.
+Neither reaches numpy's protocols, nor do lists of traced arrays (`np.sum([x[0], x[1]])`) or a plain
+array indexed by a traced one (`np.take(table, i)`). These functions are wrapped while a trace runs.
 
 Note [Wrapped only for the tracing thread]
 The wrappers are attributes of the numpy module while at least one trace runs. They ask first
@@ -92,7 +93,8 @@ def _fresh(original: Callable[..., Any]) -> Callable[..., Any]:
         recorder = _recorder()
         if recorder is None or not _called_by_user():
             return original(*args, **kwargs)
-        if original.__name__ in ("full", "full_like") and contains_traced(_fill_value(args, kwargs)):
+        full = original.__name__ in ("full", "full_like")
+        if full and contains_traced(_fill_value(args, kwargs)):
             return _filled(original, *args, **kwargs)
         made = original(*args, **kwargs)
         # integers are counters and indices: they stay plain
@@ -122,9 +124,22 @@ def _filled(original: Callable[..., Any], first: Any, fill_value: Any, dtype: An
     like = original.__name__ == "full_like"
     shape = np.shape(first) if like else first
     if dtype is None and like:
-        dtype = first.dtype if isinstance(first, (np.ndarray, np.generic)) else np.asarray(first).dtype
+        dtype = np.result_type(first)
     result = np.copy(np.broadcast_to(value, shape))
     return result if dtype is None else result.astype(dtype)
+
+
+def _routed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """np.sum and its like, of lists of traced arrays; np.take of a plain array at traced places."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        recorder = _recorder()
+        if recorder is None or not contains_traced(args):
+            return original(*args, **kwargs)
+        return recorder.handlers.function(recorder, original, args, kwargs)
+
+    return wrapper
 
 
 def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,12 +157,19 @@ def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+_ROUTED = (
+    "sum", "mean", "prod", "max", "min", "amax", "amin", "std", "var", "median", "average", "any",
+    "all", "cumsum", "cumprod", "dot", "outer", "inner", "cov", "diff", "sort", "argmax", "argmin",
+    "ravel", "reshape", "transpose", "take", "allclose",
+)  # fmt: skip
 _WRAPPED: tuple[tuple[Any, str, Callable[..., Any], Callable[..., Any]], ...] = (
     *((np, name, getattr(np, name), _holding(getattr(np, name)))
       for name in ("array", "asarray", "asanyarray", "ascontiguousarray")),
     *((np, name, getattr(np, name), _fresh(getattr(np, name)))
       for name in ("zeros", "ones", "empty", "full", "eye", "identity",
                    "zeros_like", "ones_like", "empty_like", "full_like")),
+    *((np, name, getattr(np, name), _routed(getattr(np, name))) for name in _ROUTED),
+    (np.linalg, "norm", np.linalg.norm, _routed(np.linalg.norm)),
     (np.random, "default_rng", np.random.default_rng, _seeded(np.random.default_rng)),
 )  # fmt: skip
 

@@ -65,7 +65,7 @@ def record_function(
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
     recorder.enter()
-    name = _name(func)
+    name = name_of(func)
     out = kwargs.pop("out", None)
     if out is not None and not isinstance(out, TracedArray):
         raise recorder.unsupported(
@@ -86,7 +86,8 @@ def record_function(
     return result
 
 
-def _name(func: Any) -> str:
+def name_of(func: Any) -> str:
+    """The dotted name of a numpy function, as users write it."""
     module = str(getattr(func, "__module__", "")).removeprefix("numpy._core").removeprefix("numpy")
     head = "numpy.linalg" if module.startswith(".linalg") else "numpy"
     return f"{head}.{func.__name__}"
@@ -95,7 +96,7 @@ def _name(func: Any) -> str:
 def _without_adaptor(
     recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    name = _name(func)
+    name = name_of(func)
     if _all_constant((args, kwargs)):  # a plain value after all, such as one made by np.zeros
         recorder.baked = True
         return func(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
@@ -127,7 +128,7 @@ def _plain(value: Any) -> Any:
 def _adapted(
     recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], want: Any
 ) -> Any:
-    name = _name(func)
+    name = name_of(func)
     try:
         if func in COMPOSED:
             return conform(recorder, name, COMPOSED[func](*args, **kwargs), want)
@@ -190,6 +191,12 @@ def axis_of(axis: Any, rank: int) -> int:
 def view_of(array: TracedArray, read: Any, write: Any) -> tuple[Expr, View]:
     """The expression of a view together with its link to its parent."""
     return read(array.expr), View(array, read, write)
+
+
+def traced_all(*values: Any) -> list[TracedArray]:
+    """All values as traced arrays of the one trace that some of them are of."""
+    recorder = next(v.recorder for v in values if isinstance(v, TracedArray))
+    return [recorder.traced(as_array(v)) for v in values]
 
 
 def as_array(a: Any) -> Any:

@@ -10,6 +10,7 @@ from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_functions import as_array, axis_of, composed, expression
 from gradof.tracer.numpy_recorder import Recorder
 
+
 @expression(np.concatenate)
 def _concatenate(
     r: Recorder, arrays: Any, /, axis: Any = 0, *, dtype: Any = None, casting: Any = None

@@ -307,7 +307,7 @@ def _cholesky(r: Recorder, a: Any, /, *, upper: bool = False) -> Expr:
 
 
 @composed(np.linalg.eigh)
-def _eigh(a: Any, UPLO: str = "L") -> Any:
+def _eigh(a: Any, UPLO: Any = "L") -> Any:
     r = a.recorder
     values, vectors = np.linalg.eigh(real(a), UPLO)
     x = _matrix(r, a)[0]
@@ -316,5 +316,5 @@ def _eigh(a: Any, UPLO: str = "L") -> Any:
 
 
 @composed(np.linalg.eigvalsh)
-def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def _eigvalsh(a: Any, UPLO: Any = "L") -> Any:
     return np.linalg.eigh(a, UPLO)[0]

@@ -35,6 +35,11 @@ from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
+# Ops whose rules take a Python number for either operand.
+_TAKE_WEAK = frozenset({
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne",
+    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class Recorder:
                                  hint="return it from the function that made it")  # fmt: skip
             return operand
         if isinstance(operand, (list, tuple)) and contains_traced(operand):
-            return self.traced(np.stack([self.traced(x) for x in operand]))  # type: ignore[call-overload]
+            return self.traced(np.stack([self.traced(x) for x in operand]))
         if isinstance(operand, np.ndarray):
             for read in (self._lifted, self._view_of_lifted):
                 found = read(operand)
@@ -269,6 +274,10 @@ class Recorder:
         converted = [self.operand(x, dtype) for x in operands]
         if not any(isinstance(x, Expr) for x in converted):
             return self.traced(result)
+        if dtype.kind == "b":  # numpy adds and multiplies booleans so
+            kind = {"add": "logical_or", "mul": "logical_and"}.get(kind, kind)
+        if kind not in _TAKE_WEAK:
+            converted = [x if isinstance(x, Expr) else self.full((), dtype, x) for x in converted]
         try:
             expr = getattr(F, kind)(*converted)
         except InferenceError as error:

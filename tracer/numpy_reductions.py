@@ -33,11 +33,12 @@ def _total(function: Any, kind: str, start: float) -> None:
         if where is not True:
             x = F.where(r.traced(where).expr, x, start if x.dtype.is_float else int(start))
         dims = axes(axis, x.rank)
-        y = x if not dims else getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims))
+        y: Expr = x if not dims else getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims))
         if initial is None:
             return y
         other = r.operand(initial, np.dtype(used))
-        return y + other if kind == "sum" else y * other
+        more: Expr = y + other if kind == "sum" else y * other
+        return more
 
     expression(function)(reduce)
 
@@ -311,13 +312,13 @@ def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @composed(np.percentile)
-def _percentile(a: Any, q: Any, axis: Any = None, *, method: str = "linear",
+def _percentile(a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                 keepdims: bool = False) -> Any:  # fmt: skip
     return np.quantile(a, np.true_divide(q, 100), axis=axis, method=method, keepdims=keepdims)
 
 
 @composed(np.quantile)
-def _quantile(a: Any, q: Any, axis: Any = None, *, method: str = "linear",
+def _quantile(a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
               keepdims: bool = False) -> Any:  # fmt: skip
     if method != "linear":
         raise TypeError(f"argument method={method!r}")

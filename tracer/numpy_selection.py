@@ -15,6 +15,7 @@ from gradof.tracer.numpy_functions import (
     composed,
     expression,
     inplace,
+    traced_all,
 )
 from gradof.tracer.numpy_recorder import Recorder, real
 
@@ -86,7 +87,7 @@ def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
 
 @composed(np.take)
 def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
-    a = as_array(a)
+    a = traced_all(a, indices)[0] if isinstance(indices, TracedArray) else as_array(a)
     if mode != "raise":
         size = a.size if axis is None else a.shape[axis]
         indices = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
@@ -176,7 +177,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
             period: Any = None) -> Any:  # fmt: skip
     if period is not None:
         raise TypeError("argument period")
-    x, xp, fp = as_array(x), as_array(xp), as_array(fp)
+    x, xp, fp = traced_all(x, xp, fp)
     high = np.clip(np.searchsorted(xp, x, side="right"), 1, len(real(xp)) - 1)
     x0, x1 = np.take(xp, high - 1), np.take(xp, high)
     y0, y1 = np.take(fp, high - 1), np.take(fp, high)

@@ -26,7 +26,7 @@ _MISSING: Any = object()
 
 @expression(np.reshape)
 def _reshape(
-    r: Recorder, a: Any, /, shape: Any = None, order: str = "C", *, copy: Any = None
+    r: Recorder, a: Any, /, shape: Any = None, order: Any = "C", *, copy: Any = None
 ) -> ViewResult:
     array = r.traced(as_array(a))
     target = tuple(array.concrete.reshape(real(shape), order=order).shape)
@@ -48,8 +48,8 @@ def _reversed(x: Expr) -> Expr:
 
 
 @composed(np.ravel)
-def _ravel(a: Any, order: str = "C") -> Any:
-    return np.reshape(a, -1, order=order)  # type: ignore[call-overload]
+def _ravel(a: Any, order: Any = "C") -> Any:
+    return np.reshape(a, -1, order=order)
 
 
 @composed(np.squeeze)
@@ -226,7 +226,7 @@ def _roll(r: Recorder, a: Any, shift: Any, axis: Any = None) -> Expr:
 
 
 @composed(np.pad)
-def _pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     if isinstance(pad_width, dict):
         raise TypeError("argument pad_width as a dict")
     widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))

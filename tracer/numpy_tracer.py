@@ -141,7 +141,7 @@ class _Watch:
         self.generators = [(g, str(origin)) for g, origin in reachable]
         self.generators += [(g, "an argument") for g in leaves if isinstance(g, _GENERATORS)]
         self.generators += [(np.random.mtrand._rand, "numpy's global state"),
-                            (random._inst, "Python's global state")]  # type: ignore[attr-defined]  # fmt: skip
+                            (random._inst, "Python's global state")]  # fmt: skip
         self.states = [_state(g) for g, _ in self.generators]
 
     def check(self) -> None:
