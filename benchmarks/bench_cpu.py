@@ -1,8 +1,9 @@
-"""Forward and backward on a CPU, gradof beside torch eager and plain numpy, interleaved in one process.
+"""Forward and backward on a CPU: gradof beside torch eager, interleaved in one process.
 
     python benchmarks/bench_cpu.py
 
-Prints medians and ratios (eager / gradof: above 1 gradof is faster), and the time to the first gradient.
+Prints medians and ratios (eager / gradof: above 1 gradof is faster), and the time to the first
+gradient.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ def main() -> None:
     first = timed(lambda: both(p))
     value, ours = interleaved([lambda: rosenbrock(p), lambda: both(p)])
     Console().print(table)
-    print(f"rosenbrock 1000, numpy: value {value * 1e6:.0f} us, value and gradient {ours * 1e6:.0f} us"
-          f" (first {first * 1e3:.0f} ms)")  # fmt: skip
+    print(f"rosenbrock 1000, numpy: value {value * 1e6:.0f} us, "
+          f"value and gradient {ours * 1e6:.0f} us (first {first * 1e3:.0f} ms)")  # fmt: skip
 
 
 if __name__ == "__main__":

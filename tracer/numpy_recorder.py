@@ -136,7 +136,10 @@ class Recorder:
         except ValueError as error:
             if type(error) is not ValueError:
                 raise
-            raise ShapeError(f"{function.__name__}: {error}", loc=self.loc) from error
+            raise ShapeError(
+                f"{function.__name__}: {error}", loc=self.loc,
+                hint="reshape, transpose or broadcast the operands so that their shapes fit",
+            ) from error  # fmt: skip
         except np._core._exceptions.UFuncTypeError as error:  # type: ignore[attr-defined]
             raise DtypeError(f"{function.__name__}: {error}", loc=self.loc) from error
 

@@ -19,6 +19,9 @@ from gradof.errors import (
 from tests.errors.rows import A, T, bad
 
 
+PLAIN = np.zeros(3)
+
+
 @bad(ShapeError, "cannot be multiplied")
 def tensors_that_do_not_multiply() -> None:
     def fn(x: Any) -> Any:
@@ -154,7 +157,7 @@ def tensor_from_an_array_inside() -> None:
 @bad(UnsupportedOpError, "would become a plain numpy array")
 def traced_array_into_a_plain_one() -> None:
     def fn(x: Any) -> Any:
-        out = np.zeros(3)
+        out = PLAIN.copy()  # numpy does not tell us where this array comes from
         out[:] = x[0]  # here
         return out.sum()
 
