@@ -18,7 +18,6 @@ from gradof.errors import (
 )
 from tests.errors.rows import A, T, bad
 
-
 PLAIN = np.zeros(3)
 
 
