@@ -3,7 +3,7 @@
 lift_constants               a constant of f read by the reverse is made anew there, not saved
 rematerialize_views          a view (reshape, permute, slice ...) is taken again instead of saved
 deduplicate_size_captures    size(x), read by the reverse only, is computed there if x is saved
-anyway eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
+eliminate_dead_reverse       what no gradient needs goes; the grad_map then tells the truth
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 Which outputs of f receive a gradient is known before df runs (it is part of the cache key), so
 every symbolic zero folds away, together with what fed it:
 
-    AutogradAdd of a zero and x           → x             AutogradAdd of two values  → add GradOf
-    with all cotangents zero       → zeros         any other GradOf           → its body, inlined
-    a linear op, mul, mm ... of a zero    → a zero
+    AutogradAdd of a zero and x         → x
+    AutogradAdd of two values           → add
+    GradOf with all cotangents zero     → zeros
+    any other GradOf                    → its body, inlined
+    a linear op, mul, mm ... of a zero  → a zero
 
 A gradient that is zero altogether leaves the outputs: eager gives None there. See Note [GradOf is
 linear].

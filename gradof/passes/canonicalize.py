@@ -1,8 +1,8 @@
 """Local simplifications that change no bit of any result.
 
-    cast to its own dtype, reshape to its own shape, identity permute and expand, alias → the
-    operand reshape(reshape(x)), permute(permute(x)), cast-free detach chains                  →
-    one node neg(neg(x))                                                                       → x
+    cast to its own dtype, reshape to its own shape, identity permute and expand, alias → operand
+    reshape(reshape(x)), permute(permute(x)), detach(detach(x))                         → one node
+    neg(neg(x))                                                                         → x
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _identity(node: Node) -> Value | None:
 
 
 def _compose(node: Node) -> bool:
-    """Fold a reshape of a reshape, or a permute of a permute, into one."""
-    if node.kind not in ("reshape", "permute"):
+    """Fold a reshape of a reshape, a permute of a permute, or a detach of a detach, into one."""
+    if node.kind not in ("reshape", "permute", "detach"):
         return False
     inner = node.inputs[0].node
     if inner is None or inner.kind != node.kind:

@@ -1,8 +1,8 @@
 """Constant pooling.
 
-    Given   %0 = Constant[value=2.0](); %a = mul(%x, %0); %1 = Constant[value=2.0](); %b = mul(%a,
-    %1) Result  %0 = Constant[value=2.0](); %a = mul(%x, %0); %b = mul(%a, %0), the Constant at
-    the top
+    Given   %a = exp(%x); %0 = Constant[value=2.0](); %b = mul(%a, %0);
+            %1 = Constant[value=2.0](); %c = mul(%b, %1)
+    Result  %0 = Constant[value=2.0](); %a = exp(%x); %b = mul(%a, %0); %c = mul(%b, %0)
 """
 
 from __future__ import annotations

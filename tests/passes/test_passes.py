@@ -70,6 +70,16 @@ def test_canonicalize_folds_views_of_views() -> None:
     )
 
 
+def test_canonicalize_keeps_one_of_two_detachments() -> None:
+    graph = parse_graph(HEAD + """%a : f64[2,3] = detach(%x)
+      %b : f64[2,3] = detach(%a)
+      %c : f64[2,3] = detach(%b)
+      return (%c)""")
+    run_passes(graph, ["canonicalize", "eliminate-dead-code"])
+    (node,) = graph.nodes()
+    assert node.kind == "detach" and node.inputs == (graph.inputs[0],)
+
+
 def test_canonicalize_composes_permutations_in_their_order() -> None:
     graph = parse_graph("""graph f(%x : f64[2,3,4]):
       %a : f64[3,4,2] = permute[dims=(1, 2, 0)](%x)
