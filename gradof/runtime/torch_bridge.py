@@ -99,7 +99,7 @@ class _Compiled(torch.autograd.Function):
         result: list[Tensor | None] = [None] * len(gradient.f.inputs)
         vjps = [cotangents[i] for i in gradient.df_input_vjps]
         defined = tuple(g is not None for g in vjps)
-        wanted = tuple(ctx.needs_input_grad[1 + i] for i in gradient.df_output_vjps)
+        wanted = tuple(_is_wanted(ctx, i) for i in gradient.df_output_vjps)
         if any(defined) and any(wanted):
             special = plan.df(defined, wanted)
             arguments = [*vjps, *ctx.saved_tensors]
@@ -113,3 +113,20 @@ class _Compiled(torch.autograd.Function):
 def cotangent_dtype_matches(tensor: Any, dtype: DType) -> bool:
     """Whether a cotangent is a tensor of the given dtype."""
     return isinstance(tensor, Tensor) and from_torch_dtype(tensor.dtype) == dtype
+
+
+def _is_wanted(ctx: Any, index: int) -> bool:
+    """Whether the backward now running asks for the gradient of tensor input `index`.
+
+    `needs_input_grad` is as of the forward; `torch.autograd.grad(loss, [w])` wants less than that.
+    """
+    node = ctx.next_functions[index][0]
+    if not ctx.needs_input_grad[1 + index] or node is None:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError as error:
+        # torch does not say so of a leaf that autograd.grad collects; others get False
+        if "leaf node" not in str(error):
+            raise
+        return True
