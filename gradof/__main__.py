@@ -1,0 +1,5 @@
+"""`python -m gradof`: the command line."""
+
+from gradof.cli.main import main
+
+main()
