@@ -118,7 +118,8 @@ class _Folder:
                 self.zero.add(out)
             else:
                 out.replace_all_uses_with(result)
-                result.hint = out.hint or result.hint
+                if result.node is not None:  # df's inputs keep the names they came with
+                    result.hint = out.hint or result.hint
 
     def fold_body(self, node: Node, results: list[Value]) -> list[Value]:
         """Fold one inlined node; the results of the body follow what it is replaced with."""

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen.cpu.interpret import ZERO, interpret
 from gradof.errors import DifferentiationError
@@ -102,3 +103,11 @@ def test_a_zero_of_unknown_shape_cannot_be_made_real() -> None:
       return (%d)""")
     with pytest.raises(DifferentiationError, match="zero gradient of unknown shape"):
         specialize_autograd_zero(df, [False, True])
+
+
+def test_inputs_keep_their_names() -> None:
+    graph = parse_graph("""graph f(%a : f64[3], %b : f64[3]):
+      %c : f64[3] = add(%a, %b)
+      return (%c)""")
+    special = specialize_autograd_zero(differentiate(graph).df, [True])
+    assert str(special.graph) == "graph df(%dc : f64[3]):\n  return (%dc, %dc)\n"
