@@ -17,7 +17,8 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any, NamedTuple
@@ -263,6 +264,17 @@ def name_of(wrapper: Any, fn: Callable[..., Any]) -> str | None:
 def is_tracing() -> bool:
     """Whether the current thread is recording a function."""
     return getattr(_THREAD, "tracing", False)
+
+
+@contextmanager
+def calling_plain() -> Iterator[None]:
+    """Within it, compiled functions this thread calls run as they were written: the reference."""
+    before = is_tracing()
+    _THREAD.tracing = True
+    try:
+        yield
+    finally:
+        _THREAD.tracing = before
 
 
 def _tracer(library: Library) -> Callable[..., Traced]:

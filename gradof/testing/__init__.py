@@ -12,10 +12,10 @@ from typing import Any
 
 from gradof.errors import InputError, LeafTypeError
 from gradof.runtime.arrays import is_array, is_tensor
-from gradof.testing.report import Culprit, Report, Row
+from gradof.testing.report import REFERENCES, Culprit, OpRow, Report, Row
 from gradof.tracer.pytree import flatten
 
-__all__ = ["Culprit", "Report", "Row", "check"]
+__all__ = ["REFERENCES", "Culprit", "OpRow", "Report", "Row", "check"]
 
 
 def check(
@@ -25,6 +25,8 @@ def check(
     *,
     order: int = 1,
     seed: int = 0,
+    against: tuple[str, ...] = REFERENCES,
+    per_op: bool = False,
     raise_on_error: bool = True,
 ) -> Report:
     """Compare values and gradients of `fn` with eager, float64 and finite differences.
@@ -32,28 +34,37 @@ def check(
     Cotangents are random. torch functions are compared with torch's autograd, in their own
     precision and in float64, numpy functions with plain numpy and central differences; `order=2`
     adds second gradients. How close is close enough is told by float64: see Note [Closeness] in
-    `gradof.testing.closeness`. Asserts that our own f and df really ran. The caller's arrays,
-    parameters, buffers and random state stay as they were.
+    `gradof.testing.closeness`. `against` chooses among the references; `per_op` also tests every
+    op by itself and puts a table of them, with the user's lines, into the report, as is done when
+    something is wrong. Asserts that our own f and df really ran. The caller's arrays, parameters,
+    buffers and random state stay as they were.
 
     Raises GradientMismatchError (unless `raise_on_error` is false), which names the first wrong
-    op and the user's line; InputError for a bad order; LeafTypeError for arguments without
-    arrays.
+    op and the user's line; InputError for a bad order, or references this function cannot be
+    compared with; LeafTypeError for arguments without arrays that can be differentiated.
     """
     if order not in (1, 2):
         raise InputError(f"order is 1 or 2, not {order!r}")
+    unknown = set(against) - set(REFERENCES)
+    if unknown or not against:
+        raise InputError(
+            f"unknown references {sorted(unknown)}" if unknown else "nothing to compare with",
+            hint="known: " + ", ".join(map(repr, REFERENCES)),
+        )
     leaves = flatten((args, kwargs or {}))[0]
     if any(map(is_tensor, leaves)):
         from gradof.testing.torch_check import check_torch
 
-        report = check_torch(fn, tuple(args), dict(kwargs or {}), order, seed)
+        report = check_torch(fn, tuple(args), dict(kwargs or {}), order, seed, per_op)
     elif any(is_array(x) or isinstance(x, float) for x in leaves):
         from gradof.testing.numpy_check import check_numpy
 
         if kwargs:
             raise InputError("numpy functions are checked with positional arguments")
-        report = check_numpy(fn, tuple(args), order, seed)
+        report = check_numpy(fn, tuple(args), order, seed, per_op)
     else:
         raise LeafTypeError("check needs array arguments", hint="pass tensors or numpy arrays")
+    report.keep(against)
     if raise_on_error:
         report.raise_if_wrong()
     return report

@@ -9,15 +9,17 @@ import numpy as np
 
 from gradof.errors import GradientMismatchError, OutputError
 from gradof.runtime.checks import lift_floats
-from gradof.runtime.function import Differentiated
+from gradof.runtime.function import Differentiated, calling_plain
 from gradof.runtime.functional import bind_with_grad, vjp
 from gradof.testing.closeness import directional, largest, rows
-from gradof.testing.localize import find_culprits
+from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report
 from gradof.tracer.pytree import flatten
 
 
-def check_numpy(fn: Callable[..., Any], args: tuple[Any, ...], order: int, seed: int) -> Report:
+def check_numpy(
+    fn: Callable[..., Any], args: tuple[Any, ...], order: int, seed: int, per_op: bool = False
+) -> Report:
     """See `gradof.testing.check`."""
     compiled = fn if isinstance(fn, Differentiated) else Differentiated(fn)
     plain = compiled.fn
@@ -36,19 +38,22 @@ def check_numpy(fn: Callable[..., Any], args: tuple[Any, ...], order: int, seed:
     info = compiled.cache_info()
     if info.forward_runs <= before.forward_runs or info.backward_runs <= before.backward_runs:
         raise GradientMismatchError("our own f and df did not run")
-    eager = _floats(plain(*_copied(args)))
-    exact = _floats(plain(*_wide(args)))
+    with calling_plain():
+        eager = _floats(plain(*_copied(args)))
+        exact = _floats(plain(*_wide(args)))
     dtypes = [np.asarray(o).dtype for o in eager]
     names = [f"output {i}" for i in range(len(outputs))]
     report.rows += rows(names, outputs, eager, exact, dtypes)
     _along_lines(report, plain, args, weights, grads, rng)
     if order > 1:
         _second_order(report, compiled, args, weights, rng)
-    if not report.ok:
+    if per_op or not report.ok:
         flags = [True] * len(bound.entry.traced.arg_leaves)
         flags += [False] * (len(graph.inputs) - len(flags))
         f = bound.entry.plan.gradient(flags).gradient.f
-        report.culprits = find_culprits(f, [np.asarray(x) for x in bound.inputs], seed)
+        values = values_of(f, [np.asarray(x) for x in bound.inputs], "numpy")
+        report.ops = examine_ops(f, values, seed)
+        report.culprits = [culprit for row in report.ops for culprit in row.culprits]
     return report
 
 
@@ -100,13 +105,22 @@ def _along_lines(
             continue
         direction = rng.standard_normal(np.shape(grad))
         step = 1e-6 * max(1.0, largest(flatten(args)[0][i]))
-        high = _weighted(plain(*_wide(args, {i: step * direction})), weights)
-        low = _weighted(plain(*_wide(args, {i: -step * direction})), weights)
+        with calling_plain():
+            back, here, on = (
+                _weighted(plain(*_wide(args, {i: sign * step * direction})), weights)
+                for sign in (-1.0, 0.0, 1.0)
+            )
         ours = float(np.sum(grad * direction))
         size = float(np.sum(np.abs(grad * direction)))
-        magnitude = size * (10.0 if np.asarray(grad).dtype != np.float64 else 1.0)
-        row = directional(f"gradient of {names[i]}", ours, (high - low) / (2 * step), magnitude)
-        report.rows.append(row)
+        dtype = np.asarray(grad).dtype
+        ulp = float(np.finfo(dtype).eps)
+        # numpy has no gradient of its own that could say how well conditioned this one is
+        slack = 1e-4 * size if dtype != np.float64 else 0.0
+        row = directional(f"gradient of {names[i]}", ours, (back, here, on), step, size, ulp, slack)
+        if row is None:
+            report.notes.append(f"not finite around {names[i]}: no finite differences")
+        else:
+            report.rows.append(row)
 
 
 def _weighted(value: Any, weights: list[Any]) -> float:
@@ -137,18 +151,28 @@ def _second_order(
         for a in wide
     )
     ours = flatten(hvp(weighted, wide, directions))[0]
+    moved = flatten(directions)[0]
+
+    def gradients(step: float) -> list[Any]:
+        return flatten(gradient(*_wide(args, {i: step * d for i, d in enumerate(moved)})))[0]
+
     step = 1e-5
-    moved = [
-        flatten(gradient(*_wide(args, {
-            i: sign * step * d for i, d in enumerate(flatten(directions)[0])})))[0]
-        for sign in (1.0, -1.0)
-    ]  # fmt: skip
-    for i, (mine, high, low) in enumerate(zip(ours, *moved, strict=True)):
+    at = {s: gradients(s * step) for s in (-1.0, -0.25, 0.0, 0.25, 1.0)}
+    for i, mine in enumerate(ours):
         probe = rng.standard_normal(np.shape(mine))
-        difference = float(np.sum(probe * (high - low))) / (2 * step)
+        values = {s: float(np.sum(probe * grads[i])) for s, grads in at.items()}
         name = f"second gradient of leaf {i}"
         size = float(np.sum(np.abs(probe * mine)))
-        report.rows.append(directional(name, float(np.sum(probe * mine)), difference, size))
+        far, near = values[1.0] - values[-1.0], values[0.25] - values[-0.25]
+        if abs(far) > 1e-3 * max(map(abs, values.values())) and abs(near) > abs(far) / 2:
+            report.notes.append(f"the gradient jumps at leaf {i}: no second differences")
+            continue
+        triple = (values[-1.0], values[0.0], values[1.0])
+        row = directional(name, float(np.sum(probe * mine)), triple, step, size)
+        if row is None:
+            report.notes.append(f"the gradient is not finite around leaf {i}")
+        else:
+            report.rows.append(row)
 
 
 def _traced_floats(value: Any) -> list[Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gradof.errors import GradientMismatchError
+from gradof.errors import GradientMismatchError, InputError
+
+OP_TOLERANCE = 1e-4
+REFERENCES = ("eager", "float64", "finite differences")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,39 @@ class Row:
 
 
 @dataclass(frozen=True)
+class OpRow:
+    """One node, tested by itself on the inputs it really had; all errors are relative.
+
+    `eager` is its value against the library's own function (None where there is none to call),
+    `float64` its value against the same op in float64, `backward` its rule against differences, by
+    operand. `precise` is false where its value is further from float64 than rounding explains.
+    """
+
+    op: str
+    loc: str
+    eager: float | None
+    float64: float | None
+    backward: tuple[tuple[str, float], ...]
+    precise: bool = True
+
+    @property
+    def culprits(self) -> list[Culprit]:
+        """What is wrong with this op."""
+        found = []
+        if self.eager is not None and not self.eager <= OP_TOLERANCE:
+            found.append(Culprit(self.op, self.loc, "its value", self.eager))
+        elif not self.precise:
+            assert self.float64 is not None
+            found.append(Culprit(self.op, self.loc, "its value in float64", self.float64))
+        found += [
+            Culprit(self.op, self.loc, f"its gradient for {name}", error)
+            for name, error in self.backward
+            if not error <= OP_TOLERANCE
+        ]
+        return found
+
+
+@dataclass(frozen=True)
 class Culprit:
     """An op that is wrong by itself: which, where, in the forward or for which operand."""
 
@@ -48,14 +85,25 @@ class Report:
 
     name: str
     rows: list[Row] = field(default_factory=list)
+    ops: list[OpRow] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     nodes: int = 0
 
     @property
     def ok(self) -> bool:
-        """Whether every quantity is right."""
-        return all(row.ok for row in self.rows)
+        """Whether every quantity is right; false where nothing was compared."""
+        return bool(self.rows) and all(row.ok for row in self.rows)
+
+    def keep(self, references: Sequence[str]) -> None:
+        """Drop the rows of other references; InputError if none would be left."""
+        left = [row for row in self.rows if row.reference in references]
+        if not left:
+            raise InputError(
+                f"{self.name} cannot be compared with {', '.join(references)}",
+                hint="; ".join(self.notes) or "compare it with eager too",
+            )
+        self.rows = left
 
     def raise_if_wrong(self) -> None:
         """GradientMismatchError, naming the first wrong op, if a row is wrong."""
@@ -75,6 +123,7 @@ class Report:
             eager = "-" if row.eager is None else f"{row.eager:.1e}"
             cells = (row.what, row.reference, f"{row.error:.1e}", eager, f"{row.allowed:.1e}")
             lines.append(_line(cells, widths) + ("" if row.ok else "  WRONG"))
+        lines += self._op_lines()
         lines += [f"wrong op: {culprit}" for culprit in self.culprits]
         if not self.ok and not self.culprits:
             lines.append("no single op is wrong by itself; look at how they are combined")
@@ -83,6 +132,19 @@ class Report:
         return "\n".join(lines)
 
 
-def _line(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+    def _op_lines(self) -> list[str]:
+        if not self.ops:
+            return []
+        widths = (20, 40, 10, 10, 10)
+        lines = ["", _line(("op", "line", "eager", "float64", "backward"), widths)]
+        for row in self.ops:
+            worst = max((error for _, error in row.backward), default=None)
+            shown = ("-" if e is None else f"{e:.1e}" for e in (row.eager, row.float64, worst))
+            wrong = "  WRONG" if row.culprits else ""
+            lines.append(_line((row.op, row.loc, *shown), widths) + wrong)
+        return [*lines, ""]
+
+
+def _line(cells: Sequence[str], widths: tuple[int, ...]) -> str:
     padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
     return "  ".join(padded).rstrip()

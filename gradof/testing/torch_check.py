@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
 
-from gradof.errors import GradientMismatchError
-from gradof.runtime.function import Bound, Differentiated, gradient_flags
-from gradof.testing.closeness import directional, rows
-from gradof.testing.localize import find_culprits
-from gradof.testing.report import Report
+from gradof.errors import GradientMismatchError, LeafTypeError
+from gradof.ir.opinfo import has_trait
+from gradof.runtime.function import Bound, Differentiated, calling_plain, gradient_flags
+from gradof.testing.closeness import FACTOR, directional, equal, rows
+from gradof.testing.localize import examine_ops, values_of
+from gradof.testing.report import Report, Row
+from gradof.testing.torch_lines import first_diverging_line
 from gradof.tracer.pytree import flatten, flatten_call
 
 Tensor = torch.Tensor
@@ -49,9 +52,23 @@ class Inputs:
                     tensor.data.copy_(saved)
 
 
+@dataclass
+class Run:
+    """What one run gave: leaves of the result, and gradients of the floating-point ones."""
+
+    results: list[Tensor]
+    gradients: list[list[Tensor | None]]  # first, then second
+
+    @property
+    def floats(self) -> list[Tensor]:
+        """The floating-point results."""
+        return [t for t in self.results if t.is_floating_point()]
+
+
 def check_torch(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], order: int, seed: int
-) -> Report:
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], order: int, seed: int,
+    per_op: bool = False,
+) -> Report:  # fmt: skip
     """See `gradof.testing.check`."""
     compiled = fn if isinstance(fn, Differentiated) else Differentiated(fn)
     eager = compiled.fn
@@ -59,39 +76,78 @@ def check_torch(
     bound = compiled.bind(args, kwargs)
     inputs = _inputs(bound, args, kwargs)
     graph = bound.entry.traced.graph
-    random = any(n.kind not in ("Constant",) and _is_random(n.kind) for n in graph.walk())
-    report = Report(getattr(eager, "__qualname__", str(eager)), nodes=len(graph.block))
+    report = Report(getattr(eager, "__qualname__", type(eager).__name__), nodes=len(graph.block))
     before = compiled.cache_info()
     ours = _derivatives(compiled, inputs, order, seed)
     info = compiled.cache_info()
     if info.forward_runs <= before.forward_runs or info.backward_runs <= before.backward_runs:
         raise GradientMismatchError("our own f and df did not run: torch was compared with itself")
-    theirs = _derivatives(eager, inputs, order, seed)
+    theirs = _reference(eager, inputs, order, seed)
     exact = None
-    if random:
+    if any(has_trait(n.kind, "random") for n in graph.walk()):
         report.notes.append("random numbers: compared with eager under one seed, not with float64")
     else:
         with in_float64(inputs):
-            exact = _derivatives(eager, inputs, order, seed)
-            _finite_differences(report, eager, inputs, ours, seed)
-    for k, title in enumerate(("output", "gradient of", "second gradient of")[: order + 1]):
-        names = inputs.wanted_names if k else [str(i) for i in range(len(ours[0]))]
-        report.rows += rows(
-            [f"{title} {n}" for n in names], _arrays(ours[k]), _arrays(theirs[k]),
-            None if exact is None else _arrays(exact[k]),
-            [_numpy_dtype(t) for t in theirs[k]],
-        )  # fmt: skip
-    if not report.ok:
-        flags = gradient_flags(bound)
-        f = bound.entry.plan.gradient(flags).gradient.f
-        report.culprits = find_culprits(f, [t.detach().numpy() for t in bound.inputs], seed)
+            exact = _reference(eager, inputs, order, seed)
+            _finite_differences(report, eager, inputs, (ours, theirs, exact), seed)
+    _compare(report, inputs.wanted_names, ours, theirs, exact)
+    if per_op or not report.ok:
+        _localise(report, bound, eager, inputs, seed, keep=per_op)
     return report
 
 
-def _is_random(kind: str) -> bool:
-    from gradof.ir.opinfo import has_trait
+def _compare(
+    report: Report, names: list[str], ours: Run, theirs: Run, exact: Run | None
+) -> None:
+    if len(ours.results) != len(theirs.results):
+        raise GradientMismatchError(
+            f"{report.name} returns {len(ours.results)} tensors, eager {len(theirs.results)}"
+        )
+    for i, (mine, other) in enumerate(zip(ours.results, theirs.results, strict=True)):
+        if mine.dtype != other.dtype or mine.requires_grad != other.requires_grad:
+            report.rows.append(Row(f"output {i}: dtype, requires_grad", "eager", inf, None, 0, 0))
+        elif not mine.is_floating_point():
+            report.rows.append(equal(f"output {i}", mine.numpy(), other.numpy()))
+    groups = [("output", ours.floats, theirs.floats, None if exact is None else exact.floats)]
+    for k, title in enumerate(("gradient of", "second gradient of")[: len(ours.gradients)]):
+        reference = None if exact is None else exact.gradients[k]
+        groups.append((title, ours.gradients[k], theirs.gradients[k], reference))  # type: ignore[arg-type]  # gradients may be None
+    for title, mines, others, references in groups:
+        labels = names if title != "output" else [str(i) for i in range(len(mines))]
+        report.rows += rows(
+            [f"{title} {n}" for n in labels], _arrays(mines), _arrays(others),
+            None if references is None else _arrays(references),
+            [_numpy_dtype(t) for t in others],
+        )  # fmt: skip
 
-    return has_trait(kind, "random")
+
+def _localise(
+    report: Report, bound: Bound, eager: Callable[..., Any], inputs: Inputs, seed: int, keep: bool
+) -> None:
+    """Every op by itself; if none is wrong, the first line where values part."""
+    f = bound.entry.plan.gradient(gradient_flags(bound)).gradient.f
+    arrays = [t.detach().numpy() for t in bound.inputs]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        values = values_of(f, arrays, "torch")
+        ops = examine_ops(f, values, seed)
+
+    def run_eager() -> None:
+        with torch.random.fork_rng(devices=[]), calling_plain():
+            torch.manual_seed(seed)
+            eager(*inputs.args, **inputs.kwargs)
+
+    report.culprits = [culprit for row in ops for culprit in row.culprits]
+    if not report.ok and not report.culprits:
+        graph = bound.entry.traced.graph  # composites are whole there, as eager has them
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            values = values_of(graph, arrays, "torch")
+        found = first_diverging_line(run_eager, graph, values)
+        inputs.restore()
+        report.culprits = [] if found is None else [found]
+    if keep or not report.ok:
+        report.ops = ops
 
 
 def _own_leaves(
@@ -114,39 +170,90 @@ def _inputs(bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inpu
     if not any(t.requires_grad for t in (*leaves, *free)):
         for leaf in leaves:
             leaf.requires_grad_(leaf.is_floating_point())
+    if not any(t.requires_grad for t in (*leaves, *free)):
+        raise LeafTypeError(
+            "no argument can be differentiated", hint="pass a floating-point tensor"
+        )
     saved = [t.detach().clone() for t in (*leaves, *free)]
     return Inputs(args, kwargs, leaves, free, list(traced.input_names), saved)
 
 
-def _derivatives(
-    fn: Callable[..., Any], inputs: Inputs, order: int, seed: int
-) -> list[list[Tensor | None]]:
-    """Outputs, gradients for random cotangents, and second gradients; inputs are put back."""
+def _reference(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> Run:
+    """Eager, with compiled functions inside called plain, and attention that has two derivatives.
+
+    torch's fused attention is refused a second derivative by torch itself.
+    """
+    attention: Any = nullcontext()
+    if order > 1:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        attention = sdpa_kernel(SDPBackend.MATH)
+    with calling_plain(), attention:
+        return _derivatives(fn, inputs, order, seed)
+
+
+def _derivatives(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> Run:
+    """Results, gradients for random cotangents, and second gradients; inputs are put back.
+
+    A second gradient of None is zero: whether an input is seen to have no part in a gradient is
+    a matter of how the gradient is written.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        outputs = _float_outputs(fn(*inputs.args, **inputs.kwargs))
-    differentiable = [t for t in outputs if t.requires_grad]
+        result = fn(*inputs.args, **inputs.kwargs)
+    outputs = [t for t in flatten(result)[0] if isinstance(t, Tensor)]
+    _assert_runs(outputs, own=isinstance(fn, Differentiated))
+    run = Run(outputs, [])
     generator = torch.Generator().manual_seed(seed + 1)
+    weights = [_random_like(t, generator) for t in run.floats]
+    chosen = [i for i, t in enumerate(run.floats) if t.requires_grad]
+    if not chosen:
+        raise GradientMismatchError("no output depends on an input: there is nothing to compare")
     wanted = inputs.wanted
-    result: list[list[Tensor | None]] = [list(outputs)]
     grads = torch.autograd.grad(
-        differentiable, wanted, [_random_like(t, generator) for t in differentiable],
+        [run.floats[i] for i in chosen], wanted, [weights[i] for i in chosen],
         create_graph=order > 1, allow_unused=True,
     )  # fmt: skip
-    result.append(list(grads))
+    run.gradients.append(list(grads))
     if order > 1:
-        again = [g for g in grads if g is not None and g.requires_grad]
+        again = [(g, _random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
+        live = [(g, w) for g, w in again if g is not None and g.requires_grad]
         second: Sequence[Tensor | None] = [None] * len(wanted)
-        if again:
-            weights = [_random_like(g, generator) for g in again]
-            second = torch.autograd.grad(again, wanted, weights, allow_unused=True)
-        result.append(list(second))
+        if live:
+            first, seeds = zip(*live, strict=True)
+            second = torch.autograd.grad(first, wanted, seeds, allow_unused=True)
+        run.gradients.append([
+            torch.zeros_like(t) if g is None else g for g, t in zip(second, wanted, strict=True)
+        ])  # fmt: skip
+    run.results = [t.detach().clone().requires_grad_(t.requires_grad) for t in outputs]
     inputs.restore()
-    return result
+    return run
 
 
-def _float_outputs(result: Any) -> list[Tensor]:
-    return [t for t in flatten(result)[0] if isinstance(t, Tensor) and t.is_floating_point()]
+def _assert_runs(outputs: Sequence[Tensor], own: bool) -> None:
+    """Behind our outputs stands our autograd node, and behind eager's none of ours."""
+    for i, output in enumerate(outputs):
+        if output.grad_fn is None:
+            continue
+        compiled = any("_Compiled" in name for name in _nodes_behind(output))
+        if own and not compiled:
+            raise GradientMismatchError(f"output {i} was not computed by our own f")
+        if not own and compiled:
+            raise GradientMismatchError(
+                f"output {i} of the reference was computed by our own f: we would be compared "
+                "with ourselves", hint="pass tensors without history, and the plain function",
+            )  # fmt: skip
+
+
+def _nodes_behind(tensor: Tensor) -> Iterator[str]:
+    seen: set[Any] = set()
+    queue: list[Any] = [tensor.grad_fn]
+    while queue:
+        node = queue.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node.name()
+            queue += [child for child, _ in node.next_functions]
 
 
 def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
@@ -176,9 +283,10 @@ def in_float64(inputs: Inputs) -> Iterator[None]:
 
 
 def _finite_differences(
-    report: Report, eager: Callable[..., Any], inputs: Inputs, ours: Any, seed: int
+    report: Report, eager: Callable[..., Any], inputs: Inputs, runs: tuple[Run, Run, Run], seed: int
 ) -> None:
-    """Our gradient along a random direction against a central difference of float64 eager."""
+    """Our gradient along a random direction against differences of float64 eager."""
+    ours, theirs, exact = runs
     generator = torch.Generator().manual_seed(seed + 2)
     originals = [t.data for t in inputs.wanted]
     directions = [_random_like(t, generator) for t in originals]
@@ -187,26 +295,47 @@ def _finite_differences(
     def value(sign: float) -> float:
         for tensor, original, direction in zip(inputs.wanted, originals, directions, strict=True):
             tensor.data = original + sign * step * direction
-        with torch.no_grad():
-            outputs = _float_outputs(eager(*inputs.args, **inputs.kwargs))
+        with torch.no_grad(), calling_plain():
+            leaves = flatten(eager(*inputs.args, **inputs.kwargs))[0]
+        outputs = [t for t in leaves if isinstance(t, Tensor) and t.is_floating_point()]
         weights = torch.Generator().manual_seed(seed + 1)
         total = 0.0
-        for output, mine in zip(outputs, ours[0], strict=True):
+        for output, mine in zip(outputs, exact.floats, strict=True):
+            weight = _random_like(output, weights)
             if mine.requires_grad:
-                total += float((_random_like(output, weights) * output).sum())
+                total += float((weight * output).sum())
         for tensor, original in zip(inputs.wanted, originals, strict=True):
             tensor.data = original
         inputs.restore()
         return total
 
-    difference = (value(1.0) - value(-1.0)) / (2 * step)
-    products = [
-        float((g.detach().double() * d).sum())
-        for g, d in zip(ours[1], directions, strict=True) if g is not None
+    def products(run: Run) -> list[float]:
+        return [
+            0.0 if g is None else float((g.detach().double() * d).sum())
+            for g, d in zip(run.gradients[0], directions, strict=True)
+        ]
+
+    mine, eagers, right = products(ours), products(theirs), products(exact)
+    sizes = [
+        float((g.detach().double() * d).abs().sum())
+        for g, d in zip(exact.gradients[0], directions, strict=True) if g is not None
     ]  # fmt: skip
-    single = any(g is not None and g.dtype != torch.float64 for g in ours[1])
-    magnitude = sum(abs(p) for p in products) * (10.0 if single else 1.0)
-    report.rows.append(directional("gradient along a line", sum(products), difference, magnitude))
+    ulp = max(torch.finfo(g.dtype).eps for g in theirs.gradients[0] if g is not None)
+    slack = FACTOR * sum(abs(a - b) for a, b in zip(eagers, right, strict=True))
+    values = (value(-1.0), value(0.0), value(1.0))
+    name = "gradient along a line"
+    judge = directional(name, sum(right), values, step, sum(sizes))
+    if judge is None:
+        report.notes.append("the function is not finite around the inputs: no finite differences")
+    elif not judge.ok:
+        report.notes.append(
+            "finite differences contradict torch's own gradient: it is cut on purpose (detach) or "
+            "has a jump; they are no judge here"
+        )
+    else:
+        row = directional(name, sum(mine), values, step, sum(sizes), ulp, slack)
+        assert row is not None
+        report.rows.append(row)
 
 
 def _arrays(tensors: Sequence[Tensor | None]) -> list[Any]:

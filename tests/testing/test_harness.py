@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
@@ -17,9 +18,10 @@ from torch import Tensor, nn
 import gradof
 from gradof.errors import GradientMismatchError, InputError, LeafTypeError
 from gradof.ir.opinfo import OPS
-from gradof.ops.expr import Expr
+from gradof.ops.expr import Expr, F
 from gradof.ops.registry import get_op
-from gradof.testing import check
+from gradof.runtime.function import Differentiated
+from gradof.testing import Report, Row, check, torch_check
 
 
 @contextmanager
@@ -117,6 +119,16 @@ def test_wrong_rule_in_numpy() -> None:
     assert not report.ok and report.culprits[0].op == "sin"
 
 
+def test_wrong_rule_is_named_where_an_operand_is_repeated() -> None:
+    with planted("mul", vjp={"a": lambda g, b: g * b, "b": lambda g, a: -g * a},
+                 reads={"a": ("g", "b"), "b": ("g", "a")}):  # fmt: skip
+        x = torch.randn(3, requires_grad=True)
+        report = check(lambda x: (torch.sin(x) * x * x).sum(), (x,), raise_on_error=False)
+        square = check(lambda x: torch.mul(x, x), (x,), raise_on_error=False)
+    assert not report.ok and report.culprits[0].op == "mul"
+    assert not square.ok and square.culprits[0].op == "mul"
+
+
 def test_missing_gradient_is_wrong() -> None:
     """A rule of None where eager has a gradient is no agreement."""
     with planted("exp", vjp={"x": None}, reads={}):
@@ -159,10 +171,158 @@ def test_decorated_function_is_compared_with_its_original() -> None:
     assert compiled.cache_info().backward_runs >= 1
 
 
-def test_comparison_with_itself_is_refused() -> None:
-    """A function whose result does not depend on gradients through our df proves nothing."""
-    with pytest.raises((GradientMismatchError, RuntimeError)):
-        check(lambda x: x.detach() * 2.0, (torch.randn(3, requires_grad=True),))
+def test_comparison_with_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proof that the runs were ours, and the reference's were not, is asked for."""
+    x = torch.randn(3, requires_grad=True)
+    with pytest.raises(GradientMismatchError, match="no output depends on an input"):
+        check(lambda x: x.detach() * 2.0, (x,))
+    with pytest.raises(GradientMismatchError, match="our own f and df did not run"):
+        check(lambda x: x, (x,))
+    inner = gradof.differentiate(torch.sin)
+    monkeypatch.setattr(torch_check, "calling_plain", contextlib.nullcontext)
+    with pytest.raises(GradientMismatchError, match="compared with ourselves"):
+        check(lambda x: inner(x) * 2.0, (x,))
+    monkeypatch.undo()
+    monkeypatch.setattr(Differentiated, "__call__", lambda self, *args: self.fn(*args))
+    with pytest.raises(GradientMismatchError, match="was not computed by our own f"):
+        check(lambda x: torch.sin(x), (x,))
+
+
+def test_compiled_functions_inside_run_plain_in_the_reference() -> None:
+    """A wrong rule is wrong even where the function under test calls compiled code itself."""
+    inner = gradof.differentiate(torch.sin)
+    net = gradof.differentiate(nn.Sequential(nn.Linear(3, 2), nn.Tanh()))
+    x = torch.randn(4, 3, requires_grad=True)
+    assert check(lambda x: inner(x) * 2.0, (x,), order=2).ok
+    assert check(net, (x,)).ok
+    with planted("tanh", vjp={"x": lambda g: g}, reads={"x": ("g",)}):
+        assert not check(net, (x,), raise_on_error=False).ok
+
+
+# --- wrong where no op shows it by itself -------------------------------------------------------
+
+
+def attention(x: Tensor) -> Tensor:
+    """A reduction, a composite, and a product, each on a line of its own."""
+    scores = x * 2.0
+    p = torch.softmax(scores, dim=1)
+    s = p.cumsum(dim=1)
+    return (s @ s.T).exp()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "text"),
+    [
+        ("cumsum", {"numpy": "np.cumsum({x}[::-1], axis={dim}, dtype={x}.dtype)"}, "cumsum"),
+        ("softmax", {"expand": lambda x, dim: F.exp(x)}, "softmax"),
+    ],
+)
+def test_line_is_named_where_no_op_is_wrong_by_itself(
+    name: str, changes: dict[str, Any], text: str
+) -> None:
+    with planted(name, **changes):
+        report = check(attention, (torch.randn(3, 4, requires_grad=True),), raise_on_error=False)
+    assert not report.ok
+    assert line_of(attention, f".{text}") in report.culprits[0].loc
+    assert report.culprits[0].op == name
+    assert "held against that line's" in report.culprits[0].where
+
+
+def test_wrong_lowering_to_torch_is_named() -> None:
+    with planted("mm", torch="torch.mul"):
+        w = torch.randn(3, 3, requires_grad=True)
+        report = check(lambda x: torch.tanh(x @ x), (w,), raise_on_error=False)
+    assert not report.ok and report.culprits[0].op == "mm"
+
+
+def test_lost_precision_is_named() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.exp(x).sum()
+
+    with planted("exp", numpy="{x}.astype(np.float16).__pow__(0) * np.exp({x}.astype(np.float16))"):
+        report = check(f, (torch.randn(9, requires_grad=True),), raise_on_error=False)
+    assert not report.ok and report.culprits[0].op == "exp"
+
+
+# --- no false alarms ----------------------------------------------------------------------------
+
+
+def cut(x: Tensor) -> Tensor:
+    """A gradient cut on purpose, which differences cannot know."""
+    return (x.detach() * x).sum()
+
+
+def fused_attention(x: Tensor) -> Tensor:
+    """torch's own has no second derivative."""
+    return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    ("fn", "x", "note"),
+    [
+        (cut, torch.tensor([1.0, -2.0]), "on purpose"),
+        (torch.relu, torch.zeros(4), None),
+        (torch.log, torch.tensor([0.0, 1.0]), "not finite"),
+        (torch.sqrt, torch.tensor([0.0, 1.0]), "not finite"),
+        (lambda x: torch.tanh(x) * x, torch.linspace(-2, 2, 5).half(), None),
+        (lambda x: (x + 1000.0) - 1000.0, torch.linspace(-2, 2, 5), None),
+        (fused_attention, torch.linspace(-2, 2, 48).view(2, 2, 3, 4).sin(), None),
+    ],
+)
+def test_no_false_alarm(fn: Callable[..., Any], x: Tensor, note: str | None, order: int) -> None:
+    report = check(fn, (x.requires_grad_(),), order=order)
+    assert report.ok and (note in " ".join(report.notes) if note else not report.notes)
+    judged = any(row.reference == "finite differences" for row in report.rows)
+    assert judged == (note is None)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_no_false_alarm_in_numpy(order: int) -> None:
+    assert check(lambda x: np.abs(x).sum(), (np.zeros(3),), order=order).ok
+    assert check(lambda x: np.where(x > 0, x, 0 * x).sum(), (np.linspace(-1, 1, 5),), order=order)
+
+
+# --- what is compared ---------------------------------------------------------------------------
+
+
+def test_integer_results_are_compared() -> None:
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2.0, torch.argmax(x)
+
+    x = torch.tensor([1.0, 3.0, 2.0], requires_grad=True)
+    assert check(f, (x,)).ok
+    with planted("argmax", numpy="np.argmin({x}, axis={dim}, keepdims={keepdims})"):
+        report = check(f, (x,), raise_on_error=False)
+    assert [row.what for row in report.rows if not row.ok] == ["output 1"]
+
+
+def test_every_op_on_request() -> None:
+    report = check(loss, inputs(), per_op=True)
+    assert {"mm", "tanh", "sub", "exp", "mul"} <= {row.op for row in report.ops}
+    assert not report.culprits
+    by_name = {row.op: row for row in report.ops}
+    tanh = by_name["tanh"]
+    assert line_of(loss, "torch.tanh") in tanh.loc and line_of(loss, "torch.tanh") in str(report)
+    assert tanh.eager is not None and tanh.float64 is not None
+    assert [name for name, _ in by_name["mul"].backward] == ["a", "b"]
+    assert not check(loss, inputs()).ops
+
+
+def test_references_are_chosen() -> None:
+    report = check(loss, inputs(), against=("float64",))
+    assert {row.reference for row in report.rows} == {"float64"}
+    with pytest.raises(InputError, match="cannot be compared with float64"):
+        check(nn.Dropout(), (torch.randn(3),), against=("float64",))
+    with pytest.raises(InputError, match="unknown references"):
+        check(loss, inputs(), against=("jax",))
+    with pytest.raises(InputError, match="nothing to compare"):
+        check(loss, inputs(), against=())
+
+
+def test_a_report_without_rows_is_not_right() -> None:
+    assert not Report("f").ok
+    assert not Row("x", "eager", float("nan"), None, 1.0, 1.0).ok
 
 
 def test_bad_arguments() -> None:
@@ -170,3 +330,5 @@ def test_bad_arguments() -> None:
         check(loss, inputs(), order=3)
     with pytest.raises(LeafTypeError, match="array"):
         check(lambda n: n, (1,))
+    with pytest.raises(LeafTypeError, match="no argument can be differentiated"):
+        check(lambda n: n * 2, (torch.arange(3),))
