@@ -1,17 +1,19 @@
-"""Arrays made inside a traced function: np.zeros, np.array and their like.
+"""Functions numpy does not hand over: np.zeros, np.array, and lists of traced arrays.
 
     B = np.zeros(3); B[0] = x          # B must be able to hold a traced value
     np.array([x[0] ** 2, x[1]])        # numpy would ask each element for its number
+    np.sum([x[0], x[1]])               # so would np.sum
+    np.take(table, i)                  # the table is a plain array, the index a traced one
 
-Neither reaches numpy's protocols, nor do lists of traced arrays (`np.sum([x[0], x[1]])`) or a plain
-array indexed by a traced one (`np.take(table, i)`). These functions are wrapped while a trace runs.
+Neither reaches numpy's protocols, so the names by which the traced code knows numpy stand for a
+proxy of it while the trace runs.
 
-Note [Wrapped only for the tracing thread]
-The wrappers are attributes of the numpy module while at least one trace runs. They ask first
-whether the calling thread is tracing, and if not, call numpy's own function: other threads see no
-difference, nor does code that keeps a wrapper for later. `zeros` and its like answer with a traced
-array only to the user's own frames, so that libraries get what they expect; and a traced array that
-depends on no input still serves as a plain one wherever one is needed.
+Note [Only names in the traced code]
+numpy itself is left alone: C and Cython code takes what np.empty returns for a plain array without
+asking, so it must never see another. What is replaced are globals of the modules whose functions
+the traced function can reach, and only where they are bound to numpy (`np`) or to one of these
+functions (`from numpy import zeros`). The proxy's functions ask whether the calling thread is
+tracing, and if not, call numpy's own: other threads see no difference.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import functools
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,54 +32,69 @@ import numpy as np
 from gradof.errors import TraceError
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
-from gradof.tracer.source import user_frame, user_loc
+from gradof.tracer.numpy_ufuncs import logsumexp
+from gradof.tracer.origins import Origins
+from gradof.tracer.source import user_loc
 
-_LOCK = threading.Lock()
-_ACTIVE = threading.local()
-_depth = 0
-_library_code: dict[CodeType, bool] = {}
+Function = Callable[..., Any]
+Wrap = Callable[[Function], Function]
 _LIBRARY_FOLDERS = tuple(
     {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+_ACTIVE = threading.local()  # .recorder: of the trace this thread runs
 
 
 def _recorder() -> Recorder | None:
     return getattr(_ACTIVE, "recorder", None)
 
 
-def _called_by_user() -> bool:
-    """Whether the function that calls the wrapper is user code, not an installed library's."""
-    frame = sys._getframe(2)
-    if user_frame(frame) is not frame:
-        return False
-    known = _library_code.get(frame.f_code)
-    if known is None:
-        known = frame.f_code.co_filename.startswith(_LIBRARY_FOLDERS)
-        _library_code[frame.f_code] = known
-    return not known
+def _wrapper(
+    applies: Callable[[tuple[Any, ...], dict[str, Any]], bool]
+) -> Callable[[Callable[..., Any]], Wrap]:
+    """A wrapper that records calls in a tracing thread to which `applies`."""
+
+    def of_record(record: Callable[..., Any]) -> Wrap:
+        def wrap(original: Function) -> Function:
+            @functools.wraps(original)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                recorder = _recorder()
+                if recorder is None or not applies(args, kwargs):
+                    return original(*args, **kwargs)
+                recorder.enter()
+                return record(recorder, original, *args, **kwargs)
+
+            return wrapper
+
+        return wrap
+
+    return of_record
 
 
-def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
-    """np.array and its like: nests that hold traced arrays are stacked."""
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        recorder = _recorder()
-        if recorder is None or not args or not contains_traced(args[0]):
-            return original(*args, **kwargs)
-        return _stacked(recorder, original.__name__, *args, **kwargs)
-
-    return wrapper
+def _with_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return contains_traced(args) or contains_traced(tuple(kwargs.values()))
 
 
-def _stacked(
-    recorder: Recorder, name: str, value: Any, dtype: Any = None, *args: Any, **kwargs: Any
+def _always(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return True
+
+
+@_wrapper(_with_traced)
+def _routed(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """np.sum and its like: of lists, or with traced arrays where numpy does not look for them."""
+    return recorder.handlers.function(recorder, original, args, kwargs)
+
+
+@_wrapper(_with_traced)
+def _holding(
+    recorder: Recorder, original: Function, value: Any, dtype: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    copy = kwargs.pop("copy", name == "array")
-    if args or {k: v for k, v in kwargs.items() if k not in ("order", "subok")}:
-        recorder.enter()
-        raise recorder.unsupported(f"numpy.{name} of traced arrays with {args} {kwargs}",
-                                   "give dtype only")  # fmt: skip
+    """np.array and its like: nests that hold traced arrays are stacked."""
+    copy = kwargs.pop("copy", original.__name__ == "array")
+    if args or set(kwargs) - {"order", "subok"}:
+        raise recorder.unsupported(
+            f"numpy.{original.__name__} of traced arrays with {sorted(kwargs) or args}",
+            "give dtype only",
+        )
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
     if dtype is not None and value.dtype != np.dtype(dtype):
@@ -85,112 +102,190 @@ def _stacked(
     return np.copy(value) if copy else value
 
 
-def _fresh(original: Callable[..., Any]) -> Callable[..., Any]:
-    """np.zeros and its like: an array that can hold traced values."""
+@_wrapper(_always)
+def _fresh(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """np.zeros and its like: an array that can hold traced values.
 
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        recorder = _recorder()
-        if recorder is None or not _called_by_user():
-            return original(*args, **kwargs)
-        full = original.__name__ in ("full", "full_like")
-        if full and contains_traced(_fill_value(args, kwargs)):
-            return _filled(original, *args, **kwargs)
-        made = original(*args, **kwargs)
-        # integers are counters and indices: they stay plain
-        if not isinstance(made, np.ndarray) or isinstance(made, TracedArray):
-            return made
-        if type(made) is not np.ndarray or made.dtype.kind != "f" or made.dtype.itemsize > 8:
-            return made
-        recorder.enter()
-        if made.size and original.__name__ in ("empty", "empty_like"):
-            made[...] = 0.0  # the same at every call
-        same = made.size and bool((made == made.flat[0]).all())
-        if same or not made.size:
-            value = float(made.flat[0]) if made.size else 0.0
-            return recorder.wrap(made, recorder.full(made.shape, made.dtype, value))
-        return recorder.wrap(made, recorder.constant(made))
-
-    return wrapper
+    Integers stay plain: they are counters and indices.
+    """
+    if original.__name__ in ("full", "full_like") and _with_traced(args[1:], kwargs):
+        return _filled(recorder, original.__name__ == "full_like", *args, **kwargs)
+    made = original(*args, **kwargs)
+    if type(made) is not np.ndarray or made.dtype.kind != "f" or made.dtype.itemsize > 8:
+        return made
+    if original.__name__.startswith("empty"):
+        made[...] = 0.0  # the same at every call
+    first = float(made.flat[0]) if made.size else 0.0
+    if (made == first).all():
+        return recorder.wrap(made, recorder.full(made.shape, made.dtype, first))
+    return recorder.wrap(made, recorder.constant(made))
 
 
-def _fill_value(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[1] if len(args) > 1 else kwargs.get("fill_value")
-
-
-def _filled(original: Callable[..., Any], first: Any, fill_value: Any, dtype: Any = None) -> Any:
+def _filled(
+    recorder: Recorder, like: bool, first: Any, fill_value: Any, dtype: Any = None
+) -> Any:
     """np.full and np.full_like with a traced value."""
-    value = fill_value if isinstance(fill_value, TracedArray) else np.stack(fill_value)
-    like = original.__name__ == "full_like"
     shape = np.shape(first) if like else first
     if dtype is None and like:
         dtype = np.result_type(first)
-    result = np.copy(np.broadcast_to(value, shape))
+    result = np.copy(np.broadcast_to(recorder.traced(fill_value), shape))
     return result if dtype is None else result.astype(dtype)
 
 
-def _routed(original: Callable[..., Any]) -> Callable[..., Any]:
-    """np.sum and its like, of lists of traced arrays; np.take of a plain array at traced places."""
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        recorder = _recorder()
-        if recorder is None or not contains_traced(args):
-            return original(*args, **kwargs)
-        return recorder.handlers.function(recorder, original, args, kwargs)
-
-    return wrapper
-
-
-def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
+@_wrapper(lambda args, kwargs: not args and kwargs.get("seed") is None)
+def _seeded(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
     """np.random.default_rng: a generator without a seed draws what no other call draws."""
-
-    @functools.wraps(original)
-    def wrapper(seed: Any = None) -> Any:
-        if seed is None and _recorder() is not None:
-            raise TraceError(
-                "random numbers of an unseeded generator would be baked into the trace",
-                loc=user_loc(), hint="draw them outside and pass them as an argument",
-            )
-        return original(seed)
-
-    return wrapper
+    raise TraceError(
+        "random numbers of an unseeded generator would be baked into the trace", loc=user_loc(),
+        hint="draw them outside and pass them as an argument",
+    )
 
 
-_ROUTED = (
-    "sum", "mean", "prod", "max", "min", "amax", "amin", "std", "var", "median", "average", "any",
-    "all", "cumsum", "cumprod", "dot", "outer", "inner", "cov", "diff", "sort", "argmax", "argmin",
-    "ravel", "reshape", "transpose", "take", "allclose",
-)  # fmt: skip
-_WRAPPED: tuple[tuple[Any, str, Callable[..., Any], Callable[..., Any]], ...] = (
-    *((np, name, getattr(np, name), _holding(getattr(np, name)))
-      for name in ("array", "asarray", "asanyarray", "ascontiguousarray")),
-    *((np, name, getattr(np, name), _fresh(getattr(np, name)))
-      for name in ("zeros", "ones", "empty", "full", "eye", "identity",
-                   "zeros_like", "ones_like", "empty_like", "full_like")),
-    *((np, name, getattr(np, name), _routed(getattr(np, name))) for name in _ROUTED),
-    (np.linalg, "norm", np.linalg.norm, _routed(np.linalg.norm)),
-    (np.random, "default_rng", np.random.default_rng, _seeded(np.random.default_rng)),
-)  # fmt: skip
+# --- functions of scipy.special that are no ufuncs ------------------------------------------------
+
+
+@_wrapper(_with_traced)
+def _logsumexp(
+    recorder: Recorder, original: Function, a: Any, axis: Any = None, b: Any = None,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    if b is not None:
+        raise recorder.unsupported("scipy.special.logsumexp with b", "add np.log(b) to a")
+    return logsumexp(a, axis, keepdims)
+
+
+@_wrapper(_with_traced)
+def _log_softmax(recorder: Recorder, original: Function, x: Any, axis: Any = None) -> Any:
+    return x - logsumexp(x, axis, keepdims=True)
+
+
+@_wrapper(_with_traced)
+def _softmax(recorder: Recorder, original: Function, x: Any, axis: Any = None) -> Any:
+    return np.exp(x - logsumexp(x, axis, keepdims=True))
+
+
+# --- names in the traced code ---------------------------------------------------------------------
+
+_WRAPS: dict[str, dict[str, Wrap]] = {
+    "numpy": {
+        **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), _holding),
+        **dict.fromkeys(
+            ("zeros", "ones", "empty", "full", "eye", "identity",
+             "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
+        **dict.fromkeys(
+            ("sum", "mean", "prod", "max", "min", "amax", "amin", "std", "var", "median",
+             "average", "any", "all", "cumsum", "cumprod", "dot", "outer", "inner", "cov", "diff",
+             "sort", "argmax", "argmin", "ravel", "reshape", "transpose", "take", "allclose"),
+            _routed),
+    },
+    "numpy.linalg": {"norm": _routed},
+    "numpy.random": {"default_rng": _seeded},
+    "scipy.special": {
+        "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
+    },
+    "scipy": {},
+}  # fmt: skip
+
+
+class _Proxy(ModuleType):
+    """A module with some functions wrapped; all else is the module's own."""
+
+    def __init__(self, module: ModuleType, replaced: dict[str, Any]) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        vars(self).update(vars(module))
+        vars(self).update(replaced)
+        vars(self)["_proxied"] = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_proxied"], name)
+
+
+@functools.lru_cache(maxsize=4)
+def _replacements(loaded: tuple[str, ...]) -> dict[int, tuple[Any, Any]]:
+    """By id: what is replaced, and by what, for the libraries that are loaded."""
+    table: dict[int, tuple[Any, Any]] = {}
+    proxies: dict[str, ModuleType] = {}
+    for path in sorted(loaded, key=lambda p: -p.count(".")):  # submodules first
+        module = sys.modules[path]
+        replaced: dict[str, Any] = {
+            sub.rpartition(".")[2]: proxy for sub, proxy in proxies.items()
+            if sub.rpartition(".")[0] == path
+        }  # fmt: skip
+        for name, wrap in _WRAPS[path].items():
+            original = getattr(module, name)
+            replaced[name] = wrap(original)
+            _enter(table, original, replaced[name])
+        proxies[path] = _Proxy(module, replaced)
+        _enter(table, module, proxies[path])
+    return table
+
+
+def _enter(table: dict[int, tuple[Any, Any]], original: Any, replacement: Any) -> None:
+    # under the replacement too: a trace in another thread may have put it there already
+    table[id(original)] = table[id(replacement)] = (original, replacement)
+
+
+_LOCK = threading.Lock()
+_counts: dict[tuple[int, str], int] = {}
+Place = tuple[dict[str, Any], str, Any, Any]  # globals, name, what stands there, its replacement
+
+
+def _places(roots: Sequence[Any]) -> list[Place]:
+    """The globals to replace: of every function that can be reached."""
+    table = _replacements(tuple(p for p in _WRAPS if p in sys.modules))
+    spaces: dict[int, dict[str, Any]] = {}
+
+    def note(obj: Any) -> bool:
+        if isinstance(obj, FunctionType):
+            spaces[id(obj.__globals__)] = obj.__globals__
+        return False
+
+    for root in roots:
+        note(root)
+        Origins(root, note).all()
+    return [
+        (space, name, *table[id(value)])
+        for space in spaces.values()
+        if not _is_library(space)
+        for name, value in list(space.items())
+        if id(value) in table
+    ]
+
+
+def _is_library(space: dict[str, Any]) -> bool:
+    """Whether a module is installed or gradof's own: it may hand its arrays to C."""
+    top = str(space.get("__name__", "")).partition(".")[0]
+    file = str(space.get("__file__") or "")
+    return top in ("gradof", "numpy", "scipy") or file.startswith(_LIBRARY_FOLDERS)
 
 
 @contextmanager
-def wrapped_creation(recorder: Recorder) -> Iterator[None]:
-    """While active, this thread's creation functions make arrays for `recorder`."""
-    global _depth
+def creation_for(recorder: Recorder, roots: Sequence[Any]) -> Iterator[None]:
+    """While active, the functions reached from `roots` make their arrays for `recorder`.
+
+    See Note [Only names in the traced code].
+    """
     outer = _recorder()
     with _LOCK:
-        if _depth == 0:
-            for module, name, _, wrapper in _WRAPPED:
-                setattr(module, name, wrapper)
-        _depth += 1
+        places = _places(roots)
+        for space, name, _, replacement in places:
+            space[name] = replacement
+            _counts[id(space), name] = _counts.get((id(space), name), 0) + 1
     _ACTIVE.recorder = recorder
     try:
         yield
     finally:
         _ACTIVE.recorder = outer
         with _LOCK:
-            _depth -= 1
-            if _depth == 0:
-                for module, name, original, _ in _WRAPPED:
-                    setattr(module, name, original)
+            _put_back(places)
+
+
+def _put_back(places: Sequence[Place]) -> None:
+    # the last trace to end puts back what was there
+    for space, name, original, replacement in places:
+        key = (id(space), name)
+        _counts[key] -= 1
+        if not _counts[key]:
+            del _counts[key]
+            if space.get(name) is replacement:
+                space[name] = original

@@ -63,15 +63,26 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
     items = index if isinstance(index, tuple) else (index,)
     source = recorder.traced(value)
     mask = items[0] if len(items) == 1 else None
-    if isinstance(mask, TracedArray) and mask.dtype == bool:
+    masked = isinstance(mask, TracedArray) and mask.dtype == bool
+    if masked and source.ndim:
+        raise DataDependentShapeError(
+            "as many values as a traced mask selects: their number depends on values",
+            loc=recorder.loc, hint="assign one value, or use np.where(mask, value, array)",
+        )
+    if not masked:
+        _refuse_mask(recorder, items)
+    recorder.numpy(_assign, array.concrete, items, source)
+    if masked:
         updated = _masked(array, mask, source)
     else:
-        _refuse_mask(recorder, items)
         selected = np.shape(array.concrete[tuple(map(real, items))])
         expr = _broadcast(source.expr, selected).cast(array.expr.dtype)
         updated = _select(array, items).write(array.expr, expr)
-    array.concrete[tuple(map(real, items))] = real(source)
     array.assign(updated)
+
+
+def _assign(array: Array, items: tuple[Any, ...], value: Any) -> None:
+    array[items] = value
 
 
 def add_at(array: TracedArray, index: Any, value: Any) -> None:
@@ -142,11 +153,6 @@ def _places(array: TracedArray, items: tuple[Any, ...]) -> Expr:
 
 
 def _masked(array: TracedArray, mask: TracedArray, source: TracedArray) -> Expr:
-    if source.ndim != 0:
-        raise DataDependentShapeError(
-            "as many values as a traced mask selects", loc=array.recorder.loc,
-            hint="assign one value, or use np.where(mask, value, array)",
-        )
     condition = mask.expr.reshape((*mask.shape, *(1,) * (array.ndim - mask.ndim)))
     return F.where(condition, source.expr.cast(array.expr.dtype), array.expr)
 

@@ -137,11 +137,11 @@ class Recorder:
             if type(error) is not ValueError:
                 raise
             raise ShapeError(
-                f"{function.__name__}: {error}", loc=self.loc,
+                f"{function.__name__.strip('_')}: {error}", loc=self.loc,
                 hint="reshape, transpose or broadcast the operands so that their shapes fit",
             ) from error  # fmt: skip
         except np._core._exceptions.UFuncTypeError as error:  # type: ignore[attr-defined]
-            raise DtypeError(f"{function.__name__}: {error}", loc=self.loc) from error
+            raise DtypeError(f"{function.__name__.strip('_')}: {error}", loc=self.loc) from error
 
     def is_constant(self, value: Value) -> bool:
         """Whether no graph input takes part in a value."""
@@ -202,25 +202,25 @@ class Recorder:
 
     def _view_of_lifted(self, array: Array) -> TracedArray | None:
         """`X[2:]` of an array that can be read again: elements of its graph input."""
-        base = array.base
-        if not isinstance(base, np.ndarray) or base.dtype != array.dtype or not array.size:
+        if array.base is None or not array.size:
             return None
-        if base.itemsize not in (4, 8) or base.size >= 2**31:
-            return None
-        # element numbers of the base, laid out as the base is, seen through the view's strides
-        places: Array = np.empty_like(base, dtype=f"i{base.itemsize}")
-        offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-        lifted = self._lifted(base) if places.strides == base.strides and offset >= 0 else None
-        if lifted is None:
-            return None
-        places[...] = np.arange(base.size).reshape(base.shape)
-        seen: Array = np.ndarray(array.shape, places.dtype, places, offset, array.strides)
-        if base.size and seen.size == base.size and (seen == places.reshape(seen.shape)).all():
-            return TracedArray(self, array, lifted.expr.reshape(array.shape))
-        index = self.builder.constant(Dense.of(seen.astype(np.int64).reshape(-1)))
-        flat = lifted.expr.reshape((base.size,))
-        picked = F.index_select(flat, Expr(index, self.emitter), dim=0)
-        return TracedArray(self, array, picked.reshape(array.shape))
+        owner = array.base
+        for known, _ in self.origins.all():
+            if known is owner or known.base is owner:
+                places = _places_in(known, array)
+                if places is not None:
+                    lifted = self._lifted(known)
+                    assert lifted is not None
+                    return TracedArray(self, array, self._elements(lifted.expr, places))
+        return None
+
+    def _elements(self, x: Expr, places: Array) -> Expr:
+        """The elements of x, flattened, at `places`."""
+        if places.size == x.type.size and (places.reshape(-1) == np.arange(places.size)).all():
+            return x.reshape(places.shape)
+        index = self.builder.constant(Dense.of(np.ascontiguousarray(places.reshape(-1))))
+        picked = F.index_select(x.reshape((x.type.size,)), Expr(index, self.emitter), dim=0)
+        return picked.reshape(places.shape)
 
     def _baked(self, array: Array) -> TracedArray:
         self._check_plain(array)
@@ -326,6 +326,27 @@ def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
         dtype: np.dtype[Any] = result.dtype
         return dtype
     return np.result_type(*(x if is_weak(x) else np.asarray(real(x)).dtype for x in operands))
+
+
+def _byte_offsets(array: Array) -> Array:
+    """Where each element is, in bytes from the first."""
+    offsets = np.zeros((), np.int64)
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        offsets = offsets[..., None] + np.arange(size) * stride
+    return offsets
+
+
+def _places_in(owner: Array, view: Array) -> Array | None:
+    """The flat positions in `owner` of the elements of `view`; None if it has others."""
+    if owner.dtype != view.dtype or not np.may_share_memory(owner, view):
+        return None
+    begin = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    mine = _byte_offsets(owner).reshape(-1)
+    order = np.argsort(mine, kind="stable")
+    wanted = _byte_offsets(view) + begin
+    found = np.searchsorted(mine, wanted, sorter=order)
+    places: Array = order[np.minimum(found, mine.size - 1)]
+    return places if (mine[places] == wanted).all() else None
 
 
 def checksum(array: Array) -> int:

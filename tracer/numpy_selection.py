@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.errors import DataDependentShapeError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import (
@@ -24,6 +25,11 @@ from gradof.tracer.numpy_recorder import Recorder, real
 
 @expression(np.where)
 def _where(r: Recorder, condition: Any, x: Any = None, y: Any = None) -> Expr:
+    if x is None or y is None:
+        raise DataDependentShapeError(
+            "the shape of the result of np.where(condition) depends on values", loc=r.loc,
+            hint="give both choices: np.where(condition, x, y)",
+        )
     dtype = np.asarray(np.where(True, real(x), real(y))).dtype
     c = r.traced(condition).expr
     c = c if c.dtype.kind == "bool" else c != 0

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import LeafTypeError, TraceError
+from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
 from gradof.ir.core import Value
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer import numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes
 from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.numpy_creation import wrapped_creation
+from gradof.tracer.numpy_creation import creation_for
 from gradof.tracer.numpy_functions import record_function
 from gradof.tracer.numpy_indexing import get_item, set_item
 from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum, is_plain
@@ -66,10 +66,16 @@ def trace_numpy(
         else:
             values.append(thaw(leaf))
     positional, named = tree.unflatten(values)
-    watch = _Watch(fn, recorder.origins, leaves)
+    thawed = [thaw(leaf) for leaf in leaves]
+    watch = _Watch(fn, recorder.origins, thawed)
     try:
-        with wrapped_creation(recorder):
+        with creation_for(recorder, [fn, *filter(callable, thawed)]):
             result = fn(*positional, **named)
+    except (TypeError, ValueError) as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(error, GradofError) or not isinstance(cause, GradofError):
+            raise
+        raise _unwrapped(cause, str(error)) from None
     finally:
         recorder.closed = True
     watch.check()
@@ -87,7 +93,7 @@ def trace_numpy(
         library="numpy",
         in_tree=tree,
         arg_leaves=tuple(traced),
-        static_leaves=tuple((i, thaw(v)) for i, v in enumerate(leaves) if i not in traced),
+        static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
         origins=tuple(origin for _, origin, _ in recorder.free.values()),
         out_tree=out_tree,
         outputs=tuple(_numbered(outputs)),
@@ -97,6 +103,18 @@ def trace_numpy(
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths,
         content=watch.content(recorder),
+    )
+
+
+def _unwrapped(cause: GradofError, text: str) -> GradofError:
+    """Our error, where numpy's C code has raised one of its own about it."""
+    if "setting an array element" not in text:
+        return cause
+    return UnsupportedOpError(
+        "a traced value is assigned into a plain array, where its gradient would be lost",
+        loc=cause.loc,
+        hint="make the array with np.zeros or np.array, spelled so in the function itself, or "
+        "with np.zeros_like of an argument; or collect the values in a list and np.stack it",
     )
 
 

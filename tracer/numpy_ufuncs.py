@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gradof.errors import DtypeError
 from gradof.ops.expr import F
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy_array import TracedArray
@@ -46,7 +47,8 @@ def _modf(x: Any) -> Any:
     return np.where(np.isinf(x), np.copysign(0.0, x), x - whole), whole
 
 
-def _logsumexp(a: Any, axis: Any, keepdims: bool) -> Any:
+def logsumexp(a: Any, axis: Any, keepdims: bool) -> Any:
+    """log(sum(exp(a))) over an axis, without overflow."""
     top = np.max(a, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     result = np.log(np.sum(np.exp(a - top), axis=axis, keepdims=True)) + top
@@ -158,7 +160,7 @@ def _method(
     if method == "reduce":
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
         if name == "logaddexp" and set(kwargs) <= {"axis", "keepdims"}:
-            return _logsumexp(inputs[0], kwargs["axis"], kwargs.get("keepdims", False))
+            return logsumexp(inputs[0], kwargs["axis"], kwargs.get("keepdims", False))
         if name in _REDUCE:
             if name != "add" and name != "multiply":
                 kwargs.pop("dtype", None)
@@ -216,8 +218,9 @@ def _into_one(recorder: Recorder, ufunc: Any, result: Any, target: Any, where: A
     if target.is_scalar:  # see Note [Scalars are rebound]
         return result
     if not np.can_cast(cast(Any, result).dtype, target.dtype, "same_kind"):
-        raise recorder.unsupported(
-            f"{ufunc.__name__}: a {result.dtype} result into a {target.dtype} array"
+        raise DtypeError(
+            f"{ufunc.__name__}: a {result.dtype} result into a {target.dtype} array",
+            loc=recorder.loc, hint="convert the array first: a.astype(float)",
         )
     if where is not True:
         result = np.where(where, result, target)
