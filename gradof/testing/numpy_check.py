@@ -11,9 +11,9 @@ from gradof.errors import GradientMismatchError, OutputError
 from gradof.runtime.checks import lift_floats
 from gradof.runtime.function import Differentiated, calling_plain
 from gradof.runtime.functional import bind_with_grad, vjp
-from gradof.testing.closeness import directional, largest, rows
+from gradof.testing.closeness import FACTOR, RANDOM_ULPS, directional, distance, largest, rows
 from gradof.testing.localize import examine_ops, values_of
-from gradof.testing.report import Report
+from gradof.testing.report import Report, Row
 from gradof.tracer.pytree import flatten
 
 
@@ -44,6 +44,7 @@ def check_numpy(
     dtypes = [np.asarray(o).dtype for o in eager]
     names = [f"output {i}" for i in range(len(outputs))]
     report.rows += rows(names, outputs, eager, exact, dtypes)
+    _in_float64(report, compiled, args, weights, grads)
     _along_lines(report, plain, args, weights, grads, rng)
     if order > 1:
         _second_order(report, compiled, args, weights, rng)
@@ -94,12 +95,39 @@ def _gradients(pullback: Any, value: Any, weights: list[Any]) -> list[Any]:
     return flatten(pullback(tree.unflatten(seeds)))[0]
 
 
+def _in_float64(
+    report: Report, compiled: Differentiated, args: tuple[Any, ...], weights: list[Any],
+    grads: list[Any],
+) -> None:  # fmt: skip
+    """Gradients of lower precision, whole, against our own in float64, which differences judge.
+
+    numpy has no gradient of its own whose error could set the bound; that of its values does.
+    """
+    if all(g is None or np.asarray(g).dtype == np.float64 for g in grads):
+        return
+    value, pullback = vjp(compiled, *_wide(args))
+    exact = _gradients(pullback, value, weights)
+    scale = max(largest(g) for g in exact if g is not None)
+    outputs = [row for row in report.rows if row.eager is not None]
+    loss = max((row.eager / row.scale for row in outputs if row.eager and row.scale), default=0.0)
+    for name, mine, right in zip(_names(args), grads, exact, strict=True):
+        if mine is not None:
+            ulp = float(np.finfo(np.asarray(mine).dtype).eps)
+            allowed = (RANDOM_ULPS * ulp + FACTOR * loss) * scale
+            error = distance(mine, right)
+            report.rows.append(Row(f"gradient of {name}", "float64", error, None, allowed, scale))
+
+
+def _names(args: tuple[Any, ...]) -> list[str]:
+    return [f"args{p}" for p in flatten(args)[1].paths()]
+
+
 def _along_lines(
     report: Report, plain: Any, args: tuple[Any, ...], weights: list[Any], grads: list[Any],
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """One directional derivative per argument leaf."""
-    names = [f"args{p}" for p in flatten(args)[1].paths()]
+    names = _names(args)
     for i, grad in enumerate(grads):
         if grad is None or not np.size(grad):
             continue

@@ -69,7 +69,13 @@ def test_right_numpy_function() -> None:
         return np.sum(100 * (p[1:] - p[:-1] ** 2) ** 2 + (1 - p[:-1]) ** 2)
 
     assert check(valley, (np.linspace(-1, 1, 6),), order=2).ok
-    assert check(valley, (np.linspace(-1, 1, 6, dtype=np.float32),)).ok
+    single = check(valley, (np.linspace(-1, 1, 6, dtype=np.float32),))
+    assert {"gradient of args[0]", "output 0"} == {row.what for row in single.rows}
+    assert {row.reference for row in single.rows if "gradient" in row.what} == {
+        "float64", "finite differences",
+    }  # fmt: skip
+    with planted("square", vjp={"x": lambda g, x: g * (2.0 + 1e-2) * x}, reads={"x": ("g", "x")}):
+        assert not check(valley, (np.linspace(-1, 1, 6),), raise_on_error=False).ok
 
 
 WRONG_RULES: list[tuple[str, str, dict[str, Any], str]] = [
