@@ -128,7 +128,7 @@ def _filled(
     shape = np.shape(first) if like else first
     if dtype is None and like:
         dtype = np.result_type(first)
-    result = np.copy(np.broadcast_to(recorder.traced(fill_value), shape))
+    result: Any = np.copy(np.broadcast_to(recorder.traced(fill_value), shape))
     return result if dtype is None else result.astype(dtype)
 
 

@@ -62,17 +62,17 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
         raise TypeError(f"'{type(real(array)).__name__}' object does not support item assignment")
     items = index if isinstance(index, tuple) else (index,)
     source = recorder.traced(value)
-    mask = items[0] if len(items) == 1 else None
-    masked = isinstance(mask, TracedArray) and mask.dtype == bool
-    if masked and source.ndim:
+    first = items[0] if len(items) == 1 else None
+    mask = first if isinstance(first, TracedArray) and first.dtype == bool else None
+    if mask is not None and source.ndim:
         raise DataDependentShapeError(
             "as many values as a traced mask selects: their number depends on values",
             loc=recorder.loc, hint="assign one value, or use np.where(mask, value, array)",
         )
-    if not masked:
+    if mask is None:
         _refuse_mask(recorder, items)
     recorder.numpy(_assign, array.concrete, items, source)
-    if masked:
+    if mask is not None:
         updated = _masked(array, mask, source)
     else:
         selected = np.shape(array.concrete[tuple(map(real, items))])

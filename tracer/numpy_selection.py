@@ -78,7 +78,7 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
     for condition, piece in zip(conditions, pieces, strict=True):
         value = piece(x, *args, **kw) if callable(piece) else piece
         result = np.where(condition, value, result)
-    return np.asarray(result).astype(x.dtype)
+    return traced_all(x, result)[1].astype(x.dtype)
 
 
 @composed(np.choose)

@@ -54,28 +54,19 @@ def trace_numpy(
     TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
+    thawed = [thaw(leaf) for leaf in leaves]
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
-    names = _names(fn, paths)
     traced: dict[int, TracedArray] = {}
-    values: list[Any] = []
-    for i, leaf in enumerate(leaves):
+    for i, (leaf, name) in enumerate(zip(leaves, _names(fn, paths), strict=True)):
         if isinstance(leaf, (np.ndarray, np.generic)):
             _check_leaf(leaf, paths[i])
-            traced[i] = recorder.add_argument(leaf, names[i])
-            values.append(traced[i])
-        else:
-            values.append(thaw(leaf))
-    positional, named = tree.unflatten(values)
-    thawed = [thaw(leaf) for leaf in leaves]
+            traced[i] = recorder.add_argument(leaf, name)
+    values = [traced.get(i, leaf) for i, leaf in enumerate(thawed)]
     watch = _Watch(fn, recorder.origins, thawed)
+    positional, named = tree.unflatten(values)
     try:
         with creation_for(recorder, [fn, *filter(callable, thawed)]):
-            result = fn(*positional, **named)
-    except (TypeError, ValueError) as error:
-        cause = error.__cause__ or error.__context__
-        if isinstance(error, GradofError) or not isinstance(cause, GradofError):
-            raise
-        raise _unwrapped(cause, str(error)) from None
+            result = _call(fn, positional, named)
     finally:
         recorder.closed = True
     watch.check()
@@ -104,6 +95,16 @@ def trace_numpy(
         arg_paths=paths,
         content=watch.content(recorder),
     )
+
+
+def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return fn(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(error, GradofError) or not isinstance(cause, GradofError):
+            raise
+        raise _unwrapped(cause, str(error)) from None
 
 
 def _unwrapped(cause: GradofError, text: str) -> GradofError:

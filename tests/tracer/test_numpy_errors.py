@@ -1,0 +1,193 @@
+"""What a numpy trace refuses, by name and line, and what it leaves as it was."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradof.errors import DataDependentError, DtypeError, ShapeError, TraceError, UnsupportedOpError
+from gradof.tracer.numpy_tracer import trace_numpy
+from tests.tracer.numpy_eager import check, trace
+
+V = np.array([0.3, -1.2, 2.0])
+X = np.random.default_rng(0).standard_normal((5, 3))
+
+# --- what tracing leaves alone --------------------------------------------------------------------
+
+
+def test_generators_are_refused_and_restored() -> None:
+    generator = np.random.default_rng(1)
+    state = np.random.RandomState(2)
+
+    def draws(kind: str) -> Callable[[Any], Any]:
+        return {
+            "closure": lambda x: x + generator.standard_normal(3),
+            "state": lambda x: x + state.rand(3),
+            "global": lambda x: x + np.random.rand(3),
+            "python": lambda x: x * random.random(),
+        }[kind]
+
+    before = generator.bit_generator.state
+    expected = random.getstate()
+    for kind in ("closure", "state", "global", "python"):
+        with pytest.raises(TraceError, match="random numbers"):
+            trace(draws(kind), V)
+    assert generator.bit_generator.state == before
+    assert random.getstate() == expected
+    with pytest.raises(TraceError, match="unseeded"):
+        trace(lambda x: x + np.random.default_rng().random(3), V)
+    with pytest.raises(TraceError, match="an argument"):
+        trace_numpy(lambda x, g: x + g.random(3), (V, generator), {}, static_argnames=("g",))
+    check(lambda x: x * np.random.default_rng(7).random(3), V)
+
+
+def test_plain_arrays_changed_in_place_are_refused() -> None:
+    count = np.zeros(1)
+
+    def fn(x: Any) -> Any:
+        count[0] += 1
+        return x * 2
+
+    with pytest.raises(TraceError, match="closure 'count' is changed in place"):
+        trace(fn, V)
+
+
+def test_free_arrays_are_not_changed() -> None:
+    buffer = np.zeros(3)
+
+    def adds(x: Any) -> Any:
+        local = buffer
+        local += x
+        return local
+
+    def sets(x: Any) -> Any:
+        buffer[0] = x[0]
+        return buffer
+
+    for fn in (adds, sets):
+        with pytest.raises(UnsupportedOpError, match="plain"):
+            trace(fn, V)
+    assert not buffer.any()
+
+
+def test_containers_among_the_arguments_are_not_changed() -> None:
+    def fn(params: Any) -> Any:
+        params["w"] = params["w"] * 2
+        return params["w"]
+
+    with pytest.raises(TraceError, match="container"):
+        trace(fn, {"w": V})
+
+
+def test_arguments_that_share_memory() -> None:
+    def changes(x: Any, y: Any) -> Any:
+        x += 1
+        return x * y
+
+    check(lambda x, y: x * y, V, V)
+    with pytest.raises(TraceError, match="shares memory"):
+        trace(changes, V, V[::-1])
+
+
+def test_traced_arrays_left_behind() -> None:
+    kept: list[Any] = []
+    with pytest.raises(TraceError, match="left in closure 'kept'"):
+        trace(lambda x: kept.append(x * 2), V)
+    with pytest.raises(TraceError, match="finished trace"):
+        np.tanh(kept[0])
+    with pytest.raises(TraceError, match=r"another trace|finished trace"):
+        trace(lambda x, k: x + k[0], V, kept)
+
+
+def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:
+    x = V.copy()
+
+    def fn(x: Any) -> Any:
+        x *= 0
+        return np.spacing(x)
+
+    with pytest.raises(UnsupportedOpError):
+        trace(fn, x)
+    np.testing.assert_array_equal(x, V)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+BY_VALUE: list[Callable[[Any], Any]] = [
+    lambda x: x if x.sum() > 0 else -x,
+    lambda x: x * float(x[0]),
+    lambda x: int(x[0]),
+    lambda x: x[0].item(),
+    lambda x: x.tolist(),
+    lambda x: max(x[0], x[1]),
+    lambda x: [0, 1, 2][np.argmax(x)],
+    lambda x: x[: np.argmax(x)],
+    lambda x: x * np.allclose(x, 1.0),
+    lambda x: x if np.array_equal(x, x) else 0,
+    lambda x: __import__("math").sin(x[0]),
+    lambda x: range(np.argmax(x)),
+    lambda x: 1.0 in x,
+    lambda x: f"{x[0]:.3f}",
+    lambda x: complex(x[0]),
+    lambda x: sorted(x),
+]
+
+
+@pytest.mark.parametrize("at", range(len(BY_VALUE)))
+def test_python_values_of_traced_arrays(at: int) -> None:
+    with pytest.raises(DataDependentError, match=r"(.|\n)*test_numpy_errors.py:\d+(.|\n)*hint"):
+        trace(BY_VALUE[at], V)
+
+
+UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: np.fft.fft(x), "fft"),
+    (lambda x: np.linalg.svd(x), "numpy.linalg.svd"),
+    (lambda x: np.convolve(x, x), "numpy.convolve"),
+    (lambda x: np.sum(x, out=V[:1].reshape(())), "plain array"),
+    (lambda x: x.partition(1), "ndarray.partition"),
+    (lambda x: x.view(np.int64), "ndarray.view"),
+    (lambda x: np.vectorize(abs)(x), "plain numpy array"),
+    (lambda x: X.dot(x), "X @ x"),
+    (lambda x: X[np.argmax(x)], "np.take"),
+    (lambda x: np.quantile(x, 0.5, method="nearest"), "method"),
+    (lambda x: np.pad(x, 1, mode="mean"), "mode"),
+    (lambda x: x.reshape(3, order="A"), "order"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(UNSUPPORTED)))
+def test_unsupported_functions_are_named(at: int) -> None:
+    fn, word = UNSUPPORTED[at]
+    with pytest.raises(UnsupportedOpError) as caught:
+        trace(fn, V)
+    assert word in str(caught.value), str(caught.value)
+    assert "test_numpy_errors.py:" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_wrong_shapes_and_dtypes() -> None:
+    with pytest.raises(ShapeError, match=r"reshape(.|\n)*test_numpy_errors"):
+        trace(lambda x: x.reshape(2, 2), V)
+    with pytest.raises(ShapeError, match="concatenate"):
+        trace(lambda x: np.concatenate([x, X]), V)
+    with pytest.raises(np.linalg.LinAlgError):
+        trace(lambda x: np.linalg.inv(x), np.zeros((2, 2)))
+    with pytest.raises(np.exceptions.AxisError):
+        trace(lambda x: x.sum(axis=3), V)
+    with pytest.raises(DtypeError, match="a float64 result into a int64"):
+        trace(lambda x: x.__iadd__(0.5), np.arange(3))
+
+
+def test_pickling_is_refused() -> None:
+    with pytest.raises(TraceError, match="pickled"):
+        trace(lambda x: pickle.dumps(x * 2), V)
+
+
+def test_an_attribute_no_array_has() -> None:
+    with pytest.raises(AttributeError, match="frobnicate"):
+        trace(lambda x: x.frobnicate(), V)
