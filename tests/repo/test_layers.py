@@ -27,6 +27,7 @@ RANK = {
     "gradof": 6,  # the public names
     "gradof.testing": 7,
     "gradof.cli": 8,
+    "gradof.__main__": 9,  # `python -m gradof` is the command line
 }
 
 # Files that load torch when they are loaded: their names begin with these. No other file may load
