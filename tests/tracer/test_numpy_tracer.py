@@ -20,6 +20,7 @@ from gradof.errors import (
     GradofError,
     LeafTypeError,
 )
+from gradof.tracer.numpy_recorder import checksum
 from gradof.tracer.result import ConstantOut, InputOut, TensorOut
 from tests.tracer.numpy_eager import check, kinds, run, trace
 
@@ -357,3 +358,18 @@ def test_torch_is_never_imported() -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.stdout == "ran\n", done.stderr
+
+
+# --- checksums ------------------------------------------------------------------------------------
+
+
+def test_checksums_tell_contents_shapes_and_dtypes() -> None:
+    arrays = [
+        np.zeros(0), np.zeros((0, 3)), np.array(0.0), np.zeros(1), np.zeros(2), np.zeros((2, 1)),
+        np.zeros(2, np.float32), np.zeros(2, bool), np.array(["a", "b"]), np.ones(2)[::-1] * 3,
+        np.array([None, "x"], dtype=object), np.zeros(2, [("a", "i4")]),
+        np.array(["2020-01-01"], dtype="M8[D]"),
+    ]  # fmt: skip
+    sums = [checksum(a) for a in arrays]
+    assert sums == [checksum(a.copy()) for a in arrays]
+    assert len(set(sums)) == len(sums)
