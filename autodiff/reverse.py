@@ -95,6 +95,9 @@ class _ReverseBuilder:
             "AutogradZero", dtype=out.type.dtype, shape=out.type.shape, device=out.type.device
         )
         zero.hint = _hint(out)
+        # A rule may read this output (the vectors of eigh, for the gradient of its values): if it
+        # is saved, lambda_lift_reverse gives it a cotangent here, for the second derivative.
+        self.grads[out] = zero
         return zero
 
     def reverse_node(self, node: Node) -> None:

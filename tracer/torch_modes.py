@@ -95,6 +95,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 with self:
                     return parts(*args, **kwargs)
         out = func(*args, **kwargs)
+        if not func._schema.is_mutable and any(out is a for a in args):
+            return out  # contiguous() of a contiguous tensor: nothing happened
         self.recorder.record(func, args, kwargs, out, site)
         return out
 

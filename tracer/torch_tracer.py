@@ -28,6 +28,7 @@ from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceErro
 from gradof.ir.core import Value
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_activation,
+    aten_decomposition,
     aten_elementwise,
     aten_factory,
     aten_index,

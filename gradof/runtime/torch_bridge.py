@@ -41,7 +41,14 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
     results = plan(*[to_numpy(t) for t in tensors])
-    return tuple(torch.from_numpy(r) for r in results)
+    return tuple(map(from_numpy, results))
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor over a fresh array; torch has no negative strides, so a flipped one is copied."""
+    if array.ndim and min(array.strides) < 0:
+        array = array.copy()
+    return torch.from_numpy(array)
 
 
 def to_numpy(tensor: Tensor) -> Any:

@@ -1,0 +1,61 @@
+"""Linear algebra, and programs whose layout once went wrong, against eager to second order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import gradof
+from gradof.testing import check
+
+
+def spd(x: Tensor) -> Tensor:
+    """A well-conditioned symmetric positive definite matrix made of x."""
+    return x @ x.mT + 3.0 * torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "inv": lambda x: torch.linalg.inv(spd(x)),
+    "solve": lambda x: torch.linalg.solve(spd(x), x),
+    "solve vector": lambda x: torch.linalg.solve(spd(x), x[..., 0]),
+    "solve from the right": lambda x: torch.linalg.solve(spd(x), x, left=False),
+    "cholesky": lambda x: torch.linalg.cholesky(spd(x)),
+    "upper cholesky": lambda x: torch.linalg.cholesky(spd(x), upper=True),
+    "det": lambda x: torch.linalg.det(spd(x)),
+    "slogdet": lambda x: torch.linalg.slogdet(spd(x)).logabsdet,
+    "logdet": lambda x: torch.logdet(spd(x)),
+    "eigvalsh": lambda x: torch.linalg.eigvalsh(spd(x)),
+    "eigh, gauge free": lambda x: (lambda e: (e[1] * e[0].exp()[..., None, :]) @ e[1].mT)(
+        torch.linalg.eigh(spd(x))
+    ),
+    "a gradient that is a flipped view": lambda x: x.cumsum(0).prod(1),
+    "upsampling": lambda x: torch.nn.functional.interpolate(
+        x.reshape(1, 1, *x.shape[-2:]), scale_factor=2, mode="bilinear"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_equals_eager(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(3, 3, dtype=dtype, requires_grad=True)
+    assert check(PROGRAMS[name], (x,), order=2 if dtype == torch.float64 else 1).ok
+
+
+@pytest.mark.parametrize("name", ["inv", "solve", "solve vector", "cholesky", "det", "slogdet"])
+def test_batched(name: str) -> None:
+    torch.manual_seed(2)
+    assert check(PROGRAMS[name], (torch.randn(2, 3, 3, dtype=torch.float64),), order=2).ok
+
+
+def test_an_argument_passed_through_unchanged_is_not_written_back() -> None:
+    """contiguous() of a contiguous tensor returns the tensor itself: that is no change of it."""
+    x = torch.randn(1, 1, 3, 3, requires_grad=True)
+    compiled = gradof.differentiate(PROGRAMS["upsampling"])
+    compiled(x)
+    assert not compiled.bind((x,), {}).entry.traced.writebacks
