@@ -93,7 +93,9 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             parts = decomposition(func)
             if parts is not None:
                 with self:
-                    return parts(*args, **kwargs)
+                    out = parts(*args, **kwargs)
+                if out is not NotImplemented:  # torch's program covers some arguments only
+                    return out
         out = func(*args, **kwargs)
         if not func._schema.is_mutable and any(out is a for a in args):
             return out  # contiguous() of a contiguous tensor: nothing happened

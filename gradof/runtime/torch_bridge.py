@@ -53,6 +53,8 @@ def from_numpy(array: Any) -> Tensor:
 
 def to_numpy(tensor: Tensor) -> Any:
     """A numpy view of a dense CPU tensor, without a copy."""
+    if tensor._is_zerotensor() or tensor.is_neg():  # what torch has not written to memory yet
+        tensor = tensor.detach().clone().resolve_neg()
     return tensor.detach().numpy()
 
 

@@ -339,7 +339,8 @@ def _finite_differences(
 
 
 def _arrays(tensors: Sequence[Tensor | None]) -> list[Any]:
-    return [None if t is None else t.detach().double().numpy() for t in tensors]
+    # force: eager may answer with a tensor of zeros it has not written to memory
+    return [None if t is None else t.detach().double().numpy(force=True) for t in tensors]
 
 
 def _numpy_dtype(tensor: Tensor | None) -> Any:

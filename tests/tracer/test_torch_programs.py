@@ -1,4 +1,4 @@
-"""Linear algebra, and programs whose layout once went wrong, against eager to second order."""
+"""Linear algebra, and programs that once went wrong, against eager to second order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import gradof
+from gradof.errors import UnsupportedOpError
 from gradof.testing import check
 
 
@@ -59,3 +60,22 @@ def test_an_argument_passed_through_unchanged_is_not_written_back() -> None:
     compiled = gradof.differentiate(PROGRAMS["upsampling"])
     compiled(x)
     assert not compiled.bind((x,), {}).entry.traced.writebacks
+
+
+def test_zeros_and_negations_not_in_memory_yet() -> None:
+    """torch's own zero tensors and negative bits come as cotangents; both are read rightly."""
+    x = torch.randn(3, requires_grad=True)
+    y = gradof.differentiate(lambda x: torch.sin(x) * 2.0)(x)
+    zero = torch._efficientzerotensor((3,))
+    (gradient,) = torch.autograd.grad(y, x, zero, retain_graph=True)
+    assert torch.equal(gradient, torch.zeros(3))
+    negated = torch._neg_view(torch.ones(3))
+    (gradient,) = torch.autograd.grad(y, x, negated)
+    torch.testing.assert_close(gradient, -2.0 * torch.cos(x.detach()))
+    pairs = (torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True))
+    assert check(torch.nn.functional.l1_loss, pairs, order=2).ok
+
+
+def test_a_decomposition_that_declines_is_an_unsupported_op() -> None:
+    with pytest.raises(UnsupportedOpError, match="adaptive_max_pool2d"):
+        gradof.differentiate(torch.nn.AdaptiveMaxPool2d(2))(torch.randn(1, 2, 5, 5))
