@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from torch import Tensor
 import gradof
 from gradof.errors import UnsupportedOpError
 from gradof.testing import check
+
+ROOT = Path(__file__).parents[2]
 
 
 def spd(x: Tensor) -> Tensor:
@@ -79,3 +84,14 @@ def test_zeros_and_negations_not_in_memory_yet() -> None:
 def test_a_decomposition_that_declines_is_an_unsupported_op() -> None:
     with pytest.raises(UnsupportedOpError, match="adaptive_max_pool2d"):
         gradof.differentiate(torch.nn.AdaptiveMaxPool2d(2))(torch.randn(1, 2, 5, 5))
+
+
+def test_tracing_does_not_load_torch_dynamo() -> None:
+    """torch wraps dispatch modes so that their first op imports it, which takes over a second."""
+    program = (
+        "import sys, torch, gradof\n"
+        "x = torch.randn(3, requires_grad=True)\n"
+        "gradof.differentiate(lambda x: torch.tanh(x).sum())(x).backward()\n"
+        "assert x.grad is not None and 'torch._dynamo' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
