@@ -47,10 +47,12 @@ def close(ours: Any, eager: Any, dtype: torch.dtype) -> None:
     """
     assert [t is None for t in ours] == [t is None for t in eager]
     scale = max([1.0, *(t.abs().max().item() for t in eager if t is not None and t.numel())])
+    rounding = 32 * torch.finfo(dtype).eps * scale  # where large terms cancel to a small gradient
     for a, b in zip(ours, eager, strict=True):
         if b is not None:
             assert a.dtype == b.dtype and a.shape == b.shape
-            torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCE[dtype] * scale)
+            own = b.abs().max().item() if b.numel() else 0.0
+            torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCE[dtype] * own + rounding)
 
 
 def compare(

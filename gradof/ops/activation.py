@@ -87,12 +87,12 @@ op("tanhshrink(x) -> y", family=unary(), expand=lambda x: x - F.tanh(x), formula
 
 def _elu(x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
     low = F.expm1(_negative_part(x) * float(input_scale)) * float(alpha * scale)
-    return F.where(x > 0.0, x if scale == 1 else x * float(scale), low)
+    return F.where(x <= 0.0, low, x if scale == 1 else x * float(scale))
 
 
 def _negative_part(x: Expr) -> Expr:
-    # zero on the positive side, where its gradient is masked as well; nan stays nan
-    return F.where(x > 0.0, 0.0, x)
+    # zero on the positive side, where its gradient is masked as well; nan counts to that side
+    return F.where(x <= 0.0, x, 0.0)
 
 
 op("elu(x; alpha, scale, input_scale) -> y", family=unary(), expand=_elu, domain=(-2, -0.1),

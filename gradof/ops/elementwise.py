@@ -72,7 +72,7 @@ def _pow_base(g: Expr, a: Expr, b: Expr) -> Expr:
     if p is not None:
         if p == 2:
             return g * (a * 2.0)
-        return a.expand(a.shape) * 0.0 if p == 0 else g * (F.pow(a, p - 1) * p)
+        return g * 0.0 if p == 0 else g * (F.pow(a, p - 1) * p)
     grad = g * (b * F.pow(a, b - 1.0))
     return F.where(b == 0.0, 0.0, grad)
 
@@ -99,7 +99,7 @@ def _fmod_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def _remainder_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
-    return -(g * F.floor(a / b))
+    return -(g * F.floor_divide(a, b))  # floor(a / b) would be inf, not nan, for infinite a
 
 
 op("fmod(a, b) -> y", family=binary(), numpy="np.fmod",
@@ -116,11 +116,12 @@ op("floor_divide(a, b) -> y", family=binary(), numpy="np.floor_divide",
 
 
 def _larger(g: Expr, mine: Expr, other: Expr) -> Expr:
-    return F.where(mine > other, g, F.where(mine == other, g * 0.5, 0.0))
+    # asked by what loses, so that both get the gradient where one is nan, as in torch
+    return F.where(mine < other, 0.0, F.where(mine == other, g * 0.5, g))
 
 
 def _smaller(g: Expr, mine: Expr, other: Expr) -> Expr:
-    return F.where(mine < other, g, F.where(mine == other, g * 0.5, 0.0))
+    return F.where(mine > other, 0.0, F.where(mine == other, g * 0.5, g))
 
 
 op("maximum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.maximum",
@@ -130,7 +131,7 @@ op("minimum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.m
    vjp={"a": lambda g, a, b: _smaller(g, a, b), "b": lambda g, a, b: _smaller(g, b, a)},
    names=["aten.minimum", "numpy.minimum"], formula="Min(a, b)")
 op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
-   vjp={"x": lambda g, y: F.where(y > 0.0, g, 0.0)}, names=["aten.relu"], formula="Max(x, 0)")
+   vjp={"x": lambda g, y: F.where(y <= 0.0, 0.0, g)}, names=["aten.relu"], formula="Max(x, 0)")
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------
 
@@ -157,12 +158,12 @@ op("rsqrt(x) -> y", family=unary(), numpy="1 / np.sqrt({x})",
    names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
 
 
-def _logaddexp_vjp(g: Expr, mine: Expr, y: Expr) -> Expr:
-    return g * F.exp(mine - y)
+def _logaddexp_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
+    return g / (F.exp(other - mine) + 1.0)  # not exp(mine - y): inf - inf
 
 
 op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.logaddexp",
-   vjp={"a": lambda g, a, y: _logaddexp_vjp(g, a, y), "b": lambda g, b, y: _logaddexp_vjp(g, b, y)},
+   vjp={"a": lambda g, a, b: _logaddexp_vjp(g, a, b), "b": lambda g, a, b: _logaddexp_vjp(g, b, a)},
    names=["aten.logaddexp", "numpy.logaddexp"], formula="log(exp(a) + exp(b))")
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
@@ -181,10 +182,18 @@ op("acos(x) -> y", family=unary(), numpy="np.arccos",
    names=["aten.acos", "numpy.arccos"], formula="acos(x)", domain=(-0.9, 0.9))
 op("atan(x) -> y", family=unary(), numpy="np.arctan", vjp={"x": lambda g, x: g / (x * x + 1.0)},
    names=["aten.atan", "numpy.arctan"], formula="atan(x)")
+
+
+def _atan2_vjp(g: Expr, a: Expr, b: Expr, numerator: Expr) -> Expr:
+    square = a * a + b * b
+    return F.where(square == 0.0, 0.0, g * (numerator / square))  # torch's zero at the origin
+
+
 op("atan2(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.arctan2",
-   vjp={"a": lambda g, a, b: g * (b / (a * a + b * b)),
-        "b": lambda g, a, b: -(g * (a / (a * a + b * b)))},
+   vjp={"a": lambda g, a, b: _atan2_vjp(g, a, b, b), "b": lambda g, a, b: _atan2_vjp(g, a, b, -a)},
    names=["aten.atan2", "numpy.arctan2"], formula="atan2(a, b)", domain=((0.5, 2), (0.5, 2)))
+
+
 op("sinh(x) -> y", family=unary(), numpy="np.sinh", vjp={"x": lambda g, x: g * F.cosh(x)},
    names=["aten.sinh", "numpy.sinh"], formula="sinh(x)")
 op("cosh(x) -> y", family=unary(), numpy="np.cosh", vjp={"x": lambda g, x: g * F.sinh(x)},
@@ -241,6 +250,7 @@ op("erfc(x) -> y", family=unary(), numpy=_np_erfc, torch="torch.special.erfc",
 for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
                       ("round", "np.round({x})"), ("sign", "np.sign")):
     op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
+       torch="torch.sign" if _name == "sign" else None,  # torch: sign(nan) is 0, numpy: nan
        vjp={"x": lambda g: g * 0.0},
        names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
 

@@ -62,7 +62,7 @@ WITHOUT_FORMULA = {
 CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
-        ["abs", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
+        ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
          "leaky_relu", "maximum", "minimum", "mish", "pow", "prelu", "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
     "acosh": "sqrt(x - 1)*sqrt(x + 1) is sqrt(x**2 - 1) for x > 1, and not for every x",
