@@ -231,6 +231,11 @@ class Differentiated:
         runs = cache.counts
         return CacheInfo(cache.hits, cache.misses, entries, runs.forward, runs.backward)
 
+    def plans(self) -> list[GraphPlan]:
+        """The plans of all signatures so far, with everything derived from them."""
+        with self._cache.lock:
+            return [entry.plan for found in self._cache.entries.values() for entry in found]
+
     @property
     def fn(self) -> Callable[..., Any]:
         """The function as it was given."""

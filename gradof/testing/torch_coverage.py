@@ -1,0 +1,239 @@
+"""One op of torch's table through gradof: value, first and second gradient, on every sample.
+
+    result = cover(entry, "f32")
+    result.status(1)    "native", "opaque", "wrong", "error", or "none" (torch refuses it, too)
+
+The judge is eager. A difference of more than 64 ulps of the largest number of the group is looked
+at again: it may be 8 times as far from float64 as eager is, or 8 times as far as eager moves when
+its inputs are moved by an ulp, which is what an ill-conditioned function does. What is above that
+is wrong. Note [Closeness] has the same rule.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gradof.errors import GradofError
+from gradof.runtime.function import Differentiated, calling_plain
+from gradof.runtime.plan import GraphPlan
+from gradof.testing.closeness import FACTOR, ULPS, distance, largest
+from gradof.testing.torch_samples import Sample, samples
+
+Tensor = torch.Tensor
+Runs = list[list[Tensor | None]]  # results, gradients, second gradients
+Function = Callable[[Sequence[Tensor]], list[Tensor]]
+ORDERS = ("value", "first", "second")
+OPAQUE = frozenset({"Opaque", "OpaqueVjp"})
+
+
+@dataclass
+class OpCoverage:
+    """What all samples of one op in one dtype gave."""
+
+    name: str
+    dtype: str
+    samples: int = 0
+    compared: list[int] = field(default_factory=lambda: [0, 0, 0])  # by order
+    native: list[bool] = field(default_factory=lambda: [True, True, True])
+    worst: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # relative, against eager
+    opaque: set[str] = field(default_factory=set)
+    wrong: list[tuple[int, str]] = field(default_factory=list)  # (order, sample and error)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+
+    refused: list[int] = field(default_factory=lambda: [0, 0, 0])  # samples torch itself refuses
+
+    def status(self, order: int) -> str:
+        """native, opaque, wrong, error; none where torch refuses every sample.
+
+        Where nothing is left to differentiate, as the second time in a sum, native is meant.
+        """
+        if any(o <= order for o, _ in self.errors):
+            return "error"
+        if any(o <= order for o, _ in self.wrong):
+            return "wrong"
+        if not self.compared[0]:
+            return "none"
+        if not self.compared[order] and self.refused[order]:
+            return "none"
+        return "native" if all(self.native[: order + 1]) else "opaque"
+
+
+def cover(entry: Any, dtype: str) -> OpCoverage:
+    """Run every sample of one op; nothing is raised, what went wrong stands in the result."""
+    result = OpCoverage(entry.formatted_name, dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in samples(entry, dtype):
+            result.samples += 1
+            _cover_sample(sample, result)
+    return result
+
+
+def _cover_sample(sample: Sample, result: OpCoverage) -> None:
+    try:
+        with calling_plain():
+            eager, refusal = _derivatives(sample.run, sample.fresh())
+    except (RuntimeError, NotImplementedError):
+        result.refused = [n + 1 for n in result.refused]
+        return
+    if refusal is not None:
+        result.refused = [n + (order >= len(eager)) for order, n in enumerate(result.refused)]
+    compiled = Differentiated(lambda tensors: sample.run(tensors))
+    ours, error = _derivatives(compiled, sample.fresh(), upto=len(eager))
+    for order, theirs in enumerate(eager):
+        if order >= len(ours):
+            result.errors.append((order, f"{sample.label}: {describe(error)}"))
+            return
+        result.compared[order] += 1
+        apart = _compare(ours[order], theirs)
+        result.worst[order] = max(result.worst[order], apart)
+        if apart > ULPS * _eps(theirs) and not _excused(sample, order, ours[order], theirs):
+            result.wrong.append((order, f"{sample.label}: {apart:.1e} off eager (relative)"))
+    for order, kinds in enumerate(_opaque_by_order(compiled)):
+        if kinds:
+            result.native[order] = False
+            result.opaque |= kinds
+
+
+def describe(error: Exception | None) -> str:
+    """The class and first line of an error."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _derivatives(
+    run: Any, tensors: list[Tensor], upto: int | None = None
+) -> tuple[Runs, Exception | None]:
+    """Results, gradients and second gradients, as far as they go, and what stopped them.
+
+    For the reference (`upto` None) an error in the results is raised, and one in a gradient ends
+    the list: torch has no such gradient.
+    """
+    generator = torch.Generator().manual_seed(1)
+    runs: Runs = []
+    try:
+        torch.manual_seed(0)
+        results = list(run(tensors))
+        runs.append([t.detach().clone() for t in results])
+        wanted = [t for t in tensors if t.requires_grad]
+        # a seed for every tensor, live or not, so that both sides draw the same numbers
+        pairs = [(t, _random_like(t, generator)) for t in results]
+        for order in (1, 2):
+            live = [(t, seed) for t, seed in pairs if t is not None and t.requires_grad]
+            if not live or not wanted or (upto is not None and upto <= order):
+                break
+            outputs, seeds = zip(*live, strict=True)
+            grads = torch.autograd.grad(
+                outputs, wanted, seeds, create_graph=order == 1, allow_unused=True
+            )
+            runs.append([None if g is None else g.detach().clone() for g in grads])
+            pairs = [(g, _random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
+        return _padded(runs, upto, wanted), None
+    except Exception as error:
+        if upto is None and not runs:
+            raise
+        return runs, error
+
+
+def _padded(runs: Runs, upto: int | None, wanted: Sequence[Tensor]) -> Runs:
+    # Where nothing was left to differentiate, the further gradients are zero, written None.
+    while upto is not None and len(runs) < upto:
+        runs.append([None] * len(wanted))
+    return runs
+
+
+def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    double = torch.complex128 if tensor.is_complex() else torch.float64
+    return torch.randn(tensor.shape, generator=generator, dtype=double).to(tensor.dtype)
+
+
+def _compare(ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]) -> float:
+    """max |ours - theirs| over the group, by its largest number; None is zero."""
+    if len(ours) != len(theirs):
+        return math.inf
+    scale = max([largest(_array(t)) for t in theirs if t is not None], default=0.0)
+    return max(map(_distance, ours, theirs), default=0.0) / (scale or 1.0)
+
+
+def _distance(mine: Tensor | None, other: Tensor | None) -> float:
+    if mine is None and other is None:
+        return 0.0
+    if mine is None or other is None:
+        return largest(_array(other if mine is None else mine))
+    if mine.dtype != other.dtype or mine.shape != other.shape:
+        return math.inf
+    return distance(_array(mine), _array(other))
+
+
+def _array(tensor: Tensor | None) -> Any:
+    assert tensor is not None
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.double().numpy(force=True)
+
+
+def _eps(group: Sequence[Tensor | None]) -> float:
+    floats = [t.dtype for t in group if t is not None and (t.is_floating_point() or t.is_complex())]
+    return max((torch.finfo(d).eps for d in floats), default=0.0)
+
+
+def _excused(
+    sample: Sample, order: int, ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]
+) -> bool:
+    """Whether float64, or inputs moved by an ulp, explain the difference."""
+    eps = _eps(theirs)
+    if eps > torch.finfo(torch.float64).eps:
+        exact = _reference(sample, order, sample.fresh(torch.float64))
+        if exact is not None:
+            exact = [
+                None if e is None or t is None else e.to(t.dtype)
+                for e, t in zip(exact, theirs, strict=True)
+            ]
+            bound = FACTOR * _compare(theirs, exact) + ULPS * eps
+            if _compare(ours, exact) <= bound:
+                return True
+    generator = torch.Generator().manual_seed(2)
+    moved = 0.0
+    for _ in range(3):
+        tensors = sample.fresh()
+        for tensor in tensors:
+            if tensor.is_floating_point():
+                step = torch.empty(tensor.shape, dtype=tensor.dtype)
+                tensor.data = tensor.data * (1 + eps * step.uniform_(-1, 1, generator=generator))
+        shaken = _reference(sample, order, tensors)
+        if shaken is not None:
+            moved = max(moved, _compare(shaken, theirs))
+    return math.isfinite(moved) and _compare(ours, theirs) <= FACTOR * moved + ULPS * eps
+
+
+def _reference(sample: Sample, order: int, tensors: list[Tensor]) -> list[Tensor | None] | None:
+    try:
+        with calling_plain():
+            runs, _ = _derivatives(sample.run, tensors)
+    except (RuntimeError, NotImplementedError):
+        return None  # the op does not take float64
+    return runs[order] if order < len(runs) else None
+
+
+def _opaque_by_order(compiled: Differentiated) -> Iterator[set[str]]:
+    """The opaque ops in f, in the dfs, and in their dfs."""
+    level = compiled.plans()
+    for _ in ORDERS:
+        yield {name for plan in level for name in _opaque(plan)}
+        level = [
+            special.plan for plan in level for gradient in plan.gradients.values()
+            for special in gradient.dfs.values()
+        ]  # fmt: skip
+
+
+def _opaque(plan: GraphPlan) -> set[str]:
+    return {str(n.attrs["name"]) for n in plan.graph.walk() if n.kind in OPAQUE}
+
+
+__all__ = ["ORDERS", "GradofError", "OpCoverage", "cover", "describe"]

@@ -1,0 +1,105 @@
+"""torch's own table of ops, `op_db`, as programs to check.
+
+    for entry in entries():                    # OpInfo of every op with a gradient for dense input
+        for sample in samples(entry, "f32"):
+            sample.run(sample.tensors)         # the op on these tensors, a list of results
+
+`op_db` is what torch tests itself with: per op, sample inputs of all kinds of shapes and options,
+and, where a result is only known up to a gauge (the vectors of an SVD), a function of the result
+that is not. Needs torch's test dependency `expecttest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+DTYPES = {
+    "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
+}  # fmt: skip
+
+# What is in the table but has no dense gradient to compare: op -> why.
+LEFT_OUT = {
+    "sparse_mm_reduce": "takes a sparse matrix",
+    "sparse_sampled_addmm": "takes a sparse matrix",
+    "to_sparse": "gives a sparse tensor",
+    "empty": "its values are whatever memory holds",
+    "empty_like": "its values are whatever memory holds",
+    "empty_permuted": "its values are whatever memory holds",
+    "empty_strided": "its values are whatever memory holds",
+    "new_empty": "its values are whatever memory holds",
+    "new_empty_strided": "its values are whatever memory holds",
+}
+
+
+@dataclass
+class Sample:
+    """One call: `run(tensors)` gives the list of tensors it returns."""
+
+    label: str
+    tensors: list[torch.Tensor]
+    run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+
+    def fresh(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        """The tensors again, each over memory of its own; floating ones in `dtype` if given."""
+        return [_copy(t, dtype) for t in self.tensors]
+
+
+def entries() -> list[Any]:
+    """The `OpInfo` of each op that has a gradient for dense real inputs, in torch's order."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [
+        entry for entry in op_db
+        if entry.supports_autograd and {torch.float32, torch.float64} & entry.dtypes
+        and entry.formatted_name not in LEFT_OUT
+    ]  # fmt: skip
+
+
+def samples(entry: Any, dtype: str) -> Iterator[Sample]:
+    """The sample calls of one op in one dtype; none where torch lacks the op in it."""
+    if DTYPES[dtype] not in entry.dtypes:
+        return
+    torch.manual_seed(0)
+    given = entry.sample_inputs("cpu", DTYPES[dtype], requires_grad=True)
+    for number, sample in enumerate(given):
+        leaves, tree = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaves[i] for i in places]
+        if any(t.layout is not torch.strided for t in tensors):
+            continue
+        run = _runner(entry, sample.output_process_fn_grad, leaves, tree, places)
+        yield Sample(f"{entry.formatted_name} #{number} {dtype}", tensors, run)
+
+
+def _runner(
+    entry: Any, process: Callable[[Any], Any], leaves: list[Any], tree: Any, places: list[int]
+) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+    op, wrapper = entry.get_op(), entry.gradcheck_wrapper
+
+    def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        first, args, kwargs = pytree.tree_unflatten(filled, tree)
+        result = process(wrapper(op, first, *args, **kwargs))
+        return [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+    return run
+
+
+def _copy(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    # With the strides it has, overlapping ones too: set_ over a copy of the whole storage.
+    source = tensor.detach()
+    if dtype is not None and source.is_floating_point() and source.dtype != dtype:
+        copy = source.to(dtype)
+    else:
+        copy = torch.empty(0, dtype=source.dtype).set_(
+            source.untyped_storage().clone(), source.storage_offset(), source.size(),
+            source.stride(),
+        )  # fmt: skip
+    return copy.requires_grad_(tensor.requires_grad)
