@@ -15,7 +15,7 @@ from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.ir.builder import Builder
-from gradof.ir.clone import inline
+from gradof.ir.clone import clone_graph, inline
 from gradof.ir.core import Graph, Value
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, F
@@ -44,6 +44,13 @@ def pullback_graph(graph: Graph, wrt: Sequence[int], outputs: Sequence[int]) -> 
     result.set_outputs(gradients)
     run_passes(result, CLEAN_UP)
     return result
+
+
+def with_inputs_returned(graph: Graph) -> Graph:
+    """A copy whose outputs are those of `graph`, then its inputs: a function may return either."""
+    copy = clone_graph(graph)
+    copy.set_outputs([*copy.outputs, *copy.inputs])
+    return copy
 
 
 def _copy_inputs(graph: Graph, name: str) -> tuple[Graph, Emitter]:

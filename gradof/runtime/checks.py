@@ -14,7 +14,7 @@ from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.function import Bound
 from gradof.tracer.pytree import flatten
-from gradof.tracer.result import ConstantOut, InputOut, TensorOut
+from gradof.tracer.result import ConstantOut, InputOut, Traced
 
 Argnums = int | tuple[int, ...]
 
@@ -134,8 +134,30 @@ def is_float(graph: Graph, index: int) -> bool:
     return isinstance(type_, TensorType) and type_.dtype.is_float
 
 
-def cotangents_for(bound: Bound, cotangents: Any, outputs: tuple[int, ...]) -> list[Any]:
-    """Checked cotangents for the named outputs, from the structure of the result."""
+def cotangent_places(traced: Traced) -> tuple[int | None, ...]:
+    """Per leaf of the result, the output that takes its cotangent; None if it is no float array.
+
+    Outputs are counted as in `with_inputs_returned`: those of the graph, then its inputs. An input
+    that is changed in place and returned has the cotangent of its new value.
+    """
+    graph = traced.graph
+    changed = {back.input: back.output for back in traced.writebacks}
+    places: list[int | None] = []
+    for out in traced.outputs:
+        if isinstance(out, ConstantOut):
+            places.append(None)
+            continue
+        index = out.index
+        if isinstance(out, InputOut):
+            index = changed.get(out.index, len(graph.outputs) + out.index)
+        type_ = (*graph.outputs, *graph.inputs)[index].type
+        floating = isinstance(type_, TensorType) and type_.dtype.is_float
+        places.append(index if floating else None)
+    return tuple(places)
+
+
+def cotangents_for(bound: Bound, cotangents: Any, places: Sequence[int | None]) -> list[Any]:
+    """Checked cotangents by rising place, summed where one value is returned several times."""
     traced = bound.entry.traced
     leaves, tree = flatten(cotangents)
     if tree != traced.out_tree:
@@ -144,13 +166,13 @@ def cotangents_for(bound: Bound, cotangents: Any, outputs: tuple[int, ...]) -> l
             f"{traced.out_tree.num_leaves}",
             hint="pass cotangents in the structure that the function returns",
         )
-    like = {
-        out.index: leaf
-        for out, leaf in zip(traced.outputs, leaves, strict=True)
-        if isinstance(out, TensorOut)
-    }
-    types = [traced.graph.outputs[i].type for i in outputs]
-    return [_match(like[i], t, "the cotangent", bound) for i, t in zip(outputs, types, strict=True)]
+    values = (*traced.graph.outputs, *traced.graph.inputs)
+    sums: dict[int, Any] = {}
+    for place, leaf in zip(places, leaves, strict=True):
+        if place is not None:
+            seed = _match(leaf, values[place].type, "the cotangent", bound)
+            sums[place] = sums[place] + seed if place in sums else seed
+    return [sums[place] for place in sorted(sums)]
 
 
 def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:

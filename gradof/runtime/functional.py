@@ -16,15 +16,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradof.autodiff.compose import pullback_graph, value_and_gradient_graph
+from gradof.autodiff.compose import (
+    pullback_graph,
+    value_and_gradient_graph,
+    with_inputs_returned,
+)
 from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
-from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.arrays import is_tensor, torch_if_loaded
 from gradof.runtime.checks import (
     Argnums,
     basis,
     check_argnums,
+    cotangent_places,
     cotangents_for,
     is_float,
     lift_floats,
@@ -173,19 +178,21 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
         i for i, v in enumerate(traced.graph.inputs[:n])
         if isinstance(v.type, TensorType) and v.type.dtype.is_float
     )
-    outputs = tuple(
-        out.index for out in traced.outputs
-        if isinstance(out, TensorOut) and is_float(traced.graph, out.index)
-    )
-    unique = tuple(sorted(set(outputs)))
+    outputs = cotangent_places(traced)
+    unique = tuple(sorted({i for i in outputs if i is not None}))
+    # what the call changes in place, the pullback still reads as it was
+    inputs = list(bound.inputs)
+    for back in traced.writebacks:
+        array = inputs[back.input]
+        inputs[back.input] = array.clone() if is_tensor(array) else np.array(array)
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     plan = bound.entry.derive(
-        ("vjp", wrt, unique), lambda g: pullback_graph(g, wrt, unique)
+        ("vjp", wrt, unique), lambda g: pullback_graph(with_inputs_returned(g), wrt, unique)
     )
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
-        seeds = cotangents_for(bound, cotangents, unique)
-        grads = plain(run_plan(plan, [*bound.inputs, *seeds]))
+        seeds = cotangents_for(bound, cotangents, outputs)
+        grads = plain(run_plan(plan, [*inputs, *seeds]))
         leaves: list[Any] = [None] * len(bound.call.leaves)
         for i, grad_ in zip(wrt, grads, strict=True):
             leaves[traced.arg_leaves[i]] = grad_

@@ -231,3 +231,28 @@ def test_without_torch() -> None:
     first, second = done.stdout.splitlines()
     assert [float(v) for v in first.split()] == pytest.approx(want, abs=2e-5)
     assert second == "numpy False"
+
+
+def test_vjp_of_arguments_returned_repeated_and_changed() -> None:
+    x, g = np.arange(1.0, 4.0), RNG.standard_normal((3, 3))
+
+    def returned(x: Array) -> Any:
+        y = x * x
+        return y, x, y
+
+    near(gradof.vjp(returned, x)[1](tuple(g))[0], 2 * x * (g[0] + g[2]) + g[1])
+
+    def changed(x: Array) -> Any:
+        x *= x
+        return x
+
+    value, pullback = gradof.vjp(changed, x.copy())
+    near(value, x * x)
+    near(pullback(g[0])[0], 2 * x * g[0])
+
+    def overwritten(x: Array) -> Any:
+        x[1:] = x[:-1] ** 2
+        return x * x
+
+    grad = gradof.vjp(overwritten, x.copy())[1](g[0])[0]
+    near(grad, differences(lambda a: overwritten(a.copy()) @ g[0], x))
