@@ -4,7 +4,8 @@
     ├── TraceError                     the function could not be recorded
     │   ├── UnsupportedOpError         an op without a registered rule
     │   ├── DataDependentError         a Python branch or number that depends on a tensor's value
-    │   │   └── DataDependentShapeError   a shape that depends on a tensor's value
+    │   │   ├── DataDependentShapeError   a shape that depends on a tensor's value
+    │   │   └── PathLimitError         too many paths through the function, by the values it reads
     │   ├── FreeTensorError            a tensor whose origin cannot be re-read at the next call
     │   └── LeafMutationError          in-place change of a leaf that requires grad
     ├── InputError                     the arguments of a call are wrong
@@ -88,6 +89,10 @@ class DataDependentError(TraceError):
 
 class DataDependentShapeError(DataDependentError):
     """The shape of a result depends on the value of a tensor."""
+
+
+class PathLimitError(DataDependentError):
+    """The function took another path by value at too many calls."""
 
 
 class FreeTensorError(TraceError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradof.ir.types import BOOL, DType
+from gradof.ir.types import BOOL, F64, DType
 from gradof.ops.expr import Expr, F, Number
 from gradof.ops.registry import Op
 from gradof.tracer.aten_registry import Call, Operand, aten, scalar_for
@@ -327,3 +327,17 @@ def ndtr(c: Call, x: Expr) -> Expr:
 @aten("float_power.Tensor_Scalar")
 def float_power(c: Call, a: Expr, b: Number) -> Expr:
     return apply(c, "pow", c.type().dtype, a, b)
+
+
+@aten("isclose.default")
+def isclose(
+    c: Call, a: Expr, b: Expr, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Expr:
+    if not a.dtype.is_inexact:
+        a, b = a.cast(F64), b.cast(F64)
+    same = a == b
+    if equal_nan:
+        same = F.logical_or(same, F.logical_and(a != a, b != b))
+    gap = F.abs(a - b)
+    near = F.logical_and(gap <= F.abs(b * rtol) + atol, gap * 0.0 == 0.0)  # inf is near inf only
+    return F.logical_or(same, near)

@@ -132,22 +132,30 @@ class TracedArray(NDArrayOperatorsMixin):
     # --- Python's protocols -----------------------------------------------------------------
 
     def _python_value(self, what: str) -> Any:
+        """The concrete value; DataDependentError where a gradient would be lost with it."""
         if self.is_constant:
             return self.concrete
+        if self.concrete.size == 1 and self.dtype.kind in "biu":
+            self.recorder.read_number(self)  # the trace holds for this number
+            return self.concrete
         raise DataDependentError(
-            f"{what} needs the value of a traced array, which other calls do not share",
+            f"{what} needs the value of a traced array, and would lose its gradient",
             loc=user_loc(),
-            hint="choose by value with np.where, use np.sin for math.sin, or make the argument "
+            hint="stay with arrays (np.sin for math.sin, x for float(x)), or make the argument "
             "static (static_argnames)",
         )
 
     def __bool__(self) -> bool:
-        return bool(self._python_value("a branch (bool)"))
+        truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
+        return bool(truth._python_value("a branch (bool)"))
 
     def __float__(self) -> float:
         return float(self._python_value("float()"))
 
     def __int__(self) -> int:
+        if self.dtype.kind == "f" and not self.is_constant:  # a step: its gradient is zero
+            whole: Any = np.trunc(self).astype(np.int64)
+            return int(whole._python_value("int()"))
         return int(self._python_value("int()"))
 
     def __complex__(self) -> complex:

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradof.errors import DataDependentShapeError
 from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
@@ -38,11 +37,11 @@ class Selection(Protocol):
 
 
 def get_item(array: TracedArray, index: Any) -> TracedArray:
-    """`array[index]`; DataDependentShapeError for a traced boolean mask."""
+    """`array[index]`; for a traced boolean mask the trace holds for as many elements."""
     recorder = array.recorder
     recorder.enter()
     items = index if isinstance(index, tuple) else (index,)
-    _refuse_mask(recorder, items)
+    items = _without_masks(items)
     value = array.concrete[tuple(map(real, items))]
     selection = _select(array, items)
     link = None
@@ -52,10 +51,7 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
 
 
 def set_item(array: TracedArray, index: Any, value: Any) -> None:
-    """`array[index] = value`: the array, its root, and all views of it change.
-
-    Raises DataDependentShapeError for as many values as a traced mask selects.
-    """
+    """`array[index] = value`: the array, its root, and all views of it change."""
     recorder = array.recorder
     recorder.enter()
     if array.is_scalar:
@@ -65,12 +61,9 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
     first = items[0] if len(items) == 1 else None
     mask = first if isinstance(first, TracedArray) and first.dtype == bool else None
     if mask is not None and source.ndim:
-        raise DataDependentShapeError(
-            "as many values as a traced mask selects: their number depends on values",
-            loc=recorder.loc, hint="assign one value, or use np.where(mask, value, array)",
-        )
+        mask = None  # as many values as it selects
     if mask is None:
-        _refuse_mask(recorder, items)
+        items = _without_masks(items)
     recorder.numpy(_assign, array.concrete, items, source)
     if mask is not None:
         updated = _masked(array, mask, source)
@@ -90,7 +83,7 @@ def add_at(array: TracedArray, index: Any, value: Any) -> None:
     recorder = array.recorder
     recorder.enter()
     items = index if isinstance(index, tuple) else (index,)
-    _refuse_mask(recorder, items)
+    items = _without_masks(items)
     places = _places(array, items)
     source = recorder.traced(value)
     expr = _broadcast(source.expr, places.shape).cast(array.expr.dtype)
@@ -114,14 +107,15 @@ def _is_traced_int(item: Any) -> bool:
     return isinstance(item, TracedArray) and item.ndim == 0 and item.dtype.kind in "iu"
 
 
-def _refuse_mask(recorder: Recorder, items: tuple[Any, ...]) -> None:
+def _without_masks(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The index with traced boolean masks as the places they select, of which there are as many."""
+    plain: list[Any] = []
     for item in items:
         if isinstance(item, TracedArray) and item.dtype == bool and not item.is_constant:
-            raise DataDependentShapeError(
-                "a traced boolean mask selects a number of elements that depends on values",
-                loc=recorder.loc,
-                hint="use np.where(mask, x, 0.0), or assign one value: x[mask] = 0.0",
-            )
+            plain += np.nonzero(item)
+        else:
+            plain.append(item)
+    return tuple(plain)
 
 
 def _select(array: TracedArray, items: tuple[Any, ...]) -> Selection:

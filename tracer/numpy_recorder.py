@@ -64,6 +64,7 @@ class Recorder:
         self.free: dict[int, tuple[Array, Origin, TracedArray]] = {}
         self.baked = False  # see Note [Baked constants]
         self.closed = False
+        self.guards = 0
         self._constant: dict[Value, bool] = {}
         self._named: tuple[tuple[int, int], Value] | None = None
         self._site = Site(None, None, (0, 0))
@@ -158,6 +159,15 @@ class Recorder:
                 if not todo:
                     self._constant[top] = all(self._constant[v] for v in top.node.inputs)
         return self._constant[value]
+
+    def read_number(self, array: TracedArray) -> None:
+        """Python reads the one number of an array: the trace holds where it is the same again."""
+        self.enter()
+        node = self.builder.emit_node(
+            "Guard", array.expr.value, value=array.concrete.item(), number=self.guards
+        )
+        assert not node.outputs
+        self.guards += 1
 
     # --- operands -------------------------------------------------------------------------------
 

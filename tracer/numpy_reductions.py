@@ -15,7 +15,6 @@ from gradof.tracer.numpy_functions import (
     composed,
     expression,
     query,
-    refused,
 )
 from gradof.tracer.numpy_recorder import Recorder, real
 
@@ -360,9 +359,5 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return np.searchsorted(bins, x, side="left" if right else "right")
 
 
-_FIXED_SHAPE = "use functions whose result has a fixed shape, such as np.where or np.sort"
-refused(_FIXED_SHAPE, np.unique, np.nonzero, np.argwhere, np.flatnonzero, np.extract,
-        np.compress, np.trim_zeros, np.intersect1d, np.union1d, np.setdiff1d, np.bincount,
-        np.unique_values, np.unique_counts, np.histogram)  # fmt: skip
 query(np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.can_cast,
       np.min_scalar_type, np.common_type)  # fmt: skip

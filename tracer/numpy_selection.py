@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import DataDependentShapeError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import (
@@ -18,25 +17,25 @@ from gradof.tracer.numpy_functions import (
     inplace,
     traced_all,
 )
-from gradof.tracer.numpy_recorder import Recorder, real
+from gradof.tracer.numpy_recorder import Recorder, is_weak, real
 
 # --- selection ------------------------------------------------------------------------------------
 
 
-@expression(np.where)
-def _where(r: Recorder, condition: Any, x: Any = None, y: Any = None) -> Expr:
-    if x is None or y is None:
-        raise DataDependentShapeError(
-            "the shape of the result of np.where(condition) depends on values", loc=r.loc,
-            hint="give both choices: np.where(condition, x, y)",
-        )
-    dtype = np.asarray(np.where(True, real(x), real(y))).dtype
-    c = r.traced(condition).expr
-    c = c if c.dtype.kind == "bool" else c != 0
-    a, b = r.operand(x, dtype), r.operand(y, dtype)
+@composed(np.where)
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return np.nonzero(condition)
+    x, y = (v if is_weak(v) else as_array(v) for v in (x, y))
+    c = as_array(condition)
+    r = next(v.recorder for v in (c, x, y) if isinstance(v, TracedArray))
+    want = np.where(real(c), real(x), real(y))
+    mask = r.traced(c).expr
+    mask = mask if mask.dtype.kind == "bool" else mask != 0
+    a, b = r.operand(x, want.dtype), r.operand(y, want.dtype)
     if not isinstance(a, Expr) and not isinstance(b, Expr):
-        a = r.full((), dtype, a)
-    return F.where(c, a, b)
+        a = r.full((), want.dtype, a)
+    return r.wrap(want, F.where(mask, a, b))
 
 
 @composed(np.clip)

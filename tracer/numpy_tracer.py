@@ -22,7 +22,14 @@ import numpy as np
 from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
 from gradof.ir.core import Value
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer import numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes
+from gradof.tracer import (
+    numpy_by_value,
+    numpy_joins,
+    numpy_linalg,
+    numpy_reductions,
+    numpy_selection,
+    numpy_shapes,
+)
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_creation import creation_for
 from gradof.tracer.numpy_functions import record_function
@@ -31,11 +38,21 @@ from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum, is_plain
 from gradof.tracer.numpy_ufuncs import record_ufunc
 from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.pytree import TreeDef, flatten, flatten_call, thaw
-from gradof.tracer.result import ConstantOut, InputOut, OutputLeaf, TensorOut, Traced, WriteBack
+from gradof.tracer.result import (
+    ConstantOut,
+    InputOut,
+    OutputLeaf,
+    TensorOut,
+    Traced,
+    WriteBack,
+    split_guards,
+)
 from gradof.tracer.source import function_loc
 
 # Importing these registers their adaptors.
-ADAPTORS = (numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes)
+ADAPTORS = (
+    numpy_by_value, numpy_joins, numpy_linalg, numpy_reductions, numpy_selection, numpy_shapes,
+)  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
@@ -79,6 +96,7 @@ def trace_numpy(
     writebacks = _writebacks(recorder, [leaves[i] for i in traced], traced)
     graph.set_outputs([*values_out, *(value for value, _ in writebacks)])
     eliminate_dead_code(graph)
+    graph, recorded, deciding = split_guards(graph)
     return Traced(
         graph=graph,
         library="numpy",
@@ -94,6 +112,8 @@ def trace_numpy(
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths,
         content=watch.content(recorder),
+        recorded=recorded,
+        deciding=deciding,
     )
 
 

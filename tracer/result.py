@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gradof.ir.core import Graph
+from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import TreeDef
 
@@ -69,7 +70,9 @@ class Traced:
 
     Graph outputs are first those of the result, then those that exist only to be written back.
     `requires_grad` has one entry per graph input. `content` names free arrays whose elements were
-    baked in, with their checksums: the trace holds while they are as they were.
+    baked in, with their checksums: the trace holds while they are as they were. `recorded` is the
+    graph with its Guards where Python read values, and `deciding` the part of it that tells
+    whether the trace holds; None where there are no Guards. `graph` has none.
     """
 
     graph: Graph
@@ -84,6 +87,8 @@ class Traced:
     requires_grad: tuple[bool, ...]
     arg_paths: tuple[str, ...]
     content: tuple[tuple[Origin, int], ...] = ()
+    recorded: Graph | None = None
+    deciding: Graph | None = None
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""
@@ -101,3 +106,10 @@ class Traced:
     def input_names(self) -> tuple[str, ...]:
         """For messages: `args[0]['w']` for arguments, `closure 'c'` for free tensors."""
         return (*(self.arg_paths[i] for i in self.arg_leaves), *map(str, self.origins))
+
+
+def split_guards(graph: Graph) -> tuple[Graph, Graph | None, Graph | None]:
+    """`Traced.graph`, `.recorded` and `.deciding` of a recorded graph."""
+    if not guards_of(graph):
+        return graph, None, None
+    return path_part(graph), graph, deciding_part(graph)

@@ -34,8 +34,8 @@ from gradof.errors import (
     UnsupportedOpError,
 )
 from gradof.ir.core import Loc
-from gradof.tracer.pytree import flatten
 from gradof.tracer.source import Site, user_loc, user_site
+from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_overrides import OVERRIDES
@@ -44,12 +44,6 @@ from gradof.tracer.torch_types import type_of
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
-# Ops that give Python a number, and how many of their operands it depends on.
-_READS_VALUES = {
-    torch.ops.aten._local_scalar_dense.default: 1,
-    torch.ops.aten.allclose.default: 2,
-    torch.ops.aten.equal.default: 2,
-}
 
 
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -79,12 +73,15 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in _CONSTANTS:
             self._constant(args[0], site)
             return args[0]
-        if func in _READS_VALUES:
-            for tensor in args[: _READS_VALUES[func]]:
-                self.recorder.number(tensor, site)
-            return func(*args, **kwargs)
-        if torch.Tag.dynamic_output_shape in func.tags:
-            refuse_dynamic_shape(func, args, site)
+        if func is torch.ops.aten._local_scalar_dense.default:
+            number = func(*args, **kwargs)
+            self.recorder.read_number(args[0], number, site)
+            return number
+        if reads_values(func, args):
+            with self:
+                return BY_VALUE[func](*args, **kwargs)
+        if torch.Tag.dynamic_output_shape in func.tags and not knows(func):
+            raise data_dependent_shape(func, site)
         if func is torch.ops.aten.native_batch_norm.default:
             return self._batch_norm(args, site)
         if func is torch.ops.aten._linalg_check_errors.default:
@@ -126,15 +123,6 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tensor.set_(new)
             self.recorder.bind(tensor, self.recorder.value(new, site.loc))
         return out[:3]
-
-
-def refuse_dynamic_shape(func: Any, args: tuple[Any, ...], site: Site) -> None:
-    """Raise DataDependentShapeError, unless the call's shape is fixed (an index without masks)."""
-    leaves, _ = flatten(tuple(args))
-    indices = [a for a in leaves[1:] if isinstance(a, torch.Tensor)]
-    masks = any(i.dtype in (torch.bool, torch.uint8) for i in indices)
-    if not func.name().startswith("aten::index.Tensor") or masks:
-        raise data_dependent_shape(func, site)
 
 
 def from_numpy_error(loc: Loc | None) -> FreeTensorError:

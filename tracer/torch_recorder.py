@@ -15,15 +15,12 @@ graph input, stands for one SSA value. It also keeps what is known of each value
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
-from types import FrameType
 from typing import Any
 
 import torch
 
 from gradof.errors import (
-    DataDependentError,
     DataDependentShapeError,
     InferenceError,
     TraceError,
@@ -31,6 +28,7 @@ from gradof.errors import (
 )
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Loc, Node, Value
+from gradof.ir.opinfo import OPS
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr
 from gradof.ops.registry import Op, find_by_api_name, get_op
@@ -54,6 +52,7 @@ class Recorder:
         self.cut: set[Value] = set()
         self.paused = False
         self.varying: set[Value] = set()
+        self.guards = 0
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
@@ -235,28 +234,13 @@ class Recorder:
         self.graph.set_outputs(outputs)
         eliminate_dead_code(self.graph)
 
-    def number(self, tensor: torch.Tensor, site: Site) -> None:
-        """Allow Python to read a number off `tensor`, or raise DataDependentError."""
-        if self.value(tensor, site.loc) in self.varying and not _validating():
-            raise DataDependentError(
-                f"Python reads the value of a tensor of type {type_of(tensor)} "
-                "(an `if`, `.item()`, `float(...)` or the like)",
-                loc=site.loc,
-                hint="use torch.where for the branch, or keep the number a tensor",
-            )
-
-
-def _validating() -> bool:
-    """Whether torch.distributions checks its arguments: that happens only while tracing."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        if name.startswith("torch.distributions."):
-            return frame.f_code.co_name in ("__init__", "_validate_sample")
-        if not name.startswith(("torch", "gradof.tracer")):
-            return False
-        frame = frame.f_back
-    return False
+    def read_number(self, tensor: torch.Tensor, number: Any, site: Site) -> None:
+        """Python reads `number` off `tensor`: the trace holds where it is the same again."""
+        value = self.value(tensor, site.loc)
+        if value in self.varying:
+            self.builder.loc = site.loc
+            self.builder.emit_node("Guard", value, value=number, number=self.guards)
+            self.guards += 1
 
 
 def aten_name(func: Any) -> str:
@@ -272,6 +256,10 @@ def knows(func: Any) -> bool:
 
 
 def _registered(name: str) -> Op | None:
+    if name.startswith("prims::"):  # what torch's decompositions are written in: elementwise
+        name = name.removeprefix("prims::").split(".")[0]  # ones are aten's without promotion
+        found = find_by_api_name(f"aten.{name}") or OPS.get(name)
+        return found if isinstance(found, Op) and "elementwise" in found.traits else None
     return find_by_api_name(f"aten.{name}") or find_by_api_name(f"aten.{name.split('.')[0]}")
 
 

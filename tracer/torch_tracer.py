@@ -41,7 +41,15 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
 )
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
-from gradof.tracer.result import ConstantOut, InputOut, OutputLeaf, TensorOut, Traced, WriteBack
+from gradof.tracer.result import (
+    ConstantOut,
+    InputOut,
+    OutputLeaf,
+    TensorOut,
+    Traced,
+    WriteBack,
+    split_guards,
+)
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
@@ -151,8 +159,9 @@ class _Trace:
                 outputs, out_tree, values = self.results(result)
                 writebacks = self.writebacks(values)
         self.recorder.finish(values)
+        graph, recorded, deciding = split_guards(self.recorder.graph)
         return Traced(
-            graph=self.recorder.graph,
+            graph=graph,
             library="torch",
             in_tree=tree,
             arg_leaves=arg_leaves,
@@ -165,6 +174,8 @@ class _Trace:
             writebacks=writebacks,
             requires_grad=tuple(self.required),
             arg_paths=paths,
+            recorded=recorded,
+            deciding=deciding,
         )
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:

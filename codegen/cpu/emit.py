@@ -110,7 +110,8 @@ class _Emitter:
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
         loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
-        lines = [f"{', '.join(self.names[out] for out in node.outputs)} = {text}{loc}"]
+        names = ", ".join(self.names[out] for out in node.outputs)
+        lines = [f"{names} = {text}{loc}" if names else f"{text}{loc}"]
         dead = self.plan.frees.get(node)
         if dead:
             lines.append(f"del {', '.join(self.names[v] for v in dead)}")

@@ -2,9 +2,11 @@
 
 from gradof.ops import (
     activation,
+    bessel,
     conv,
     decomposition,
     elementwise,
+    guard,
     index,
     linalg,
     loss,
@@ -16,14 +18,17 @@ from gradof.ops import (
     softmax,
     sort,
     special,
+    special_functions,
     structural,
 )
 
 __all__ = [
     "activation",
+    "bessel",
     "conv",
     "decomposition",
     "elementwise",
+    "guard",
     "index",
     "linalg",
     "loss",
@@ -35,5 +40,6 @@ __all__ = [
     "softmax",
     "sort",
     "special",
+    "special_functions",
     "structural",
 ]

@@ -7,7 +7,8 @@
 Schema: `name(inputs; attributes) -> outputs`. Inputs are tensors (or weak scalars), `*xs` takes
 any number; attributes are keyword-only literals.
 
-`vjp` maps every input to a rule or to None (not differentiable). The names of a rule's parameters
+`vjp` maps every input to a rule, to None (not differentiable), or to Refused (a derivative that is
+not known: asking for it is an error). The names of a rule's parameters
 say what it reads, and so what must be saved: `g` is the output's cotangent (`g_<output>` for ops
 with several outputs), the name of an input or output is its value, `<name>_like` is its type only
 (nothing is saved for it), the name of an attribute is the attribute. Rules may ignore
@@ -34,7 +35,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from gradof.errors import InferenceError, OpDefinitionError
 from gradof.ir.attrs import Attr
@@ -44,11 +45,25 @@ from gradof.ir.types import Type
 Infer = Callable[[Sequence[Type], Mapping[str, Attr]], tuple[Type, ...]]
 Rule = Callable[..., Any]
 _SCHEMA = re.compile(
-    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>\w+(?:\s*,\s*\w+)*)\s*$"
+    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>(?:\w+(?:\s*,\s*\w+)*)?)\s*$"
 )
 _TRAITS = frozenset(
-    {"elementwise", "view", "random", "commutative", "structural", "linear", "constant"}
+    {"elementwise", "view", "random", "commutative", "structural", "linear", "constant", "effect"}
 )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """In place of a rule: the derivative exists and is not known here, so asking is an error.
+
+    None says instead that there is none, and passes zero on.
+    """
+
+    reason: str
+
+    def __call__(self) -> NoReturn:
+        """Never reached: the reverse raises UnsupportedOpError where a rule would be called."""
+        raise AssertionError(self.reason)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ def is_pure(node: Node) -> bool:
     """Whether the node may be dropped when unused, merged with an equal, or computed again."""
     if node.kind in STRUCTURAL:
         return all(is_pure(inner) for block in node.blocks for inner in block.nodes())
-    return node.kind in OPS and not has_trait(node.kind, "random")
+    return node.kind in OPS and not any(has_trait(node.kind, t) for t in ("random", "effect"))
 
 
 def is_constant(node: Node) -> bool:

@@ -17,6 +17,7 @@ from gradof.ir.core import Graph, Value
 from gradof.ir.printer import Names
 from gradof.ir.types import TensorType
 from gradof.runtime.function import Bound, gradient_flags
+from gradof.runtime.guards import render_tree
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -49,6 +50,7 @@ class Explanation:
     gradients_of: tuple[str, ...]
     no_gradient: tuple[str, ...]
     source: str
+    paths: tuple[str, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -67,6 +69,9 @@ class Explanation:
         if self.writebacks:
             lines.append(f"written back: {', '.join(self.writebacks)}")
         lines.append(f"gradients of: {', '.join(self.gradients_of) or 'none'}")
+        if self.paths:
+            lines.append("values read by Python, one path for each:")
+            lines += self.paths
         if self.no_gradient:
             lines.append(f"no differentiable path from: {', '.join(self.no_gradient)}")
         lines.append(
@@ -105,6 +110,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
             n for i, n in enumerate(names) if flags[i] and i not in reached
         ),
         source=plan.f.executable.source,
+        paths=tuple(render_tree(function.paths(bound.call))),
     )
 
 

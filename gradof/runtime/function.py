@@ -28,7 +28,9 @@ import numpy as np
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
+from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
+from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.state import StateGuard
@@ -37,7 +39,7 @@ from gradof.tracer.result import TensorOut, Traced
 
 _TRACING = threading.RLock()  # tracers set process-wide flags of torch
 _THREAD = threading.local()  # .tracing: whether this thread is inside a tracer
-_MAX_ENTRIES = 64  # per signature; the oldest goes
+_MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
 
 
 class CacheInfo(NamedTuple):
@@ -60,6 +62,7 @@ class Entry:
     free_keys: tuple[Any, ...]
     derived: dict[Any, GraphPlan]
     checked: dict[Any, Any]  # what the functional API found out once, by its own keys
+    decisions: Decisions | None  # the values the path depends on
     lock: threading.RLock
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
@@ -153,13 +156,40 @@ class Differentiated:
         return found
 
     def _find(self, call: Call) -> Bound | None:
+        learnt: list[Number] = []
+        for bound in self._candidates(call):
+            decisions = bound.entry.decisions
+            if decisions is None:
+                return bound
+            if decisions.may_follow(learnt):
+                failed = decisions.failure(bound.inputs)
+                if failed is None:
+                    self._to_front(call.key, bound.entry)
+                    return bound
+                learnt = [*decisions.values[: failed.number], failed.value]
+        return None
+
+    def _candidates(self, call: Call) -> Iterator[Bound]:
+        """The entries of this signature whose Python state holds, with the inputs of the call."""
         for entry in self._cache.entries.get(call.key, ()):
             if entry.state.check() and self._content_holds(entry.traced):
                 free = self._read_free(entry.traced)
                 if free is not None and _free_keys(free) == entry.free_keys:
                     inputs = [_input(call.leaves[i]) for i in entry.traced.arg_leaves]
-                    return Bound(entry, inputs + [_input(t) for t in free], call)
-        return None
+                    yield Bound(entry, inputs + [_input(t) for t in free], call)
+
+    def _to_front(self, key: tuple[Any, ...], entry: Entry) -> None:
+        """The path that was taken last is tried first."""
+        entries = self._cache.entries[key]
+        if entries[0] is not entry:
+            with self._cache.lock:
+                rest = [e for e in self._cache.entries[key] if e is not entry]
+                self._cache.entries[key] = [entry, *rest]
+
+    def _check_paths(self, call: Call) -> None:
+        decisions = self.paths(call)
+        if len(decisions) >= MAX_PATHS:
+            raise path_limit(getattr(self._fn, "__qualname__", str(self._fn)), decisions)
 
     def _content_holds(self, traced: Traced) -> bool:
         if not traced.content:
@@ -178,6 +208,7 @@ class Differentiated:
             return None  # the path is gone: another trace is due
 
     def _trace(self, call: Call) -> Bound:
+        self._check_paths(call)
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
@@ -197,6 +228,9 @@ class Differentiated:
             free_keys=_free_keys(free),
             derived={},
             checked={},
+            decisions=(
+                None if traced.deciding is None else Decisions(traced.deciding, call.library)
+            ),
             lock=threading.RLock(),
         )
         entries = self._cache.entries.setdefault(call.key, [])
@@ -207,8 +241,9 @@ class Differentiated:
     # --- inspection -------------------------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
-        """The SSA graph of a call with these arguments (a copy)."""
-        return clone_graph(self.bind(args, kwargs).entry.traced.graph)
+        """The SSA graph of a call with these arguments (a copy), Guards included."""
+        traced = self.bind(args, kwargs).entry.traced
+        return clone_graph(traced.recorded or traced.graph)
 
     def gradient(self, *args: Any, **kwargs: Any) -> Gradient:
         """f, df and their captures, for the inputs that require grad.
@@ -230,6 +265,11 @@ class Differentiated:
         entries = sum(map(len, cache.entries.values()))
         runs = cache.counts
         return CacheInfo(cache.hits, cache.misses, entries, runs.forward, runs.backward)
+
+    def paths(self, call: Call) -> list[Decisions]:
+        """The paths of a call's signature so far, by the values the function read."""
+        found = [b.entry.decisions for b in self._candidates(call)]
+        return [decisions for decisions in found if decisions is not None]
 
     def plans(self) -> list[GraphPlan]:
         """The plans of all signatures so far, with everything derived from them."""

@@ -13,7 +13,7 @@ derivative flows through them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +42,18 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
     results = plan(*[to_numpy(t) for t in tensors])
     return tuple(map(from_numpy, results))
+
+
+def run_check(check: Callable[..., Any], tensors: Sequence[Tensor], random: bool) -> None:
+    """Run the deciding part of a path; random numbers it draws will be drawn again."""
+    if not random:
+        check(*[to_numpy(t) for t in tensors])
+        return
+    state = torch.get_rng_state()
+    try:
+        check(*[to_numpy(t) for t in tensors])
+    finally:
+        torch.set_rng_state(state)
 
 
 def from_numpy(array: Any) -> Tensor:

@@ -55,7 +55,7 @@ def entries() -> list[Any]:
 
     return [
         entry for entry in op_db
-        if entry.supports_autograd and {torch.float32, torch.float64} & entry.dtypes
+        if entry.supports_autograd and {torch.float32, torch.float64} & set(entry.dtypes)
         and entry.formatted_name not in LEFT_OUT
     ]  # fmt: skip
 
@@ -98,8 +98,8 @@ def _copy(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     if dtype is not None and source.is_floating_point() and source.dtype != dtype:
         copy = source.to(dtype)
     else:
+        memory = source.untyped_storage().clone()  # type: ignore[no-untyped-call]
         copy = torch.empty(0, dtype=source.dtype).set_(
-            source.untyped_storage().clone(), source.storage_offset(), source.size(),
-            source.stride(),
-        )  # fmt: skip
+            memory, source.storage_offset(), source.size(), source.stride()
+        )
     return copy.requires_grad_(tensor.requires_grad)

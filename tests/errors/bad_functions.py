@@ -13,6 +13,7 @@ from gradof.errors import (
     DataDependentShapeError,
     FreeTensorError,
     LeafMutationError,
+    PathLimitError,
     ShapeError,
     UnsupportedOpError,
 )
@@ -55,20 +56,24 @@ def arrays_that_do_not_multiply() -> None:
     grad(fn)(A)
 
 
-@bad(DataDependentError, "Python reads the value of a tensor")
-def branch_on_a_tensor() -> None:
+@bad(PathLimitError, r"another|new path")
+def another_number_at_every_call() -> None:
     def fn(x: Any) -> Any:
-        return x.sum() if x.sum() > 0 else -x.sum()  # here
+        return x.sum() * x.sum().item()  # here
 
-    differentiate(fn)(T)
+    compiled = differentiate(fn)
+    for n in range(100):
+        compiled(T + n)
 
 
-@bad(DataDependentError, "needs the value of a traced array")
-def branch_on_an_array() -> None:
+@bad(PathLimitError, "new path")
+def another_branch_at_every_call() -> None:
     def fn(x: Any) -> Any:
-        return x.sum() if x.sum() > 0 else -x.sum()  # here
+        return x.sum() * int(x.sum())  # here
 
-    grad(fn)(A)
+    compiled = grad(fn)
+    for n in range(100):
+        compiled(A + n)
 
 
 @bad(DataDependentError, r"float\(\) needs the value")
@@ -80,17 +85,17 @@ def python_float_of_an_array() -> None:
 
 
 @bad(DataDependentShapeError, "depends on the values")
-def mask_of_a_tensor() -> None:
+def unique_elements_of_a_tensor() -> None:
     def fn(x: Any) -> Any:
-        return x[x > 1].sum()  # here
+        return x.unique().sum()  # here
 
     differentiate(fn)(T)
 
 
 @bad(DataDependentShapeError, "depends on values")
-def mask_of_an_array() -> None:
+def union_of_arrays() -> None:
     def fn(x: Any) -> Any:
-        return x[x > 1].sum()  # here
+        return np.union1d(x, x).sum()  # here
 
     grad(fn)(A)
 

@@ -118,30 +118,20 @@ def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:
 
 # --- errors ---------------------------------------------------------------------------------------
 
-BY_VALUE: list[Callable[[Any], Any]] = [
-    lambda x: x if x.sum() > 0 else -x,
+LOST_GRADIENTS: list[Callable[[Any], Any]] = [
     lambda x: x * float(x[0]),
-    lambda x: int(x[0]),
     lambda x: x[0].item(),
     lambda x: x.tolist(),
-    lambda x: max(x[0], x[1]),
-    lambda x: [0, 1, 2][np.argmax(x)],
-    lambda x: x[: np.argmax(x)],
-    lambda x: x * np.allclose(x, 1.0),
-    lambda x: x if np.array_equal(x, x) else 0,
     lambda x: __import__("math").sin(x[0]),
-    lambda x: range(np.argmax(x)),
-    lambda x: 1.0 in x,
     lambda x: f"{x[0]:.3f}",
     lambda x: complex(x[0]),
-    lambda x: sorted(x),
 ]
 
 
-@pytest.mark.parametrize("at", range(len(BY_VALUE)))
+@pytest.mark.parametrize("at", range(len(LOST_GRADIENTS)))
 def test_python_values_of_traced_arrays(at: int) -> None:
     with pytest.raises(DataDependentError, match=r"(.|\n)*test_numpy_errors.py:\d+(.|\n)*hint"):
-        trace(BY_VALUE[at], V)
+        trace(LOST_GRADIENTS[at], V)
 
 
 UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
@@ -153,7 +143,6 @@ UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: x.view(np.int64), "ndarray.view"),
     (lambda x: np.vectorize(abs)(x), "plain numpy array"),
     (lambda x: X.dot(x), "X @ x"),
-    (lambda x: X[np.argmax(x)], "np.take"),
     (lambda x: np.quantile(x, 0.5, method="nearest"), "method"),
     (lambda x: np.pad(x, 1, mode="mean"), "mode"),
     (lambda x: x.reshape(3, order="A"), "order"),

@@ -1,0 +1,95 @@
+"""Ops that Python or shapes depend on by value, as programs of torch over ops that are recorded.
+
+Each reads the numbers it depends on with `int(...)` or `bool(...)`, which the recorder guards: the
+trace holds for calls with the same numbers. Shapes depend on counts only, so a mask that selects
+as many elements elsewhere takes the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+BY_VALUE: dict[Any, Callable[..., Any]] = {}
+_ATEN = torch.ops.aten
+_MASKS = (torch.bool, torch.uint8)
+
+
+def reads_values(func: Any, args: Sequence[Any]) -> bool:
+    """Whether the op has a program here, and these arguments need it."""
+    if func is _ATEN.index.Tensor:
+        return any(i is not None and i.dtype in _MASKS for i in args[1])
+    return func in BY_VALUE
+
+
+def _by_value(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(program: Callable[..., Any]) -> Callable[..., Any]:
+        BY_VALUE.update(dict.fromkeys(funcs, program))
+        return program
+
+    return register
+
+
+@_by_value(_ATEN.equal.default)
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+@_by_value(_ATEN.allclose.default)
+def _allclose(
+    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    return bool(torch.isclose(a, b, rtol, atol, equal_nan).all())
+
+
+@_by_value(_ATEN.nonzero.default)
+def _nonzero(x: Tensor) -> Tensor:
+    flat = (x != 0).reshape(-1)
+    places = _true_places(flat)
+    if x.dim() == 0:
+        return places.new_zeros((places.shape[0], 0))
+    columns = []
+    for size in reversed(x.shape):
+        columns.append(places % max(size, 1))
+        places = places // max(size, 1)
+    return torch.stack(columns[::-1], 1)
+
+
+def _true_places(flat: Tensor) -> Tensor:
+    """Where a flat mask is true, in order: a stable sort puts these places first."""
+    count = int(flat.sum())
+    return torch.argsort(flat.logical_not().to(torch.int64), stable=True)[:count]
+
+
+@_by_value(_ATEN.masked_select.default)
+def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    return x.reshape(-1).index_select(0, _true_places(mask.reshape(-1)))
+
+
+@_by_value(_ATEN.index.Tensor)
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    plain: list[Tensor | None] = []
+    for index in indices:
+        if index is not None and index.dtype in _MASKS:
+            if tuple(index.shape) != tuple(x.shape[len(plain) : len(plain) + index.dim()]):
+                raise IndexError(
+                    f"The shape of the mask {list(index.shape)} at index 0 does not match the "
+                    f"shape of the indexed tensor {list(x.shape)} at index {len(plain)}"
+                )
+            plain += _nonzero(index).unbind(1)
+        else:
+            plain.append(index)
+    result: Tensor = _ATEN.index.Tensor(x, plain)
+    return result
+
+
+@_by_value(_ATEN.repeat_interleave.Tensor)
+def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    ends = repeats.cumsum(0)
+    count = int(ends[-1]) if len(repeats) else 0
+    places = torch.arange(count)
+    return (places[:, None] >= ends[None, :]).sum(1)
