@@ -1,11 +1,13 @@
 """Calls that are traced as other Python, because torch's own would lose what tracing needs.
 
-`cosine_similarity` clamps its norms in place under no_grad, behind autograd's back; `one_hot` asks
-for the largest index. Each replacement gives torch's values and torch's gradients.
+`cosine_similarity` and `gaussian_nll_loss` clamp in place under no_grad, behind autograd's back;
+`one_hot` and `tensor_split` read values off tensors where tracing does not see it. Each
+replacement gives torch's values and torch's gradients.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -56,3 +58,39 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
         num_classes = int(tensor.max()) + 1  # guarded: the trace holds for as many classes
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
+@_instead_of(torch.tensor_split, torch.Tensor.tensor_split)
+def _tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    # torch reads the places off the tensor's memory, which a traced tensor has not
+    where = indices_or_sections
+    if isinstance(where, torch.Tensor):
+        where = int(where) if where.dim() == 0 else [int(i) for i in where]
+    return torch.tensor_split(input, where, dim)
+
+
+@_instead_of(torch.nn.functional.gaussian_nll_loss)
+def _gaussian_nll_loss(
+    input: torch.Tensor, target: torch.Tensor, var: torch.Tensor | float, full: bool = False,
+    eps: float = 1e-6, reduction: str = "mean",
+) -> torch.Tensor:  # fmt: skip
+    spread = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    if bool((spread < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if spread.shape != input.shape:
+        if input.shape[:-1] == spread.shape:
+            spread = spread.unsqueeze(-1)
+        elif input.ndim != spread.ndim or 1 != sum(
+            b for a, b in zip(input.shape, spread.shape, strict=True) if a != b
+        ):
+            raise ValueError("var is of incorrect size")
+    # Below eps the value is eps, and the gradient still that of the variance.
+    spread = torch.where(spread < eps, spread - spread.detach() + eps, spread)
+    loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "none":
+        return loss
+    if reduction not in ("mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    return loss.mean() if reduction == "mean" else loss.sum()
