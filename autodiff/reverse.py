@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradof.autodiff.requires_grad import input_name, op_of, propagate_requires_grad
-from gradof.errors import DifferentiationError
+from gradof.errors import DifferentiationError, UnsupportedOpError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr, F, Like
-from gradof.ops.registry import Op
+from gradof.ops.registry import Op, Refused
 from gradof.passes.expand_composites import expand_composites_in
 
 
@@ -129,6 +129,11 @@ class _ReverseBuilder:
             rule = record.vjp[name]
             if rule is None or not wanted:
                 continue
+            if isinstance(rule, Refused):
+                raise UnsupportedOpError(
+                    f"the gradient of {record.name} in its operand {name}: {rule.reason}",
+                    loc=node.loc, hint="keep that operand constant: argnums without it, or a number",
+                )
             arguments = _arguments(node, record, record.reads[name], cotangents, emitter)
             grads = rule(**arguments)
             listed = list(grads) if record.variadic else [grads]

@@ -31,8 +31,9 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.tracer.numpy_array import TracedArray
+from gradof.tracer.numpy_functions import conform
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
-from gradof.tracer.numpy_ufuncs import logsumexp
+from gradof.tracer.numpy_special import FUNCTIONS as SPECIAL
 from gradof.tracer.origins import Origins
 from gradof.tracer.source import user_loc
 
@@ -141,27 +142,22 @@ def _seeded(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -
     )
 
 
-# --- functions of scipy.special that are no ufuncs ------------------------------------------------
-
-
 @_wrapper(_with_traced)
-def _logsumexp(
-    recorder: Recorder, original: Function, a: Any, axis: Any = None, b: Any = None,
-    keepdims: bool = False,
-) -> Any:  # fmt: skip
-    if b is not None:
-        raise recorder.unsupported("scipy.special.logsumexp with b", "add np.log(b) to a")
-    return logsumexp(a, axis, keepdims)
-
-
-@_wrapper(_with_traced)
-def _log_softmax(recorder: Recorder, original: Function, x: Any, axis: Any = None) -> Any:
-    return x - logsumexp(x, axis, keepdims=True)
-
-
-@_wrapper(_with_traced)
-def _softmax(recorder: Recorder, original: Function, x: Any, axis: Any = None) -> Any:
-    return np.exp(x - logsumexp(x, axis, keepdims=True))
+def _special(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """Functions of scipy.special that are no ufuncs, in the dtype of scipy's own result."""
+    name = f"scipy.special.{original.__name__}"
+    want = recorder.numpy(original, *args, **kwargs)
+    dtype = np.result_type(*(want if isinstance(want, tuple) else (want,)))
+    used = [recorder.traced(a) if contains_traced(a) else a for a in args]
+    wide = [
+        recorder.cast(a, dtype) if type(a) is TracedArray and a.dtype.kind == "f" else a
+        for a in used
+    ]
+    try:
+        result = SPECIAL[original.__name__](*wide, **kwargs)
+    except TypeError as error:
+        raise recorder.unsupported(f"{name} called with these arguments: {error}") from error
+    return conform(recorder, name, result, want)
 
 
 # --- names in the traced code ---------------------------------------------------------------------
@@ -180,9 +176,7 @@ _WRAPS: dict[str, dict[str, Wrap]] = {
     },
     "numpy.linalg": {"norm": _routed},
     "numpy.random": {"default_rng": _seeded},
-    "scipy.special": {
-        "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
-    },
+    "scipy.special": dict.fromkeys(SPECIAL, _special),
     "scipy": {},
 }  # fmt: skip
 

@@ -299,6 +299,16 @@ class Recorder:
             expr = F.cast(expr, dtype=want)
         return self.wrap(result, expr)
 
+    def elementwise_several(
+        self, kind: str, results: Sequence[Any], operands: Sequence[Any]
+    ) -> tuple[TracedArray, ...]:
+        """As `elementwise`, for a floating op with several results."""
+        dtype = common_dtype(operands, results[0])
+        converted = [self.operand(x, dtype) for x in operands]
+        tensors = [x if isinstance(x, Expr) else self.full((), dtype, x) for x in converted]
+        exprs = getattr(F, kind).multiple(*tensors)
+        return tuple(self.wrap(r, e) for r, e in zip(results, exprs, strict=True))
+
 
 def is_plain(obj: Any) -> bool:
     """Whether an object is numpy's own array, and not a traced one, which claims to be."""

@@ -20,6 +20,7 @@ from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
 from gradof.tracer.numpy_indexing import add_at
 from gradof.tracer.numpy_recorder import Recorder, contains_traced, is_weak, real
+from gradof.tracer.numpy_special import UFUNCS, logsumexp
 
 Function = Callable[..., Any]
 _ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_power": "pow"}
@@ -47,16 +48,8 @@ def _modf(x: Any) -> Any:
     return np.where(np.isinf(x), np.copysign(0.0, x), x - whole), whole
 
 
-def logsumexp(a: Any, axis: Any, keepdims: bool) -> Any:
-    """log(sum(exp(a))) over an axis, without overflow."""
-    top = np.max(a, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    result = np.log(np.sum(np.exp(a - top), axis=axis, keepdims=True)) + top
-    return result if keepdims else np.squeeze(result, axis=axis)
-
-
 # ufuncs that are compositions of others
-_COMPOSED: dict[str, Function] = {
+_OWN: dict[str, Function] = {
     "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
     "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
     "heaviside": _heaviside, "fmax": _fmax, "fmin": _fmin, "modf": _modf,
@@ -66,13 +59,8 @@ _COMPOSED: dict[str, Function] = {
     "vecdot": lambda a, b: np.sum(a * b, axis=-1),
     "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
     "vecmat": lambda a, b: np.matmul(a[..., None, :], b)[..., 0, :],
-    "logit": lambda x: np.log(x / (1 - x)),
-    "log_expit": lambda x: -np.logaddexp(0.0, -x),
-    "exp10": lambda x: np.power(10.0, x),
-    "rel_entr": lambda a, b: np.where(
-        (a > 0) & (b > 0), a * np.log(np.where(a > 0, a, 1.0) / np.where(b > 0, b, 1.0)),
-        np.where((a == 0) & (b >= 0), 0.0, np.inf)),
 }  # fmt: skip
+_COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
 
 
 def record_ufunc(
@@ -124,12 +112,13 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     library = _library(ufunc)
     if name == "matmul":
         return recorder.handlers.function(recorder, np.matmul, inputs, {})
-    if library and name in _COMPOSED:
+    composition = _COMPOSED.get(library or "", {}).get(name)
+    if composition is not None:
         want = recorder.numpy(ufunc, *inputs)
-        return conform(recorder, f"numpy.{name}", _COMPOSED[name](*inputs), want)
+        return conform(recorder, f"{library}.{name}", composition(*inputs), want)
     if name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2):
         return _elementwise(recorder, np.square, "square", inputs[:1])
-    if name in _ALIASES:
+    if library == "numpy" and name in _ALIASES:
         return _elementwise(recorder, ufunc, _ALIASES[name], inputs)
     record = find_by_api_name(f"{library}.{name}")
     if record is None:
@@ -150,7 +139,10 @@ def _library(ufunc: Any) -> str | None:
 
 
 def _elementwise(recorder: Recorder, ufunc: Any, kind: str, inputs: tuple[Any, ...]) -> Any:
-    return recorder.elementwise(kind, recorder.numpy(ufunc, *inputs), inputs)
+    result = recorder.numpy(ufunc, *inputs)
+    if isinstance(result, tuple):
+        return recorder.elementwise_several(kind, result, inputs)
+    return recorder.elementwise(kind, result, inputs)
 
 
 def _method(

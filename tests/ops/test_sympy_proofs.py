@@ -70,8 +70,16 @@ DIGITS_ONLY = {
 }  # fmt: skip
 
 
+# Families by order and degree; most of their derivatives sympy cannot form. Held to mpmath's digits,
+# to second order, in test_special_functions.
+OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel")
+
+
 def test_every_elementwise_op_has_a_formula_or_a_reason() -> None:
-    without = {o.name for o in all_ops() if "elementwise" in o.traits and o.formula is None}
+    without = {
+        o.name for o in all_ops()
+        if "elementwise" in o.traits and o.formula is None and o.module not in OF_SCIPY
+    }  # fmt: skip
     assert without == set(WITHOUT_FORMULA)
 
 

@@ -1,0 +1,224 @@
+"""Bessel, Airy, Kelvin and Struve functions, hypergeometric functions, orthogonal polynomials.
+
+All are functions of scipy.special. Derivatives in the argument follow the recurrences of DLMF, by
+section; those in an order or a parameter have no closed form and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradof.ops.expr import Expr, F
+from gradof.ops.special_functions import ORDER, SQRT_PI, lowering, several, special, whole
+
+Array = NDArray[Any]
+
+
+def _order(v: float, x: Expr) -> Expr:
+    """A fixed order as an operand of x's dtype."""
+    return F.full.with_emitter(x.emitter)(
+        dtype=x.dtype, shape=(), device=x.type.device, value=v
+    )
+
+
+# --- Bessel functions (DLMF 10) -----------------------------------------------------------------
+
+special("j0(x)", {"x": lambda g, x: -(g * F.j1(x))})  # 10.6.3
+special("y0(x)", {"x": lambda g, x: -(g * F.y1(x))})
+special("k0(x)", {"x": lambda g, x: -(g * F.k1(x))})  # 10.29.3
+special("k0e(x)", {"x": lambda g, x, y: g * (y - F.k1e(x))})
+special("j1(x)", {"x": lambda g, x: g * ((F.j0(x) - F.jv(_order(2.0, x), x)) * 0.5)})  # 10.6.1
+special("y1(x)", {"x": lambda g, x: g * ((F.y0(x) - F.yv(_order(2.0, x), x)) * 0.5)})
+special("k1(x)", {"x": lambda g, x, y: -(g * (F.k0(x) + y / x))})  # 10.29.2
+special("k1e(x)", {"x": lambda g, x, y: g * (y - F.k0e(x) - y / x)})
+
+
+
+def _recurrence(name: str, sign: float, scale: float = 0.5) -> Callable[..., Expr]:
+    """The rule g (f_{v-1} + sign f_{v+1}) scale."""
+    function = getattr(F, name)
+
+    def rule(g: Expr, v: Expr, x: Expr) -> Expr:
+        below, above = function(v - 1.0, x), function(v + 1.0, x)
+        both: Expr = below + above if sign > 0 else below - above
+        return g * (both * scale)
+
+    return rule
+
+
+for _name in ("jv", "yv", "jve", "yve"):  # 10.6.1; of real arguments jve is jv, and yve is yv
+    special(f"{_name}(v, x)", {"v": ORDER, "x": _recurrence(_name, -1.0)})
+special("iv(v, x)", {"v": ORDER, "x": _recurrence("iv", 1.0)})  # 10.29.1
+special("kv(v, x)", {"v": ORDER, "x": _recurrence("kv", 1.0, -0.5)})
+
+
+def _ive_x(g: Expr, v: Expr, x: Expr, y: Expr) -> Expr:
+    return g * ((F.ive(v - 1.0, x) + F.ive(v + 1.0, x)) * 0.5 - F.sign(x) * y)
+
+
+def _kve_x(g: Expr, v: Expr, x: Expr, y: Expr) -> Expr:
+    return g * (y - (F.kve(v - 1.0, x) + F.kve(v + 1.0, x)) * 0.5)
+
+
+special("ive(v, x)", {"v": ORDER, "x": _ive_x})
+special("kve(v, x)", {"v": ORDER, "x": _kve_x})
+
+
+def _half_power(v: Expr, x: Expr) -> Expr:
+    """(x/2)^v / (sqrt(pi) gamma(v + 3/2))."""
+    return F.pow(x * 0.5, v) / (F.gamma(v + 1.5) * SQRT_PI)
+
+
+special("struve(v, x)", {  # 11.4.27 and 11.4.28
+    "v": ORDER,
+    "x": lambda g, v, x:
+        g * ((F.struve(v - 1.0, x) - F.struve(v + 1.0, x) + _half_power(v, x)) * 0.5)})
+special("modstruve(v, x)", {  # 11.4.29 and 11.4.30
+    "v": ORDER,
+    "x": lambda g, v, x:
+        g * ((F.modstruve(v - 1.0, x) + F.modstruve(v + 1.0, x) + _half_power(v, x)) * 0.5)})
+# 10.22.8, 10.43.2, 11.7: integrals from 0
+special("itstruve0(x)", {"x": lambda g, x: g * F.struve(_order(0.0, x), x)})
+special("itmodstruve0(x)", {"x": lambda g, x: g * F.modstruve(_order(0.0, x), x)})
+several("itj0y0(x) -> j, y", {"x": lambda g_j, g_y, x: g_j * F.j0(x) + g_y * F.y0(x)})
+several("iti0k0(x) -> i, k", {"x": lambda g_i, g_k, x: g_i * F.i0(x) + g_k * F.k0(x)})
+several("it2j0y0(x) -> j, y", {  # of (1 - J0(t))/t from 0, of Y0(t)/t to infinity
+    "x": lambda g_j, g_y, x: g_j * ((1.0 - F.j0(x)) / x) - g_y * (F.y0(x) / x)})
+several("it2i0k0(x) -> i, k", {  # of (I0(t) - 1)/t from 0, of K0(t)/t to infinity
+    "x": lambda g_i, g_k, x: g_i * ((F.i0(x) - 1.0) / x) - g_k * (F.k0(x) / x)})
+special("it2struve0(x)", {"x": lambda g, x: -(g * (F.struve(_order(0.0, x), x) / x))})
+special("besselpoly(a, power, v)", {  # of x^power J_v(2 a x) from 0 to 1; 10.6.2
+    "power": ORDER, "v": ORDER,
+    "a": lambda g, a, power, v, y:
+        g * (y * v / a - F.besselpoly(a, power + 1.0, v + 1.0) * 2.0)})
+
+
+def _spherical(name: str, sign: float) -> None:
+    """10.51.2 and 10.51.5: f_n' = n f_n / x + sign f_{n+1}."""
+    kind = f"spherical_{name}"
+
+    def slope(g: Expr, n: Expr, x: Expr, y: Expr) -> Expr:
+        own = F.where(n == 0.0, 0.0, n * y / x)
+        above: Expr = getattr(F, kind)(n + 1.0, x)
+        return g * (own + above * sign)
+
+    special(f"{kind}(n, x)", {"n": ORDER, "x": slope}, whole(kind))
+
+
+_spherical("jn", -1.0)
+_spherical("yn", -1.0)
+_spherical("in", 1.0)
+_spherical("kn", -1.0)
+
+# --- Airy functions (DLMF 9): w'' = x w ---------------------------------------------------------
+
+several("airy(x) -> ai, aip, bi, bip", {
+    "x": lambda g_ai, g_aip, g_bi, g_bip, x, ai, aip, bi, bip:
+        g_ai * aip + g_aip * (x * ai) + g_bi * bip + g_bip * (x * bi)})
+
+def _airye_x(
+    g_ai: Expr, g_aip: Expr, g_bi: Expr, g_bip: Expr, x: Expr, ai: Expr, aip: Expr, bi: Expr,
+    bip: Expr,
+) -> Expr:  # fmt: skip
+    # Ai and Ai' are scaled by exp(2/3 x^(3/2)), Bi and Bi' by its inverse where x > 0
+    root = F.sqrt(x)
+    rising = F.where(x > 0.0, root, 0.0)
+    first = g_ai * (aip + root * ai) + g_aip * (x * ai + root * aip)
+    return first + g_bi * (bip - rising * bi) + g_bip * (x * bi - rising * bip)
+
+
+several("airye(x) -> ai, aip, bi, bip", {"x": _airye_x})
+
+# --- Kelvin functions: 10.61.3, x^2 w'' + x w' = i x^2 w ----------------------------------------
+
+
+def _slope(prime: Expr, x: Expr, limit: float) -> Expr:
+    """w'(x) / x, which is even, and its limit at 0."""
+    at_zero = x == 0.0
+    return F.where(at_zero, limit, prime / F.where(at_zero, 1.0, x))
+
+
+special("ber(x)", {"x": lambda g, x: g * F.berp(x)})
+special("bei(x)", {"x": lambda g, x: g * F.beip(x)})
+special("berp(x)", {"x": lambda g, x, y: -(g * (F.bei(x) + _slope(y, x, 0.0)))})
+special("beip(x)", {"x": lambda g, x, y: g * (F.ber(x) - _slope(y, x, 0.5))})
+special("ker(x)", {"x": lambda g, x: g * F.kerp(x)})
+special("kei(x)", {"x": lambda g, x: g * F.keip(x)})
+special("kerp(x)", {"x": lambda g, x, y: -(g * (F.kei(x) + y / x))})
+special("keip(x)", {"x": lambda g, x, y: g * (F.ker(x) - y / x)})
+
+# --- hypergeometric and parabolic cylinder functions (DLMF 12, 13, 15) --------------------------
+
+special("hyp0f1(b, x)", {"b": ORDER, "x": lambda g, b, x: g * (F.hyp0f1(b + 1.0, x) / b)})  # 16.3.1
+special("hyp1f1(a, b, x)", {  # 13.3.15
+    "a": ORDER, "b": ORDER,
+    "x": lambda g, a, b, x: g * (F.hyp1f1(a + 1.0, b + 1.0, x) * (a / b))})
+special("hyperu(a, b, x)", {  # 13.3.22
+    "a": ORDER, "b": ORDER, "x": lambda g, a, b, x: -(g * (F.hyperu(a + 1.0, b + 1.0, x) * a))})
+special("hyp2f1(a, b, below, x)", {  # 15.5.1
+    "a": ORDER, "b": ORDER, "below": ORDER,
+    "x": lambda g, a, b, below, x:
+        g * (F.hyp2f1(a + 1.0, b + 1.0, below + 1.0, x) * (a * b / below))})
+several("pbdv(v, x) -> d, dp", {  # 12.2.2 at a = -v - 1/2, for which D_v(x) = U(a, x)
+    "v": ORDER,
+    "x": lambda g_d, g_dp, v, x, d, dp: g_d * dp + g_dp * ((x * x * 0.25 - v - 0.5) * d)})
+several("pbvv(v, x) -> w, wp", {
+    "v": ORDER,
+    "x": lambda g_w, g_wp, v, x, w, wp: g_w * wp + g_wp * ((x * x * 0.25 - v - 0.5) * w)})
+several("pbwa(a, x) -> w, wp", {  # 12.14.1
+    "a": ORDER,
+    "x": lambda g_w, g_wp, a, x, w, wp: g_w * wp + g_wp * ((a - x * x * 0.25) * w)})
+
+special("wright_bessel(a, b, x)", {  # 10.46.1
+    "a": ORDER, "b": ORDER, "x": lambda g, a, b, x: g * F.wright_bessel(a, a + b, x)})
+special("lpmv(m, v, x)", {  # 14.10.5
+    "m": ORDER, "v": ORDER,
+    "x": lambda g, m, v, x, y:
+        g * (((m - v - 1.0) * F.lpmv(m, v + 1.0, x) + (v + 1.0) * x * y) / (1.0 - x * x))})
+
+# --- orthogonal polynomials (DLMF 18.9.15 to 18.9.28) -------------------------------------------
+
+
+def _by_degree(name: str) -> Callable[..., Any]:
+    """The polynomial; where all degrees are whole, by the recurrence scipy has for these."""
+    real, recurrence = lowering(name), whole(name)
+
+    def call(n: Array, *operands: Array) -> Any:
+        is_whole = "hermite" in name or (np.floor(n) == n).all()
+        return recurrence(n, *operands) if is_whole else real(n, *operands)
+
+    return call
+
+
+def _below(name: str, n: Expr, *operands: Expr) -> Expr:
+    """The polynomial of degree n - 1; zero for the degree 0, whose derivative this is part of."""
+    at_zero = n == 0.0
+    return F.where(at_zero, 0.0, getattr(F, name)(F.where(at_zero, 0.0, n - 1.0), *operands))
+
+
+def _polynomial(name: str, parameters: str, slope: Callable[..., Expr]) -> None:
+    order = dict.fromkeys([p for p in parameters.split(", ") if p], ORDER)
+    inputs = ", ".join(p for p in ("n", parameters, "x") if p)
+    op = f"eval_{name}"
+    special(f"{op}({inputs})", {"n": ORDER, **order, "x": slope}, numpy=_by_degree(op))
+
+
+_polynomial("jacobi", "a, b", lambda g, n, a, b, x: g * (
+    _below("eval_jacobi", n, a + 1.0, b + 1.0, x) * ((n + a + b + 1.0) * 0.5)))
+_polynomial("gegenbauer", "a", lambda g, n, a, x: g * (
+    _below("eval_gegenbauer", n, a + 1.0, x) * (a * 2.0)))
+_polynomial("legendre", "", lambda g, n, x:
+            g * _below("eval_gegenbauer", n, _order(1.5, x), x))
+_polynomial("chebyt", "", lambda g, n, x: g * (_below("eval_chebyu", n, x) * n))
+_polynomial("chebyu", "", lambda g, n, x:
+            g * (_below("eval_gegenbauer", n, _order(2.0, x), x) * 2.0))
+_polynomial("genlaguerre", "a", lambda g, n, a, x:
+            -(g * _below("eval_genlaguerre", n, a + 1.0, x)))
+_polynomial("laguerre", "", lambda g, n, x:
+            -(g * _below("eval_genlaguerre", n, _order(1.0, x), x)))
+_polynomial("hermite", "", lambda g, n, x: g * (_below("eval_hermite", n, x) * (n * 2.0)))
+_polynomial("hermitenorm", "", lambda g, n, x: g * (_below("eval_hermitenorm", n, x) * n))

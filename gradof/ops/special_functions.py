@@ -1,0 +1,324 @@
+"""Functions of scipy.special without a counterpart among torch's ops; all of them need scipy.
+
+Gamma and beta functions, integrals of the exponential and the normal density, elliptic integrals,
+distribution functions. DLMF: the NIST Digital Library of Mathematical Functions, by section.
+
+Derivatives in parameters that are no elementary functions (of the incomplete gamma function in its
+order, say) are refused. Near a removable singularity a power series stands in for the quotient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradof.errors import InferenceError
+from gradof.ir.attrs import Attr
+from gradof.ir.types import TensorType, Type
+from gradof.ops.expr import Expr, F
+from gradof.ops.families import FLOATS, binary, common, composite
+from gradof.ops.registry import Family, Op, Refused, Rule, op
+from gradof.ops.special import scipy_special
+
+Array = NDArray[Any]
+SQRT_PI, SQRT_TWO_PI = math.sqrt(math.pi), math.sqrt(2.0 * math.pi)
+ORDER = Refused("a derivative in an order or a parameter has no closed form")
+
+
+def lowering(name: str) -> Callable[..., Any]:
+    """A ufunc of scipy.special in the dtype of its operands, some of which may be plain numbers."""
+
+    def call(*operands: Array) -> Any:
+        results = scipy_special(name)(*operands)
+        parts = results if isinstance(results, tuple) else (results,)
+        arrays = [x for x in operands if isinstance(x, (np.ndarray, np.generic))]
+        dtype = next(x.dtype for x in arrays if x.dtype.kind == "f")
+        same = tuple(np.asarray(r).astype(dtype, copy=False) for r in parts)
+        return same if isinstance(results, tuple) else same[0]
+
+    return call
+
+
+def whole(name: str, count: int = 1) -> Callable[..., Any]:
+    """The same with the first `count` operands, whole numbers, as integers."""
+    function = lowering(name)
+
+    def call(*operands: Array) -> Any:
+        numbers = (np.asarray(x).astype(np.int64) for x in operands[:count])
+        return function(*numbers, *operands[count:])
+
+    return call
+
+
+def special(
+    schema: str, vjp: Mapping[str, Rule | None], numpy: Callable[..., Any] | None = None
+) -> Op:
+    """An elementwise op that is the function of scipy.special of the same name."""
+    name = schema.partition("(")[0]
+    return op(f"{schema} -> y", family=binary(FLOATS), vjp=vjp, numpy=numpy or lowering(name),
+              names=[f"scipy.special.{name}"])  # fmt: skip
+
+
+def several(schema: str, vjp: Mapping[str, Rule | None]) -> Op:
+    """The same with several results."""
+    count = schema.partition("->")[2].count(",") + 1
+
+    def infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+        dtype, device, shape = common(inputs, FLOATS)
+        if shape is None:
+            raise InferenceError("this op needs operands of known shape")
+        return (TensorType(dtype, shape, device),) * count
+
+    name = schema.partition("(")[0]
+    return op(schema, family=Family(infer), vjp=vjp, numpy=lowering(name),
+              names=[f"scipy.special.{name}"])  # fmt: skip
+
+
+def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """c0 + c1 x + c2 x^2 + ..., by Horner's rule."""
+    result: Any = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        result = x * result + c
+    assert isinstance(result, Expr)
+    return result
+
+
+def near_zero(x: Expr, series: Sequence[float], quotient: Callable[[Expr], Expr]) -> Expr:
+    """A power series where |x| is small, and `quotient(x)`, which is singular at 0, elsewhere."""
+    small = F.abs(x) < 0.04
+    return F.where(small, polynomial(x, series), quotient(F.where(small, 1.0, x)))
+
+
+# --- gamma and beta functions (DLMF 5) ----------------------------------------------------------
+
+
+def _rgamma_x(g: Expr, x: Expr, y: Expr) -> Expr:
+    # 5.5.3, reflection: 1/gamma(x) = sin(pi x) gamma(1 - x)/pi is smooth at the poles of gamma
+    left = x < 0.5
+    z = 1.0 - F.where(left, x, 0.0)
+    turn = x * math.pi
+    reflected = F.gamma(z) * (F.cos(turn) - F.sin(turn) * F.digamma(z) / math.pi)
+    return g * F.where(left, reflected, -(y * F.digamma(F.where(left, 1.0, x))))
+
+
+special("gamma(x)", {"x": lambda g, x, y: g * (y * F.digamma(x))})  # 5.2.2
+special("rgamma(x)", {"x": _rgamma_x})
+special("gammasgn(x)", {"x": lambda g: g * 0.0})
+# 5.12.1 and 5.2.2
+special("beta(a, b)", {"a": lambda g, a, b, y: g * (y * (F.digamma(a) - F.digamma(a + b))),
+                       "b": lambda g, a, b, y: g * (y * (F.digamma(b) - F.digamma(a + b)))})
+special("betaln(a, b)", {"a": lambda g, a, b: g * (F.digamma(a) - F.digamma(a + b)),
+                         "b": lambda g, a, b: g * (F.digamma(b) - F.digamma(a + b))})
+# 1.2.6: gamma(n + 1) / (gamma(k + 1) gamma(n - k + 1))
+special("binom(n, k)", {
+    "n": lambda g, n, k, y: g * (y * (F.digamma(n + 1.0) - F.digamma(n - k + 1.0))),
+    "k": lambda g, n, k, y: g * (y * (F.digamma(n - k + 1.0) - F.digamma(k + 1.0)))})
+# 5.2.5: gamma(z + m) / gamma(z)
+special("poch(z, m)", {"z": lambda g, z, m, y: g * (y * (F.digamma(z + m) - F.digamma(z))),
+                       "m": lambda g, z, m, y: g * (y * F.digamma(z + m))})
+# 25.11.17, Hurwitz: d/dq zeta(s, q) = -s zeta(s + 1, q)
+op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), numpy=lowering("zeta"),
+   vjp={"s": ORDER, "q": lambda g, s, q: g * (-s * F.hurwitz_zeta(s + 1.0, q))})
+
+
+def gamma_density(a: Expr, x: Expr) -> Expr:
+    """8.8.13: the derivative of P(a, x), x^(a-1) e^-x / gamma(a)."""
+    return F.exp(F.xlogy(a - 1.0, x) - x - F.lgamma(a))
+
+
+def beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
+    """8.17.1: the derivative of I_x(a, b), x^(a-1) (1-x)^(b-1) / B(a, b)."""
+    return F.exp(F.xlogy(a - 1.0, x) + F.xlog1py(b - 1.0, -x) - F.betaln(a, b))
+
+
+special("gammainc(a, x)", {"a": ORDER, "x": lambda g, a, x: g * gamma_density(a, x)})
+special("gammaincc(a, x)", {"a": ORDER, "x": lambda g, a, x: -(g * gamma_density(a, x))})
+special("gammaincinv(a, p)", {"a": ORDER, "p": lambda g, a, y: g / gamma_density(a, y)})
+special("gammainccinv(a, p)", {"a": ORDER, "p": lambda g, a, y: -(g / gamma_density(a, y))})
+_AB = {"a": ORDER, "b": ORDER}
+special("betainc(a, b, x)", _AB | {"x": lambda g, a, b, x: g * beta_density(a, b, x)})
+special("betaincc(a, b, x)", _AB | {"x": lambda g, a, b, x: -(g * beta_density(a, b, x))})
+special("betaincinv(a, b, p)", _AB | {"p": lambda g, a, b, y: g / beta_density(a, b, y)})
+special("betainccinv(a, b, p)", _AB | {"p": lambda g, a, b, y: -(g / beta_density(a, b, y))})
+
+# --- error functions and related integrals (DLMF 6, 7) ------------------------------------------
+
+special("erfcinv(x)", {"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})
+special("erfi(x)", {"x": lambda g, x: g * (F.exp(x * x) * (2.0 / SQRT_PI))})
+special("dawsn(x)", {"x": lambda g, x, y: g * (1.0 - x * y * 2.0)})  # 7.10.1 for 7.2.5
+# 7.2.7, 7.2.8
+several("fresnel(x) -> s, c", {
+    "x": lambda g_s, g_c, x:
+        g_s * F.sin(x * x * (math.pi / 2)) + g_c * F.cos(x * x * (math.pi / 2))})
+_SIN_OVER = [(-1) ** k / math.factorial(2 * k + 1) for k in range(6)]
+_SINH_OVER = [abs(c) for c in _SIN_OVER]
+
+
+def _over(x: Expr, function: Any, even: Sequence[float]) -> Expr:
+    """function(x) / x, with the series of its even powers near 0."""
+    small = F.abs(x) < 0.2
+    safe = F.where(small, 1.0, x)
+    return F.where(small, polynomial(x * x, even), function(safe) / safe)
+
+
+# 6.2.9 to 6.2.16
+several("sici(x) -> si, ci", {
+    "x": lambda g_si, g_ci, x: g_si * _over(x, F.sin, _SIN_OVER) + g_ci * (F.cos(x) / x)})
+several("shichi(x) -> shi, chi", {
+    "x": lambda g_shi, g_chi, x: g_shi * _over(x, F.sinh, _SINH_OVER) + g_chi * (F.cosh(x) / x)})
+special("expi(x)", {"x": lambda g, x: g * (F.exp(x) / x)})  # 6.2.5
+special("exp1(x)", {"x": lambda g, x: -(g * (F.exp(-x) / x))})  # 6.2.1
+
+
+def _expn_x(g: Expr, n: Expr, x: Expr) -> Expr:
+    # 8.19.13: E_n' = -E_{n-1}; E_0 is exp(-x)/x
+    below = F.where(n < 1.0, F.exp(-x) * (x + 1.0) / (x * x), F.expn(F.maximum(n - 1.0, 0.0), x))
+    return -(g * below)
+
+
+special("expn(n, x)", {"n": ORDER, "x": _expn_x}, whole("expn"))
+_EXPREL = [1 / math.factorial(k + 2) * (k + 1) for k in range(11)]
+special("exprel(x)", {  # (exp(x) - 1)/x; its derivative is (exp(x) - y)/x
+    "x": lambda g, x: g * near_zero(
+        x, _EXPREL, lambda z: (F.exp(z) - F.expm1(z) / z) / z)})
+_LOG_OVER = [(-1) ** k / (k + 1) for k in range(13)]
+
+
+def log1p_over(x: Expr) -> Expr:
+    """log(1 + x)/x, 1 at 0."""
+    return near_zero(x, _LOG_OVER, lambda z: F.log1p(z) / z)
+
+
+# 25.12.1 at 1 - x: log(x)/(1 - x)
+def composed(schema: str, expand: Callable[..., Expr]) -> Op:
+    """A function of scipy.special that a few ops make up, without a loss of digits."""
+    name = schema.partition("(")[0]
+    return op(f"{schema} -> result", family=composite(expand, elementwise=True), expand=expand,
+              names=[f"scipy.special.{name}"])  # fmt: skip
+
+
+def _boxcox(logarithm: Expr, power: Expr) -> Expr:
+    return logarithm * F.exprel(power * logarithm)  # (e^(power logarithm) - 1)/power, also at 0
+
+
+composed("boxcox(x, power)", lambda x, power: _boxcox(F.log(x), power))
+composed("boxcox1p(x, power)", lambda x, power: _boxcox(F.log1p(x), power))
+composed("inv_boxcox(y, power)", lambda y, power: F.exp(y * log1p_over(power * y)))
+composed("inv_boxcox1p(y, power)", lambda y, power: F.expm1(y * log1p_over(power * y)))
+special("spence(x)", {"x": lambda g, x: -(g * log1p_over(x - 1.0))})
+special("owens_t(h, a)", {  # Owen (1956), 2.1 and 2.3
+    "h": lambda g, h, a: g * (F.exp(h * h * -0.5) * F.erf(a * h * math.sqrt(0.5))
+                              * (-0.5 / SQRT_TWO_PI)),
+    "a": lambda g, h, a: g * (F.exp(h * h * (a * a + 1.0) * -0.5) / (a * a + 1.0)
+                              / (2.0 * math.pi))})
+special("wrightomega(x)", {"x": lambda g, y: g * (y / (y + 1.0))})  # 4.13.1 at exp(x)
+special("ndtri_exp(x)", {  # the inverse of log_ndtr
+    "x": lambda g, x, y: g * (F.exp(x + y * y * 0.5) * SQRT_TWO_PI)})
+
+# --- elliptic integrals (DLMF 19), m = k^2 --------------------------------------------------------
+
+_K = [math.pi / 2 * (math.comb(2 * n, n) / 4**n) ** 2 for n in range(14)]  # 19.5.1
+_K_PRIME = [n * _K[n] for n in range(1, 14)]
+_E_PRIME = [-n * _K[n] / (2 * n - 1) for n in range(1, 14)]  # 19.5.2
+
+
+def _ellipk_prime(m: Expr) -> Expr:
+    # 19.4.1
+    return near_zero(
+        m, _K_PRIME, lambda z: (F.ellipe(z) / (1.0 - z) - F.ellipk(z)) / (z * 2.0))
+
+
+def _ellipkm1_prime(p: Expr) -> Expr:
+    # the same at m = 1 - p, without the loss of small p
+    series = polynomial(1.0 - p, _K_PRIME)
+    near = F.abs(1.0 - p) < 0.04
+    q = F.where(near, 0.5, p)
+    direct = (F.ellipe(1.0 - q) / q - F.ellipkm1(q)) / ((1.0 - q) * 2.0)
+    return -F.where(near, series, direct)
+
+
+special("ellipk(m)", {"m": lambda g, m: g * _ellipk_prime(m)})
+special("ellipkm1(p)", {"p": lambda g, p: g * _ellipkm1_prime(p)})
+special("ellipe(m)", {"m": lambda g, m: g * near_zero(
+    m, _E_PRIME, lambda z: (F.ellipe(z) - F.ellipk(z)) / (z * 2.0))})  # 19.4.2
+
+
+def _delta(phi: Expr, m: Expr) -> Expr:
+    return F.sqrt(1.0 - m * F.square(F.sin(phi)))
+
+
+def _ellipkinc_m(g: Expr, phi: Expr, m: Expr, y: Expr) -> Expr:
+    # 19.4.6; singular, and so nan, at m = 0
+    first = (F.ellipeinc(phi, m) / (1.0 - m) - y) / m
+    return g * (first - F.sin(phi) * F.cos(phi) / ((1.0 - m) * _delta(phi, m))) * 0.5
+
+
+special("ellipkinc(phi, m)", {"phi": lambda g, phi, m: g / _delta(phi, m), "m": _ellipkinc_m})
+special("ellipeinc(phi, m)", {  # 19.4.7
+    "phi": lambda g, phi, m: g * _delta(phi, m),
+    "m": lambda g, phi, m, y: g * ((y - F.ellipkinc(phi, m)) / (m * 2.0))})
+several("ellipj(u, m) -> sn, cn, dn, ph", {  # 22.13.1 to 22.13.3; 22.16.1
+    "u": lambda g_sn, g_cn, g_dn, g_ph, m, sn, cn, dn:
+        g_sn * (cn * dn) - g_cn * (sn * dn) - g_dn * (m * sn * cn) + g_ph * dn,
+    "m": ORDER})
+
+# 19.8.5
+composed("agm(a, b)", lambda a, b: (a + b) * (math.pi / 4) / F.ellipk(F.square((a - b) / (a + b))))
+
+# --- distribution functions ---------------------------------------------------------------------
+
+
+def _t_density(df: Expr, t: Expr) -> Expr:
+    half = (df + 1.0) * 0.5
+    scale = F.exp(F.lgamma(half) - F.lgamma(df * 0.5)) / F.sqrt(df * math.pi)
+    return scale * F.exp(-(half * F.log1p(t * t / df)))
+
+
+def _f_density(m: Expr, n: Expr, x: Expr) -> Expr:
+    """I_z(m/2, n/2) at z = m x / (n + m x)."""
+    whole = n + m * x
+    return beta_density(m * 0.5, n * 0.5, m * x / whole) * (m * n / (whole * whole))
+
+
+def _chi_density(v: Expr, x: Expr) -> Expr:
+    return gamma_density(v * 0.5, x * 0.5) * 0.5
+
+
+special("chdtr(v, x)", {"v": ORDER, "x": lambda g, v, x: g * _chi_density(v, x)})
+special("chdtrc(v, x)", {"v": ORDER, "x": lambda g, v, x: -(g * _chi_density(v, x))})
+special("chdtri(v, p)", {"v": ORDER, "p": lambda g, v, y: -(g / _chi_density(v, y))})
+special("gdtr(a, b, x)", {"a": lambda g, a, b, x: g * (gamma_density(b, a * x) * x), "b": ORDER,
+                          "x": lambda g, a, b, x: g * (gamma_density(b, a * x) * a)})
+special("gdtrc(a, b, x)", {"a": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * x)), "b": ORDER,
+                           "x": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * a))})
+special("fdtr(m, n, x)", {"m": ORDER, "n": ORDER,
+                          "x": lambda g, m, n, x: g * _f_density(m, n, x)})
+special("fdtrc(m, n, x)", {"m": ORDER, "n": ORDER,
+                           "x": lambda g, m, n, x: -(g * _f_density(m, n, x))})
+special("fdtri(m, n, p)", {"m": ORDER, "n": ORDER,
+                           "p": lambda g, m, n, y: g / _f_density(m, n, y)})
+special("stdtr(df, t)", {"df": ORDER, "t": lambda g, df, t: g * _t_density(df, t)})
+special("stdtrit(df, p)", {"df": ORDER, "p": lambda g, df, y: g / _t_density(df, y)})
+# k successes: sums of probabilities, which the incomplete functions give; k and n are whole
+_KN = {"k": None, "n": None}
+special("pdtr(k, m)", {"k": None, "m": lambda g, k, m: -(g * gamma_density(F.floor(k) + 1.0, m))})
+special("pdtrc(k, m)", {"k": None, "m": lambda g, k, m: g * gamma_density(F.floor(k) + 1.0, m)})
+special("pdtri(k, p)", {"k": None, "p": lambda g, k, y: -(g / gamma_density(k + 1.0, y))},
+        whole("pdtri"))
+_SUMS: dict[str, tuple[str, Rule]] = {
+    "bdtr": ("p", lambda g, k, n, p: -(g * beta_density(n - k, k + 1.0, 1.0 - p))),
+    "bdtrc": ("p", lambda g, k, n, p: g * beta_density(n - k, k + 1.0, 1.0 - p)),
+    "bdtri": ("q", lambda g, k, n, y: -(g / beta_density(n - k, k + 1.0, 1.0 - y))),
+    "nbdtr": ("p", lambda g, k, n, p: g * beta_density(n, k + 1.0, p)),
+    "nbdtrc": ("p", lambda g, k, n, p: -(g * beta_density(n, k + 1.0, p))),
+    "nbdtri": ("q", lambda g, k, n, y: g / beta_density(n, k + 1.0, y)),
+}
+for _name, (_last, _rule) in _SUMS.items():
+    special(f"{_name}(k, n, {_last})", _KN | {_last: _rule}, whole(_name, 2))
+special("tklmbda(x, shape)", {  # the quantile function is (p^shape - (1 - p)^shape)/shape
+    "x": lambda g, shape, y: g / (F.pow(y, shape - 1.0) + F.pow(1.0 - y, shape - 1.0)),
+    "shape": ORDER})
