@@ -36,6 +36,11 @@ Examples:
   gradof ops --name softmax    what serves torch.softmax?
   gradof ops | cut -f1         schemas alone
 """
+_COVERAGE_HELP = """\b
+Examples:
+  gradof coverage                     everything, and write docs/coverage.md
+  gradof coverage --dtype f64 --op fft
+"""
 
 
 class _Group(click.Group):
@@ -66,6 +71,7 @@ def main() -> None:
     gradof check examples/mlp.py:loss               compare with eager, float64, finite differences
     gradof opt   graph.ir -p eliminate-dead-code    run passes over textual IR
     gradof ops                                      list the registered ops
+    gradof coverage --op softmax                    every sample of torch's own table of ops
 
     Exit codes: 0 fine, 1 a wrong gradient, 2 bad input or a function that cannot be followed,
     3 an exception of the target's own.
@@ -169,3 +175,23 @@ def ops(pattern: str) -> None:
 
     chosen = [o for o in all_ops() if pattern in o.name or any(pattern in n for n in o.names)]
     print_ops(chosen)
+
+
+@main.command(epilog=_COVERAGE_HELP)
+@click.option("--dtype", "dtypes", default="f32,f64", show_default=True, metavar="LIST",
+              help="dtypes of the inputs: f32, f64, f16, bf16")  # fmt: skip
+@click.option("--op", "pattern", default="", help="only torch's ops whose name contains this")
+@click.option("--jobs", type=click.IntRange(1), help="processes [default: one per core]")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
+              help="the page to write after a whole run [default: docs/coverage.md]")  # fmt: skip
+def coverage(dtypes: str, pattern: str, jobs: int | None, output: Path | None) -> None:
+    """Run torch's table of ops and numpy's table of cases, right to second gradients.
+
+    Exit code 0 if nothing is wrong. Needs torch and its test dependency expecttest, and scipy.
+    """
+    from gradof.cli.coverage import run_coverage
+
+    if output is None and Path("docs").is_dir():
+        output = Path("docs/coverage.md")
+    if not run_coverage(tuple(dtypes.split(",")), pattern, jobs, output):
+        raise click.exceptions.Exit(1)

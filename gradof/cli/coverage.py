@@ -1,0 +1,74 @@
+"""`gradof coverage`: run the coverage and write the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gradof.errors import InputError
+
+if TYPE_CHECKING:
+    from gradof.testing.numpy_coverage import NumpyRow
+    from gradof.testing.torch_coverage import OpCoverage
+
+BAD = ("wrong", "error")
+
+
+def run_coverage(
+    dtypes: tuple[str, ...], pattern: str, jobs: int | None, output: Path | None
+) -> bool:
+    """Run, print what is not native, write the page if everything ran; whether all is right."""
+    from gradof.testing.coverage import op_names, run_torch
+    from gradof.testing.coverage_page import page
+    from gradof.testing.numpy_coverage import numpy_rows
+
+    names = op_names(pattern)
+    if not names:
+        raise InputError(f"no op of torch's table has {pattern!r} in its name")
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("torch", total=len(names) * len(dtypes))
+        rows = run_torch(dtypes, names, jobs, lambda _: progress.advance(bar))
+        cases: list[NumpyRow] = []
+        if not pattern:
+            from gradof.testing.numpy_table import CASES
+
+            bar = progress.add_task("numpy", total=len(CASES))
+            cases = numpy_rows(lambda _: progress.advance(bar))
+    _print(rows, cases)
+    if output is not None and not pattern:
+        output.write_text(page(rows, cases))
+        click.echo(f"wrote {output}")
+    wrong = [r for r in rows if any(r.status(order) in BAD for order in range(3))]
+    return not wrong and all(case.ok for case in cases)
+
+
+def _print(rows: list[OpCoverage], cases: list[NumpyRow]) -> None:
+    from gradof.testing.coverage_page import ORDERS, RANK, by_name, counts, status
+
+    console = Console(soft_wrap=True)
+    others = Table("op", "value", "first", "second", "why", title="not native")
+    for name, group in by_name(rows).items():
+        states = [status(group, order) for order in range(3)]
+        if set(states) != {"native"}:
+            notes = [text for row in group for _, text in (*row.errors, *row.wrong)]
+            others.add_row(name, *states, notes[0] if notes else ", ".join(group[0].opaque))
+    if others.rows:
+        console.print(others)
+    for row in cases:
+        if not row.ok:
+            console.print(f"numpy {row.name}: {row.reason}", markup=False)
+    summary = Table("", *RANK, title=f"torch: {len(by_name(rows))} ops")
+    for title, count in zip(ORDERS, counts(rows), strict=True):
+        summary.add_row(title, *(str(count[s]) for s in RANK))
+    console.print(summary)
+    if cases:
+        right = sum(case.ok for case in cases)
+        console.print(f"numpy: {right} of {len(cases)} cases right to second order")

@@ -1,0 +1,142 @@
+"""`docs/coverage.md`, from the rows of a coverage run."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradof.testing.numpy_coverage import NumpyRow
+    from gradof.testing.torch_coverage import OpCoverage
+
+ORDERS = ("value", "first gradient", "second gradient")
+RANK = ("error", "wrong", "opaque", "native", "none")  # worst first
+
+# Why an op of torch's table is not native: what its aten op would need.
+REASONS: dict[str, str] = {}
+
+
+def status(rows: Sequence[OpCoverage], order: int) -> str:
+    """The status of one op, over its dtypes: the worst; none only where it is none in each."""
+    return min((row.status(order) for row in rows), key=RANK.index)
+
+
+def by_name(rows: Sequence[OpCoverage]) -> dict[str, list[OpCoverage]]:
+    """Rows of all dtypes, by op."""
+    ops: dict[str, list[OpCoverage]] = {}
+    for row in rows:
+        ops.setdefault(row.name, []).append(row)
+    return ops
+
+
+def counts(rows: Sequence[OpCoverage]) -> list[Counter[str]]:
+    """How many ops have each status, by order."""
+    ops = by_name(rows)
+    return [Counter(status(group, order) for group in ops.values()) for order in range(3)]
+
+
+def page(torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow]) -> str:
+    """The whole page."""
+    lines = [
+        "# Coverage",
+        "Written by `gradof coverage`; "
+        f"torch {version('torch').partition('+')[0]}, numpy {version('numpy')}, scipy "
+        f"{version('scipy')}, Python {platform.python_version()}.",
+        "",
+    ]
+    lines += _torch_summary(torch_rows) + _not_native(torch_rows) + _numpy(numpy_rows)
+    lines += _torch_table(torch_rows)
+    return "\n".join(lines) + "\n"
+
+
+def _torch_summary(rows: Sequence[OpCoverage]) -> list[str]:
+    dtypes = sorted({row.dtype for row in rows})
+    samples = sum(row.samples for row in rows)
+    table = counts(rows)
+    lines = [
+        "## torch",
+        "The yardstick is torch's own table of ops, `op_db`: every op that has a gradient for "
+        f"dense real inputs, {len(by_name(rows))} of them, on all of torch's sample inputs in "
+        f"{' and '.join(dtypes)}, {samples} programs. Values, gradients and second gradients are "
+        "compared with eager under random cotangents; how close is close enough is told by "
+        "float64 and by how far eager itself moves when its inputs move by an ulp. *native*: our "
+        "own transform did all of it. *opaque*: torch's own autograd ran inside an `Opaque` node. "
+        "*none*: torch refuses it, too.",
+        "",
+        "| | native | opaque | none | wrong | error |",
+        "|---|---|---|---|---|---|",
+    ]
+    for title, count in zip(ORDERS, table, strict=True):
+        cells = [str(count[s]) for s in ("native", "opaque", "none", "wrong", "error")]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _not_native(rows: Sequence[OpCoverage]) -> list[str]:
+    lines = ["### Not native, and why", "| op | value | first | second | why |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for name, group in by_name(rows).items():
+        states = [status(group, order) for order in range(3)]
+        if set(states) != {"native"}:
+            lines.append(f"| {name} | {' | '.join(states)} | {_why(name, group, states)} |")
+    return [*lines, ""]
+
+
+def _why(name: str, group: Sequence[OpCoverage], states: Sequence[str]) -> str:
+    if name in REASONS:
+        return REASONS[name]
+    messages = [text for row in group for _, text in (*row.errors, *row.wrong)]
+    if messages:
+        return messages[0].partition(": ")[2].replace("|", "\\|")
+    opaque = sorted({op for row in group for op in row.opaque})
+    if opaque:
+        return "no rule for " + ", ".join(opaque)
+    return "torch has no such gradient"
+
+
+def _torch_table(rows: Sequence[OpCoverage]) -> list[str]:
+    dtypes = sorted({row.dtype for row in rows})
+    lines = [
+        "## Every op of torch",
+        "Programs per dtype, status by order, and the worst difference from eager of any output or "
+        "gradient, relative to the largest number of its group.",
+        "",
+        f"| op | programs | value | first | second | {' | '.join(f'worst {d}' for d in dtypes)} |",
+        f"|---|---|---|---|---|{'---|' * len(dtypes)}",
+    ]
+    for name, group in by_name(rows).items():
+        states = " | ".join(status(group, order) for order in range(3))
+        worst = {row.dtype: f"{max(row.worst):.0e}" for row in group}
+        cells = " | ".join(worst.get(d, "-") for d in dtypes)
+        lines.append(f"| {name} | {max(row.samples for row in group)} | {states} | {cells} |")
+    return [*lines, ""]
+
+
+def _numpy(rows: Sequence[NumpyRow]) -> list[str]:
+    from gradof.testing.numpy_coverage import differentiable_names
+
+    good = differentiable_names(rows)
+    bad = [row for row in rows if not row.ok]
+    names = {row.name for row in rows}
+    lines = [
+        "## numpy and scipy.special",
+        f"{len(rows)} cases of {len(names)} functions, methods and operators; {len(good)} of them "
+        "have a gradient that is not zero everywhere and are right to second order, in float64 "
+        "and float32. Gradients are compared with finite differences of numpy's own function.",
+        "",
+        "| | cases | functions |",
+        "|---|---|---|",
+        f"| right, second gradient included | {len(rows) - len(bad)} | "
+        f"{len(names - {row.name for row in bad})} |",
+        f"| not right | {len(bad)} | {len({row.name for row in bad})} |",
+        "",
+    ]
+    if bad:
+        lines += ["| not right | why |", "|---|---|"]
+        lines += [f"| `{r.name}`: `{r.source}` | {r.reason} |".replace("\n", " ") for r in bad]
+        lines.append("")
+    lines += ["Right to second order: " + ", ".join(f"`{name}`" for name in good) + ".", ""]
+    return lines
