@@ -47,7 +47,8 @@ def page(torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow]) -> st
         f"{version('scipy')}, Python {platform.python_version()}.",
         "",
     ]
-    lines += _torch_summary(torch_rows) + _not_native(torch_rows) + _numpy(numpy_rows)
+    lines += _torch_summary(torch_rows) + _not_native(torch_rows) + _rough()
+    lines += _numpy(numpy_rows)
     lines += _torch_table(torch_rows)
     return "\n".join(lines) + "\n"
 
@@ -112,6 +113,16 @@ def _torch_table(rows: Sequence[OpCoverage]) -> list[str]:
         worst = {row.dtype: f"{max(row.worst):.0e}" for row in group}
         cells = " | ".join(worst.get(d, "-") for d in dtypes)
         lines.append(f"| {name} | {max(row.samples for row in group)} | {states} | {cells} |")
+    return [*lines, ""]
+
+
+def _rough() -> list[str]:
+    from gradof.testing.torch_coverage import ROUGH_IN_EAGER
+
+    lines = ["### Where eager is less exact than float64", "| op | order | eager's error | why |",
+             "|---|---|---|---|"]  # fmt: skip
+    for (name, order), (error, why) in ROUGH_IN_EAGER.items():
+        lines.append(f"| {name} | {ORDERS[order]} | {error:.0e} | {why} |")
     return [*lines, ""]
 
 

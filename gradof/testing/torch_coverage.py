@@ -30,6 +30,12 @@ Tensor = torch.Tensor
 Runs = list[list[Tensor | None]]  # results, gradients, second gradients
 Mover = Callable[[Tensor], Tensor]
 ORDERS = ("value", "first", "second")
+# Where eager itself is no better in float64: (op, order) -> relative error of eager's, and why.
+_BCE = "eager adds 1e-12 to denominators of the second derivative"
+ROUGH_IN_EAGER = {
+    ("nn_functional_hardsigmoid", 1): (6e-8, "eager's 1/6 is a float32"),
+    ("nn_functional_binary_cross_entropy", 2): (1e-9, _BCE),
+}
 OPAQUE = frozenset({"Opaque", "OpaqueVjp"})
 
 
@@ -94,12 +100,28 @@ def _cover_sample(sample: Sample, result: OpCoverage) -> None:
         result.compared[order] += 1
         apart = _compare(ours[order], theirs)
         result.worst[order] = max(result.worst[order], apart)
-        if apart > ULPS * _eps(theirs) and not _excused(sample, order, ours[order], theirs):
+        allowed = _allowed(result.name, order, eager)
+        if apart > allowed and not _excused(sample, order, ours[order], theirs):
             result.wrong.append((order, f"{sample.label}: {apart:.1e} off eager (relative)"))
     for order, kinds in enumerate(_opaque_by_order(compiled)):
         if kinds:
             result.native[order] = False
             result.opaque |= kinds
+
+
+def _allowed(name: str, order: int, eager: Runs) -> float:
+    """The relative difference that needs no explanation.
+
+    Where everything cancels, as in the gradient of a peaked softmax, what is left is rounding of
+    larger numbers; in float64, without a better reference, they are those of the orders below.
+    """
+    allowed = ULPS * _eps(eager[order])
+    if _eps(eager[order]) == torch.finfo(torch.float64).eps:
+        if order:
+            below = min(1.0, max(map(_scale, eager[:order])))
+            allowed *= max(1.0, below / (_scale(eager[order]) or 1.0))
+        allowed = max(allowed, ROUGH_IN_EAGER.get((name, order), (0.0, ""))[0])
+    return allowed
 
 
 def describe(error: Exception | None) -> str:
@@ -159,8 +181,11 @@ def _compare(ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]) -> 
     """max |ours - theirs| over the group, by its largest number; None is zero."""
     if len(ours) != len(theirs):
         return math.inf
-    scale = max([largest(_array(t)) for t in theirs if t is not None], default=0.0)
-    return max(map(_distance, ours, theirs), default=0.0) / (scale or 1.0)
+    return max(map(_distance, ours, theirs), default=0.0) / (_scale(theirs) or 1.0)
+
+
+def _scale(group: Sequence[Tensor | None]) -> float:
+    return max([largest(_array(t)) for t in group if t is not None], default=0.0)
 
 
 def _distance(mine: Tensor | None, other: Tensor | None) -> float:
