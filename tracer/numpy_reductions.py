@@ -107,16 +107,21 @@ def _std(a: Any, *args: Any, **kwargs: Any) -> Any:
 @composed(np.cov)
 def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
          fweights: Any = None, aweights: Any = None) -> Any:  # fmt: skip
-    if fweights is not None or aweights is not None:
-        raise TypeError("argument weights")
     x = np.atleast_2d(m)
     x = x.T if not rowvar and x.shape[0] != 1 else x
     if y is not None:
         z = np.atleast_2d(y)
         x = np.concatenate([x, z.T if not rowvar and z.shape[0] != 1 else z])
     ddof = (0 if bias else 1) if ddof is None else ddof
-    x = x - np.mean(x, axis=1, keepdims=True)
-    return np.squeeze((x @ x.T) / float(x.shape[1] - ddof))
+    if fweights is None and aweights is None:
+        centred = x - np.mean(x, axis=1, keepdims=True)
+        return np.squeeze((centred @ centred.T) / float(x.shape[1] - ddof))
+    own = 1.0 if aweights is None else as_array(aweights)
+    w = own if fweights is None else own * as_array(fweights)
+    total = np.sum(w)
+    centred = x - np.sum(x * w, axis=1, keepdims=True) / total
+    freedom = total - (ddof if aweights is None else ddof * np.sum(w * own) / total)
+    return np.squeeze((centred * w) @ centred.T / freedom)
 
 
 @composed(np.corrcoef)
@@ -217,9 +222,12 @@ _nan_skipping(np.nanargmin, np.argmin, np.inf)
 
 
 def _nan_extreme(function: Any, base: Any, fill: float) -> None:
-    def adaptor(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        best = base(np.where(np.isnan(a), fill, a), axis=axis, keepdims=keepdims)
-        return np.where(np.all(np.isnan(a), axis=axis, keepdims=keepdims), np.nan, best)
+    def adaptor(a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None,
+                where: Any = True) -> Any:  # fmt: skip
+        left_out = np.isnan(a) | np.logical_not(where)
+        best = base(np.where(left_out, fill, a), axis=axis, keepdims=keepdims, initial=initial)
+        none = np.all(left_out, axis=axis, keepdims=keepdims)
+        return best if initial is not None else np.where(none, np.nan, best)
 
     composed(function)(adaptor)
 
@@ -229,20 +237,26 @@ _nan_extreme(np.nanmin, np.min, np.inf)
 
 
 @composed(np.nanmean)
-def _nanmean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    count = np.sum(~np.isnan(a), axis=axis, keepdims=keepdims)
-    return np.nansum(a, axis=axis, keepdims=keepdims) / count
+def _nanmean(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False,
+             *, where: Any = True) -> Any:  # fmt: skip
+    kept = ~np.isnan(a) & where
+    total = np.sum(np.where(kept, a, 0.0), axis=axis, dtype=dtype, keepdims=keepdims)
+    return total / np.sum(kept, axis=axis, keepdims=keepdims)
 
 
 @composed(np.nanvar)
 def _nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    *, keepdims: bool = False,
+    keepdims: Any = False, *, where: Any = True, mean: Any = None, correction: Any = None,
 ) -> Any:  # fmt: skip
-    kept = ~np.isnan(a)
-    centred = np.where(kept, a - np.nanmean(a, axis=axis, keepdims=True), 0.0)
-    count = np.sum(kept, axis=axis, keepdims=keepdims)
-    return np.sum(np.square(centred), axis=axis, keepdims=keepdims) / (count - ddof)
+    x = a if dtype is None else a.astype(dtype)
+    ddof = ddof if correction is None else correction
+    kept = ~np.isnan(x) & where
+    centre = np.nanmean(x, axis=axis, keepdims=True, where=where) if mean is None else mean
+    squares = np.square(np.where(kept, x - centre, 0.0))
+    freedom = np.sum(kept, axis=axis, keepdims=keepdims) - ddof
+    variance = np.sum(squares, axis=axis, keepdims=keepdims) / freedom
+    return np.where(freedom <= 0, np.nan, variance)
 
 
 @composed(np.nanstd)
@@ -269,14 +283,21 @@ expression(np.cumsum)(_running("cumsum", np.cumsum))
 expression(np.cumprod)(_running("cumprod", np.cumprod))
 
 
-@composed(np.cumulative_sum)
-def _cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None) -> Any:
-    return np.cumsum(x, axis=0 if axis is None else axis, dtype=dtype)
+def _cumulative(function: Any, scan: Any, start: float) -> None:
+    def adaptor(x: Any, /, *, axis: Any = None, dtype: Any = None,
+                include_initial: bool = False) -> Any:  # fmt: skip
+        dim = axis_of(0 if axis is None else axis, x.ndim)
+        result = scan(x, axis=dim, dtype=dtype)
+        if not include_initial:
+            return result
+        shape = [1 if d == dim else n for d, n in enumerate(x.shape)]
+        return np.concatenate([np.full(shape, start, result.dtype), result], axis=dim)
+
+    composed(function)(adaptor)
 
 
-@composed(np.cumulative_prod)
-def _cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None) -> Any:
-    return np.cumprod(x, axis=0 if axis is None else axis, dtype=dtype)
+_cumulative(np.cumulative_sum, np.cumsum, 0)
+_cumulative(np.cumulative_prod, np.cumprod, 1)
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -299,44 +320,6 @@ def _sorted(place: int) -> Adaptor:
 
 expression(np.sort)(_sorted(0))
 expression(np.argsort)(_sorted(1))
-
-
-@composed(np.median)
-def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    x = as_array(a)
-    middle = np.quantile(x.astype(float) if x.dtype.kind != "f" else x, 0.5, axis=axis,
-                         keepdims=keepdims)  # fmt: skip
-    # nan anywhere makes the median nan; sorting alone would put it last
-    return np.where(np.any(np.isnan(x), axis=axis, keepdims=keepdims), np.nan, middle)
-
-
-@composed(np.percentile)
-def _percentile(a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
-                keepdims: bool = False) -> Any:  # fmt: skip
-    return np.quantile(a, np.true_divide(q, 100), axis=axis, method=method, keepdims=keepdims)
-
-
-@composed(np.quantile)
-def _quantile(a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
-              keepdims: bool = False) -> Any:  # fmt: skip
-    if method != "linear":
-        raise TypeError(f"argument method={method!r}")
-    x = as_array(a)
-    dims = axes(axis, x.ndim)
-    rest = [d for d in range(x.ndim) if d not in dims]
-    moved = np.reshape(np.transpose(x, [*dims, *rest]), (-1, *(x.shape[d] for d in rest)))
-    ordered = np.sort(moved, axis=0)
-    n = moved.shape[0]
-    place = np.multiply(q, float(n - 1))
-    low = np.clip(np.floor(place), 0, n - 1).astype(np.int64)
-    high = np.minimum(low + 1, n - 1)
-    weight = np.reshape(place - low, (*np.shape(q), *(1,) * len(rest)))
-    below, above = ordered[low.tolist()], ordered[high.tolist()]
-    result = below + (above - below) * weight
-    if keepdims:
-        kept = tuple(1 if d in dims else s for d, s in enumerate(x.shape))
-        result = np.reshape(result, (*np.shape(q), *kept))
-    return np.where(np.any(np.isnan(x), axis=axis, keepdims=keepdims), np.nan, result)
 
 
 @expression(np.searchsorted)

@@ -177,20 +177,6 @@ def _isneginf(x: Any) -> Any:
     return np.equal(x, -np.inf)
 
 
-@composed(np.interp)
-def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
-            period: Any = None) -> Any:  # fmt: skip
-    if period is not None:
-        raise TypeError("argument period")
-    x, xp, fp = traced_all(x, xp, fp)
-    high = np.clip(np.searchsorted(xp, x, side="right"), 1, len(real(xp)) - 1)
-    x0, x1 = np.take(xp, high - 1), np.take(xp, high)
-    y0, y1 = np.take(fp, high - 1), np.take(fp, high)
-    inside = y0 + (y1 - y0) / (x1 - x0) * (x - x0)
-    below = np.where(x < xp[0], fp[0] if left is None else left, inside)
-    return np.where(x > xp[-1], fp[-1] if right is None else right, below)
-
-
 # --- arrays like others ---------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, case, exactly, holes, positive, rising, unit
+from gradof.testing.numpy_samples import Case, R, case, exactly, holes, rising, unit
 
 
 def _variants(name: str, *calls: str) -> tuple[Case, ...]:
@@ -26,8 +26,7 @@ SUMS = (
     *_variants("cumprod", "x", "x, axis=0", "x, axis=-1"),
     *_variants("cumulative_sum", "x, axis=1", "x, axis=0, include_initial=True"),
     *_variants("cumulative_prod", "x, axis=1", "x, axis=0, include_initial=True"),
-    *_variants("count_nonzero", "x"),
-    case("numpy.prod", "np.prod(x, axis=1)", exactly([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])),
+        case("numpy.prod", "np.prod(x, axis=1)", exactly([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])),
     case("numpy.cumprod", "np.cumprod(x)", exactly([1.5, 0.0, 2.0, 0.0, 3.0])),
     case("numpy.sum", "np.sum(x)", R(0, 3)),
     case("numpy.sum", "np.sum(x)", R()),
@@ -40,11 +39,12 @@ EXTREMES = (
     *_variants("amin", "x", "x, axis=-1"),
     *_variants("ptp", "x", "x, axis=0", "x, axis=1, keepdims=True"),
     *_variants("sort", "x", "x, axis=0", "x, axis=None", "x, kind='stable'", "x, stable=True"),
-    *_variants("partition", "x, 2", "x, (1, 2), axis=0", "x, 3, axis=None"),
+    case("numpy.partition", "np.partition(x, 2)[:, 2]", R(3, 4)),
+    case("numpy.partition", "np.sort(np.partition(x, (1, 2), axis=0)[:2], 0)", R(5, 3)),
+    case("numpy.partition", "np.max(np.partition(x, 3, axis=None)[:3])", R(3, 4)),
     *_variants("sort", "x[:, ::-1]"),
     case("numpy.argsort", "np.take_along_axis(x, np.argsort(x, axis=1), axis=1)", R(3, 4)),
-    case("numpy.argpartition", "np.take_along_axis(x, np.argpartition(x, 2, axis=1), axis=1)",
-         R(3, 4)),
+    case("numpy.argpartition", "np.take_along_axis(x, np.argpartition(x, 2, 1), 1)[:, 2]", R(3, 4)),
     case("numpy.argmax", "x[np.argmax(x)] * x[np.argmax(x, axis=0, keepdims=True)]", R(5)),
     case("numpy.argmin", "x[np.argmin(x)] * x", R(5)),
     case("numpy.searchsorted", "x * np.searchsorted(y, x)", R(4), rising(5)),
@@ -75,7 +75,7 @@ NANS = (
     *_nan("nanmedian", "x", "x, axis=0", "x, axis=1, keepdims=True"),
     *_nan("nanpercentile", "x, 30", "x, [20, 60], axis=0", "x, 45, axis=1, keepdims=True"),
     *_nan("nanquantile", "x, 0.3", "x, [0.2, 0.6], axis=0", "x, 0.45, axis=1, keepdims=True"),
-    case("numpy.nanargmax", "x[0, np.nanargmax(x, axis=1)]", holes(3, 4)),
+    case("numpy.nanargmax", "x[[0, 1, 2], np.nanargmax(x, axis=1)]", holes(3, 4)),
     case("numpy.nanargmin", "np.ravel(x)[np.nanargmin(x)] * x[1]", R(3, 3)),
 )
 ORDER = (
@@ -87,8 +87,6 @@ ORDER = (
     *_variants("quantile", "x, 0.3", "x, [0.2, 0.6], axis=0", "x, 0.45, axis=1, keepdims=True",
                "x, 0.3, axis=(0, 1)", "x, 0.6, method='lower'", "x, 0.6, method='hazen'"),
     case("numpy.quantile", "np.quantile(x, y)", R(6), unit(3)),
-    case("numpy.quantile", "np.quantile(x, 0.4, axis=1, weights=y, method='inverted_cdf')",
-         R(2, 5), positive(2, 5)),
 )  # fmt: skip
 STATISTICS = (
     *_variants("cov", "x", "x, rowvar=False", "x[0], x[1]", "x, bias=True", "x, ddof=2",
@@ -125,7 +123,6 @@ STATISTICS = (
     case("numpy.vander", "np.vander(x)", R(4)),
     case("numpy.vander", "np.vander(x, 3, increasing=True)", R(4)),
     case("numpy.poly", "np.poly(x)", R(4)),
-    case("numpy.histogram", "np.histogram([0.1, 0.6, 0.7], 3, (0, 1), weights=x)[0]", R(3)),
     case("numpy.bincount", "np.bincount([0, 2, 2, 1], weights=x, minlength=5)", R(4)),
 )  # fmt: skip
 

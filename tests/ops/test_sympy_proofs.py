@@ -70,8 +70,8 @@ DIGITS_ONLY = {
 }  # fmt: skip
 
 
-# Families by order and degree; most of their derivatives sympy cannot form. Held to mpmath's digits,
-# to second order, in test_special_functions.
+# Families by order and degree; sympy cannot form most of their derivatives. They are held to
+# mpmath, to second order, in test_special_functions.
 OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel")
 
 

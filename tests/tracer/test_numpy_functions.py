@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradof.testing import numpy_table
 from gradof.tracer import numpy_functions, numpy_tracer
 from tests.tracer.numpy_eager import check
 
@@ -305,6 +306,7 @@ def test_value(name: str) -> None:
 
 def test_every_adaptor_is_tested() -> None:
     tested = {name.partition(":")[0] for name in (*CASES, *PLAIN)} | ELSEWHERE
+    tested |= {case.name.removeprefix("numpy.") for case in numpy_table.CASES}
     registered = (*numpy_functions.EXPRESSIONS, *numpy_functions.COMPOSED)
     names = {numpy_functions.name_of(f).removeprefix("numpy.") for f in registered}
     assert names <= tested, names - tested
