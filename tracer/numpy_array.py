@@ -158,6 +158,11 @@ class TracedArray(NDArrayOperatorsMixin):
             return int(whole._python_value("int()"))
         return int(self._python_value("int()"))
 
+    def __round__(self, ndigits: Any = None) -> Any:
+        if not self.is_scalar:  # an array has no __round__
+            raise TypeError("type numpy.ndarray doesn't define __round__ method")
+        return int(np.rint(self)) if ndigits is None else np.round(self, ndigits)
+
     def __complex__(self) -> complex:
         return complex(self._python_value("complex()"))
 

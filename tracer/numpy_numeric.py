@@ -70,7 +70,7 @@ def _trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     y = as_array(y)
     dim = axis_of(axis, y.ndim)
     if x is None:
-        width = dx
+        width: Any = dx
     elif np.ndim(x) == 1:
         x = as_array(x)
         width = np.reshape(x[1:] - x[:-1], [-1 if d == dim else 1 for d in range(y.ndim)])

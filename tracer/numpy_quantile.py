@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ _CONTINUOUS = {
     "linear": (-1.0, 1.0), "interpolated_inverted_cdf": (0.0, 0.0), "hazen": (0.0, 0.5),
     "weibull": (1.0, 0.0), "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (1 / 4, 3 / 8),
 }  # fmt: skip
-_ROUNDED = {
+_ROUNDED: dict[str, Callable[[Any], Any]] = {
     "lower": np.floor, "higher": np.ceil, "midpoint": lambda p: 0.5 * (np.floor(p) + np.ceil(p)),
     "nearest": np.round,
 }  # fmt: skip

@@ -14,21 +14,15 @@ from typing import Any, cast
 import numpy as np
 
 from gradof.errors import DtypeError
-from gradof.ops.expr import F
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
-from gradof.tracer.numpy_indexing import add_at
 from gradof.tracer.numpy_recorder import Recorder, contains_traced, is_weak, real
-from gradof.tracer.numpy_special import UFUNCS, logsumexp
+from gradof.tracer.numpy_special import UFUNCS
+from gradof.tracer.numpy_ufunc_methods import record_at, record_method
 
 Function = Callable[..., Any]
 _ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_power": "pow"}
-_REDUCE: dict[str, Function] = {
-    "add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min,
-    "logical_and": np.all, "logical_or": np.any,
-}  # fmt: skip
-_ACCUMULATE: dict[str, Function] = {"add": np.cumsum, "multiply": np.cumprod}
 
 
 def _fmax(a: Any, b: Any) -> Any:
@@ -70,17 +64,17 @@ def record_ufunc(
     recorder.enter()
     out = kwargs.pop("out", None)
     where = kwargs.pop("where", True)
-    kwargs.pop("casting", None)
-    kwargs.pop("subok", None)
+    for name in ("casting", "subok", "order"):  # of the result's memory, not of its elements
+        kwargs.pop(name, None)
     if method == "at":
-        return _at(recorder, ufunc, inputs)
+        return record_at(recorder, ufunc, inputs)
     if method == "__call__":
         result = _whole_call(recorder, ufunc, inputs, kwargs)
     else:
         if where is not True:
             kwargs["where"] = where
             where = True
-        result = _method(recorder, ufunc, method, inputs, kwargs)
+        result = record_method(recorder, ufunc, method, inputs, kwargs)
     if out is None:
         if where is not True:
             raise recorder.unsupported(
@@ -95,6 +89,9 @@ def _whole_call(
     recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     dtype = kwargs.pop("dtype", None)
+    if ufunc is np.vecdot and "axis" in kwargs:
+        axis = kwargs.pop("axis")
+        inputs = tuple(np.moveaxis(cast(Any, recorder.traced(x)), axis, -1) for x in inputs)
     if kwargs:
         raise recorder.unsupported(f"{ufunc.__name__} with {sorted(kwargs)}")
     if dtype is not None:
@@ -143,50 +140,6 @@ def _elementwise(recorder: Recorder, ufunc: Any, kind: str, inputs: tuple[Any, .
     if isinstance(result, tuple):
         return recorder.elementwise_several(kind, result, inputs)
     return recorder.elementwise(kind, result, inputs)
-
-
-def _method(
-    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    name = ufunc.__name__
-    if method == "reduce":
-        kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        if name == "logaddexp" and set(kwargs) <= {"axis", "keepdims"}:
-            return logsumexp(inputs[0], kwargs["axis"], kwargs.get("keepdims", False))
-        if name in _REDUCE:
-            if name != "add" and name != "multiply":
-                kwargs.pop("dtype", None)
-            return _REDUCE[name](inputs[0], **kwargs)
-    elif method == "accumulate" and (name in _ACCUMULATE or name in ("maximum", "minimum")):
-        axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
-        if name in _ACCUMULATE:
-            return _ACCUMULATE[name](inputs[0], axis=axis, **kwargs)
-        if not kwargs:
-            return _running(recorder, ufunc, inputs[0], axis)
-    elif method == "outer" and not kwargs:
-        a, b = (recorder.traced(x) for x in inputs)
-        return ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
-    raise recorder.unsupported(f"{name}.{method} called so")
-
-
-def _running(recorder: Recorder, ufunc: Any, a: Any, axis: int) -> TracedArray:
-    array = recorder.traced(a)
-    kind = F.cummax if ufunc.__name__ == "maximum" else F.cummin
-    values = kind.multiple(array.expr, dim=axis % array.ndim)[0]
-    return recorder.wrap(ufunc.accumulate(array.concrete, axis), values)
-
-
-def _at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
-    target = inputs[0]
-    if not isinstance(target, TracedArray):
-        raise recorder.unsupported(f"{ufunc.__name__}.at on a plain array, where the gradient "
-                                   "would be lost", "start from np.zeros_like of it")  # fmt: skip
-    if ufunc.__name__ == "add":
-        add_at(target, inputs[1], inputs[2])
-    elif ufunc.__name__ == "subtract":
-        add_at(target, inputs[1], -inputs[2])
-    else:
-        raise recorder.unsupported(f"{ufunc.__name__}.at")
 
 
 def _into(recorder: Recorder, ufunc: Any, result: Any, out: Any, where: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import R, case, exactly, holes, positive, unit
+from gradof.testing.numpy_samples import R, case, exactly, holes, positive
 
 # name: the operand's interval
 _UNARY = {
@@ -95,7 +95,6 @@ REDUCE = (
     case("ufunc.reduce", "np.divide.reduce(x, axis=1)", positive(3, 3)),
     case("ufunc.reduce", "np.fmax.reduce(x, axis=1)", R(3, 4)),
     case("ufunc.reduce", "np.fmin.reduce(x, axis=1)", R(3, 4)),
-    case("ufunc.reduce", "np.power.reduce(x, axis=1)", unit(3, 3)),
     case("ufunc.accumulate", "np.add.accumulate(x)", R(4, 2)),
     case("ufunc.accumulate", "np.multiply.accumulate(x, axis=1)", R(3, 4)),
     case("ufunc.accumulate", "np.maximum.accumulate(x, axis=1)", R(3, 4)),
@@ -150,7 +149,7 @@ OPERATORS = (
     case("operator abs()", "abs(x) * x", R(4)),
     case("operator divmod()", "divmod(x, y)[1]", R(5, low=-7, high=7), R(5, low=1.6, high=2.9)),
     case("operator pow()", "pow(x, y)", positive(4), R(4)),
-    case("operator round()", "round(x[0] * 3) + x", R(3)),
+    case("operator round()", "round(x[0] * 3, 1) + x", R(3)),
     case("operator <", "np.where(x < y, x * y, x)", R(4), R(4, low=-1.9, high=2.1)),
     case("operator +=", "z = np.copy(x)\nz += y\nz += 2\nreturn z * z", R(3, 4), R(4)),
     case("operator -=", "z = np.copy(x)\nz -= y\nreturn z * z", R(3, 4), R(4)),

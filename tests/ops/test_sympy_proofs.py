@@ -47,7 +47,8 @@ LOGIC = "a truth value has no derivative"
 BITS = "integers have no derivative"
 PIECES = "one formula per piece: the pieces are compared with torch in their own test"
 WITHOUT_FORMULA = {
-    **dict.fromkeys(["floor", "ceil", "trunc", "round", "sign", "floor_divide"], STEPS),
+    **dict.fromkeys(["floor", "ceil", "trunc", "round", "sign", "floor_divide", "spacing"],
+                    STEPS),
     **dict.fromkeys(["gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or",
                      "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "signbit"],
                     LOGIC),
