@@ -66,6 +66,7 @@ class Recorder:
         self.closed = False
         self.guards = 0
         self._constant: dict[Value, bool] = {}
+        self._inputs: list[Any] = []
         self._named: tuple[tuple[int, int], Value] | None = None
         self._site = Site(None, None, (0, 0))
 
@@ -171,11 +172,17 @@ class Recorder:
 
     # --- operands -------------------------------------------------------------------------------
 
+    @property
+    def concrete_inputs(self) -> list[Any]:
+        """What the graph's inputs are in this run, as they were before it."""
+        return self._inputs
+
     def add_argument(self, array: Any, hint: str | None) -> TracedArray:
         """A graph input for an argument; the array is copied, the caller's stays as it is."""
         type_ = TensorType(self.ir_dtype(array.dtype), tuple(array.shape))
         value = self.graph.block.add_param(type_, hint)
         copy = array if isinstance(array, np.generic) else np.array(array)
+        self._inputs.append(np.array(array))
         return TracedArray(self, copy, self.emitter.wrap(value))
 
     def traced(self, operand: Any) -> TracedArray:

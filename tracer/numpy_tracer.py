@@ -32,6 +32,7 @@ from gradof.tracer import (
     numpy_selection,
     numpy_shapes,
 )
+from gradof.tracer.numpy_active import activate
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_creation import creation_for
 from gradof.tracer.numpy_functions import record_function
@@ -85,7 +86,7 @@ def trace_numpy(
     watch = _Watch(fn, recorder.origins, thawed)
     positional, named = tree.unflatten(values)
     try:
-        with creation_for(recorder, [fn, *filter(callable, thawed)]):
+        with activate(recorder), creation_for(recorder, [fn, *filter(callable, thawed)]):
             result = _call(fn, positional, named)
     finally:
         recorder.closed = True

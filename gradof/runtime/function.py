@@ -18,7 +18,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any, NamedTuple
@@ -34,11 +33,11 @@ from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.state import StateGuard
+from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
 from gradof.tracer.result import TensorOut, Traced
 
 _TRACING = threading.RLock()  # tracers set process-wide flags of torch
-_THREAD = threading.local()  # .tracing: whether this thread is inside a tracer
 _MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
 
 
@@ -212,14 +211,10 @@ class Differentiated:
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
-            _THREAD.tracing = True
-            try:
-                with shape_errors():
-                    traced = _tracer(call.library)(
-                        self._fn, args, kwargs, static_argnames=self._static
-                    )
-            finally:
-                _THREAD.tracing = False
+            with tracing(), shape_errors():
+                traced = _tracer(call.library)(
+                    self._fn, args, kwargs, static_argnames=self._static
+                )
         free = [origin.read(self._fn) for origin in traced.origins]
         entry = Entry(
             traced=traced,
@@ -304,22 +299,6 @@ def name_of(wrapper: Any, fn: Callable[..., Any]) -> str | None:
     for part in name.split("."):
         found = getattr(found, part, None)
     return name if found is wrapper else None
-
-
-def is_tracing() -> bool:
-    """Whether the current thread is recording a function."""
-    return getattr(_THREAD, "tracing", False)
-
-
-@contextmanager
-def calling_plain() -> Iterator[None]:
-    """Within it, compiled functions this thread calls run as they were written: the reference."""
-    before = is_tracing()
-    _THREAD.tracing = True
-    try:
-        yield
-    finally:
-        _THREAD.tracing = before
 
 
 def _tracer(library: Library) -> Callable[..., Traced]:

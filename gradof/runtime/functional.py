@@ -39,7 +39,16 @@ from gradof.runtime.checks import (
     stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Bound, Differentiated, finish, is_tracing, name_of, run_plan
+from gradof.runtime.function import Bound, Differentiated, finish, name_of, run_plan
+from gradof.runtime.nested import (
+    Session,
+    hvp_inside,
+    inner_call,
+    jacobian_inside,
+    session_for,
+    vjp_inside,
+)
+from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.pytree import flatten
 from gradof.tracer.result import TensorOut
 from gradof.tracer.source import user_loc
@@ -71,13 +80,15 @@ def bind_with_grad(
     base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Bound:
     """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it."""
+    if is_plain_run():
+        with calling_compiled():
+            return bind_with_grad(base, args, kwargs)
     if is_tracing():
         name = getattr(base.fn, "__qualname__", base.fn)
         raise TraceError(
-            f"the gradient of {name} is taken inside a function that is being traced",
-            loc=user_loc(),
-            hint="take it outside; for higher orders use hvp or hessian, or create_graph=True",
-        )
+            f"the gradient of {name} is taken inside a traced function, of no traced argument",
+            loc=user_loc(), hint="pass it tensors, or take the gradient outside",
+        )  # fmt: skip
     torch = torch_if_loaded()
     if torch is None:
         return base.bind(args, kwargs, default="numpy")
@@ -123,6 +134,9 @@ class ValueAndGrad(_Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""
+        session = session_for((args, kwargs))
+        if session is not None:
+            return self.inside(session, args, kwargs)
         bound = self.bind(args, kwargs)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
@@ -140,6 +154,24 @@ class ValueAndGrad(_Transformed):
         if self.with_value:
             return value, grads
         return (grads, value[1]) if self.has_aux else grads
+
+
+    def inside(self, session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same within a trace."""
+        inner = inner_call(session, self.base.fn, args, kwargs, self.positions)
+        value = inner.result
+        if self.has_aux:
+            if not isinstance(value, tuple) or len(value) != 2:
+                raise OutputError(
+                    "with has_aux the function must return a pair (scalar, aux)", loc=user_loc(),
+                    hint="return (loss, aux), or leave has_aux out",
+                )  # fmt: skip
+            value = value[0]
+        grads = inner.structured(inner.gradient(inner.scalar(value)))
+        shaped = grads[0] if isinstance(self.argnums, int) else tuple(grads)
+        if self.with_value:
+            return inner.result, shaped
+        return (shaped, inner.result[1]) if self.has_aux else shaped
 
 
 def value_and_grad(
@@ -170,6 +202,9 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     """
     base = compiled_once(fn)
     positions = tuple(range(len(args)))
+    session = session_for(args)
+    if session is not None:
+        return vjp_inside(session, base.fn, args)
     lifted = lift_floats(args, positions)
     bound = bind_with_grad(base, lifted, {})
     traced = bound.entry.traced
@@ -211,6 +246,9 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     """
     args = tuple(primals)
     base, argnums = compiled_once(fn), tuple(range(len(args)))
+    session = session_for((args, tuple(tangents)))
+    if session is not None:
+        return hvp_inside(session, base.fn, args, tangents)
     transformed = ValueAndGrad(base, argnums, has_aux=False, with_value=False)
     bound = transformed.bind(args, {})
     output = scalar_output(bound, has_aux=False)
@@ -244,6 +282,11 @@ class Jacobian(_Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The Jacobian, or the Hessian."""
+        session = session_for((args, kwargs))
+        if session is not None:
+            return jacobian_inside(
+                session, self.base.fn, args, kwargs, self.argnums, self.of_gradient
+            )
         bound = self.bind(args, kwargs)
         wrt = wrt_inputs(bound, self.positions)
         if self.of_gradient:

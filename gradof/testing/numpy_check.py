@@ -9,8 +9,9 @@ import numpy as np
 
 from gradof.errors import GradientMismatchError, OutputError
 from gradof.runtime.checks import lift_floats
-from gradof.runtime.function import Differentiated, calling_plain
+from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import bind_with_grad, vjp
+from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, RANDOM_ULPS, directional, distance, largest, rows
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row

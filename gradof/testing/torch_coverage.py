@@ -21,8 +21,9 @@ from typing import Any
 import torch
 
 from gradof.errors import GradofError
-from gradof.runtime.function import Differentiated, calling_plain
+from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GraphPlan
+from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, ULPS, distance, largest
 from gradof.testing.torch_samples import Sample, samples
 

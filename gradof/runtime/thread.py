@@ -1,0 +1,50 @@
+"""What the current thread is doing: tracing, running the plain reference, or neither."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_THREAD = threading.local()  # .tracing, .plain
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Within it, compiled functions that this thread calls are traced through."""
+    with _mode(True, plain=False):
+        yield
+
+
+def is_tracing() -> bool:
+    """Whether the current thread is recording a function."""
+    return getattr(_THREAD, "tracing", False)
+
+
+@contextmanager
+def calling_plain() -> Iterator[None]:
+    """Within it, compiled functions this thread calls run as they were written: the reference."""
+    with _mode(True, plain=True):
+        yield
+
+
+@contextmanager
+def calling_compiled() -> Iterator[None]:
+    """Within `calling_plain`, for what has no plain form, such as the gradient of numpy code."""
+    with _mode(False, plain=False):
+        yield
+
+
+@contextmanager
+def _mode(tracing: bool, plain: bool) -> Iterator[None]:
+    before = is_tracing(), is_plain_run()
+    _THREAD.tracing, _THREAD.plain = tracing, plain
+    try:
+        yield
+    finally:
+        _THREAD.tracing, _THREAD.plain = before
+
+
+def is_plain_run() -> bool:
+    """Whether this thread is in `calling_plain`."""
+    return getattr(_THREAD, "plain", False)
