@@ -12,11 +12,17 @@ from gradof.tracer.aten_registry import Call, Operand, aten, scalar_for
 from gradof.tracer.aten_shape import wrap_dim
 
 
+def within(index: Expr, x: Expr, dim: int, error: str = "runtime") -> Expr:
+    """The index, checked: a negative one is refused too, with the class of error of eager's."""
+    return F.in_range(index, size=x.shape[dim], wraps=False, error=error)
+
+
 @aten("index_select.default")
 def index_select(c: Call, x: Expr, dim: int, index: Expr) -> Expr:
     if x.rank == 0:
         return F.alias(x)
-    return F.index_select(x, index.reshape((index.type.size,)), dim=wrap_dim(dim, x.rank))
+    dim, index = wrap_dim(dim, x.rank), index.reshape((index.type.size,))
+    return F.index_select(x, within(index, x, dim, "index"), dim=dim)
 
 
 @aten("embedding.default")
@@ -31,7 +37,10 @@ def embedding(
 
 @aten("gather.default")
 def gather(c: Call, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
-    return F.alias(x) if x.rank == 0 else F.gather(x, index, dim=wrap_dim(dim, x.rank))
+    if x.rank == 0:
+        return F.alias(x)
+    dim = wrap_dim(dim, x.rank)
+    return F.gather(x, within(index, x, dim), dim=dim)
 
 
 def _rows_of(c: Call, x: Expr, index: Expr, src: Operand) -> Expr:
@@ -46,26 +55,31 @@ def _rows_of(c: Call, x: Expr, index: Expr, src: Operand) -> Expr:
 
 @aten("scatter.src", "scatter.value")
 def scatter(c: Call, x: Expr, dim: int, index: Expr, src: Operand) -> Expr:
-    return F.scatter(x, index, _rows_of(c, x, index, src), dim=wrap_dim(dim, x.rank))
+    dim = wrap_dim(dim, x.rank)
+    return F.scatter(x, within(index, x, dim), _rows_of(c, x, index, src), dim=dim)
 
 
 @aten("scatter_add.default")
 def scatter_add(c: Call, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
-    return F.scatter_add(x, index, _rows_of(c, x, index, src), dim=wrap_dim(dim, x.rank))
+    dim = wrap_dim(dim, x.rank)
+    return F.scatter_add(x, within(index, x, dim), _rows_of(c, x, index, src), dim=dim)
 
 
 @aten("index_add.default")
 def index_add(c: Call, x: Expr, dim: int, index: Expr, src: Expr, *, alpha: Number = 1) -> Expr:
     src = src if alpha == 1 else src * scalar_for(alpha, x.type)
-    return F.index_add(x, index.reshape((index.type.size,)), src, dim=wrap_dim(dim, x.rank))
+    dim, index = wrap_dim(dim, x.rank), index.reshape((index.type.size,))
+    return F.index_add(x, within(index, x, dim), src, dim=dim)
 
 
-def _put_rows(c: Call, x: Expr, dim: int, index: Expr, values: Expr) -> Expr:
+def _put_rows(
+    c: Call, x: Expr, dim: int, index: Expr, values: Expr, wraps: bool = False
+) -> Expr:
     """x with x[..., index, ...] along one dim set to values, broadcast."""
     n = index.type.size
     shape = (*x.shape[:dim], n, *x.shape[dim + 1 :])
     flat = index.reshape((n,)).cast(I64)
-    places = F.where(flat < 0, flat + x.shape[dim], flat)
+    places = F.in_range(flat, size=x.shape[dim], wraps=wraps, error="index")
     places = places.reshape((n,) + (1,) * (x.rank - dim - 1)).expand(shape)
     return F.scatter(x, places, values.cast(x.dtype).expand(shape), dim=dim)
 
@@ -73,7 +87,7 @@ def _put_rows(c: Call, x: Expr, dim: int, index: Expr, values: Expr) -> Expr:
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(c: Call, x: Expr, dim: int, index: Expr, value: Operand) -> Expr:
     filling = value if isinstance(value, Expr) else c.full(value, x.type.with_shape(()))
-    return _put_rows(c, x, wrap_dim(dim, x.rank), index, filling)
+    return _put_rows(c, x, wrap_dim(dim, x.rank), index, filling, wraps=True)
 
 
 @aten("index_copy.default")

@@ -82,12 +82,18 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
 
 @composed(np.choose)
 def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
-    if mode != "raise":
-        raise TypeError(f"argument mode={mode!r}")
     options = [as_array(c) for c in choices]
-    shape = np.broadcast_shapes(np.shape(a), *(np.shape(c) for c in options))
+    which = _in_bounds(as_array(a), len(options), mode)
+    shape = np.broadcast_shapes(np.shape(which), *(np.shape(c) for c in options))
     stacked = np.stack([np.broadcast_to(c, shape) for c in options])
-    return np.take_along_axis(stacked, np.broadcast_to(a, shape)[None], axis=0)[0]
+    return np.take_along_axis(stacked, np.broadcast_to(which, shape)[None], axis=0)[0]
+
+
+def _in_bounds(indices: Any, size: int, mode: str) -> Any:
+    """Indices under numpy's `mode`; with "clip", negative ones are 0 too."""
+    if mode == "raise":
+        return indices
+    return np.mod(indices, size) if mode == "wrap" else np.clip(indices, 0, size - 1)
 
 
 @composed(np.take)
@@ -95,7 +101,7 @@ def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     a = traced_all(a, indices)[0] if isinstance(indices, TracedArray) else as_array(a)
     if mode != "raise":
         size = a.size if axis is None else a.shape[axis]
-        indices = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
+        indices = _in_bounds(as_array(indices), size, mode)
     if axis is None:
         return np.ravel(a)[indices]
     return a[(*(slice(None),) * axis_of(axis, a.ndim), indices)]
@@ -111,7 +117,7 @@ def _take_along_axis(r: Recorder, arr: Any, indices: Any, axis: int = -1) -> Exp
     lead = [max(m, n) for m, n in zip(x.shape, index.shape, strict=True)]
     index = index.expand((*lead[:dim], index.shape[dim], *lead[dim + 1 :]))
     x = x.expand((*lead[:dim], x.shape[dim], *lead[dim + 1 :]))
-    index = F.where(index < 0, index + x.shape[dim], index)
+    index = F.in_range(index, size=x.shape[dim], wraps=True, error="index")
     return F.gather(x, index, dim=dim)
 
 
@@ -218,8 +224,6 @@ def _copy(r: Recorder, a: Any, order: str = "K", subok: bool = False) -> Expr:
 @composed(np.linspace)
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
               dtype: Any = None, axis: int = 0) -> Any:  # fmt: skip
-    if retstep or dtype is not None or axis != 0:
-        raise TypeError("argument retstep, dtype or axis")
     gaps = num - 1 if endpoint else num
     step = (stop - start) / float(max(gaps, 1))
     rank = np.ndim(step)
@@ -228,7 +232,9 @@ def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retst
     if endpoint and num > 1:  # the last element is `stop` exactly
         last = np.broadcast_to(stop, (1, *np.shape(y)[1:]))
         y = np.concatenate([y[:-1], last])
-    return y
+    y = y if axis == 0 else np.moveaxis(y, 0, axis)
+    y = y if dtype is None else y.astype(dtype)
+    return (y, step if gaps > 0 else step * np.nan) if retstep else y
 
 
 # --- in place -------------------------------------------------------------------------------------
@@ -254,29 +260,44 @@ def _copyto(r: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: 
 @inplace(np.fill_diagonal)
 def _fill_diagonal(r: Recorder, a: Any, val: Any, wrap: bool = False) -> None:
     target = _target(r, "fill_diagonal", a)
-    if wrap or target.ndim != 2 or np.ndim(val) > 1:
-        raise r.unsupported("fill_diagonal called so", "assign to a[i, i] instead")
-    n = min(target.shape)
-    values = val if np.ndim(val) == 0 else np.resize(val, n)
-    target[list(range(n)), list(range(n))] = values
+    probe = np.zeros(target.shape, bool)
+    np.fill_diagonal(probe, True, wrap)
+    places = np.nonzero(probe)
+    count = len(places[0])
+    values = val if np.ndim(val) == 0 else np.resize(as_array(val), count)
+    target[tuple(p.tolist() for p in places)] = values
 
 
 @inplace(np.put)
 def _put(r: Recorder, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = _target(r, "put", a)
-    count = int(np.size(ind))
-    where = np.unravel_index(np.asarray(ind).reshape(-1) % target.size, target.shape)
-    if mode != "raise" or np.any(np.asarray(ind) >= target.size):
-        raise r.unsupported("put with positions out of bounds", "use mode='raise'")
-    target[tuple(w.tolist() for w in where)] = np.resize(v, count) if np.ndim(v) else v
+    places = np.asarray(ind).reshape(-1)
+    if mode == "raise" and np.any(places >= target.size):
+        raise IndexError(f"index {places.max()} is out of bounds for size {target.size}")
+    places = places % target.size if mode == "raise" else _in_bounds(places, target.size, mode)
+    where = np.unravel_index(places, target.shape)
+    values = np.resize(as_array(v), len(places)) if np.ndim(v) else v
+    target[tuple(w.tolist() for w in where)] = values
 
 
-@inplace(np.putmask, np.place)
+@inplace(np.putmask)
 def _putmask(r: Recorder, a: Any, mask: Any, values: Any) -> None:
+    """Element i takes values[i], not the next of them; fewer are repeated."""
     target = _target(r, "putmask", a)
-    if np.size(values) != 1:
-        raise r.unsupported("putmask and place with several values", "use np.where")
-    target[...] = np.where(mask, np.reshape(values, ()), target)
+    repeated = np.reshape(np.resize(as_array(values), target.size), target.shape)
+    target[...] = np.where(mask, repeated, target)
+
+
+@inplace(np.place)
+def _place(r: Recorder, arr: Any, mask: Any, vals: Any) -> None:
+    """The n-th true element takes vals[n]; fewer are repeated."""
+    target = _target(r, "place", arr)
+    values = np.ravel(as_array(vals))
+    chosen = np.reshape(np.not_equal(mask, 0), -1)
+    nth = np.cumsum(chosen) - 1
+    picked = np.take(values, np.mod(nth, len(values)))
+    target[...] = np.where(np.reshape(chosen, target.shape),
+                           np.reshape(picked, target.shape), target)  # fmt: skip
 
 
 @inplace(np.put_along_axis)

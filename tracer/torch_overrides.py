@@ -56,8 +56,8 @@ def _bernoulli(
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes < 0:
         num_classes = int(tensor.max()) + 1  # guarded: the trace holds for as many classes
-    classes = torch.arange(num_classes, device=tensor.device)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+    zeros = tensor.new_zeros((*tensor.shape, num_classes), dtype=torch.int64)
+    return zeros.scatter(-1, tensor.unsqueeze(-1), 1)  # which refuses what is no class
 
 
 @_instead_of(torch.tensor_split, torch.Tensor.tensor_split)

@@ -28,11 +28,7 @@ Ints = tuple[int, ...]
 
 def wrap_negative(index: Expr, n: int) -> Expr:
     """An index with its negative entries counted from the end of a dim of size `n`."""
-    if index.dtype.kind == "uint":
-        return index
-    if index.dtype.kind != "int":
-        raise InferenceError(f"an index of dtype {index.dtype}; integers are due")
-    return F.where(index < 0, index + n, index)
+    return F.in_range(index, size=n, wraps=True, error="index")
 
 
 class _Rows:
@@ -116,6 +112,7 @@ def _embedding(weight: Expr, index: Expr, padding_idx: int) -> Expr:
     if padding_idx >= 0:
         at = np.arange(weight.shape[0]).reshape(-1, 1) == padding_idx
         weight = F.where(Dense.of(at), F.detach(weight), weight)
+    index = F.in_range(index, size=weight.shape[0], wraps=False, error="index")
     rows = F.index_select(weight, index.reshape((index.type.size,)), dim=0)
     return rows.reshape((*index.shape, *weight.shape[1:]))
 

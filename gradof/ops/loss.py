@@ -123,6 +123,7 @@ def _nll_loss(
     kept = target != ignore_index
     # An ignored target may be no class at all; class 0 stands in, with weight 0.
     label = F.where(kept, target, 0)
+    label = F.in_range(label, size=x.shape[dim], wraps=False, error="index")
     column = label.reshape((*label.shape[:dim], 1, *label.shape[dim:]))
     picked = F.gather(x, column, dim=dim).reshape(label.shape)
     if weight is None:

@@ -219,6 +219,37 @@ op("pad(x; pads, value) -> y", family=shaped(_pad_shape),
 # --- gathering along one dim --------------------------------------------------------------------
 
 
+def _infer_in_range(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    index = tensor(inputs[0], "the index")
+    if index.dtype.kind not in ("int", "uint"):
+        raise InferenceError(f"an index of dtype {index.dtype}; integers are due")
+    if attrs["error"] not in _OUT_OF_RANGE:
+        raise InferenceError(f"an index out of range raises {sorted(_OUT_OF_RANGE)}")
+    return (index,)
+
+
+_OUT_OF_RANGE: dict[Any, type[Exception]] = {"index": IndexError, "runtime": RuntimeError}
+
+
+def _np_in_range(index: Array, *, size: int, wraps: bool, error: str) -> Array:
+    if not index.size:
+        return index
+    low, high = index.min(), index.max()
+    if low < (-size if wraps else 0) or high >= size:
+        bad = high if high >= size else low
+        raise _OUT_OF_RANGE[error](f"index {bad} is out of bounds for dimension with size {size}")
+    result: Array = np.where(index < 0, index + size, index) if low < 0 else index
+    return result
+
+
+# numpy counts every negative index from the end, torch's gathers refuse them, and an index into
+# flattened dims may be wrong and yet in range: so indices of the caller's are checked on their own.
+op("in_range(index; size, wraps, error) -> y", family=Family(_infer_in_range), traits={"view"},
+   numpy=_np_in_range, vjp={"index": None},
+   doc="The index, in [0, size); with `wraps`, negative entries count from the end. Anything else"
+       " raises IndexError (error='index') or RuntimeError (error='runtime').")
+
+
 def _infer_index_select(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     x, index = tensor(inputs[0]), tensor(inputs[1], "the index")
     shape, n = known_shape(x), known_shape(index)

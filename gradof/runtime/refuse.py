@@ -19,6 +19,7 @@ from typing import Any
 from gradof.errors import CallError, ShapeError
 from gradof.tracer.source import function_loc, traceback_loc
 
+_ABOUT_VALUES = re.compile(r"index -?\d+ is out of bounds")
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)
 
 
@@ -45,6 +46,8 @@ def shape_errors() -> Iterator[None]:
         yield
     except (RuntimeError, ValueError) as error:
         own = type(error) not in (RuntimeError, ValueError)  # a subclass means something else
+        # An index *value* out of bounds is told apart from a shape, as it is at later calls.
+        own = own or _ABOUT_VALUES.search(str(error)) is not None
         if own or not _ABOUT_SHAPES.search(str(error)) or not _from_library(error.__traceback__):
             raise
         raise ShapeError(
