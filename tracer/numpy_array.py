@@ -316,6 +316,23 @@ class TracedArray(NDArrayOperatorsMixin):
         """Sort in place."""
         self[...] = np.sort(self, axis=axis, kind=kind)
 
+    def partition(self, kth: Any, axis: int = -1, kind: Any = "introselect") -> None:
+        """Order in place around the kth elements."""
+        self[...] = np.partition(self, kth, axis=axis, kind=kind)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        """The slices where the condition holds."""
+        return np.compress(condition, self, axis=axis, out=out)
+
+    def view(self, dtype: Any = None) -> Any:
+        """Another view of the elements; not their bytes as another dtype."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            raise UnsupportedOpError(
+                "ndarray.view of a traced array as another dtype", loc=user_loc(),
+                hint="convert the values instead: x.astype(dtype)",
+            )
+        return self[...]
+
 
 _POWERS: dict[float, Callable[[Any], Any]] = {
     -1.0: np.reciprocal, 0.5: np.sqrt, 1.0: np.positive, 2.0: np.square,
@@ -336,6 +353,6 @@ def _method(name: str) -> Callable[..., Any]:
 for _name in (
     "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
     "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
-    "round", "argsort", "searchsorted", "copy", "nonzero", "compress", "put", "choose",
+    "round", "argsort", "argpartition", "searchsorted", "copy", "nonzero", "put", "choose",
 ):  # fmt: skip
     setattr(TracedArray, _name, _method(_name))

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import TraceError
+from gradof.tracer.numpy_apply import Concatenator, Vectorize
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
@@ -38,7 +39,7 @@ from gradof.tracer.origins import Origins
 from gradof.tracer.source import user_loc
 
 Function = Callable[..., Any]
-Wrap = Callable[[Function], Function]
+Wrap = Callable[[Function], Any]
 _LIBRARY_FOLDERS = tuple(
     {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -164,7 +165,9 @@ def _special(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) 
 
 _WRAPS: dict[str, dict[str, Wrap]] = {
     "numpy": {
-        **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), _holding),
+        **dict.fromkeys(
+            ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"), _holding),
+        "vectorize": lambda original: Vectorize, **dict.fromkeys(("r_", "c_"), Concatenator),
         **dict.fromkeys(
             ("zeros", "ones", "empty", "full", "eye", "identity",
              "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),

@@ -127,14 +127,18 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 @composed(np.insert)
 def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    if not isinstance(obj, (int, np.integer)):
-        raise TypeError("argument obj that is no int")
-    x = np.ravel(arr) if axis is None else arr
+    x = np.ravel(as_array(arr)) if axis is None else arr
     dim = 0 if axis is None else axis_of(axis, x.ndim)
-    at = axis_of(obj, x.shape[dim])
-    lead = (slice(None),) * dim
-    new = as_array(values)
-    if np.ndim(new) < x.ndim:
-        new = np.expand_dims(np.broadcast_to(new, x.shape[:dim] + x.shape[dim + 1 :]), dim)
-    parts = [x[(*lead, slice(None, at))], new.astype(x.dtype), x[(*lead, slice(at, None))]]
-    return np.concatenate(parts, axis=dim)
+    n = x.shape[dim]
+    one = np.ndim(obj) == 0 and not isinstance(obj, slice)
+    count = len(np.insert(np.arange(n), obj, -1)) - n
+    new = as_array(values).astype(x.dtype)
+    if one:  # the new elements' own dim is the first of values, or missing
+        new = np.reshape(new, (1,) * (x.ndim - np.ndim(new)) + np.shape(new))
+        new = np.moveaxis(new, 0, dim)
+        count = np.shape(new)[dim]
+    places = [int(obj)] * count if one else obj
+    source = np.insert(np.arange(n), places, n + np.arange(count))
+    new = np.broadcast_to(new, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
+    return np.take(np.concatenate([x, new], axis=dim), source.tolist(), axis=dim)
+

@@ -343,4 +343,5 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 query(np.shape, np.ndim, np.size, np.result_type, np.iscomplexobj, np.isrealobj, np.can_cast,
-      np.min_scalar_type, np.common_type)  # fmt: skip
+      np.min_scalar_type, np.common_type, np.diag_indices_from, np.tril_indices_from,
+      np.triu_indices_from)  # fmt: skip

@@ -225,35 +225,6 @@ def _roll(r: Recorder, a: Any, shift: Any, axis: Any = None) -> Expr:
     return moved.reshape(array.shape)
 
 
-@composed(np.pad)
-def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    if isinstance(pad_width, dict):
-        raise TypeError("argument pad_width as a dict")
-    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
-    if mode == "constant":
-        return _pad_constant(array, widths, kwargs.get("constant_values", 0))
-    gathers = mode in ("edge", "wrap", "reflect", "symmetric")
-    if not gathers or kwargs.get("reflect_type", "even") != "even":
-        raise TypeError(f"argument mode={mode!r}")
-    for dim, (before, after) in enumerate(widths):
-        places = np.pad(np.arange(array.shape[dim]), (before, after), mode=mode)
-        array = np.take(array, places.tolist(), axis=dim)
-    return array
-
-
-def _pad_constant(array: Any, widths: Any, values: Any) -> Any:
-    fill = np.broadcast_to(as_array(values), (array.ndim, 2))
-    for dim, (before, after) in enumerate(widths):
-        parts = [array]
-        for place, width in ((0, before), (1, after)):
-            shape = [*array.shape[:dim], int(width), *array.shape[dim + 1 :]]
-            block = np.broadcast_to(fill[dim, place], shape).astype(array.dtype)
-            if width:
-                parts.insert(0 if place == 0 else len(parts), block)
-        array = np.concatenate(parts, axis=dim) if len(parts) > 1 else array
-    return np.copy(array)
-
-
 @composed(np.diff)
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING

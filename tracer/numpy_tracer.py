@@ -27,6 +27,7 @@ from gradof.tracer import (
     numpy_joins,
     numpy_linalg,
     numpy_numeric,
+    numpy_pad,
     numpy_quantile,
     numpy_reductions,
     numpy_selection,
@@ -54,8 +55,8 @@ from gradof.tracer.source import function_loc
 
 # Importing these registers their adaptors.
 ADAPTORS = (
-    numpy_by_value, numpy_joins, numpy_linalg, numpy_numeric, numpy_quantile, numpy_reductions,
-    numpy_selection, numpy_shapes,
+    numpy_by_value, numpy_joins, numpy_linalg, numpy_numeric, numpy_pad, numpy_quantile,
+    numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)

@@ -72,7 +72,7 @@ def _reduce(recorder: Recorder, ufunc: Any, a: TracedArray, kwargs: dict[str, An
     if len(dims) > 1 and name not in _ANY_ORDER:
         raise recorder.unsupported(f"{name}.reduce over several axes")
     rest = [d for d in range(a.ndim) if d not in dims]
-    moved = np.reshape(np.transpose(a, [*dims, *rest]), (-1, *(a.shape[d] for d in rest)))
+    moved: Any = np.reshape(np.transpose(a, [*dims, *rest]), (-1, *(a.shape[d] for d in rest)))
     initial = kwargs.get("initial")
     if not moved.shape[0] and initial is None:
         raise recorder.unsupported(f"{name}.reduce of nothing")
@@ -191,7 +191,7 @@ def record_at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
     others = [
         np.reshape(np.broadcast_to(as_array(x), places.shape), -1) for x in inputs[2:]
     ]  # fmt: skip
-    whole: Any = np.reshape(target, -1)  # type: ignore[call-overload]
+    whole: Any = np.reshape(target, -1)
     for chosen in _rounds(flat):
         at = flat[chosen].tolist()
         whole[at] = ufunc(whole[at], *(x[chosen.tolist()] for x in others))

@@ -44,8 +44,6 @@ VIEWS = (
     *_variants("asfortranarray", "x"),
     *_variants("astype", "x, np.float64"),
     *_variants("copy", "x", "x[1:]"),
-    *_variants("require", "x"),
-    *_variants("asarray_chkfinite", "x"),
 )
 JOINS = (
     *_variants("concatenate", "[x, x * 2]", "(x, x[:, :1]), axis=1", "[x, x[0]], axis=None",

@@ -130,29 +130,32 @@ class _Trial:
 
     def second(self, fn: Any, args: Sequence[Array], weights: list[Array]) -> None:
         """The Hessian of `sum(weights * fn(args))` in weights and floating arguments."""
-        places = _float_places(args)
         n = len(weights)
 
         def weighted(*inputs: Any) -> Any:
-            supply = iter(inputs[n:])
-            outputs = fn(*(next(supply) if i in places else a for i, a in enumerate(args)))
-            parts = [np.sum(w * o) for w, o in zip(inputs[:n], _floats(outputs), strict=True)]
+            # hvp takes floats, so integers and masks come as floats that stay where they are
+            given = [x.astype(a.dtype) for x, a in zip(inputs[n:], args, strict=True)]
+            outputs = _floats(fn(*given))
+            parts = [np.sum(w * o) for w, o in zip(inputs[:n], outputs, strict=True)]
             return sum(parts[1:], parts[0])
 
         def gradient(t: float) -> list[Array]:
             moved = [a + t * d for a, d in zip(primals, tangents, strict=True)]
-            shifted = list(_copies(args))
-            for i, a in zip(places, moved[n:], strict=True):
-                shifted[i] = a
+            shifted = [x.astype(a.dtype) for x, a in zip(moved[n:], args, strict=True)]
             value, pullback = vjp(fn, *shifted)
             return [*map(np.asarray, _floats(value)), *_gradients(pullback, value, moved[:n])]
 
-        primals = [*weights, *(args[i] for i in places)]
-        tangents = [self.direction(a) for a in primals]
-        ours = hvp(weighted, _copies(primals), tangents)
-        probes = [self.direction(a) for a in primals]
+        primals = [*weights, *(a.astype(np.float64) for a in args)]
+        moving = [True] * n + [a.dtype.kind == "f" for a in args]
+        tangents = [
+            self.direction(a) if m else np.zeros_like(a)
+            for a, m in zip(primals, moving, strict=True)
+        ]
+        hessian = hvp(weighted, _copies(primals), tangents)
+        ours = [h for h, m in zip(hessian, moving, strict=True) if m]
         worst = 0.0
-        for k, (mine, probe) in enumerate(zip(ours, probes, strict=True)):
+        for k, mine in enumerate(ours):
+            probe = self.direction(mine)
 
             def along(t: float, k: int = k, probe: Array = probe) -> float:
                 return _total([probe], [gradient(t)[k]])
