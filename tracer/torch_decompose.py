@@ -14,6 +14,17 @@ import torch
 
 
 @cache
+def refuses_by_itself(func: Any) -> bool:
+    """Whether the op has checks of its own, and can be run for them and nothing else."""
+    name: str = func.name()
+    return (
+        not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        and not func._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in func.tags
+    )
+
+
+@cache
 def decomposition(func: Any) -> Callable[..., Any] | None:
     """The program for one op overload, or None if torch has none."""
     if not isinstance(func, torch._ops.OpOverload):

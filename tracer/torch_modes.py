@@ -36,7 +36,7 @@ from gradof.errors import (
 from gradof.ir.core import Loc
 from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_by_value import BY_VALUE, reads_values
-from gradof.tracer.torch_decompose import decomposition
+from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
@@ -89,6 +89,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not knows(func):
             parts = decomposition(func)
             if parts is not None:
+                if refuses_by_itself(func):
+                    func(*args, **kwargs)  # torch's program may accept what the op refuses
                 with self:
                     out = parts(*args, **kwargs)
                 if out is not NotImplemented:  # torch's program covers some arguments only
