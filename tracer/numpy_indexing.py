@@ -264,12 +264,12 @@ class Gathered:
     def __init__(self, array: TracedArray, items: tuple[Any, ...]) -> None:
         recorder = array.recorder
         full = _full(array.shape, items)
-        if any(i is None for i in full):
-            raise recorder.unsupported("None in an index with traced arrays",
-                                       "index first, then add the dim with [None]")  # fmt: skip
+        sizes = iter(array.shape)
+        self.wide = tuple(1 if i is None else next(sizes) for i in full)  # None: a new dim
+        full = [slice(None) if i is None else i for i in full]
         self.dims = tuple(d for d, i in enumerate(full) if not isinstance(i, slice))
         self.basic = Basic(
-            array.shape, tuple(i if isinstance(i, slice) else slice(None) for i in full)
+            self.wide, tuple(i if isinstance(i, slice) else slice(None) for i in full)
         )
         self.indices = []
         for d in self.dims:
@@ -280,7 +280,7 @@ class Gathered:
 
     def read(self, x: Expr) -> Expr:
         """The selected elements."""
-        return F.index(self.basic.read(x), *self.indices, dims=self.dims)
+        return F.index(self.basic.read(x.reshape(self.wide)), *self.indices, dims=self.dims)
 
     def write(self, x: Expr, source: Expr) -> Expr:
         """`x` with the selected elements replaced; of positions that repeat, the last counts."""

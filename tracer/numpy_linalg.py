@@ -1,4 +1,4 @@
-"""Products and linear algebra: matmul, dot, einsum, norms, solve, inverses, determinants."""
+"""Products of numpy: matmul, dot, tensordot, einsum. Linear systems are in numpy_factor."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import Expr
 from gradof.tracer.numpy_functions import as_array, axis_of, composed, expression
-from gradof.tracer.numpy_recorder import Recorder, real
+from gradof.tracer.numpy_recorder import Recorder
 
 # --- products -------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ def _matrix_power(a: Any, n: int) -> Any:
 @composed(np.einsum)
 def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     if not isinstance(subscripts, str):
-        raise TypeError("argument subscripts as lists of axes")
+        subscripts, operands = _lettered(subscripts, *operands)
     text = subscripts.replace(" ", "")
     terms, arrow, result = text.partition("->")
     inputs = terms.split(",")
@@ -151,6 +151,19 @@ def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     value = np.sum(value, axis=summed) if summed else value
     labels = "".join(c for c in labels if c in result)
     return np.transpose(value, [labels.index(c) for c in result]) if labels != result else value
+
+
+def _lettered(*given: Any) -> tuple[str, tuple[Any, ...]]:
+    """einsum(a, [0, 1], b, [1, 2], [0, 2]) in letters."""
+    pairs = len(given) - len(given) % 2
+    operands, lists = given[0:pairs:2], given[1:pairs:2]
+    result = given[-1] if len(given) % 2 else None
+
+    def text(axes: Any) -> str:
+        return "".join("..." if a is Ellipsis else chr(ord("a") + int(a)) for a in axes)
+
+    terms = ",".join(map(text, lists))
+    return (terms if result is None else f"{terms}->{text(result)}"), operands
 
 
 def _without_ellipsis(
@@ -213,108 +226,3 @@ def _sum_alone(labels: str, value: Any, other: str, keep: set[str]) -> tuple[str
     if not alone:
         return labels, value
     return "".join(c for i, c in enumerate(labels) if i not in alone), np.sum(value, axis=alone)
-
-
-# --- norms ----------------------------------------------------------------------------------------
-
-
-@composed(np.linalg.norm)
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    if ord is None:
-        squares = np.sum(np.square(x), axis=axis, keepdims=keepdims)
-        return np.sqrt(squares if x.dtype.kind == "f" else squares.astype(float))
-    rank = np.ndim(x)
-    dims = tuple(range(rank)) if axis is None else axis
-    if isinstance(dims, (int, np.integer)) or len(dims) == 1:
-        return np.linalg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
-    return _matrix_norm(x, ord, tuple(axis_of(d, rank) for d in dims), keepdims)
-
-
-@composed(np.linalg.matrix_norm)
-def _matrix_norm_function(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
-
-
-def _matrix_norm(x: Any, ord: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
-    if ord == "fro":
-        return np.sqrt(np.sum(np.square(x), axis=dims, keepdims=keepdims))
-    if ord not in (1, -1, np.inf, -np.inf):
-        raise TypeError(f"argument ord={ord!r} of a matrix norm")
-    summed, reduced = dims if abs(ord) == 1 else dims[::-1]
-    sums = np.sum(np.abs(x), axis=summed, keepdims=True)
-    result = (np.max if ord > 0 else np.min)(sums, axis=reduced, keepdims=True)
-    return result if keepdims else np.squeeze(result, axis=dims)
-
-
-@composed(np.linalg.vector_norm)
-def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    size = np.abs(x)
-    if ord == np.inf:
-        return np.max(size, axis=axis, keepdims=keepdims)
-    if ord == -np.inf:
-        return np.min(size, axis=axis, keepdims=keepdims)
-    if ord == 0:
-        return np.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return np.sum(size, axis=axis, keepdims=keepdims)
-    if ord == 2:
-        return np.sqrt(np.sum(np.square(x), axis=axis, keepdims=keepdims))
-    return np.sum(size ** float(ord), axis=axis, keepdims=keepdims) ** (1.0 / ord)
-
-
-# --- solving --------------------------------------------------------------------------------------
-
-
-def _matrix(r: Recorder, a: Any, *others: Any) -> tuple[Expr, np.dtype[Any]]:
-    array = r.traced(as_array(a))
-    dtype = np.result_type(array.dtype, *(as_array(real(o)).dtype for o in others))
-    dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-    return array.expr.cast(r.ir_dtype(dtype)), dtype
-
-
-@expression(np.linalg.inv)
-def _inv(r: Recorder, a: Any) -> Expr:
-    return F.inv(_matrix(r, a)[0])
-
-
-@expression(np.linalg.solve)
-def _solve(r: Recorder, a: Any, b: Any) -> Expr:
-    x, dtype = _matrix(r, a, b)
-    right = r.traced(as_array(b)).expr.cast(r.ir_dtype(dtype))
-    vector = right.rank == 1
-    right = right.reshape((*right.shape, 1)) if vector else right
-    y = F.solve(x, right)
-    return y.reshape(y.shape[:-1]) if vector else y
-
-
-@expression(np.linalg.det)
-def _det(r: Recorder, a: Any) -> Expr:
-    return F.det(_matrix(r, a)[0])
-
-
-@composed(np.linalg.slogdet)
-def _slogdet(a: Any) -> Any:
-    r = a.recorder
-    sign, log = np.linalg.slogdet(real(a))
-    signs, logs = F.slogdet.multiple(_matrix(r, a)[0])
-    return r.wrap(sign, signs), r.wrap(log, logs)
-
-
-@expression(np.linalg.cholesky)
-def _cholesky(r: Recorder, a: Any, /, *, upper: bool = False) -> Expr:
-    lower = F.cholesky(_matrix(r, a)[0])
-    return lower.mT if upper else lower
-
-
-@composed(np.linalg.eigh)
-def _eigh(a: Any, UPLO: Any = "L") -> Any:
-    r = a.recorder
-    values, vectors = np.linalg.eigh(real(a), UPLO)
-    x = _matrix(r, a)[0]
-    w, v = F.eigh.multiple(x.mT if UPLO in ("U", "u") else x)
-    return r.wrap(values, w), r.wrap(vectors, v)
-
-
-@composed(np.linalg.eigvalsh)
-def _eigvalsh(a: Any, UPLO: Any = "L") -> Any:
-    return np.linalg.eigh(a, UPLO)[0]

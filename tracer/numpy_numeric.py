@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.errors import DataDependentShapeError
 from gradof.ops.expr import F
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import as_array, axis_of, composed, traced_all
@@ -291,8 +292,11 @@ def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtyp
 
 @composed(np.bincount)
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    if isinstance(x, TracedArray) or weights is None:
-        raise TypeError("argument x that is traced, whose largest element is the result's length")
+    if isinstance(x, TracedArray):
+        raise DataDependentShapeError(
+            "the length of the result of numpy.bincount depends on values", loc=x.recorder.loc,
+            hint="np.add.at into an array of a known length",
+        )
     places = np.asarray(x)
     size = max(int(places.max(initial=-1)) + 1, int(minlength))
     result = np.zeros_like(weights, shape=(size,), dtype=np.float64)

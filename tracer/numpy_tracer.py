@@ -24,6 +24,7 @@ from gradof.ir.core import Value
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer import (
     numpy_by_value,
+    numpy_factor,
     numpy_joins,
     numpy_linalg,
     numpy_numeric,
@@ -55,8 +56,8 @@ from gradof.tracer.source import function_loc
 
 # Importing these registers their adaptors.
 ADAPTORS = (
-    numpy_by_value, numpy_joins, numpy_linalg, numpy_numeric, numpy_pad, numpy_quantile,
-    numpy_reductions, numpy_selection, numpy_shapes,
+    numpy_by_value, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric, numpy_pad,
+    numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)

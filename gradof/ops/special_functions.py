@@ -44,12 +44,13 @@ def lowering(name: str) -> Callable[..., Any]:
 
 
 def whole(name: str, count: int = 1) -> Callable[..., Any]:
-    """The same with the first `count` operands, whole numbers, as integers."""
+    """The same with the first `count` operands, whole numbers, as integers (beside doubles)."""
     function = lowering(name)
 
     def call(*operands: Array) -> Any:
         numbers = (np.asarray(x).astype(np.int64) for x in operands[:count])
-        return function(*numbers, *operands[count:])
+        others = (np.asarray(x, dtype=np.float64) for x in operands[count:])
+        return function(*numbers, *others).astype(operands[-1].dtype, copy=False)
 
     return call
 

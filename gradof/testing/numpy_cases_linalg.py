@@ -82,7 +82,8 @@ DECOMPOSITIONS = (
         return (u * s ** 2) @ vt, u * u, vt * vt""", R(4, 3)),
     case("numpy.linalg.svd", """
         u, s, vt = np.linalg.svd(x, full_matrices=False)
-        return (u / s) @ vt, u * u, vt * vt""", R(2, 3, 4)),
+        return (u / s[:, None]) @ vt, u * u, vt * vt""", R(2, 3, 4)),
+    case("numpy.linalg.svd", "u, s, vt = np.linalg.svd(x)\nreturn s, vt * vt", R(4, 3)),
     case("numpy.linalg.svd", "u, s, vt = np.linalg.svd(x)\nreturn u * u, s, vt * vt", matrix(3)),
     case("numpy.linalg.svd", "np.linalg.svd(x + x.T, hermitian=True)[1]", matrix(3)),
     case("numpy.linalg.qr", "np.linalg.qr(x)", R(4, 3)),

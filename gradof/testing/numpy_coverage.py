@@ -153,14 +153,16 @@ class _Trial:
         ]
         hessian = hvp(weighted, _copies(primals), tangents)
         ours = [h for h, m in zip(hessian, moving, strict=True) if m]
+        probes = [self.direction(h) for h in ours]
+        # one gradient serves all its parts: the differences are of all of them at once
+        wanted = _difference(
+            lambda t: np.array(
+                [_total([p], [g]) for p, g in zip(probes, gradient(t), strict=True)]
+            )
+        )
         worst = 0.0
-        for k, mine in enumerate(ours):
-            probe = self.direction(mine)
-
-            def along(t: float, k: int = k, probe: Array = probe) -> float:
-                return _total([probe], [gradient(t)[k]])
-
-            worst = max(worst, _distance(mine, probe, _difference(along)))
+        for mine, probe, want in zip(ours, probes, wanted, strict=True):
+            worst = max(worst, _distance(mine, probe, float(want)))
         self.note("second", worst, DERIVATIVE)
 
     def single(self, fn: Any, args: Sequence[Array], weights: Any, grads: Any) -> None:
@@ -213,7 +215,7 @@ def _total(weights: Sequence[Array], values: Sequence[Any]) -> float:
     return float(sum(parts))
 
 
-def _difference(along: Callable[[float], float]) -> float:
+def _difference(along: Callable[[float], Any]) -> Any:
     """The derivative at 0 from central differences at three widths, extrapolated."""
     a, b, c = ((along(h) - along(-h)) / (2 * h) for h in (STEP, STEP / 2, STEP / 4))
     return (64 * c - 20 * b + a) / 45

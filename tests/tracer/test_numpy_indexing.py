@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradof.errors import DataDependentShapeError, ShapeError, UnsupportedOpError
+from gradof.errors import DataDependentShapeError, ShapeError
 from gradof.tracer.result import InputOut
 from tests.tracer.numpy_eager import check, run, trace
 
@@ -335,6 +335,6 @@ def test_errors_of_numpy_stay_numpys() -> None:
         trace(lambda x: len(x[0, 0]), M)
 
 
-def test_index_forms_without_a_rule_are_named() -> None:
-    with pytest.raises(UnsupportedOpError, match="None in an index"):
-        trace(lambda x, i: x[None, i], M, I)
+def test_new_dims_among_traced_indices() -> None:
+    check(lambda x, i: x[None, i], M, I)
+    check(lambda x, i: x[i, None, i], M, I)
