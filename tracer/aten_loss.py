@@ -42,3 +42,8 @@ def binary_cross_entropy(
 ) -> Expr:
     operands = (x, target) if weight is None else (x, target, weight)
     return F.binary_cross_entropy(*operands, reduction=_REDUCTIONS[reduction])
+
+
+@aten("soft_margin_loss.default")
+def soft_margin_loss(c: Call, x: Expr, target: Expr, reduction: int = 1) -> Expr:
+    return F.soft_margin_loss(x, target, reduction=_REDUCTIONS[reduction])

@@ -53,6 +53,7 @@ from gradof.tracer.result import (
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
+from gradof.tracer.torch_random import recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState, stored_error
 from gradof.tracer.torch_types import from_torch_dtype, type_of
@@ -73,8 +74,12 @@ def trace_torch(
     kwargs: dict[str, Any],
     *,
     static_argnames: Sequence[str] = (),
+    strict: bool = False,
 ) -> Traced:
     """Run `fn(*args, **kwargs)` once and record it.
+
+    An op without a rule becomes an `Opaque` node, with an OpaqueOpWarning; `strict` makes it an
+    UnsupportedOpError.
 
     Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
     that is neither a tensor nor a plain Python value; errors of the function itself pass through.
@@ -82,7 +87,7 @@ def trace_torch(
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     check_leaves(leaves, paths, fn)
     with _ONE_AT_A_TIME:
-        return _Trace(fn).run(leaves, tree, paths)
+        return _Trace(fn, strict).run(leaves, tree, paths)
 
 
 def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
@@ -119,9 +124,9 @@ def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> Non
 class _Trace:
     """One tracing run."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
         self.fn = fn
-        self.recorder = Recorder(_name_of(fn))
+        self.recorder = Recorder(_name_of(fn), strict)
         self.aten = AtenMode(self.recorder)
         self.api = ApiMode(self.recorder, self.lift)
         self.outer = OuterState(fn)
@@ -146,7 +151,7 @@ class _Trace:
         """Run the function on wrappers and describe what was recorded."""
         arg_leaves = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
         names = _names_of(self.fn, paths)
-        with unfused(), functionalization():
+        with unfused(), functionalization(), recorded_seeds(self.recorder):
             wrapped = [
                 self.wrap(leaf, names[i]) if isinstance(leaf, torch.Tensor) else thaw(leaf)
                 for i, leaf in enumerate(leaves)

@@ -86,6 +86,10 @@ def _number(value: Value) -> object:
 @functools.cache
 def lowering(record: Op, library: Library) -> Lowering:
     """The lowering of an op for arrays of a library; CodegenError if it has none."""
+    if record.name == "Opaque" and library == "torch":
+        from gradof.codegen.cpu.opaque import run_opaque
+
+        return Lowering("function", record.name, run_opaque)
     if library == "torch" and record.torch is not None:
         return Lowering("function", record.name, _torch_function(record))
     if record.numpy is None:
@@ -153,7 +157,9 @@ def as_tensor(array: Any) -> Any:
 
 
 def as_array(result: Any) -> Any:
-    """The numpy view of a tensor, or of each tensor of a tuple."""
+    """The numpy view of a tensor, or of each tensor of a tuple; no results where there are none."""
+    if result is None:
+        return ()
     if isinstance(result, (tuple, list)):
         return tuple(as_array(r) for r in result)
     return result.numpy()

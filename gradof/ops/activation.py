@@ -67,9 +67,19 @@ def _np_log_sigmoid(x: Array) -> Array:
     return result
 
 
+def _logistic(x: Expr) -> Expr:
+    # sigmoid(x), in which neither the value nor the derivative is a difference of rounded ones.
+    tail = F.sigmoid(F.where(x > 0.0, -x, x))
+    return F.where(x > 0.0, 1.0 - tail, tail)
+
+
 op("log_sigmoid(x) -> y", family=unary(), numpy=_np_log_sigmoid,
-   torch="torch.nn.functional.logsigmoid", vjp={"x": lambda g, x: g * F.sigmoid(-x)},
+   torch="torch.nn.functional.logsigmoid", vjp={"x": lambda g, x: g * _logistic(-x)},
    names=["scipy.special.log_expit"], formula="log(1/(1 + exp(-x)))")
+
+# Unlike softplus it overflows, as torch's soft_margin_loss does; the gradient does not.
+op("log1p_exp(x) -> y", family=unary(), numpy="np.log1p(np.exp({x}))",
+   vjp={"x": lambda g, x: g * _logistic(x)}, formula="log(1 + exp(x))")
 
 
 def _mish(x: Expr) -> Expr:

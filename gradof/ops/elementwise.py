@@ -139,7 +139,8 @@ op("exp(x) -> y", family=unary(), numpy="np.exp", vjp={"x": lambda g, y: g * y},
    names=["aten.exp", "numpy.exp"], formula="exp(x)")
 op("exp2(x) -> y", family=unary(), numpy="np.exp2", vjp={"x": lambda g, y: g * (y * LN2)},
    names=["aten.exp2", "numpy.exp2"], formula="2**x")
-op("expm1(x) -> y", family=unary(), numpy="np.expm1", vjp={"x": lambda g, y: g * (y + 1.0)},
+# Not y + 1, which loses exp(x) where x is large and negative.
+op("expm1(x) -> y", family=unary(), numpy="np.expm1", vjp={"x": lambda g, x: g * F.exp(x)},
    names=["aten.expm1", "numpy.expm1"], formula="exp(x) - 1")
 op("log(x) -> y", family=unary(), numpy="np.log", vjp={"x": lambda g, x: g / x},
    names=["aten.log", "numpy.log"], formula="log(x)", domain=(0.3, 3))

@@ -48,11 +48,17 @@ def _smooth_l1_loss(x: Expr, target: Expr, beta: float, reduction: str) -> Expr:
     return _reduced(F.where(size < float(beta), near, size - 0.5 * float(beta)), reduction)
 
 
+def _soft_margin_loss(x: Expr, target: Expr, reduction: str) -> Expr:
+    return _reduced(F.log1p_exp(-(x * target)), reduction)
+
+
 op("mse_loss(x, target; reduction) -> y", family=composite(_mse_loss), expand=_mse_loss)
 op("huber_loss(x, target; delta, reduction) -> y", family=composite(_huber_loss),
    expand=_huber_loss)
 op("smooth_l1_loss(x, target; beta, reduction) -> y", family=composite(_smooth_l1_loss),
    expand=_smooth_l1_loss)
+op("soft_margin_loss(x, target; reduction) -> y", family=composite(_soft_margin_loss),
+   expand=_soft_margin_loss)
 
 # --- binary cross entropy -----------------------------------------------------------------------
 

@@ -116,3 +116,22 @@ def _np_multinomial(p: Array, *, num_samples: int, replacement: bool) -> Array:
 op("multinomial(p; num_samples, replacement) -> y", family=Family(_infer_multinomial, RANDOM),
    numpy=_np_multinomial, torch="torch.multinomial({p}, {num_samples}, {replacement})",
    vjp={"p": None}, doc="Indices of categories, by unnormalised probabilities; torch only.")
+
+# --- the state itself, where a program of torch's sets it ---------------------------------------
+
+
+def _no_numpy_state(*_: Array, **__: Any) -> Array:
+    raise CodegenError("torch's random state has no counterpart in numpy")
+
+
+def _infer_effect(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    return ()
+
+
+EFFECT = Family(_infer_effect, RANDOM | {"effect"})
+op("random_seed(; seed) -> ", family=EFFECT, numpy=_no_numpy_state,
+   torch="(torch.manual_seed({seed}), None)[1]", doc="What is drawn next follows; torch only.")
+op("random_state(; shape, dtype, device) -> state", family=DRAWN, numpy=_no_numpy_state,
+   torch="torch.get_rng_state", doc="The generator's state; torch only.")
+op("set_random_state(state) -> ", family=EFFECT, numpy=_no_numpy_state, vjp={"state": None},
+   torch="torch.set_rng_state", doc="Draws go on from a state; torch only.")

@@ -70,8 +70,8 @@ def samples(entry: Any, dtype: str) -> Iterator[Sample]:
         leaves, tree = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         tensors = [leaves[i] for i in places]
-        if any(t.layout is not torch.strided for t in tensors):
-            continue
+        if any(t.layout is not torch.strided for t in tensors) or not tensors:
+            continue  # a sparse tensor, or a call of numbers alone, which is no gradient's business
         run = _runner(entry, sample.output_process_fn_grad, leaves, tree, places)
         yield Sample(f"{entry.formatted_name} #{number} {dtype}", tensors, run)
 

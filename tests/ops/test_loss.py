@@ -10,10 +10,16 @@ import torch
 import torch.nn.functional as tf
 
 from gradof.errors import InferenceError
-from gradof.ops.expr import F
+from gradof.ir.attrs import Dense
+from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, gradient, randn
 
 REDUCTIONS = ("none", "mean", "sum")
+
+
+def side_of(x: Expr, side: Any) -> Expr:
+    """An array as an operand that is no variable."""
+    return Expr(x.emitter.body.constant(Dense.of(side)), x.emitter)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -23,6 +29,10 @@ def test_regression_losses(reduction: str) -> None:
             lambda x, y: tf.mse_loss(x, y, reduction=reduction), x, y)  # fmt: skip
     compare(lambda x, y: F.huber_loss(x, y, delta=0.7, reduction=reduction),
             lambda x, y: tf.huber_loss(x, y, reduction, 0.7), x, y)  # fmt: skip
+    side = np.sign(y) * 9.0  # far enough for the second derivative to be a difference of ones
+    compare(lambda x: F.soft_margin_loss(x, side_of(x, side), reduction=reduction),
+            lambda x: tf.soft_margin_loss(x, torch.from_numpy(side), reduction=reduction),
+            x)  # fmt: skip
     for beta in (0.0, 0.6):
         compare(lambda x, y, b=beta: F.smooth_l1_loss(x, y, beta=b, reduction=reduction),
                 lambda x, y, b=beta: tf.smooth_l1_loss(x, y, reduction=reduction, beta=b),

@@ -64,7 +64,8 @@ CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
         ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
-         "leaky_relu", "maximum", "minimum", "mish", "pow", "prelu", "relu", "safe_sqrt", "selu",
+         "leaky_relu", "log1p_exp", "log_sigmoid", "maximum", "minimum", "mish", "pow", "prelu",
+         "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
     "acosh": "sqrt(x - 1)*sqrt(x + 1) is sqrt(x**2 - 1) for x > 1, and not for every x",
     "bernoulli_nll": "the rule has a floor under x*(1 - x), which is beyond the domain",

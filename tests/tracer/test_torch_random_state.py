@@ -1,0 +1,83 @@
+"""Functions that seed torch's generator themselves draw eager's numbers, call after call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import dropout
+
+from gradof import differentiate
+from gradof.errors import UnsupportedOpError
+
+Tensor = torch.Tensor
+
+
+def _seeded(x: Tensor) -> Tensor:
+    noise = torch.rand_like(x)
+    torch.manual_seed(7)
+    return dropout(x, 0.5) + noise
+
+
+def _forked(x: Tensor) -> Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        inside = x * torch.randn(x.shape)
+    return inside + torch.rand(x.shape)
+
+
+def _restored(x: Tensor) -> Tensor:
+    state = torch.get_rng_state()
+    first = dropout(x, 0.3)
+    torch.set_rng_state(state)
+    return first * 2.0 + dropout(x, 0.3)
+
+
+@pytest.mark.parametrize("fn", [_seeded, _forked, _restored])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_seed_inside_is_part_of_the_trace(
+    fn: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    compiled = differentiate(fn)
+    for seed in (0, 1, 2):
+        data = torch.randn(5, 7, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+        cotangent = torch.randn(5, 7, dtype=dtype, generator=torch.Generator().manual_seed(9))
+        ours, theirs = data.clone().requires_grad_(), data.clone().requires_grad_()
+        torch.manual_seed(seed)
+        expected = fn(theirs)
+        after = torch.rand(4)  # what the program draws next
+        torch.manual_seed(seed)
+        result = compiled(ours)
+        assert torch.equal(torch.rand(4), after)
+        assert torch.equal(result, expected)
+        (mine,) = torch.autograd.grad(result, ours, cotangent)
+        torch.testing.assert_close(mine, *torch.autograd.grad(expected, theirs, cotangent))
+    (plan,) = compiled.plans()
+    assert ("random_seed" in str(plan.graph)) == (fn is not _restored)
+
+
+def test_tracing_moves_nothing_and_leaves_torch_as_it_was() -> None:
+    module: Any = torch.random
+    generator = module.default_generator
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    differentiate(_seeded).trace(torch.ones(3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert module.default_generator is torch.default_generator is generator
+
+
+def test_a_state_from_elsewhere_and_a_fresh_seed_are_refused() -> None:
+    state = torch.get_rng_state()
+
+    def from_elsewhere(x: Tensor) -> Tensor:
+        torch.set_rng_state(state)
+        return dropout(x, 0.5)
+
+    def fresh(x: Tensor) -> Tensor:
+        torch.seed()
+        return dropout(x, 0.5)
+
+    with pytest.raises(UnsupportedOpError, match="random state is set to a tensor"):
+        differentiate(from_elsewhere)(torch.ones(3))
+    with pytest.raises(UnsupportedOpError, match="cannot be traced"):
+        differentiate(fresh)(torch.ones(3))

@@ -1,0 +1,83 @@
+"""torch's random state, where the traced function sets it itself.
+
+    torch.manual_seed(7)                     random_seed[seed=7]()
+    with torch.random.fork_rng(): ...        %s : u8[5056] = random_state[...](); ...
+                                             set_random_state(%s)
+
+Seeding is no op that the dispatcher sees, and a seed that was left out would change every draw
+after it. All of torch's functions for it go through `torch.random.default_generator`, which is
+another object while a trace runs. Generators of other devices are seeded with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.source import user_loc
+from gradof.tracer.torch_recorder import Recorder
+from gradof.tracer.torch_types import type_of
+
+
+class _RecordedGenerator:
+    """torch's default generator on the CPU; what it is told is recorded."""
+
+    def __init__(self, generator: torch.Generator, recorder: Recorder) -> None:
+        self._generator = generator
+        self._recorder = recorder
+
+    def manual_seed(self, seed: int) -> torch.Generator:
+        """As `torch.Generator.manual_seed`."""
+        self._at_user().emit_node("random_seed", seed=int(seed))
+        return self._generator.manual_seed(seed)
+
+    def get_state(self) -> torch.Tensor:
+        """As `torch.Generator.get_state`; the tensor stands for the state of each call."""
+        state = self._generator.get_state()
+        type_ = type_of(state)
+        value = self._at_user().emit("random_state", shape=type_.shape, dtype=type_.dtype,
+                                     device=type_.device)  # fmt: skip
+        self._recorder.varying.add(value)
+        self._recorder.bind(state, value)
+        return state
+
+    def set_state(self, state: torch.Tensor) -> torch.Generator:
+        """As `torch.Generator.set_state`."""
+        loc = user_loc()
+        if self._recorder.find(state) is None:
+            raise UnsupportedOpError(
+                "the random state is set to a tensor that is not what get_rng_state gave", loc=loc,
+                hint="set it before the call, or use torch.manual_seed",
+            )  # fmt: skip
+        self._at_user().emit_node("set_random_state", self._recorder.value(state, loc))
+        return self._generator.set_state(state)
+
+    def _at_user(self) -> Any:
+        builder = self._recorder.builder
+        builder.loc = user_loc()
+        return builder
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise UnsupportedOpError(
+                f"{name} of torch's random generator cannot be traced", loc=user_loc(),
+                hint="call it outside the traced function",
+            )  # fmt: skip
+
+        return refuse  # not at once: torch's own modules look methods up when they are imported
+
+
+@contextlib.contextmanager
+def recorded_seeds(recorder: Recorder) -> Iterator[None]:
+    """Inside, seeding torch's default generator becomes part of the graph."""
+    module: Any = torch.random
+    generator = module.default_generator
+    module.default_generator = torch.default_generator = _RecordedGenerator(generator, recorder)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        module.default_generator = torch.default_generator = generator
