@@ -154,19 +154,23 @@ def _arguments(
 ) -> dict[str, Any]:
     """What a rule asked for, by the names of its parameters (see gradof.ops.registry)."""
     values: dict[str, Any] = dict(node.attrs)
+    if record.variadic_outputs:
+        grads = [cotangents.get(out) for out in node.outputs]
+        values["g"] = [None if grad is None else emitter.wrap(grad) for grad in grads]
+        values[record.outputs[0]] = [emitter.wrap(out) for out in node.outputs]
+    outputs = () if record.variadic_outputs else tuple(
+        zip(record.outputs, node.outputs, strict=True)
+    )
     if record.variadic:
         values[record.inputs[0]] = [emitter.wrap(v) for v in node.inputs]
         values[record.inputs[0] + "_like"] = [Like(v, emitter) for v in node.inputs]
-        named = list(zip(record.outputs, node.outputs, strict=True))
+        named = list(outputs)
     else:
-        named = [
-            *zip(record.inputs, node.inputs, strict=True),
-            *zip(record.outputs, node.outputs, strict=True),
-        ]
+        named = [*zip(record.inputs, node.inputs, strict=True), *outputs]
     for name, value in named:
         values[name] = emitter.wrap(value)
         values[f"{name}_like"] = Like(value, emitter)
-    for name, value in zip(record.outputs, node.outputs, strict=True):
+    for name, value in outputs:
         if value in cotangents:
             cotangent_name = "g" if len(record.outputs) == 1 else f"g_{name}"
             values[cotangent_name] = emitter.wrap(cotangents[value])

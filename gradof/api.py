@@ -15,14 +15,17 @@ __all__ = ["differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_gra
 
 
 @overload
-def differentiate(fn: Callable[..., Any], *, static_argnames: Sequence[str] = ()) -> Any: ...
+def differentiate(
+    fn: Callable[..., Any], *, static_argnames: Sequence[str] = (), strict: bool = False
+) -> Any: ...
 @overload
 def differentiate(
-    fn: None = None, *, static_argnames: Sequence[str] = ()
+    fn: None = None, *, static_argnames: Sequence[str] = (), strict: bool = False
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def differentiate(
-    fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = ()
-) -> Any:
+    fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = (),
+    strict: bool = False,
+) -> Any:  # fmt: skip
     """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
 
     The result takes and returns what `fn` does. torch tensors are recorded by torch's autograd,
@@ -30,14 +33,17 @@ def differentiate(
     `static_argnames` are never traced. A `torch.nn.Module` gives a module that shares its
     parameters. Also usable as `@differentiate(...)`.
 
+    An op of torch's without a rule of ours runs under torch's own autograd, with an
+    OpaqueOpWarning that names it; with `strict` it is an UnsupportedOpError.
+
     Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if fn is None:
-        return lambda given: differentiate(given, static_argnames=names)
+        return lambda given: differentiate(given, static_argnames=names, strict=strict)
     torch = torch_if_loaded()
     if torch is not None and isinstance(fn, torch.nn.Module):
-        return differentiate_module(fn, names)
+        return differentiate_module(fn, names, strict)
     if isinstance(fn, Differentiated):
         return fn
     if not callable(fn):
@@ -45,4 +51,4 @@ def differentiate(
             f"differentiate takes a function or a module, not a {type(fn).__name__}",
             hint="use it as a decorator: @differentiate",
         )
-    return Differentiated(fn, names)
+    return Differentiated(fn, names, strict)

@@ -28,6 +28,8 @@
     ├── GradientMismatchError          the harness found a wrong number
     └── TextCheckError                 a printed graph is not what a test expects
 
+    OpaqueOpWarning (a UserWarning)    an op without a rule runs under torch's own autograd
+
 Each message says what happened, where in the user's code, and what to do:
 
 >>> raise UnsupportedOpError("aten.foo has no rule", loc="model.py:12", hint="rewrite it with ...")
@@ -81,6 +83,10 @@ class TraceError(GradofError):
 
 class UnsupportedOpError(TraceError):
     """The function calls an op that has no registered rule."""
+
+
+class OpaqueOpWarning(UserWarning):
+    """An op without a rule runs under torch's own autograd."""
 
 
 class DataDependentError(TraceError):

@@ -87,19 +87,35 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops.aten._linalg_check_errors.default:
             return func(*args, **kwargs)  # raises for a singular matrix, as eager does
         if not knows(func):
-            parts = decomposition(func)
-            if parts is not None:
-                if refuses_by_itself(func):
-                    func(*args, **kwargs)  # torch's program may accept what the op refuses
-                with self:
-                    out = parts(*args, **kwargs)
-                if out is not NotImplemented:  # torch's program covers some arguments only
-                    return out
+            out = self._in_parts(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         out = func(*args, **kwargs)
         if not func._schema.is_mutable and any(out is a for a in args):
             return out  # contiguous() of a contiguous tensor: nothing happened
         self.recorder.record(func, args, kwargs, out, site)
         return out
+
+    def _in_parts(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """torch's own program for an op; NotImplemented where it has none that can be recorded."""
+        parts = decomposition(func)
+        if parts is None:
+            return NotImplemented
+        if refuses_by_itself(func):
+            func(*args, **kwargs)  # torch's program may accept what the op refuses
+        recorder = self.recorder
+        before = recorder.graph.block.returns._prev
+        recorder.parts += 1
+        try:
+            with self:
+                return parts(*args, **kwargs)  # it may cover some arguments only
+        except UnsupportedOpError:
+            if recorder.strict or recorder.parts > 1:
+                raise
+            recorder.roll_back(before)
+            return NotImplemented
+        finally:
+            recorder.parts -= 1
 
     def _constant(self, tensor: torch.Tensor, site: Site) -> None:
         if self.recorder.find(tensor) is not None:

@@ -15,7 +15,8 @@ graph input, stands for one SSA value. It also keeps what is known of each value
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from gradof.ops.registry import Op, find_by_api_name, get_op
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.aten_registry import ADAPTORS, RANDOM, Call, Results
 from gradof.tracer.source import Site
+from gradof.tracer.torch_opaque import emit_opaque, refusal, warn_opaque
 from gradof.tracer.torch_types import dense_of, type_of
 
 # Steps: torch calls them differentiable, with a gradient of zero, which the graph need not have.
@@ -44,8 +46,11 @@ _FLAT = frozenset({"floor_divide"})
 class Recorder:
     """The graph under construction and the values of the real tensors."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, strict: bool = False) -> None:
         self.graph = Graph(name)
+        self.strict = strict  # an op without a rule is an error, not an Opaque node
+        self.parts = 0  # how deep in a program of torch's that stands for an op
+        self._warned: set[str] = set()
         self.builder = Builder(self.graph.block)
         self.emitter = Emitter(self.builder)
         self.attached: set[Value] = set()
@@ -56,7 +61,7 @@ class Recorder:
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
-        self._missing: dict[int, str] = {}
+        self._missing: dict[int, tuple[str, Callable[[], None]]] = {}
         self._last: tuple[tuple[int, int], Value] | None = None
 
     @contextlib.contextmanager
@@ -91,12 +96,16 @@ class Recorder:
         value = self._values.get(id(tensor))
         if value is not None:
             return value
-        missing = self._missing.get(id(tensor))
+        missing = self._missing.pop(id(tensor), None)
         if missing is not None:
-            raise UnsupportedOpError(
-                f"{missing} of type {type_of(tensor)} is used, but not supported", loc=loc,
-                hint="compute it from the op's other results",
-            )  # fmt: skip
+            what, record_whole = missing
+            if self.strict:
+                raise UnsupportedOpError(
+                    f"{what} of type {type_of(tensor)} is used, but not supported", loc=loc,
+                    hint="compute it from the op's other results",
+                )  # fmt: skip
+            record_whole()
+            return self._values[id(tensor)]
         raise TraceError(
             f"a {type_of(tensor)} appeared from nowhere: no op that was seen made it",
             loc=loc,
@@ -129,19 +138,21 @@ class Recorder:
         try:
             emitted = self._emit(name, call, site)
         except InferenceError as error:
-            raise UnsupportedOpError(
-                f"aten.{name} with these operands: {error.message}", loc=site.loc,
-                hint="cast or reshape the operands, or report the case",
-            ) from error  # fmt: skip
+            self.roll_back(before)
+            emitted = self.opaque(call, site, f"aten.{name} with these operands: {error.message}")
         values = [None if e is None else e.value for e in emitted]
         self._propagate(before, name in RANDOM)
-        if not torch.is_grad_enabled():
+        with_grad = torch.is_grad_enabled() or self._has_own_autograd(func)
+        if not with_grad:
             values = [None if v is None else self._detached(v, name, site) for v in values]
         self._check(name, results, values, site)
-        self._mark_cut(name, args, values)
+        self._mark_cut(name, args, values, with_grad)
         for tensor, value in zip(results, values, strict=True):
             if value is None:
-                self._missing[id(tensor)] = f"a result of aten.{name}"
+                self._missing[id(tensor)] = (
+                    f"a result of aten.{name}",
+                    functools.partial(self._record_missing, call, results, values, site),
+                )
                 self._alive.append(tensor)
             else:
                 self.bind(tensor, value)
@@ -156,13 +167,49 @@ class Recorder:
             return _as_list(adaptor(call, *args, **kwargs))
         op = _registered(name)
         if op is None or kwargs or op.attrs or op.variadic or len(args) != len(op.inputs):
-            raise UnsupportedOpError(
-                f"torch calls aten.{name}, which gradof does not know", loc=site.loc,
-                hint="rewrite it with supported ops (`gradof ops` lists them)",
-            )  # fmt: skip
+            return self.opaque(call, site, "")
         from gradof.tracer.aten_elementwise import elementwise
 
         return _as_list(elementwise(call, op, *args))
+
+    def opaque(self, call: Call, site: Site, why: str) -> Sequence[Expr]:
+        """The results of a call that torch's own autograd runs.
+
+        Raises UnsupportedOpError where that is not wanted, or within a program of torch's: then
+        the op that the program stands for is opaque.
+        """
+        name = call.func.name()
+        if self.strict or self.parts:
+            raise UnsupportedOpError(why, loc=site.loc) if why else refusal(name, "", site.loc)
+        node = emit_opaque(
+            call.func, call.args, call.kwargs, list(call.results),
+            lambda tensor: self.value(tensor, site.loc), self.attached, self.emitter, site.loc,
+        )  # fmt: skip
+        if name not in self._warned:
+            self._warned.add(name)
+            warn_opaque(name, site.loc)
+        return [self.emitter.wrap(out) for out in node.outputs]
+
+    def _record_missing(
+        self, call: Call, results: Sequence[torch.Tensor], values: Sequence[Value | None],
+        site: Site,
+    ) -> None:  # fmt: skip
+        """The results that were left out, from the same op as a whole."""
+        before = self.graph.block.returns._prev
+        whole = self.opaque(call, site, "a result that is not supported")
+        self._propagate(before, random=False)
+        for tensor, value, expr in zip(results, values, whole, strict=True):
+            if value is None:
+                self._missing.pop(id(tensor), None)
+                self.bind(tensor, expr.value)
+
+    def roll_back(self, before: Node | None) -> None:
+        """Erase what was emitted after `before`."""
+        for node in self.graph.block.reversed_nodes():
+            if node is before:
+                return
+            self.guards -= node.kind == "Guard"
+            node.erase()
 
     def _operand(self, arg: Any, site: Site) -> Any:
         if isinstance(arg, torch.Tensor):
@@ -181,13 +228,17 @@ class Recorder:
                 self.attached.update(v for v in node.outputs if _is_inexact(v))
             node = node._next
 
+    def _has_own_autograd(self, func: Any) -> bool:
+        """Whether gradients are off because torch runs the op inside its registered gradient."""
+        return not self.no_grad_is_known and func.namespace not in ("aten", "prims")
+
     def _mark_cut(
-        self, name: str, args: tuple[Any, ...], values: Sequence[Value | None]
+        self, name: str, args: tuple[Any, ...], values: Sequence[Value | None], with_grad: bool
     ) -> None:
         # By the operands of the aten op, used or not: `x.data.zero_()` gives a plain constant.
         operands = [self._values.get(id(t)) for t in _tensors(args)]
         cutting = self.attached | self.cut if name.startswith("detach") else self.cut
-        if not torch.is_grad_enabled() or any(v in cutting for v in operands if v is not None):
+        if not with_grad or any(v in cutting for v in operands if v is not None):
             self.cut.update(v for v in values if v is not None and _is_inexact(v))
 
     def _detached(self, value: Value, name: str, site: Site) -> Value:

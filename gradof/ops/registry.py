@@ -45,7 +45,7 @@ from gradof.ir.types import Type
 Infer = Callable[[Sequence[Type], Mapping[str, Attr]], tuple[Type, ...]]
 Rule = Callable[..., Any]
 _SCHEMA = re.compile(
-    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>(?:\w+(?:\s*,\s*\w+)*)?)\s*$"
+    r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>(?:\*?\w+(?:\s*,\s*\w+)*)?)\s*$"
 )
 _TRAITS = frozenset(
     {"elementwise", "view", "random", "commutative", "structural", "linear", "constant", "effect"}
@@ -96,6 +96,7 @@ class Op:
     triton: str | None = None
     doc: str = ""
     module: str = ""
+    variadic_outputs: bool = False
 
     def infer(self, inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
         """Result types; raises InferenceError."""
@@ -118,7 +119,8 @@ class Op:
         star = "*" if self.variadic else ""
         head = star + ", ".join(self.inputs)
         tail = "; " + ", ".join(self.attrs) if self.attrs else ""
-        return f"{self.name}({head}{tail}) -> {', '.join(self.outputs)}"
+        stars = "*" if self.variadic_outputs else ""
+        return f"{self.name}({head}{tail}) -> {stars}{', '.join(self.outputs)}"
 
 
 _BY_API_NAME: dict[str, Op] = {}
@@ -156,7 +158,8 @@ def op(
         inputs=inputs,
         variadic=variadic,
         attrs=_split(match["attrs"] or ""),
-        outputs=_split(match["outputs"]),
+        outputs=tuple(n.lstrip("*") for n in _split(match["outputs"])),
+        variadic_outputs=match["outputs"].startswith("*"),
         family=family,
         traits=frozenset(traits) | family.traits,
         vjp=dict(vjp or {}),

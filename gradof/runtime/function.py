@@ -120,8 +120,11 @@ class Differentiated:
     # A function that uses this one is traced through it; our bookkeeping is no state of theirs.
     _gradof_private = frozenset({"_cache"})
 
-    def __init__(self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False
+    ) -> None:
         self._fn = fn
+        self._strict = strict
         self._static = static_argnames
         self._cache = _Cache()
         functools.update_wrapper(self, fn)
@@ -212,7 +215,7 @@ class Differentiated:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
             with tracing(), shape_errors():
-                traced = _tracer(call.library)(
+                traced = _tracer(call.library, self._strict)(
                     self._fn, args, kwargs, static_argnames=self._static
                 )
         free = [origin.read(self._fn) for origin in traced.origins]
@@ -281,12 +284,14 @@ class Differentiated:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        bound = Differentiated(MethodType(self._fn, instance), self._static)
+        bound = Differentiated(MethodType(self._fn, instance), self._static, self._strict)
         bound._cache = self._cache.of_instance(instance)
         return bound
 
     def __reduce__(self) -> Any:
-        return name_of(self, self._fn) or (Differentiated, (self._fn, self._static))
+        return name_of(self, self._fn) or (
+            Differentiated, (self._fn, self._static, self._strict)
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
@@ -301,11 +306,11 @@ def name_of(wrapper: Any, fn: Callable[..., Any]) -> str | None:
     return name if found is wrapper else None
 
 
-def _tracer(library: Library) -> Callable[..., Traced]:
+def _tracer(library: Library, strict: bool) -> Callable[..., Traced]:
     if library == "torch":
         from gradof.tracer.torch_tracer import trace_torch
 
-        return trace_torch
+        return functools.partial(trace_torch, strict=strict)
     from gradof.tracer.numpy_tracer import trace_numpy
 
     return trace_numpy

@@ -15,7 +15,9 @@ from gradof.errors import InputError
 from gradof.runtime.function import Differentiated
 
 
-def differentiate_module(module: Any, static_argnames: tuple[str, ...]) -> Any:
+def differentiate_module(
+    module: Any, static_argnames: tuple[str, ...], strict: bool = False
+) -> Any:
     """A module like `module` that runs compiled; see the module docstring.
 
     Raises InputError for a module that was differentiated already.
@@ -23,13 +25,13 @@ def differentiate_module(module: Any, static_argnames: tuple[str, ...]) -> Any:
     cls = type(module)
     if hasattr(cls, "_gradof_original"):
         raise InputError("this module is differentiated already", hint="use it as it is")
-    compiled = Differentiated(MethodType(cls.forward, module), static_argnames)
+    compiled = Differentiated(MethodType(cls.forward, module), static_argnames, strict)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)
 
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return differentiate_module, (module, static_argnames)
+        return differentiate_module, (module, static_argnames, strict)
 
     members: dict[str, Any] = {
         "forward": forward,

@@ -146,7 +146,7 @@ def test_refused_at_the_line(fn: Callable[..., Any], error: type[GradofError]) -
     x = X.clone().requires_grad_()
     state = torch.get_rng_state()
     with pytest.raises(error) as caught:
-        trace_torch(fn, (x,), {})
+        trace_torch(fn, (x,), {}, strict=True)
     assert type(caught.value) is error
     assert str(caught.value.loc) == f"{shorten(__file__)}:{line_of(fn)}"
     assert caught.value.hint

@@ -1,0 +1,120 @@
+"""Running an `Opaque` node: torch's op on the same memory, under torch's own autograd.
+
+Imported only where torch's arrays are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.ops.opaque import constant_operands
+
+
+def run_opaque(
+    *arrays: Any, name: str, call: tuple[Any, ...], types: Any, vjps: tuple[tuple[bool, ...], ...]
+) -> Any:
+    """The results of the op, or of its vjp nested as `vjps` says; see `gradof.ops.opaque`.
+
+    Whatever torch raises for the op, or for a derivative it does not have, passes through.
+    """
+    import torch
+
+    tensors = [torch.from_numpy(_readable(a)) for a in arrays]
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        leaves = tensors
+        if vjps:
+            constant = constant_operands(call)
+            leaves = [t if i in constant else _leaf(t) for i, t in enumerate(tensors)]
+        with torch.set_grad_enabled(bool(vjps)):
+            results = _evaluate(name, call, vjps, leaves, create_graph=False)
+    own = {t.untyped_storage().data_ptr() for t in tensors}
+    fresh = [
+        r.detach().clone() if r.untyped_storage().data_ptr() in own else r.detach()
+        for r in results
+    ]  # fmt: skip
+    out = tuple(r.resolve_conj().resolve_neg().numpy() for r in fresh)
+    return out[0] if len(types) == 1 else out
+
+
+def _readable(array: Any) -> Any:
+    array = np.asarray(array)
+    if not array.flags.writeable or min(array.strides, default=0) < 0:
+        return array.copy()
+    return array
+
+
+def _leaf(tensor: Any) -> Any:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor.detach().requires_grad_()
+    return tensor
+
+
+def _evaluate(
+    name: str, call: tuple[Any, ...], vjps: Sequence[tuple[bool, ...]], inputs: Sequence[Any],
+    create_graph: bool,
+) -> list[Any]:  # fmt: skip
+    import torch
+
+    if not vjps:
+        return run_call(name, call, inputs)
+    *before, given = vjps
+    count = len(inputs) - sum(given)
+    primals, seeds = inputs[:count], inputs[count:]
+    results = _evaluate(name, call, before, primals, create_graph=True)
+    pairs = [
+        (result, seed)
+        for result, seed in zip((r for r, g in zip(results, given, strict=True) if g), seeds,
+                                strict=True)
+        if result.requires_grad
+    ]  # fmt: skip
+    wanted = [p for p in primals if p.requires_grad]
+    if not pairs or not wanted:
+        return [torch.zeros_like(p) for p in wanted]
+    outputs, weights = zip(*pairs, strict=True)
+    grads = torch.autograd.grad(
+        outputs, wanted, weights, create_graph=create_graph, allow_unused=True
+    )
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(wanted, grads, strict=True)]
+
+
+def run_call(name: str, call: tuple[Any, ...], tensors: Sequence[Any]) -> list[Any]:
+    """One call of the op `name` ("aten::foo.overload"); its tensors in a list."""
+    import torch
+
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    func = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    *args, kwargs = (_decode(a, tensors) for a in call)
+    return flat_tensors(func(*args, **kwargs))
+
+
+def flat_tensors(result: Any) -> list[Any]:
+    """The tensors of a result, through nested tuples and lists."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, (tuple, list)):
+        return [t for part in result for t in flat_tensors(part)]
+    return []
+
+
+def _decode(value: Any, tensors: Sequence[Any]) -> Any:
+    import torch
+
+    if not isinstance(value, tuple):
+        return value
+    tag, *rest = value
+    if tag in ("t", "c"):
+        return tensors[rest[0]]
+    if tag == "list":
+        return [_decode(v, tensors) for v in rest]
+    if tag == "dict":
+        return {k: _decode(v, tensors) for k, v in rest}
+    if tag == "device":
+        return torch.device(rest[0])
+    assert tag == "torch", f"unknown tag {tag!r} in the arguments of an Opaque node"
+    return getattr(torch, rest[0])

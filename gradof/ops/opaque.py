@@ -1,0 +1,76 @@
+"""`Opaque`: an op of torch without a rule of ours, run and differentiated by torch itself.
+
+    %y : f32[3] = Opaque[name='aten::foo.default', call=(('t', 0), 2.0), types=((f32, (3,)),),
+                         vjps=()](%x)
+
+`call` is the argument list, with `('t', i)` where operand i stands, or `('c', i)` if no gradient is
+asked of it (see `tracer.torch_opaque`).
+With `vjps` empty the node is the op. Each entry of `vjps` makes it the vjp of the function before:
+operands are that function's and then one cotangent for each of its results that the entry marks
+True; results are the gradients of its floating-point operands. So the gradient of an Opaque node is
+an Opaque node, to any order that torch has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from gradof.errors import CodegenError, InferenceError
+from gradof.ir.attrs import Attr
+from gradof.ir.types import DType, TensorType, Type
+from gradof.ops.expr import Expr, F
+from gradof.ops.registry import Family, op
+
+Types = tuple[tuple[DType, tuple[int, ...]], ...]
+
+
+def _infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    types = attrs["types"]
+    first = inputs[0]
+    if not isinstance(types, tuple) or not isinstance(first, TensorType):
+        raise InferenceError("an Opaque node has tensor operands and a tuple of result types")
+    results: list[Type] = []
+    for pair in types:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], DType):
+            raise InferenceError(f"{pair!r} is not the dtype and shape of a result")
+        results.append(TensorType(pair[0], tuple(pair[1]), first.device))  # type: ignore[arg-type]
+    return tuple(results)
+
+
+def types_of(values: Sequence[Expr]) -> Types:
+    """The `types` attribute for results like these."""
+    return tuple((v.dtype, v.shape) for v in values)
+
+
+def _rule(g: list[Expr | None], xs: list[Expr], name: str, call: Attr, vjps: Any) -> Any:
+    given = tuple(seed is not None for seed in g)
+    constant = constant_operands(call)
+    live = [x.dtype.is_inexact and i not in constant for i, x in enumerate(xs)]
+    inexact = [x for x, wanted in zip(xs, live, strict=True) if wanted]
+    grads = iter(F.Opaque.multiple(
+        *xs, *(seed for seed in g if seed is not None),
+        name=name, call=call, types=types_of(inexact), vjps=(*vjps, given),
+    ))  # fmt: skip
+    return [next(grads) if wanted else None for wanted in live]
+
+
+def constant_operands(call: Attr) -> set[int]:
+    """The operands of which no gradient is asked."""
+    if not isinstance(call, tuple):
+        return set()
+    if len(call) == 2 and call[0] == "c":
+        return {call[1]}  # type: ignore[arg-type]  # a place
+    return {place for part in call for place in constant_operands(part)}
+
+
+def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
+    raise CodegenError(
+        f"{attrs['name']} is torch's own and cannot run without it",
+        hint="call the function with torch tensors",
+    )
+
+
+op("Opaque(*xs; name, call, types, vjps) -> *ys", family=Family(_infer),
+   numpy=_numpy_has_none,
+   vjp={"xs": _rule}, doc="An op of torch, run and differentiated by torch.")  # fmt: skip
