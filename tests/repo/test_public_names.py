@@ -53,7 +53,11 @@ def test_docs_list_every_public_name_and_no_other() -> None:
 
 def test_every_error_is_under_one_root_and_in_the_tree_of_its_module() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
-    public = [cls for cls in classes if issubclass(cls, Exception)]
+    public = [
+        cls for cls in classes if issubclass(cls, Exception) and not issubclass(cls, Warning)
+    ]
     assert all(issubclass(cls, errors.GradofError) for cls in public)
     tree = (errors.__doc__ or "").split("Each message")[0]
     assert sorted(re.findall(r"\b(\w+Error)\b", tree)) == sorted(cls.__name__ for cls in public)
+    warnings = [cls.__name__ for cls in classes if issubclass(cls, Warning)]
+    assert sorted(re.findall(r"^    (\w+Warning)\b", tree, re.MULTILINE)) == sorted(warnings)
