@@ -186,6 +186,22 @@ def _polymul(a1: Any, a2: Any) -> Any:
     return np.convolve(a1, a2)
 
 
+@composed(np.polydiv)
+def _polydiv(u: Any, v: Any) -> Any:
+    """As numpy computes it, whose remainder loses the leading coefficients that come out zero."""
+    u, v = np.atleast_1d(as_array(u)) + 0.0, np.atleast_1d(as_array(v)) + 0.0
+    n = len(v)
+    quotient = [u[0] * 0.0] if len(u) < n else []
+    rest = u + v[0] * 0.0
+    for k in range(len(u) - n + 1):
+        quotient.append(1.0 / v[0] * rest[k])
+        lead = [rest[:k], rest[k : k + n] - quotient[-1] * v, rest[k + n :]]
+        rest = np.concatenate(lead)
+    while len(rest) > 1 and np.allclose(rest[0], 0, rtol=1e-14):
+        rest = rest[1:]
+    return np.stack(quotient), rest
+
+
 @composed(np.polyder)
 def _polyder(p: Any, m: int = 1) -> Any:
     p = as_array(p)

@@ -115,6 +115,7 @@ STATISTICS = (
     case("numpy.polyadd", "np.polyadd(x, y)", R(4), R(2)),
     case("numpy.polysub", "np.polysub(x, y)", R(2), R(4)),
     case("numpy.polymul", "np.polymul(x, y)", R(4), R(2)),
+    case("numpy.polydiv", "np.polydiv(x, y)", exactly([1.0, 2.0, 3.0, 4.0]), exactly([1.0, 3.0])),
     case("numpy.polyder", "np.polyder(x)", R(4)),
     case("numpy.polyder", "np.polyder(x, 2)", R(5)),
     case("numpy.polyint", "np.polyint(x)", R(4)),

@@ -140,6 +140,17 @@ SELECTION = (
     case("numpy.unravel_index", "x[np.unravel_index([1, 5], x.shape)]", R(2, 3)),
     case("numpy.mask_indices", "x[np.mask_indices(3, np.triu)]", R(3, 3)),
 )
+BY_VALUE = (
+    case("numpy.nonzero", "x[np.nonzero(x > 0)] ** 2", R(3, 4)),
+    case("numpy.flatnonzero", "np.ravel(x)[np.flatnonzero(x > 0)] ** 2", R(3, 4)),
+    case("numpy.argwhere", "x[np.argwhere(x > 1)[:, 0]] ** 2", R(5)),
+    case("numpy.unique", "np.unique(x) ** 2", R(5)),
+    case("numpy.array_equal", "x * y if np.array_equal(x, x) else x", R(3), R(3)),
+    case("numpy.allclose", "x * y if np.allclose(x, y) else x + y * y", R(3), R(3)),
+    case("branch on a value", "x * y if x[0] > 0 else x + y", R(3), R(3)),
+    case("loop until a value", "while np.sum(x * x) > 1:\n    x = x * 0.6\nreturn x * x", R(3)),
+    case("indexing: masks", "x[x > 0] * 2", R(3, 4)),
+)
 INPLACE = (
     case("numpy.copyto", "z = np.copy(x)\nnp.copyto(z, y)\nreturn z * x", R(3), R(3)),
     case("numpy.copyto", "z = np.copy(x)\nnp.copyto(z, y, where=x > 0)\nreturn z * z", R(4), R(4)),
@@ -162,4 +173,4 @@ INPLACE = (
     case("numpy.put_along_axis", "z = np.copy(x)\nnp.put_along_axis(z, y, 2.0, 0)\nreturn z * z",
          R(3, 4), exactly([[0, 2, 1, 1]])),
 )
-CASES = VIEWS + JOINS + SELECTION + INPLACE
+CASES = VIEWS + JOINS + SELECTION + BY_VALUE + INPLACE

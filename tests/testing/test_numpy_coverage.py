@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
+from gradof import vjp
+from gradof.errors import UnsupportedOpError
 from gradof.testing.numpy_coverage import NumpyRow, differentiable_names, numpy_rows, try_case
+from gradof.testing.numpy_left_out import LEFT_OUT
 from gradof.testing.numpy_samples import Case, R, case, exactly
 from gradof.testing.numpy_table import CASES
 
@@ -105,3 +109,27 @@ def test_the_table_never_loads_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def _public(module: Any) -> set[str]:
+    prefix = module.__name__
+    return {
+        f"{prefix}.{name}" for name in module.__all__
+        if callable(getattr(module, name)) and not isinstance(getattr(module, name), type)
+    }  # fmt: skip
+
+
+def test_what_is_not_in_the_table_has_a_reason() -> None:
+    table = {c.name for c in CASES}
+    everything = set().union(*map(_public, (np, np.linalg, np.fft, scipy.special)))
+    assert everything - table <= set(LEFT_OUT), sorted(everything - table - set(LEFT_OUT))
+    assert not table & set(LEFT_OUT)
+    assert set(LEFT_OUT) <= everything
+
+
+@pytest.mark.parametrize("name", ["elliprf", "zetac", "kolmogorov", "voigt_profile", "stdtridf"])
+def test_a_ufunc_that_is_left_out_is_an_error_and_never_zero(name: str) -> None:
+    ufunc = getattr(scipy.special, name)
+    args = [np.full(2, 0.5) for _ in range(ufunc.nin)]
+    with pytest.raises(UnsupportedOpError, match=name):
+        vjp(lambda *xs: ufunc(*xs), *args)
