@@ -45,6 +45,14 @@ aten("maximum.default")(_arithmetic("maximum", None))
 aten("minimum.default")(_arithmetic("minimum", None))
 
 
+@aten("fmax.default", "fmin.default")
+def fmax(c: Call, a: Expr, b: Expr) -> Expr:
+    """The other where one is nan; unlike maximum, a tie's whole gradient goes to the first."""
+    a, b = a.cast(c.type().dtype), b.cast(c.type().dtype)
+    first = a >= b if c.func.name() == "aten::fmax" else a <= b
+    return F.where(F.logical_or(first, b != b), a, b)
+
+
 def _scaled(c: Call, b: Operand, alpha: Number) -> Operand:
     if alpha == 1:
         return b
