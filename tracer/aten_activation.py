@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten_reduction import all_dims
 from gradof.tracer.aten_registry import Call, aten
@@ -69,6 +70,20 @@ def prelu(c: Call, x: Expr, weight: Expr) -> Expr:
 @aten("glu.default")
 def glu(c: Call, x: Expr, dim: int = -1) -> Expr:
     return F.glu(x, dim=wrap_dim(dim, x.rank))
+
+
+@aten("rrelu_with_noise_functional.default")
+def rrelu(
+    c: Call, x: Expr, noise: Expr, lower: Number = 1 / 8, upper: Number = 1 / 3,
+    training: bool = False, generator: Any = None,
+) -> tuple[Expr, Expr]:  # fmt: skip
+    if generator is not None:
+        raise InferenceError("a generator of its own for one op", hint="use torch.manual_seed")
+    low, high = _real(lower), _real(upper)
+    if not training:
+        return F.leaky_relu(x, negative_slope=(low + high) / 2.0), noise
+    slope = F.rrelu_noise(x, lower=low, upper=high)
+    return x * slope, slope
 
 
 @aten("log_sigmoid_forward.default")

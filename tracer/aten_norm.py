@@ -45,6 +45,10 @@ def batch_norm(
     c: Call, x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr,
     training: bool, momentum: float, eps: float,
 ) -> tuple[Expr, ...]:  # fmt: skip
+    if not training:  # statistics that were given are not saved: torch returns empty tensors
+        y = F.batch_norm_inference(x, mean, var, eps=eps)
+        saved = tuple(c.full(0, c.type(i)) for i in (1, 2))
+        return _affine(y, weight, bias, _per_channel(x)), *saved, mean, var
     y, m, rstd, v = F.batch_norm.multiple(x, eps=eps)
     n = x.type.size // x.shape[1]
     # The running variance is unbiased; no gradient flows into either.
@@ -109,3 +113,18 @@ def avg_pool(
       "adaptive_avg_pool1d.default")  # fmt: skip
 def adaptive_avg_pool(c: Call, x: Expr, size: Ints) -> Expr:
     return F.adaptive_avg_pool(x, size=tuple(size))
+
+
+@aten("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_max_pool(c: Call, x: Expr, size: Ints) -> tuple[Expr, ...]:
+    pool = F.adaptive_max_pool3d if "3d" in c.func.name() else F.adaptive_max_pool2d
+    return pool.multiple(x, size=tuple(size))
+
+
+@aten("fractional_max_pool2d.default", "fractional_max_pool3d.default")
+def fractional_max_pool(
+    c: Call, x: Expr, kernel: Ints, size: Ints, samples: Expr
+) -> tuple[Expr, ...]:
+    pool = F.fractional_max_pool3d if "3d" in c.func.name() else F.fractional_max_pool2d
+    rank = 3 if "3d" in c.func.name() else 2
+    return pool.multiple(x, samples, kernel=_per_dim(kernel, rank), size=_per_dim(size, rank))

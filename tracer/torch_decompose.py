@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from gradof.tracer.torch_programs import PROGRAMS
+
 
 @cache
 def refuses_by_itself(func: Any) -> bool:
@@ -29,6 +31,8 @@ def decomposition(func: Any) -> Callable[..., Any] | None:
     """The program for one op overload, or None if torch has none."""
     if not isinstance(func, torch._ops.OpOverload):
         return None
+    if func in PROGRAMS:
+        return PROGRAMS[func]
     name: str = func.name()  # type: ignore[no-untyped-call]
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         return func.decompose

@@ -94,3 +94,10 @@ def _gaussian_nll_loss(
     if reduction not in ("mean", "sum"):
         raise ValueError(reduction + " is not valid")
     return loss.mean() if reduction == "mean" else loss.sum()
+
+
+@_instead_of(torch.nn.functional.linear_cross_entropy)
+def _linear_cross_entropy(*args: torch.Tensor, options: Any = None, **kwargs: Any) -> torch.Tensor:
+    # `options` ask to go through the batch in chunks, whose gradients torch computes beforehand
+    # and cannot differentiate again. The loss is the same.
+    return torch.nn.functional.linear_cross_entropy(*args, **kwargs)

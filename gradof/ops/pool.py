@@ -119,15 +119,20 @@ def _np_max_pool(
     return values, index
 
 
-def _max_pool_vjp(g_values: Expr, x_like: Like, indices: Expr, kernel: Ints) -> Expr:
-    lead = x_like.rank - len(kernel)
+def scatter_to_maxima(g: Expr, x_like: Like, indices: Expr, rank: int) -> Expr:
+    """The gradient of a pooling over the last `rank` dims, by each maximum's index in its plane."""
+    lead = x_like.rank - rank
     plane, count = _product(x_like.shape[lead:]), _product(x_like.shape[:lead])
     # One flat index into the whole array: the fastest form there is for a scatter.
-    base = np.arange(count, dtype=np.int64).reshape(x_like.shape[:lead] + (1,) * len(kernel))
+    base = np.arange(count, dtype=np.int64).reshape(x_like.shape[:lead] + (1,) * rank)
     flat = (indices + Dense.of(base * plane)).reshape((indices.type.size,))
     zeros = x_like.zeros().reshape((count * plane,))
-    src = g_values.reshape((indices.type.size,))
+    src = g.reshape((indices.type.size,))
     return F.index_add(zeros, flat, src, dim=0).reshape(x_like.shape)
+
+
+def _max_pool_vjp(g_values: Expr, x_like: Like, indices: Expr, kernel: Ints) -> Expr:
+    return scatter_to_maxima(g_values, x_like, indices, len(kernel))
 
 
 def _product(sizes: Ints) -> int:

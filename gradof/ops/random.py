@@ -117,6 +117,13 @@ op("multinomial(p; num_samples, replacement) -> y", family=Family(_infer_multino
    numpy=_np_multinomial, torch="torch.multinomial({p}, {num_samples}, {replacement})",
    vjp={"p": None}, doc="Indices of categories, by unnormalised probabilities; torch only.")
 
+op("rrelu_noise(x; lower, upper) -> y", family=Family(same_as_first().infer, RANDOM),
+   numpy=lambda x, *, lower, upper: np.where(
+       x <= 0, np.random.uniform(lower, upper, x.shape), 1.0).astype(x.dtype),
+   torch="torch.ops.aten.rrelu_with_noise_functional({x}, torch.empty_like({x}), {lower}, "
+         "{upper}, True)[1]",
+   vjp={"x": None}, doc="The slope of a randomised leaky relu; where x > 0 it is 1.")
+
 # --- the state itself, where a program of torch's sets it ---------------------------------------
 
 
