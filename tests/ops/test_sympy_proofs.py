@@ -11,6 +11,7 @@ A rule's float constants stand for the real numbers they round: 0.69314718055994
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from gradof.autodiff.compose import pullback_graph
 from gradof.codegen.cpu.interpret import interpret
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F64, TensorType
+from gradof.ops.expr import F
 from gradof.ops.registry import Op, all_ops, get_op
 from gradof.passes.expand_composites import expand_composites
 from tests.ops.reference import build_graph
@@ -45,7 +47,7 @@ ATTRS: dict[str, dict[str, Any]] = {
 STEPS = "piecewise constant: the derivative is zero, and sympy differentiates it to a delta"
 LOGIC = "a truth value has no derivative"
 BITS = "integers have no derivative"
-PIECES = "one formula per piece: the pieces are compared with torch in their own test"
+PIECES = "one formula per piece: each is proved in a test of their own below, or is a plain choice"
 WITHOUT_FORMULA = {
     **dict.fromkeys(["floor", "ceil", "trunc", "round", "sign", "floor_divide", "spacing"],
                     STEPS),
@@ -58,6 +60,7 @@ WITHOUT_FORMULA = {
                      "threshold", "masked_fill"], PIECES),
     **dict.fromkeys(["fmod", "remainder"], "a divisor's rounded quotient is piecewise constant"),
     **dict.fromkeys(["cast", "copy"], "the identity; compared with torch"),
+    "nextafter": "the identity in a, up to the last digit; compared with torch",
 }  # fmt: skip
 # Proved by digits alone, and why not by symbols.
 CHOICE = "the rule chooses by a comparison, or by a sign"
@@ -75,12 +78,14 @@ DIGITS_ONLY = {
 # Families by order and degree; sympy cannot form most of their derivatives. They are held to
 # mpmath, to second order, in test_special_functions.
 OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel")
+# Their rules are conjugate Wirtinger derivatives, which are no `sympy.diff`; compared with torch.
+OF_COMPLEX = ("gradof.ops.complex_numbers",)
 
 
 def test_every_elementwise_op_has_a_formula_or_a_reason() -> None:
     without = {
         o.name for o in all_ops()
-        if "elementwise" in o.traits and o.formula is None and o.module not in OF_SCIPY
+        if "elementwise" in o.traits and o.formula is None and o.module not in OF_SCIPY + OF_COMPLEX
     }  # fmt: skip
     assert without == set(WITHOUT_FORMULA)
 
@@ -206,8 +211,6 @@ def numerically(node: Node, operands: list[Any]) -> Any:
 
 
 def scalar_graph(record: Op) -> Graph:
-    from gradof.ops.expr import F
-
     types = [TensorType(F64, ())] * len(record.inputs)
     return build_graph(
         lambda *xs: F.__getattr__(record.name)(*xs, **ATTRS.get(record.name, {})), *types
@@ -221,6 +224,39 @@ def points(record: Op) -> list[list[Any]]:
     low, high = (v[: len(record.inputs)] for v in (low, high))
     inside = rng.uniform(low, high, (8, len(record.inputs)))
     return [[mpmath.mpf(float(v)) for v in row] for row in [low, high, *inside]]
+
+
+# The formula of the piece that holds each point: it is differentiated as any other formula.
+PIECEWISE: dict[str, tuple[dict[str, Any], Callable[..., str]]] = {
+    "fmod": ({}, lambda x, y: f"x - y*({int(x / y)})"),
+    "remainder": ({}, lambda x, y: f"x - y*({math.floor(x / y)})"),
+    "hardshrink": ({"lambd": 0.5}, lambda x: "x" if abs(x) > 0.5 else "0*x"),
+    "softshrink": ({"lambd": 0.5}, lambda x: f"x - {math.copysign(0.5, x)}" if abs(x) > 0.5
+                   else "0*x"),
+    "hardtanh": ({"low": -1.0, "high": 1.0}, lambda x: "x" if -1 < x < 1 else "0*x"),
+    "relu6": ({}, lambda x: "x" if 0 < x < 6 else "0*x"),
+    "clamp": ({"low": -0.5, "high": 1.0}, lambda x: "x" if -0.5 <= x <= 1 else "0*x"),
+    "threshold": ({"threshold": 0.5, "value": 9.0}, lambda x: "x" if x > 0.5 else "0*x"),
+    **{name: ({}, lambda x: "0*x") for name in ("floor", "ceil", "trunc", "round", "sign")},
+}  # fmt: skip
+EDGES_OF_PIECES = [-6.0, -1.0, -0.5, 0.0, 0.5, 1.0, 6.0, 0.25, -2.3, 7.1, 0.75]
+
+
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_rule_of_a_piecewise_op_is_the_derivative_of_the_piece(name: str) -> None:
+    attrs, piece = PIECEWISE[name]
+    record = get_op(name)
+    types = [TensorType(F64, ())] * len(record.inputs)
+    graph = build_graph(lambda *xs: F.__getattr__(name)(*xs, **attrs), *types)
+    rule = pullback_graph(graph, tuple(range(len(types))), [0])
+    expand_composites(rule)
+    for x in EDGES_OF_PIECES:
+        for y in (2.0, -0.75) if len(types) == 2 else (None,):
+            point = [x] if y is None else [x, y]
+            formula = sympy.sympify(piece(*point))
+            want = [1.5 * float(sympy.diff(formula, sympy.Symbol(v))) for v in "xy"[: len(point)]]
+            have = interpret(rule, [np.array(v) for v in [*point, 1.5]])
+            assert [float(h) for h in have] == want, (name, point)
 
 
 def test_the_domain_has_one_pair_per_input() -> None:
