@@ -37,6 +37,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_norm,
     aten_random,
     aten_reduction,
+    aten_resample,
     aten_shape,
 )
 from gradof.tracer.origins import Origin

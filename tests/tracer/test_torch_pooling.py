@@ -83,6 +83,20 @@ def test_grid_sample_of_volumes(mode: str, padding: str, align: bool, dtype: tor
 
 
 @DTYPES
+@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(3, 9), (5, 4), (11, 2)])
+def test_antialiased_resampling(
+    size: tuple[int, int], mode: str, align: bool, dtype: torch.dtype
+) -> None:
+    def fn(x: Tensor) -> Tensor:
+        return F.interpolate(x, size, mode=mode, align_corners=align, antialias=True)
+
+    _same_as_eager(fn, _draw(2, 3, 7, 6, dtype=dtype))
+    _same_as_eager(fn, _draw(2, 3, 6, 7, dtype=dtype).mT)
+
+
+@DTYPES
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_a_chunked_cross_entropy_is_the_whole_one(reduction: str, dtype: torch.dtype) -> None:
     options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
