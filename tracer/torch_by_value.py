@@ -20,9 +20,12 @@ _MASKS = (torch.bool, torch.uint8)
 
 def reads_values(func: Any, args: Sequence[Any]) -> bool:
     """Whether the op has a program here, and these arguments need it."""
-    if func is _ATEN.index.Tensor:
-        return any(i is not None and i.dtype in _MASKS for i in args[1])
-    return func in BY_VALUE
+    if func not in BY_VALUE:
+        return False
+    if func is _ATEN.index.Tensor or func is _ATEN.index_put.default:
+        masks = any(i is not None and i.dtype in _MASKS for i in args[1])
+        return masks and (func is _ATEN.index.Tensor or args[2].numel() > 1)
+    return True
 
 
 def _by_value(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -72,6 +75,20 @@ def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 @_by_value(_ATEN.index.Tensor)
 def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    result: Tensor = _ATEN.index.Tensor(x, _without_masks(x, indices))
+    return result
+
+
+@_by_value(_ATEN.index_put.default)
+def _index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    result: Tensor = _ATEN.index_put.default(x, _without_masks(x, indices), values, accumulate)
+    return result
+
+
+def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The index with masks as the places they select, of which there are as many."""
     plain: list[Tensor | None] = []
     for index in indices:
         if index is not None and index.dtype in _MASKS:
@@ -83,8 +100,7 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             plain += _nonzero(index).unbind(1)
         else:
             plain.append(index)
-    result: Tensor = _ATEN.index.Tensor(x, plain)
-    return result
+    return plain
 
 
 @_by_value(_ATEN.repeat_interleave.Tensor)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradof.tracer.torch_programs import PROGRAMS
+from gradof.tracer import torch_programs, torch_programs_order
 
 
 @cache
@@ -31,8 +31,9 @@ def decomposition(func: Any) -> Callable[..., Any] | None:
     """The program for one op overload, or None if torch has none."""
     if not isinstance(func, torch._ops.OpOverload):
         return None
-    if func in PROGRAMS:
-        return PROGRAMS[func]
+    for programs in (torch_programs.PROGRAMS, torch_programs_order.PROGRAMS):
+        if func in programs:
+            return programs[func]
     name: str = func.name()  # type: ignore[no-untyped-call]
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         return func.decompose

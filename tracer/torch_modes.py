@@ -40,6 +40,7 @@ from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
+from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_types import type_of
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
@@ -77,6 +78,9 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             number = func(*args, **kwargs)
             self.recorder.read_number(args[0], number, site)
             return number
+        if needs_rows(func, args):
+            with self:
+                return on_rows(func, args, kwargs)
         if reads_values(func, args):
             with self:
                 return BY_VALUE[func](*args, **kwargs)

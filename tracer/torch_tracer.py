@@ -28,6 +28,7 @@ from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceErro
 from gradof.ir.core import Value
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_activation,
+    aten_complex,
     aten_decomposition,
     aten_elementwise,
     aten_factory,
@@ -39,6 +40,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_reduction,
     aten_resample,
     aten_shape,
+    aten_special,
 )
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw

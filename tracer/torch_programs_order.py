@@ -1,0 +1,249 @@
+"""Programs for ops that choose, order, scatter and reduce by index; see `torch_programs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+_ATEN = torch.ops.aten
+PROGRAMS: dict[Any, Callable[..., Any]] = {}
+
+
+def _program(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(program: Callable[..., Any]) -> Callable[..., Any]:
+        PROGRAMS.update(dict.fromkeys(funcs, program))
+        return program
+
+    return register
+
+
+# --- elementwise ----------------------------------------------------------------------------------
+
+
+@_program(_ATEN.fmax.default)
+def _fmax(a: Tensor, b: Tensor) -> Tensor:
+    a, b = _promoted(a, b)
+    return torch.where((a >= b) | torch.isnan(b), a, b)  # a tie's gradient goes to the first
+
+
+@_program(_ATEN.fmin.default)
+def _fmin(a: Tensor, b: Tensor) -> Tensor:
+    a, b = _promoted(a, b)
+    return torch.where((a <= b) | torch.isnan(b), a, b)
+
+
+def _promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    dtype = torch.result_type(a, b)
+    return a.to(dtype), b.to(dtype)
+
+
+@_program(_ATEN.copysign.Tensor, _ATEN.copysign.Scalar)
+def _copysign(x: Tensor, y: Tensor | float) -> Tensor:
+    # at 0 the gradient is 0, and that of y, a step, is 0 everywhere
+    dtype = torch.result_type(x, y)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    x = x.to(dtype)
+    if isinstance(y, Tensor):
+        sign = torch.where(y == 0, 1 / y, y) < 0  # -0.0 is negative
+        return torch.where(sign, -x.abs(), x.abs())
+    return x.abs() if math.copysign(1.0, y) > 0 else -x.abs()
+
+
+@_program(_ATEN.angle.default)
+def _angle(x: Tensor) -> Tensor:
+    # a step, with a gradient of zero; nan at nan
+    plain = torch.where(x < 0, torch.pi, torch.sign(x) * 0.0)
+    return torch.where(torch.isnan(x), x.detach(), plain)
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@_program(_ATEN.nanmedian.default)
+def _nanmedian(x: Tensor) -> Tensor:
+    return torch.nanmedian(x.reshape(-1), 0).values
+
+
+@_program(_ATEN.nanmedian.dim)
+def _nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    ordered, order = torch.sort(x, dim=dim, stable=True)  # nans come last
+    count = torch.isnan(x).logical_not().sum(dim, keepdim=True)
+    middle = (count - 1).clamp(min=0) // 2
+    values, index = ordered.gather(dim, middle), order.gather(dim, middle)
+    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+
+# --- scatter --------------------------------------------------------------------------------------
+
+
+@_program(_ATEN.masked_scatter.default)
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    flat = mask.reshape(-1)
+    place = (flat.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+    taken = source.reshape(-1)[place] if source.numel() else x.reshape(-1)
+    return torch.where(flat, taken, x.reshape(-1)).reshape(x.shape)
+
+
+@_program(_ATEN.put.default)
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat, index = x.reshape(-1), index.reshape(-1)
+    index = torch.where(index < 0, index + flat.shape[0], index)
+    values = source.reshape(-1)
+    if accumulate:
+        return flat.index_add(0, index, values).reshape(x.shape)
+    return flat.index_copy(0, index, values).reshape(x.shape)
+
+
+@_program(_ATEN.scatter_reduce.two)
+def _scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if src.shape != index.shape:
+        src = src[tuple(slice(n) for n in index.shape)]
+
+    def added(values: Tensor, start: Tensor) -> Tensor:
+        return start.scatter_add(dim, index, values)
+
+    ones = torch.ones_like(src)
+    hits = added(ones.detach(), torch.zeros_like(x).detach())
+    kept = x if include_self else torch.where(hits > 0, 0.0, x)
+    if reduce == "sum":
+        return added(src, kept)
+    if reduce == "mean":
+        count = (hits + 1 if include_self else hits.clamp(min=1)).detach()
+        return added(src, kept) / count
+    if reduce == "prod":
+        return _scatter_prod(x, dim, index, src, hits, include_self)
+    return _scatter_extreme(x, dim, index, src, hits, include_self, reduce)
+
+
+def _scatter_extreme(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, hits: Tensor, include_self: bool, reduce: str
+) -> Tensor:
+    """Ties share the gradient evenly, as in eager; the choice itself is a step."""
+    neutral = torch.inf if reduce == "amin" else -torch.inf
+    table = _table(x.detach(), dim, index, src.detach(), neutral, hits, include_self)
+    best = table.amin(-1) if reduce == "amin" else table.amax(-1)
+    best = _back(best, x, dim, index)
+    mine = src.detach() == best.gather(dim, index)
+    own = (x.detach() == best) & ((hits == 0) | include_self)
+    ties = own.to(x.dtype).scatter_add(dim, index, mine.to(x.dtype)).clamp(min=1)
+    chosen = torch.where(mine, src / ties.gather(dim, index), 0.0)
+    return torch.where(own, x / ties, 0.0).scatter_add(dim, index, chosen)
+
+
+def _table(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, neutral: float, hits: Tensor,
+    include_self: bool,
+) -> Tensor:  # fmt: skip
+    """[..., targets, sources + 1]: what is reduced at each target, neutral where nothing is."""
+    inner = tuple(slice(None) if d == dim % x.dim() else slice(n)
+                  for d, n in enumerate(index.shape))  # fmt: skip
+    targets, sources = x[inner].movedim(dim, -1), src.movedim(dim, -1).unsqueeze(-2)
+    there = index.movedim(dim, -1).unsqueeze(-2)
+    places = torch.arange(targets.shape[-1], device=x.device).unsqueeze(-1)
+    table = torch.where(there == places, sources, neutral)
+    left = (hits[inner].movedim(dim, -1) == 0) | include_self
+    return torch.cat([table, torch.where(left, targets, neutral).unsqueeze(-1)], -1)
+
+
+def _back(reduced: Tensor, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The reduced targets in place of x's; x's own where the index does not reach."""
+    part = reduced.movedim(-1, dim)
+    if part.shape == x.shape:
+        return part
+    widths = [w for n, m in zip(reversed(x.shape), reversed(part.shape), strict=True)
+              for w in (0, n - m)]  # fmt: skip
+    inside = torch.nn.functional.pad(torch.ones_like(part, dtype=torch.bool), widths)
+    return torch.where(inside, torch.nn.functional.pad(part, widths), x)
+
+
+def _scatter_prod(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, hits: Tensor, include_self: bool
+) -> Tensor:
+    table = _table(x, dim, index, src, 1.0, hits, include_self)
+    return _back(table.prod(-1), x, dim, index)
+
+
+@_program(_ATEN.index_reduce.default)
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return _scatter_reduce(
+        x, dim, index.view(shape).expand(source.shape), source, reduce, include_self=include_self
+    )
+
+
+@_program(_ATEN.segment_reduce.default)
+def _segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
+    offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    if offsets is not None:
+        starts, ends = offsets[..., :-1], offsets[..., 1:]
+    else:
+        assert lengths is not None
+        ends = lengths.cumsum(-1)
+        starts = ends - lengths
+    axis = axis % data.dim()
+    places = torch.arange(data.shape[axis], device=data.device)
+    inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
+    rest = (1,) * (data.dim() - axis - 1)
+    inside = inside.reshape(*inside.shape, *rest)
+    neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -torch.inf, "min": torch.inf}[reduce]
+    start = neutral if initial is None else initial
+    table = torch.where(inside, data.unsqueeze(axis), neutral)
+    if reduce == "prod":
+        return table.prod(axis + 1) * start
+    if reduce in ("max", "min"):
+        first = torch.full_like(table.narrow(axis + 1, 0, 1), start)
+        table = torch.cat([table, first], axis + 1)
+        return table.amax(axis + 1) if reduce == "max" else table.amin(axis + 1)
+    total = table.sum(axis + 1) + start
+    if reduce == "sum":
+        return total
+    count = (ends - starts).reshape(*ends.shape, *rest).to(data.dtype)
+    empty = torch.nan if initial is None else initial
+    return torch.where(count == 0, empty, total / count.clamp(min=1))
+
+
+@_program(_ATEN._embedding_bag.default, _ATEN._embedding_bag_forward_only.default)
+def _embedding_bag(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    with torch.utils._python_dispatch._disable_current_modes():
+        _, *rest = _ATEN._embedding_bag.default(
+            weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+            include_last_offset, padding_idx,
+        )
+    starts = offsets[:-1] if include_last_offset else offsets
+    bag = (torch.arange(len(indices))[:, None] >= starts[None, :]).sum(1) - 1
+    rows = weight[indices]
+    if scale_grad_by_freq:
+        often = (indices[:, None] == indices[None, :]).sum(1).to(weight.dtype)[:, None]
+        rows = rows.detach() + (rows - rows.detach()) / often
+    used = (indices != padding_idx)[:, None]
+    bags, width = len(starts), weight.shape[1]
+    if mode == 2:
+        inside = (bag[None, :] == torch.arange(bags)[:, None])[..., None] & used
+        table = torch.where(inside, rows, -torch.inf)
+        if not len(indices):
+            return (weight.new_zeros((bags, width)), *rest)
+        best = table.amax(1)
+        return (torch.where(inside.any(1), best, 0.0), *rest)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    total = weight.new_zeros((bags, width)).index_add(0, bag, torch.where(used, rows, 0.0))
+    if mode == 1:
+        count = torch.zeros(bags, dtype=torch.int64).index_add(0, bag, used[:, 0].to(torch.int64))
+        total = total / count.clamp(min=1).to(weight.dtype)[:, None]
+    return (total, *rest)

@@ -1,0 +1,53 @@
+"""Tensors without dims in ops along a dim: torch takes them as rows of one element.
+
+    torch.sort(x, 0) of a 0-d x     →     torch.sort(x.reshape(1), 0), reshaped to ()
+
+The ops themselves then need not know. An index without elements may be of any integer dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_ATEN = torch.ops.aten
+# op -> positions of the operands that are rows
+_ALONG_DIM: dict[Any, tuple[int, ...]] = {
+    _ATEN.sort.default: (0,), _ATEN.sort.stable: (0,), _ATEN.topk.default: (0,),
+    _ATEN.kthvalue.default: (0,), _ATEN.median.dim: (0,), _ATEN.nanmedian.dim: (0,),
+    _ATEN.mode.default: (0,), _ATEN.cummax.default: (0,), _ATEN.cummin.default: (0,),
+    _ATEN.cumprod.default: (0,), _ATEN.cumsum.default: (0,), _ATEN.logcumsumexp.default: (0,),
+    _ATEN.gather.default: (0, 2), _ATEN.scatter.src: (0, 2, 3), _ATEN.scatter.value: (0, 2),
+    _ATEN.scatter.reduce: (0, 2, 3), _ATEN.scatter.value_reduce: (0, 2),
+    _ATEN.scatter_add.default: (0, 2, 3), _ATEN.scatter_reduce.two: (0, 2, 3),
+    _ATEN.index_add.default: (0, 2, 3), _ATEN.index_copy.default: (0, 2, 3),
+    _ATEN.index_fill.int_Scalar: (0, 2), _ATEN.index_fill.int_Tensor: (0, 2),
+    _ATEN.index_reduce.default: (0, 2, 3), _ATEN.index_select.default: (0, 2),
+}  # fmt: skip
+
+
+def needs_rows(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the call has an operand that should be a row, or an index to be made int64."""
+    places = _ALONG_DIM.get(func, ())
+    if any(i < len(args) and args[i].dim() == 0 for i in places):
+        return True
+    return len(places) > 1 and args[2].dtype != torch.int64 and args[2].numel() == 0
+
+
+def on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same call on rows; results in the shapes the op itself gives."""
+    with torch.utils._python_dispatch._disable_current_modes():
+        want = func(*args, **kwargs)
+    if func is _ATEN.gather.default and args[2].numel() == 0:  # of any shape
+        return args[0].reshape(-1)[:0].reshape(want.shape)
+    given = list(args)
+    places = _ALONG_DIM[func]
+    for i in places:
+        if i < len(given) and given[i].dim() == 0:
+            given[i] = given[i].reshape(1)
+    if len(places) > 1 and given[2].dtype != torch.int64:
+        given[2] = given[2].to(torch.int64)
+    found = func(*given, **kwargs)
+    return pytree.tree_map(lambda t, w: t.reshape(w.shape), found, want)
