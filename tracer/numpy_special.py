@@ -70,7 +70,6 @@ def _sh_jacobi(n: Any, p: Any, q: Any, x: Any) -> Any:
 
 
 UFUNCS: dict[str, Function] = {
-    "logit": lambda x: np.log(x / (1 - x)),
     "log_expit": lambda x: -np.logaddexp(0.0, -x),
     "exp10": lambda x: np.power(10.0, x),
     "exp2": np.exp2, "expm1": np.expm1, "log1p": np.log1p, "cbrt": np.cbrt, "round": np.rint,

@@ -26,11 +26,11 @@ _ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_p
 
 
 def _fmax(a: Any, b: Any) -> Any:
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.maximum(a, b)))
+    return np.where((a >= b) | np.isnan(b), a, b)  # a tie is the first operand's, as in torch
 
 
 def _fmin(a: Any, b: Any) -> Any:
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.minimum(a, b)))
+    return np.where((a <= b) | np.isnan(b), a, b)
 
 
 def _heaviside(x: Any, h: Any) -> Any:

@@ -15,8 +15,9 @@ from gradof.ops.expr import Expr, F
 from gradof.ops.families import FLOATS, binary, tensor, unary
 from gradof.ops.registry import Family, op
 
-op("nextafter(a, b) -> y", family=binary(FLOATS), numpy="np.nextafter", formula="a",
-   vjp={"a": lambda g: g, "b": lambda g: g * 0.0}, names=["numpy.nextafter"],
+op("nextafter(a, b) -> y", family=binary(FLOATS), numpy="np.nextafter",
+   vjp={"a": lambda g, a, b: F.where(a == b, 0.0, g), "b": lambda g: g * 0.0},  # as torch's
+   names=["numpy.nextafter"],
    doc="The float after a towards b; it moves as a does.")
 op("spacing(x) -> y", family=unary(FLOATS), numpy="np.spacing", vjp={"x": lambda g: g * 0.0},
    names=["numpy.spacing"], doc="Piecewise constant, as floor is.")

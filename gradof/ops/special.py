@@ -140,14 +140,23 @@ op("xlog1py(a, b) -> y", family=binary(FLOAT), numpy=_np_xlog1py, torch="torch.s
    names=["scipy.special.xlog1py"], formula="a*log(1 + b)", domain=((-2, 2), (-0.5, 3)))
 
 
-def _entr(x: Expr) -> Expr:
+def _np_entr(x: Array) -> Array:
+    inside = -x * np.log(np.where(x > 0, x, 1))
+    result: Array = np.where(x > 0, inside, np.where(x == 0, 0, np.where(x < 0, -np.inf, x)))
+    return result
+
+
+def _entr_x(g: Expr, x: Expr) -> Expr:
     positive = x > 0.0
-    inside = -(x * F.log(F.where(positive, x, 1.0)))
-    return F.where(positive, inside, F.where(x == 0.0, 0.0, F.where(x < 0.0, -math.inf, x)))
+    inside = -(F.log(F.where(positive, x, 1.0)) + 1.0)
+    nan = F.full.with_emitter(x.emitter)(
+        dtype=x.dtype, shape=(), device=x.type.device, value=math.nan
+    )
+    return g * F.where(positive, inside, F.where(x == 0.0, math.inf, nan))
 
 
-op("entr(x) -> y", family=unary(), expand=_entr, formula="-x*log(x)", domain=(0.3, 3),
-   names=["scipy.special.entr"])
+op("entr(x) -> y", family=unary(), numpy=_np_entr, torch="torch.special.entr",
+   vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3), names=["scipy.special.entr"])
 
 
 def _logit(x: Expr, eps: float | None) -> Expr:

@@ -148,6 +148,15 @@ special("betainccinv(a, b, p)", _AB | {"p": lambda g, a, b, y: -(g / beta_densit
 
 # --- error functions and related integrals (DLMF 6, 7) ------------------------------------------
 
+
+def _logit_x(g: Expr, x: Expr) -> Expr:
+    at_end = (x == 0.0) | (x == 1.0)  # infinite there, from either side, as in torch
+    inside = g / F.where(at_end, 0.25, x * (1.0 - x))
+    return F.where((x < 0.0) | (x > 1.0), math.nan, F.where(at_end, g * math.inf, inside))
+
+
+op("logit_of(x) -> y", family=binary(FLOATS), numpy=lowering("logit"), vjp={"x": _logit_x},
+   names=["scipy.special.logit"], doc="log(x/(1 - x))")
 special("erfcinv(x)", {"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})
 special("erfi(x)", {"x": lambda g, x: g * (F.exp(x * x) * (2.0 / SQRT_PI))})
 special("dawsn(x)", {"x": lambda g, x, y: g * (1.0 - x * y * 2.0)})  # 7.10.1 for 7.2.5
