@@ -164,6 +164,8 @@ ROWS: dict[str, dict[str, Program]] = {
         "gather": (lambda x, i: x.gather(1, i) ** 2, (M, whole(3, 4, 5))),
         "scatter": (lambda x, s, i: x.scatter(0, i, s) * x, (M, normal(1, 3), whole(4, 1, 3))),
         "scatter_add": (lambda x, s, i: x.scatter_add(1, i, s) ** 2, (M, P, whole(3, 4, 3))),
+        "scatter_reduce": (lambda x, s, i: x.scatter_reduce(0, i, s, "amax") * x,
+                           (M, normal(2, 3), whole(4, 2, 3))),
         "index_select": (lambda x, i: x.index_select(0, i) ** 2, (M, whole(4, 6))),
         "index_add": (lambda x, s, i: x.index_add(0, i, s, alpha=2) ** 2,
                       (M, normal(5, 3), whole(4, 5))),
