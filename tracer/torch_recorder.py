@@ -181,10 +181,13 @@ class Recorder:
         name = call.func.name()
         if self.strict or self.parts:
             raise UnsupportedOpError(why, loc=site.loc) if why else refusal(name, "", site.loc)
-        node = emit_opaque(
-            call.func, call.args, call.kwargs, list(call.results),
-            lambda tensor: self.value(tensor, site.loc), self.attached, self.emitter, site.loc,
-        )  # fmt: skip
+        try:
+            node = emit_opaque(
+                call.func, call.args, call.kwargs, list(call.results),
+                lambda tensor: self.value(tensor, site.loc), self.attached, self.emitter, site.loc,
+            )  # fmt: skip
+        except UnsupportedOpError as error:
+            raise UnsupportedOpError(why, loc=site.loc, hint=error.hint) if why else error from None
         if name not in self._warned:
             self._warned.add(name)
             warn_opaque(name, site.loc)

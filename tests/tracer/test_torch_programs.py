@@ -81,9 +81,9 @@ def test_zeros_and_negations_not_in_memory_yet() -> None:
     assert check(torch.nn.functional.l1_loss, pairs, order=2).ok
 
 
-def test_a_decomposition_that_declines_is_an_unsupported_op() -> None:
-    with pytest.raises(UnsupportedOpError, match="adaptive_max_pool2d"):
-        gradof.differentiate(torch.nn.AdaptiveMaxPool2d(2))(torch.randn(1, 2, 5, 5))
+def test_an_op_without_rule_and_program_is_an_unsupported_op() -> None:
+    with pytest.raises(UnsupportedOpError, match="mode"):
+        gradof.differentiate(lambda x: torch.mode(x).values, strict=True)(torch.randn(5))
 
 
 def test_tracing_does_not_load_torch_dynamo() -> None:
