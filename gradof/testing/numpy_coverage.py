@@ -92,6 +92,7 @@ class _Trial:
         self.reasons: list[str] = []
         self.worst = 0.0
         self.zero = False
+        self.broken = False
         self.rng = np.random.default_rng(7)
 
     def run(self) -> None:
@@ -103,6 +104,7 @@ class _Trial:
         weights = [self.rng.standard_normal(np.shape(o)) for o in _floats(want)]
         grads = _gradients(pullback, value, weights)
         self.zero = not any(np.any(g) for g in grads)
+        self.strided(fn, args, weights, grads)
         self.first(fn, args, weights, grads)
         self.single(fn, args, weights, grads)
         self.second(fn, args, weights)
@@ -111,10 +113,19 @@ class _Trial:
         """`what` is right if the error is no larger than allowed (nan never is)."""
         if what in ("first", "second") and not error <= self.worst:
             self.worst = error
-        if error <= allowed:
+        if error <= allowed and not (what == "first" and self.broken):
             self.done.add(what)
         else:
             self.reasons.append(f"{what}: error {error:.1e}")
+
+    def strided(self, fn: Any, args: Sequence[Array], weights: Any, grads: Any) -> None:
+        """Operands that are views with gaps give the same gradients."""
+        value, pullback = vjp(fn, *(np.repeat(a[..., None], 2, -1)[..., 0] for a in args))
+        for mine, right in zip(_gradients(pullback, value, weights), grads, strict=True):
+            error = _error(mine, right)
+            if not error <= VALUE:
+                self.reasons.append(f"strided operands: error {error:.1e}")
+                self.broken = True
 
     def first(self, fn: Any, args: Sequence[Array], weights: Any, grads: Any) -> None:
         worst = 0.0
