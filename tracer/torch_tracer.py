@@ -41,6 +41,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_resample,
     aten_shape,
     aten_special,
+    torch_ctc,
 )
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw

@@ -54,14 +54,16 @@ def _np_adaptive_max_pool(x: Array, *, size: Ints) -> tuple[Array, Array]:
     values = np.empty((*lead, *size), x.dtype)
     indices = np.empty((*lead, *size), np.int64)
     for at in itertools.product(*map(range, size)):
-        window = tuple(
+        window: tuple[Any, ...] = tuple(
             slice(i * n // m, -(-(i + 1) * n // m))
             for i, n, m in zip(at, space, size, strict=True)
         )
-        flat = x[(..., *window)].reshape(*lead, -1)
+        every: tuple[Any, ...] = (..., *window)
+        here: tuple[Any, ...] = (..., *at)
+        flat = x[every].reshape(*lead, -1)
         best = np.argmax(flat, axis=-1)  # nan counts as the largest, for torch as for argmax
-        values[(..., *at)] = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-        indices[(..., *at)] = places[window].reshape(-1)[best]
+        values[here] = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
+        indices[here] = places[window].reshape(-1)[best]
     return values, indices
 
 
