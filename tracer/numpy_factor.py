@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy_functions import as_array, axis_of, composed, expression, traced_all
+from gradof.tracer.numpy_functions import as_array, axes, axis_of, composed, expression, traced_all
 from gradof.tracer.numpy_recorder import Recorder, real
 
 # --- solving --------------------------------------------------------------------------------------
@@ -192,10 +192,10 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
 
 @composed(np.linalg.norm)
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    if ord is None:
-        squares = np.sum(np.square(x), axis=axis, keepdims=keepdims)
-        return np.sqrt(squares if x.dtype.kind == "f" else squares.astype(float))
+    x = as_array(x)
     rank = np.ndim(x)
+    if ord is None:
+        return np.linalg.vector_norm(x, axis=axis, keepdims=keepdims)
     dims = tuple(range(rank)) if axis is None else axis
     if isinstance(dims, (int, np.integer)) or len(dims) == 1:
         return np.linalg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
@@ -209,7 +209,7 @@ def _matrix_norm_function(x: Any, /, *, keepdims: bool = False, ord: Any = "fro"
 
 def _matrix_norm(x: Any, ord: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
     if ord == "fro":
-        return np.sqrt(np.sum(np.square(x), axis=dims, keepdims=keepdims))
+        return np.linalg.vector_norm(x, axis=dims, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = np.linalg.svdvals(np.moveaxis(x, dims, (-2, -1)))
         kinds: dict[Any, Any] = {2: np.max, -2: np.min, "nuc": np.sum}
@@ -223,18 +223,16 @@ def _matrix_norm(x: Any, ord: Any, dims: tuple[int, ...], keepdims: bool) -> Any
 
 @composed(np.linalg.vector_norm)
 def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    size = np.abs(x)
-    if ord == np.inf:
-        return np.max(size, axis=axis, keepdims=keepdims)
-    if ord == -np.inf:
-        return np.min(size, axis=axis, keepdims=keepdims)
-    if ord == 0:
-        return np.sum((x != 0).astype(x.dtype), axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return np.sum(size, axis=axis, keepdims=keepdims)
-    if ord == 2:
-        return np.sqrt(np.sum(np.square(x), axis=axis, keepdims=keepdims))
-    return np.sum(size ** float(ord), axis=axis, keepdims=keepdims) ** (1.0 / ord)
+    """The gradient at zero is zero, as torch's is."""
+    array = traced_all(np.abs(x) if np.iscomplexobj(x) else x)[0]
+    r = array.recorder
+    expr, dtype = _matrix(r, array)
+    value = np.linalg.vector_norm(
+        real(array).astype(dtype), axis=axis, keepdims=keepdims, ord=ord
+    )
+    dims = axes(axis, array.ndim)
+    norm = F.vector_norm(expr, ord=float(ord), dims=dims, keepdims=bool(keepdims))
+    return r.wrap(value, norm)
 
 
 @composed(np.linalg.cond)

@@ -15,6 +15,7 @@ from gradof.tracer.numpy_functions import (
     composed,
     expression,
     query,
+    traced_all,
 )
 from gradof.tracer.numpy_recorder import Recorder, real
 
@@ -101,7 +102,13 @@ def _var(
 
 @composed(np.std)
 def _std(a: Any, *args: Any, **kwargs: Any) -> Any:
-    return np.sqrt(np.var(a, *args, **kwargs))
+    return _root(np.var(a, *args, **kwargs))
+
+
+def _root(variance: Any) -> Any:
+    """The square root, whose gradient at 0 is 0, as torch's std has it."""
+    array = traced_all(variance)[0]
+    return array.recorder.wrap(np.sqrt(real(array)), F.safe_sqrt(array.expr))
 
 
 @composed(np.cov)
@@ -261,7 +268,7 @@ def _nanvar(
 
 @composed(np.nanstd)
 def _nanstd(a: Any, *args: Any, **kwargs: Any) -> Any:
-    return np.sqrt(np.nanvar(a, *args, **kwargs))
+    return _root(np.nanvar(a, *args, **kwargs))
 
 
 # --- scans ----------------------------------------------------------------------------------------

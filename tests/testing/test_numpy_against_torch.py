@@ -16,7 +16,7 @@ import torch
 
 import gradof
 from gradof.testing import numpy_cases_elementwise, numpy_cases_special
-from gradof.testing.numpy_samples import Case
+from gradof.testing.numpy_samples import Case, R, case
 from gradof.testing.numpy_table import CASES
 from gradof.tracer.pytree import flatten
 
@@ -37,7 +37,7 @@ NAMES = {"transpose": "permute", "concatenate": "cat", "take_along_axis": "take_
 def in_torch(case: Case) -> Any:
     """The function in torch, or None if the text is none of torch's."""
     text = re.sub(r"\bspecial\.", "torch.special.", case.source)
-    text = re.sub(r"\bnp\.", "torch.", text)
+    text = re.sub(r"\bnp\.", "torch.", text).replace("axis=", "dim=")
     for ours, theirs in NAMES.items():
         text = text.replace(f"torch.{ours}(", f"torch.{theirs}(")
     body = text if "return " in text else f"return {text}"
@@ -129,3 +129,17 @@ def test_gradients_at_the_edges_are_torchs(case: Case) -> None:
             compare(case, args)
     else:
         compare(case, args)
+
+
+@pytest.mark.parametrize("call", ["x", "x, axis=0", "x, 'fro'", "x[0], 3", "x[0], 1"])
+def test_norms_at_zero_are_torchs(call: str) -> None:
+    row = case("numpy.linalg.norm", f"np.linalg.norm({call})", R(3, 2))
+    zeros = np.zeros((3, 2))
+    assert compare(row, [zeros])
+    value, pullback = gradof.vjp(row.compile(), zeros)
+    assert not np.any(pullback(np.ones_like(value))[0])
+
+
+@pytest.mark.parametrize("name", ["std", "nanstd"])
+def test_deviations_of_equal_numbers_have_no_gradient(name: str) -> None:
+    assert not np.any(gradof.grad(lambda x: getattr(np, name)(x))(np.ones(4)))
