@@ -25,16 +25,30 @@ def _order(v: float, x: Expr) -> Expr:
     )
 
 
+def _slope(prime: Expr, x: Expr, limit: float) -> Expr:
+    """prime(x) / x, of an odd function, and its limit at 0."""
+    at_zero = x == 0.0
+    return F.where(at_zero, limit, prime / F.where(at_zero, 1.0, x))
+
+
 # --- Bessel functions (DLMF 10) -----------------------------------------------------------------
 
-special("j0(x)", {"x": lambda g, x: -(g * F.j1(x))})  # 10.6.3
-special("y0(x)", {"x": lambda g, x: -(g * F.y1(x))})
-special("k0(x)", {"x": lambda g, x: -(g * F.k1(x))})  # 10.29.3
-special("k0e(x)", {"x": lambda g, x, y: g * (y - F.k1e(x))})
-special("j1(x)", {"x": lambda g, x: g * ((F.j0(x) - F.jv(_order(2.0, x), x)) * 0.5)})  # 10.6.1
-special("y1(x)", {"x": lambda g, x: g * ((F.y0(x) - F.yv(_order(2.0, x), x)) * 0.5)})
-special("k1(x)", {"x": lambda g, x, y: -(g * (F.k0(x) + y / x))})  # 10.29.2
-special("k1e(x)", {"x": lambda g, x, y: g * (y - F.k0e(x) - y / x)})
+special("j0(x)", formula="besselj(0, x)", domain=(0.1, 5),
+        vjp={"x": lambda g, x: -(g * F.j1(x))})  # 10.6.3
+special("y0(x)", formula="bessely(0, x)", domain=(0.3, 5),
+        vjp={"x": lambda g, x: -(g * F.y1(x))})
+special("k0(x)", formula="besselk(0, x)", domain=(0.3, 4),
+        vjp={"x": lambda g, x: -(g * F.k1(x))})  # 10.29.3
+special("k0e(x)", formula="exp(x)*besselk(0, x)", domain=(0.3, 4),
+        vjp={"x": lambda g, x, y: g * (y - F.k1e(x))})
+special("j1(x)", formula="besselj(1, x)", domain=(0.1, 5),
+        vjp={"x": lambda g, x, y: g * (F.j0(x) - _slope(y, x, 0.5))})  # 10.6.2
+special("y1(x)", formula="bessely(1, x)", domain=(0.3, 5),
+        vjp={"x": lambda g, x, y: g * (F.y0(x) - y / x)})
+special("k1(x)", formula="besselk(1, x)", domain=(0.3, 4),
+        vjp={"x": lambda g, x, y: -(g * (F.k0(x) + y / x))})  # 10.29.2
+special("k1e(x)", formula="exp(x)*besselk(1, x)", domain=(0.3, 4),
+        vjp={"x": lambda g, x, y: g * (y - F.k0e(x) - y / x)})
 
 
 
@@ -134,13 +148,6 @@ def _airye_x(
 several("airye(x) -> ai, aip, bi, bip", {"x": _airye_x})
 
 # --- Kelvin functions: 10.61.3, x^2 w'' + x w' = i x^2 w ----------------------------------------
-
-
-def _slope(prime: Expr, x: Expr, limit: float) -> Expr:
-    """w'(x) / x, which is even, and its limit at 0."""
-    at_zero = x == 0.0
-    return F.where(at_zero, limit, prime / F.where(at_zero, 1.0, x))
-
 
 special("ber(x)", {"x": lambda g, x: g * F.berp(x)})
 special("bei(x)", {"x": lambda g, x: g * F.beip(x)})

@@ -56,12 +56,13 @@ def whole(name: str, count: int = 1) -> Callable[..., Any]:
 
 
 def special(
-    schema: str, vjp: Mapping[str, Rule | None], numpy: Callable[..., Any] | None = None
+    schema: str, vjp: Mapping[str, Rule | None], numpy: Callable[..., Any] | None = None,
+    formula: str | None = None, domain: Any = (-2.0, 2.0),
 ) -> Op:
     """An elementwise op that is the function of scipy.special of the same name."""
     name = schema.partition("(")[0]
     return op(f"{schema} -> y", family=binary(FLOATS), vjp=vjp, numpy=numpy or lowering(name),
-              names=[f"scipy.special.{name}"])  # fmt: skip
+              names=[f"scipy.special.{name}"], formula=formula, domain=domain)  # fmt: skip
 
 
 def several(schema: str, vjp: Mapping[str, Rule | None]) -> Op:
@@ -106,21 +107,28 @@ def _rgamma_x(g: Expr, x: Expr, y: Expr) -> Expr:
     return g * F.where(left, reflected, -(y * F.digamma(F.where(left, 1.0, x))))
 
 
-special("gamma(x)", {"x": lambda g, x, y: g * (y * F.digamma(x))})  # 5.2.2
-special("rgamma(x)", {"x": _rgamma_x})
+special("gamma(x)", formula="gamma(x)", domain=(0.5, 4),
+        vjp={"x": lambda g, x, y: g * (y * F.digamma(x))})  # 5.2.2
+special("rgamma(x)", formula="1/gamma(x)", domain=(0.6, 4),
+        vjp={"x": _rgamma_x})
 special("gammasgn(x)", {"x": lambda g: g * 0.0})
 # 5.12.1 and 5.2.2
-special("beta(a, b)", {"a": lambda g, a, b, y: g * (y * (F.digamma(a) - F.digamma(a + b))),
-                       "b": lambda g, a, b, y: g * (y * (F.digamma(b) - F.digamma(a + b)))})
-special("betaln(a, b)", {"a": lambda g, a, b: g * (F.digamma(a) - F.digamma(a + b)),
-                         "b": lambda g, a, b: g * (F.digamma(b) - F.digamma(a + b))})
+special("beta(a, b)", formula="gamma(a)*gamma(b)/gamma(a + b)", domain=(0.5, 3),
+        vjp={"a": lambda g, a, b, y: g * (y * (F.digamma(a) - F.digamma(a + b))),
+             "b": lambda g, a, b, y: g * (y * (F.digamma(b) - F.digamma(a + b)))})
+special("betaln(a, b)", formula="loggamma(a) + loggamma(b) - loggamma(a + b)", domain=(0.5, 3),
+        vjp={"a": lambda g, a, b: g * (F.digamma(a) - F.digamma(a + b)),
+             "b": lambda g, a, b: g * (F.digamma(b) - F.digamma(a + b))})
 # 1.2.6: gamma(n + 1) / (gamma(k + 1) gamma(n - k + 1))
-special("binom(n, k)", {
-    "n": lambda g, n, k, y: g * (y * (F.digamma(n + 1.0) - F.digamma(n - k + 1.0))),
-    "k": lambda g, n, k, y: g * (y * (F.digamma(n - k + 1.0) - F.digamma(k + 1.0)))})
+special(
+    "binom(n, k)", formula="gamma(n + 1)/(gamma(k + 1)*gamma(n - k + 1))",
+    domain=((3, 5), (0.3, 2.3)),
+    vjp={"n": lambda g, n, k, y: g * (y * (F.digamma(n + 1.0) - F.digamma(n - k + 1.0))),
+         "k": lambda g, n, k, y: g * (y * (F.digamma(n - k + 1.0) - F.digamma(k + 1.0)))})
 # 5.2.5: gamma(z + m) / gamma(z)
-special("poch(z, m)", {"z": lambda g, z, m, y: g * (y * (F.digamma(z + m) - F.digamma(z))),
-                       "m": lambda g, z, m, y: g * (y * F.digamma(z + m))})
+special("poch(z, m)", formula="gamma(z + m)/gamma(z)", domain=(0.5, 3),
+        vjp={"z": lambda g, z, m, y: g * (y * (F.digamma(z + m) - F.digamma(z))),
+             "m": lambda g, z, m, y: g * (y * F.digamma(z + m))})
 # 25.11.17, Hurwitz: d/dq zeta(s, q) = -s zeta(s + 1, q)
 op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), numpy=lowering("zeta"),
    vjp={"s": ORDER, "q": lambda g, s, q: g * (-s * F.hurwitz_zeta(s + 1.0, q))})
@@ -157,9 +165,12 @@ def _logit_x(g: Expr, x: Expr) -> Expr:
 
 op("logit_of(x) -> y", family=binary(FLOATS), numpy=lowering("logit"), vjp={"x": _logit_x},
    names=["scipy.special.logit"], doc="log(x/(1 - x))")
-special("erfcinv(x)", {"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})
-special("erfi(x)", {"x": lambda g, x: g * (F.exp(x * x) * (2.0 / SQRT_PI))})
-special("dawsn(x)", {"x": lambda g, x, y: g * (1.0 - x * y * 2.0)})  # 7.10.1 for 7.2.5
+special("erfcinv(x)", formula="erfinv(1 - x)", domain=(0.2, 1.8),
+        vjp={"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})
+special("erfi(x)", formula="erfi(x)",
+        vjp={"x": lambda g, x: g * (F.exp(x * x) * (2.0 / SQRT_PI))})
+special("dawsn(x)", formula="sqrt(pi)/2*exp(-x**2)*erfi(x)",
+        vjp={"x": lambda g, x, y: g * (1.0 - x * y * 2.0)})  # 7.10.1 for 7.2.5
 # 7.2.7, 7.2.8
 several("fresnel(x) -> s, c", {
     "x": lambda g_s, g_c, x:
@@ -180,8 +191,10 @@ several("sici(x) -> si, ci", {
     "x": lambda g_si, g_ci, x: g_si * _over(x, F.sin, _SIN_OVER) + g_ci * (F.cos(x) / x)})
 several("shichi(x) -> shi, chi", {
     "x": lambda g_shi, g_chi, x: g_shi * _over(x, F.sinh, _SINH_OVER) + g_chi * (F.cosh(x) / x)})
-special("expi(x)", {"x": lambda g, x: g * (F.exp(x) / x)})  # 6.2.5
-special("exp1(x)", {"x": lambda g, x: -(g * (F.exp(-x) / x))})  # 6.2.1
+special("expi(x)", formula="Ei(x)", domain=(0.3, 3),
+        vjp={"x": lambda g, x: g * (F.exp(x) / x)})  # 6.2.5
+special("exp1(x)", formula="expint(1, x)", domain=(0.3, 3),
+        vjp={"x": lambda g, x: -(g * (F.exp(-x) / x))})  # 6.2.1
 
 
 def _expn_x(g: Expr, n: Expr, x: Expr) -> Expr:
@@ -225,7 +238,8 @@ special("owens_t(h, a)", {  # Owen (1956), 2.1 and 2.3
                               * (-0.5 / SQRT_TWO_PI)),
     "a": lambda g, h, a: g * (F.exp(h * h * (a * a + 1.0) * -0.5) / (a * a + 1.0)
                               / (2.0 * math.pi))})
-special("wrightomega(x)", {"x": lambda g, y: g * (y / (y + 1.0))})  # 4.13.1 at exp(x)
+special("wrightomega(x)", formula="LambertW(exp(x))",
+        vjp={"x": lambda g, y: g * (y / (y + 1.0))})  # 4.13.1 at exp(x)
 special("ndtri_exp(x)", {  # the inverse of log_ndtr
     "x": lambda g, x, y: g * (F.exp(x + y * y * 0.5) * SQRT_TWO_PI)})
 
@@ -251,9 +265,12 @@ def _ellipkm1_prime(p: Expr) -> Expr:
     return -F.where(near, series, direct)
 
 
-special("ellipk(m)", {"m": lambda g, m: g * _ellipk_prime(m)})
-special("ellipkm1(p)", {"p": lambda g, p: g * _ellipkm1_prime(p)})
-special("ellipe(m)", {"m": lambda g, m: g * near_zero(
+special("ellipk(m)", formula="elliptic_k(m)", domain=(0.1, 0.9),
+        vjp={"m": lambda g, m: g * _ellipk_prime(m)})
+special("ellipkm1(p)", formula="elliptic_k(1 - p)", domain=(0.1, 0.9),
+        vjp={"p": lambda g, p: g * _ellipkm1_prime(p)})
+special("ellipe(m)", formula="elliptic_e(m)", domain=(0.1, 0.9),
+        vjp={"m": lambda g, m: g * near_zero(
     m, _E_PRIME, lambda z: (F.ellipe(z) - F.ellipk(z)) / (z * 2.0))})  # 19.4.2
 
 

@@ -67,6 +67,7 @@ CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
         ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
+         "ellipe", "ellipk", "ellipkm1", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "maximum", "minimum", "mish", "pow", "prelu",
          "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
@@ -75,8 +76,8 @@ DIGITS_ONLY = {
 }  # fmt: skip
 
 
-# Families by order and degree; sympy cannot form most of their derivatives. They are held to
-# mpmath, to second order, in test_special_functions.
+# Families by order and degree, few of whose derivatives sympy can form: those without a formula are
+# held to mpmath, to second order, in test_special_functions.
 OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel")
 # Their rules are conjugate Wirtinger derivatives, which are no `sympy.diff`; compared with torch.
 OF_COMPLEX = ("gradof.ops.complex_numbers",)
