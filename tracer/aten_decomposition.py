@@ -6,7 +6,6 @@ that the rules of `gradof.ops.decomposition` do not need are left out: reading o
 
 from __future__ import annotations
 
-from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten_registry import Call, aten
 
@@ -49,7 +48,6 @@ def slogdet(c: Call, x: Expr) -> Pieces:
 
 @aten("_linalg_eigh.default")
 def eigh(c: Call, x: Expr, UPLO: str = "L", compute_v: bool = True) -> Pieces:
-    if UPLO.upper() != "L":
-        raise InferenceError("eigh of the upper triangle", hint="pass x.mT with UPLO='L'")
+    x = x if UPLO.upper() == "L" else x.mT
     values, vectors = F.eigh.multiple(x)
     return values, vectors

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from gradof.tracer import torch_programs, torch_programs_order
+from gradof.tracer import torch_programs, torch_programs_matrix, torch_programs_order
+
+_TABLES = (torch_programs.PROGRAMS, torch_programs_matrix.PROGRAMS, torch_programs_order.PROGRAMS)
 
 
 @cache
@@ -31,7 +33,7 @@ def decomposition(func: Any) -> Callable[..., Any] | None:
     """The program for one op overload, or None if torch has none."""
     if not isinstance(func, torch._ops.OpOverload):
         return None
-    for programs in (torch_programs.PROGRAMS, torch_programs_order.PROGRAMS):
+    for programs in _TABLES:
         if func in programs:
             return programs[func]
     name: str = func.name()  # type: ignore[no-untyped-call]

@@ -21,6 +21,8 @@ from gradof.ir.core import Loc, Node, Value
 from gradof.ops.expr import Emitter
 from gradof.tracer.torch_types import type_of
 
+# Arguments that torch refuses a gradient, though they are tensors of floats.
+_WITHOUT_GRADIENT = {"aten::linalg_pinv.atol_rtol_tensor": frozenset({"atol", "rtol"})}
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -42,6 +44,7 @@ def emit_opaque(
     if not results:
         raise refusal(name, "it returns no tensor", loc)
     operands: list[Value] = []
+    flat = _WITHOUT_GRADIENT.get(name, frozenset())
 
     def encode(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -50,7 +53,7 @@ def emit_opaque(
         if isinstance(value, (list, tuple)):
             return ("list", *map(encode, value))
         if isinstance(value, dict):
-            return ("dict", *((k, encode(v)) for k, v in value.items()))
+            return ("dict", *((k, _constant(encode(v), k in flat)) for k, v in value.items()))
         if isinstance(value, torch.device):
             return ("device", str(value))
         if isinstance(value, _CONSTANTS):
@@ -64,6 +67,10 @@ def emit_opaque(
         raise refusal(name, "it has no tensor arguments", loc)
     types = tuple((type_of(r).dtype, tuple(r.shape)) for r in results)
     return emitter.body.emit_node("Opaque", *operands, name=name, call=call, types=types, vjps=())
+
+
+def _constant(encoded: Any, wanted: bool) -> Any:
+    return ("c", *encoded[1:]) if wanted and isinstance(encoded, tuple) else encoded
 
 
 def refusal(name: str, why: str, loc: Loc | None) -> UnsupportedOpError:

@@ -35,6 +35,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_index,
     aten_linalg,
     aten_loss,
+    aten_matrix,
     aten_norm,
     aten_random,
     aten_reduction,

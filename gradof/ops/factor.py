@@ -75,7 +75,8 @@ def _svd_x(
 
 
 op("svd(x) -> u, s, vh", family=Family(_infer_svd),
-   numpy="np.linalg.svd({x}, full_matrices=False)", vjp={"x": _svd_x},
+   numpy="np.linalg.svd({x}, full_matrices=False)",
+   torch="torch.linalg.svd({x}, full_matrices=False)", vjp={"x": _svd_x},
    doc="Reduced. Gradients of the vectors need distinct, nonzero singular values.")
 
 
@@ -90,7 +91,7 @@ def _svdvals_x(g: Expr, x: Expr) -> Expr:
 
 
 op("svdvals(x) -> s", family=Family(_infer_svdvals), vjp={"x": _svdvals_x},
-   numpy="np.linalg.svd({x}, compute_uv=False)",
+   numpy="np.linalg.svd({x}, compute_uv=False)", torch="torch.linalg.svdvals({x})",
    doc="The singular values alone, whose gradient needs no gaps between them.")
 
 
@@ -127,7 +128,8 @@ def _qr_x(g_q: Expr, g_r: Expr, q: Expr, r: Expr) -> Expr:
     return F.solve(r, (g_q + q @ mirrored).mT).mT
 
 
-op("qr(x) -> q, r", family=Family(_infer_qr), numpy="np.linalg.qr({x})", vjp={"x": _qr_x},
+op("qr(x) -> q, r", family=Family(_infer_qr), numpy="np.linalg.qr({x})",
+   torch="torch.linalg.qr({x})", vjp={"x": _qr_x},
    doc="Reduced, of at least as many rows as columns. The gradient needs full rank.")
 
 # --- pseudo-inverse -----------------------------------------------------------------------------
@@ -145,4 +147,5 @@ def _pinv_x(g: Expr, x: Expr, y: Expr) -> Expr:
 
 
 op("pinv(x; rcond) -> y", family=Family(_infer_pinv), numpy="np.linalg.pinv({x}, {rcond})",
+   torch="torch.linalg.pinv({x}, rtol={rcond})",
    vjp={"x": _pinv_x}, doc="The gradient holds where the rank does not change.")

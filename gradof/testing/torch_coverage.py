@@ -239,7 +239,7 @@ def _excused(
         step = torch.empty(tensor.shape, dtype=torch.float64)
         return (tensor * (1 + eps * step.uniform_(-1, 1, generator=generator))).to(tensor.dtype)
 
-    for _ in range(3):
+    for _ in range(8):
         tensors = sample.fresh()
         for tensor in tensors:
             tensor.data = mover(tensor.data)

@@ -1,0 +1,79 @@
+"""Programs for products of reflectors and for distances; see `torch_programs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+_ATEN = torch.ops.aten
+PROGRAMS: dict[Any, Callable[..., Any]] = {}
+
+
+def _program(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(program: Callable[..., Any]) -> Callable[..., Any]:
+        PROGRAMS.update(dict.fromkeys(funcs, program))
+        return program
+
+    return register
+
+
+def _reflector(a: Tensor, i: int) -> Tensor:
+    """The i-th Householder vector [..., m, 1]: zeros, a one, and what stands below the diagonal."""
+    column = a[..., i + 1 :, i : i + 1]
+    one = torch.ones((*a.shape[:-2], 1, 1), dtype=a.dtype)
+    zeros = torch.zeros((*a.shape[:-2], i, 1), dtype=a.dtype)
+    return torch.cat([zeros, one, column], -2)
+
+
+def _reflected(a: Tensor, tau: Tensor, i: int, x: Tensor) -> Tensor:
+    v = _reflector(a, i)
+    return x - tau[..., i, None, None] * (v @ (v.mT @ x))
+
+
+@_program(_ATEN.linalg_householder_product.default)
+def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
+    m, n = a.shape[-2:]
+    q = torch.eye(m, dtype=a.dtype)[:, :n].expand(a.shape)
+    for i in reversed(range(tau.shape[-1])):
+        q = _reflected(a, tau, i, q)
+    return q
+
+
+@_program(_ATEN.ormqr.default)
+def _ormqr(
+    a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
+    x = other if left else other.mT
+    # Q = H0 H1 ...: Q x applies the last first, and x Q is (Q^T x^T)^T
+    last_first = transpose != left
+    order = range(tau.shape[-1])
+    for i in reversed(order) if last_first else order:
+        x = _reflected(a, tau, i, x)
+    return x if left else x.mT
+
+
+@_program(_ATEN._cdist_forward.default)
+def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    gap = a.unsqueeze(-2) - b.unsqueeze(-3)
+    if p == 0:
+        return (gap != 0).to(a.dtype).sum(-1) + (gap * 0.0).sum(-1)
+    if gap.shape[-1] == 0:
+        return gap.sum(-1)
+    if p == float("inf"):  # every largest entry has the whole gradient
+        size = gap.abs()
+        largest = size.amax(-1)
+        chosen = (size.detach() == largest.detach().unsqueeze(-1)) & (size.detach() > 0)
+        whole = torch.where(chosen, size, 0.0).sum(-1)
+        return largest.detach() + (whole - whole.detach())
+    norm: Tensor = torch.linalg.vector_norm(gap, p, -1)
+    return norm
+
+
+@_program(_ATEN._pdist_forward.default)
+def _pdist(a: Tensor, p: float = 2.0) -> Tensor:
+    first, second = torch.triu_indices(a.shape[0], a.shape[0], 1)
+    rows = a.index_select(0, first).unsqueeze(1), a.index_select(0, second).unsqueeze(1)
+    return _cdist(*rows, p)[:, 0, 0]
