@@ -132,7 +132,8 @@ class _ReverseBuilder:
             if isinstance(rule, Refused):
                 raise UnsupportedOpError(
                     f"the gradient of {record.name} in its operand {name}: {rule.reason}",
-                    loc=node.loc, hint="keep that operand constant: argnums without it, or a number",
+                    loc=node.loc,
+                    hint="keep that operand constant: argnums without it, or a number",
                 )
             arguments = _arguments(node, record, record.reads[name], cotangents, emitter)
             grads = rule(**arguments)
@@ -174,13 +175,30 @@ def _arguments(
         if value in cotangents:
             cotangent_name = "g" if len(record.outputs) == 1 else f"g_{name}"
             values[cotangent_name] = emitter.wrap(cotangents[value])
-    return {name: values[name] for name in reads}
+    if "wirtinger" in record.traits:
+        return {name: values[name] for name in reads}
+    own = {*record.inputs, *record.outputs}
+    return {n: _conjugate(values[n]) if n in own else values[n] for n in reads}
+
+
+def _conjugate(value: Any) -> Any:
+    """What a rule reads; see Note [Gradients of complex numbers]."""
+    if isinstance(value, list):
+        return [_conjugate(v) for v in value]
+    assert isinstance(value, Expr)
+    if isinstance(value.scalar, complex):
+        return value.emitter.wrap(value.emitter.body.constant(value.scalar.conjugate()))
+    type_ = value.value.type
+    return F.conj(value) if isinstance(type_, TensorType) and type_.dtype.is_complex else value
 
 
 def _undo_broadcast(grad: Expr, node: Node, operand: Value, emitter: Emitter) -> Expr:
     """See Note [Broadcasting is undone here]."""
-    want, have = operand.type, grad.type
+    want = operand.type
     assert isinstance(want, TensorType)
+    if grad.dtype.is_complex and want.dtype.is_float:
+        grad = F.real(grad)  # what a real number cannot follow
+    have = grad.type
     if have.dtype != want.dtype:
         raise DifferentiationError(
             f"the rule of {node.kind} gives a gradient of dtype {have.dtype} for {want}",

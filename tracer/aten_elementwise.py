@@ -246,6 +246,8 @@ def to_copy(c: Call, x: Expr, *_: Any, **__: Any) -> Expr:
     dtype = c.type().dtype
     if dtype is BOOL and x.dtype is not BOOL:
         return x != scalar_for(0, x.type)
+    if x.dtype.is_complex and not dtype.is_complex and dtype is not BOOL:
+        x = F.real(x)  # as torch does, with a warning
     return F.copy(x) if dtype == x.dtype else x.cast(dtype)
 
 
@@ -276,7 +278,7 @@ def zero(c: Call, x: Expr) -> Expr:
 
 @aten("sgn.default", "sign.default")
 def sign(c: Call, x: Expr) -> Expr:
-    return F.sign(x)
+    return F.sgn(x) if x.dtype.is_complex else F.sign(x)
 
 
 @aten("frac.default")

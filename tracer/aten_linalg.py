@@ -55,7 +55,8 @@ def addmv(c: Call, x: Expr, a: Expr, v: Expr, *, beta: Number = 1, alpha: Number
 
 @aten("dot.default", "vdot.default")
 def dot(c: Call, a: Expr, b: Expr) -> Expr:
-    return F.dot(a, b)
+    conjugated = a.dtype.is_complex and c.func.name() == "aten::vdot"
+    return F.dot(F.conj(a) if conjugated else a, b)
 
 
 @aten("addr.default")

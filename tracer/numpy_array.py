@@ -267,23 +267,23 @@ class TracedArray(NDArrayOperatorsMixin):
         return np.swapaxes(self, -1, -2)
 
     @property
-    def real(self) -> TracedArray:
-        """The array itself: it is real."""
-        return self
+    def real(self) -> Any:
+        """The real part, a view (of a real array, itself)."""
+        return np.real(self) if self.dtype.kind == "c" else self
 
     @property
     def imag(self) -> Any:
-        """Zeros."""
-        return np.zeros_like(self)
+        """The imaginary part, a view (of a real array, zeros)."""
+        return np.imag(self) if self.dtype.kind == "c" else np.zeros_like(self)
 
     @property
     def flat(self) -> Any:
         """The elements in order, as a view where there is one (numpy's is an iterator)."""
         return np.ravel(self)
 
-    def conj(self) -> TracedArray:
-        """The array itself: it is real."""
-        return self
+    def conj(self) -> Any:
+        """The conjugate (of a real array, itself)."""
+        return np.conjugate(self) if self.dtype.kind == "c" else self
 
     conjugate = conj
 

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy_functions import as_array, axes, axis_of, composed, expression, traced_all
+from gradof.tracer.numpy_functions import (
+    as_array,
+    axes,
+    axis_of,
+    composed,
+    expression,
+    squared_size,
+    traced_all,
+)
 from gradof.tracer.numpy_recorder import Recorder, real
 
 # --- solving --------------------------------------------------------------------------------------
@@ -113,7 +121,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     solution = np.matmul(np.linalg.pinv(a, cut), b)
     rank = np.sum(s > cut * np.max(s)).astype(np.int32)
     full = np.linalg.lstsq(real(a), real(b), rcond)
-    left = np.sum(np.square(b - np.matmul(a, solution)), axis=0)
+    left = np.sum(squared_size(b - np.matmul(a, solution)), axis=0)
     residuals = np.reshape(left, -1) if full[1].size else np.reshape(left, -1)[:0]
     return solution, residuals, rank, s
 

@@ -176,6 +176,11 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
 # --- helpers for adaptors -------------------------------------------------------------------------
 
 
+def squared_size(x: Any) -> Any:
+    """|x|^2, by element, for real and complex numbers."""
+    return np.square(x.real) + np.square(x.imag) if np.iscomplexobj(x) else np.square(x)
+
+
 def axes(axis: Any, rank: int) -> tuple[int, ...]:
     """An `axis` argument as sorted non-negative dims."""
     if axis is None:

@@ -41,12 +41,12 @@ def _dot(a: Any, b: Any) -> Any:
 
 @composed(np.vdot)
 def _vdot(a: Any, b: Any) -> Any:
-    return np.matmul(np.ravel(a), np.ravel(b))
+    return np.matmul(np.conj(np.ravel(a)), np.ravel(b))
 
 
 @composed(np.linalg.vecdot)
 def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return np.sum(x1 * x2, axis=axis)
+    return np.sum(np.conj(x1) * x2, axis=axis)
 
 
 @composed(np.inner)

@@ -273,21 +273,6 @@ def _i0(x: Any) -> Any:
     return recorder.wrap(np.asarray(np.i0(array.concrete), dtype)[()], expr)
 
 
-@composed(np.angle)
-def _angle(z: Any, deg: bool = False) -> Any:
-    turn = 180.0 if deg else np.pi
-    return np.where(np.isnan(z), z, np.where(np.signbit(z), turn, 0.0))
-
-
-@composed(np.isreal)
-def _isreal(x: Any) -> Any:
-    return np.ones_like(x, dtype=bool)
-
-
-@composed(np.iscomplex)
-def _iscomplex(x: Any) -> Any:
-    return np.zeros_like(x, dtype=bool)
-
 
 @composed(np.logspace)
 def _logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,

@@ -117,13 +117,13 @@ class Recorder:
         )
 
     def ir_dtype(self, dtype: Any) -> DType:
-        """The IR dtype of anything numpy takes as a dtype; DtypeError for complex and others."""
+        """The IR dtype of anything numpy takes as a dtype; DtypeError where there is none."""
         given = np.dtype(dtype)
-        if given.kind not in "biuf" or given.itemsize > 8:
+        if given.kind not in "biufc" or given.itemsize > (16 if given.kind == "c" else 8):
             raise DtypeError(
                 f"an array of dtype {given}", loc=self.loc,
-                hint="real numbers of up to 64 bits and booleans can be traced; split complex "
-                "numbers into real and imaginary parts",
+                hint="real numbers of up to 64 bits, complex ones of up to 128, and booleans can "
+                "be traced",
             )
         return from_numpy_dtype(given)
 
@@ -252,10 +252,10 @@ class Recorder:
             )
 
     def _constant_array(self, array: Array) -> TracedArray:
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biufc":
             raise LeafTypeError(
                 f"an array of dtype {array.dtype} meets a traced array", loc=self.loc,
-                hint="only real numbers and booleans can be traced",
+                hint="only numbers and booleans can be traced",
             )
         self.ir_dtype(array.dtype)
         return TracedArray(self, array, self.constant(array))
@@ -277,7 +277,9 @@ class Recorder:
         """`array.astype(dtype)`, a copy."""
         self.enter()
         target, expr = self.ir_dtype(dtype), array.expr
-        cast = expr if expr.dtype == target else F.cast(expr, dtype=target)
+        if expr.dtype.is_complex and target.kind not in ("complex", "bool"):
+            expr = F.real(expr)  # as numpy does, with a warning
+        cast = expr.cast(target)
         concrete = array.concrete.astype(dtype)
         return self.wrap(concrete[()] if array.is_scalar else concrete, cast)
 
@@ -349,7 +351,10 @@ def real(value: Any) -> Any:
 
 def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
     """The dtype an elementwise op computes in: numpy's promotion, or the float result's."""
-    if result.dtype.kind == "f":
+    mixed = result.dtype.kind == "f" and any(  # the size of complex numbers is computed in theirs
+        np.iscomplexobj(real(x)) for x in operands
+    )
+    if result.dtype.kind in "fc" and not mixed:
         dtype: np.dtype[Any] = result.dtype
         return dtype
     return np.result_type(*(x if is_weak(x) else np.asarray(real(x)).dtype for x in operands))

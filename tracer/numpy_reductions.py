@@ -15,6 +15,7 @@ from gradof.tracer.numpy_functions import (
     composed,
     expression,
     query,
+    squared_size,
     traced_all,
 )
 from gradof.tracer.numpy_recorder import Recorder, real
@@ -53,7 +54,7 @@ def _mean(r: Recorder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bo
     array = r.traced(as_array(a))
     if array.dtype == np.float16 and dtype is None:
         dtype = np.float32  # as numpy: half precision is averaged in single
-    elif array.dtype.kind != "f" and dtype is None:
+    elif array.dtype.kind not in "fc" and dtype is None:
         dtype = _F64
     x = array.expr.cast(r.ir_dtype(dtype or array.dtype))
     dims = axes(axis, x.rank)
@@ -92,7 +93,7 @@ def _var(
     dims = axes(axis, x.ndim)
     ddof = ddof if correction is None else correction
     centre = np.mean(x, axis=dims, keepdims=True, where=where) if mean is None else mean
-    squares = np.square(x - centre)
+    squares = squared_size(x - centre)
     if where is not True:
         count = np.sum(np.broadcast_to(where, x.shape), axis=dims, keepdims=keepdims)
         return np.sum(squares, axis=dims, keepdims=keepdims, where=where) / (count - ddof)
@@ -260,7 +261,7 @@ def _nanvar(
     ddof = ddof if correction is None else correction
     kept = ~np.isnan(x) & where
     centre = np.nanmean(x, axis=axis, keepdims=True, where=where) if mean is None else mean
-    squares = np.square(np.where(kept, x - centre, 0.0))
+    squares = squared_size(np.where(kept, x - centre, 0.0))
     freedom = np.sum(kept, axis=axis, keepdims=keepdims) - ddof
     variance = np.sum(squares, axis=axis, keepdims=keepdims) / freedom
     return np.where(freedom <= 0, np.nan, variance)

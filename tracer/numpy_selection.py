@@ -144,16 +144,6 @@ def _sinc(x: Any) -> Any:
     return np.where(x == 0, 1.0, np.sin(z) / z)
 
 
-@composed(np.real, np.real_if_close)
-def _real(val: Any) -> Any:
-    return val
-
-
-@composed(np.imag)
-def _imag(val: Any) -> Any:
-    return np.zeros_like(val)
-
-
 @composed(np.isclose)
 def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False

@@ -24,6 +24,7 @@ from gradof.ir.core import Value
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer import (
     numpy_by_value,
+    numpy_complex,
     numpy_factor,
     numpy_joins,
     numpy_linalg,
@@ -56,8 +57,8 @@ from gradof.tracer.source import function_loc
 
 # Importing these registers their adaptors.
 ADAPTORS = (
-    numpy_by_value, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric, numpy_pad,
-    numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
+    numpy_by_value, numpy_complex, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric,
+    numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -268,7 +269,7 @@ def _outputs(
 ) -> list[Value | InputOut | ConstantOut]:
     outputs: list[Value | InputOut | ConstantOut] = []
     for leaf in leaves:
-        if is_plain(leaf) and leaf.dtype.kind in "biuf":
+        if is_plain(leaf) and leaf.dtype.kind in "biufc":
             leaf = recorder.traced(leaf)
         if type(leaf) is not TracedArray:
             recorder.baked = recorder.baked or isinstance(leaf, (np.ndarray, np.generic))

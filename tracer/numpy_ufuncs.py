@@ -22,7 +22,7 @@ from gradof.tracer.numpy_special import UFUNCS
 from gradof.tracer.numpy_ufunc_methods import record_at, record_method
 
 Function = Callable[..., Any]
-_ALIASES = {"divide": "div", "conjugate": "alias", "positive": "alias", "float_power": "pow"}
+_ALIASES = {"divide": "div", "sign": "sgn", "positive": "alias", "float_power": "pow"}
 
 
 def _fmax(a: Any, b: Any) -> Any:
@@ -50,9 +50,9 @@ _OWN: dict[str, Function] = {
     "ldexp": lambda x, n: x * np.exp2(n),
     "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
     "copysign": lambda a, b: np.abs(a) * np.where(np.signbit(b), -1.0, 1.0),
-    "vecdot": lambda a, b: np.sum(a * b, axis=-1),
+    "vecdot": lambda a, b: np.sum(np.conj(a) * b, axis=-1),
     "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
-    "vecmat": lambda a, b: np.matmul(a[..., None, :], b)[..., 0, :],
+    "vecmat": lambda a, b: np.matmul(np.conj(a)[..., None, :], b)[..., 0, :],
 }  # fmt: skip
 _COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
 

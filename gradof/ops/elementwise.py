@@ -7,6 +7,7 @@ Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,9 +18,13 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
+from gradof.ops.complex_numbers import real_dtype
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import (
+    ALL,
     ANY,
+    ARITHMETIC,
+    INEXACT,
     INTEGERS,
     LOGICAL,
     NUMBERS,
@@ -36,33 +41,39 @@ TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 # --- arithmetic ---------------------------------------------------------------------------------
 
-op("add(a, b) -> y", family=binary(), traits={"commutative"}, numpy="np.add",
+op("add(a, b) -> y", family=binary(ARITHMETIC), traits={"commutative"}, numpy="np.add",
    vjp={"a": lambda g: g, "b": lambda g: g},
    names=["numpy.add"], formula="a + b")
-op("sub(a, b) -> y", family=binary(), numpy="np.subtract",
+op("sub(a, b) -> y", family=binary(ARITHMETIC), numpy="np.subtract",
    vjp={"a": lambda g: g, "b": lambda g: -g},
    names=["numpy.subtract"], formula="a - b")
-op("mul(a, b) -> y", family=binary(), traits={"commutative"}, numpy="np.multiply",
+op("mul(a, b) -> y", family=binary(ARITHMETIC), traits={"commutative"}, numpy="np.multiply",
    vjp={"a": lambda g, b: g * b, "b": lambda g, a: g * a},
    names=["aten.mul.Tensor", "aten.mul.Scalar", "numpy.multiply"], formula="a*b")
-op("div(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.true_divide",
+op("div(a, b) -> y", family=binary(INEXACT), numpy="np.true_divide",
    vjp={"a": lambda g, b: g / b, "b": lambda g, b, y: -(g * (y / b))},
    names=["aten.div.Tensor", "aten.div.Scalar", "numpy.true_divide"], formula="a/b",
    domain=((-2, 2), (0.5, 2)))
-op("neg(x) -> y", family=unary(NUMBERS), numpy="np.negative", vjp={"x": lambda g: -g},
+op("neg(x) -> y", family=unary(ARITHMETIC), numpy="np.negative", vjp={"x": lambda g: -g},
    traits={"linear"}, names=["aten.neg", "numpy.negative"], formula="-x")
-op("reciprocal(x) -> y", family=unary(), numpy="np.reciprocal",
+op("reciprocal(x) -> y", family=unary(INEXACT), numpy="np.reciprocal",
    vjp={"x": lambda g, y: -(g * (y * y))},
    names=["aten.reciprocal", "numpy.reciprocal"], formula="1/x", domain=(0.5, 2))
 
 
 def _sign_product(g: Expr, x: Expr) -> Expr:
-    return g * F.sign(x)
+    return g.cast(x.dtype) * F.sgn(x)
 
 
-op("abs(x) -> y", family=unary(NUMBERS), numpy="np.absolute", vjp={"x": _sign_product},
+def _infer_abs(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    (x,) = unary(ARITHMETIC).infer(inputs, attrs)
+    return (tensor(x).with_dtype(real_dtype(tensor(x).dtype)),)
+
+
+op("abs(x) -> y", family=Family(_infer_abs, frozenset({"elementwise"})), numpy="np.absolute",
+   vjp={"x": _sign_product}, traits={"wirtinger"},
    names=["aten.abs", "numpy.absolute", "numpy.fabs"], formula="Abs(x)")
-op("square(x) -> y", family=unary(NUMBERS), numpy="np.square",
+op("square(x) -> y", family=unary(ARITHMETIC), numpy="np.square",
    vjp={"x": lambda g, x: g * (x * 2.0)}, names=["aten.square", "numpy.square"], formula="x**2")
 
 
@@ -77,19 +88,25 @@ def _pow_base(g: Expr, a: Expr, b: Expr) -> Expr:
     return F.where(b == 0.0, 0.0, grad)
 
 
+def _real_part(x: Expr) -> Expr:
+    return F.real(x) if x.dtype.is_complex else x
+
+
 def _pow_exponent(g: Expr, a: Expr, b: Expr, y: Expr) -> Expr:
     # d/db a^b = a^b log a; zero at a = 0 with b >= 0, where the limit is zero.
     base = a.scalar
     if base is not None:
         if base == 0:
-            return F.where(b >= 0.0, 0.0, g * (y * -math.inf))
+            return F.where(_real_part(b) >= 0.0, 0.0, g * (y * -math.inf))
+        if b.dtype.is_complex:
+            return g * (y * cmath.log(base))
         log = math.log(base) if base.real > 0 else math.nan  # type: ignore[arg-type]
         return g * (y * log)
-    at_zero = F.logical_and(a == 0.0, b >= 0.0) if b.scalar is None else (a == 0.0)
+    at_zero = F.logical_and(a == 0.0, _real_part(b) >= 0.0) if b.scalar is None else (a == 0.0)
     return F.where(at_zero, 0.0, g * (y * F.log(a)))
 
 
-op("pow(a, b) -> y", family=binary(), numpy="np.power",
+op("pow(a, b) -> y", family=binary(INEXACT), numpy="np.power",
    vjp={"a": _pow_base, "b": _pow_exponent}, names=["numpy.power", "numpy.float_power"],
    formula="a**b", domain=((0.5, 2), (-2, 2)))
 
@@ -135,26 +152,26 @@ op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------
 
-op("exp(x) -> y", family=unary(), numpy="np.exp", vjp={"x": lambda g, y: g * y},
+op("exp(x) -> y", family=unary(INEXACT), numpy="np.exp", vjp={"x": lambda g, y: g * y},
    names=["aten.exp", "numpy.exp"], formula="exp(x)")
-op("exp2(x) -> y", family=unary(), numpy="np.exp2", vjp={"x": lambda g, y: g * (y * LN2)},
+op("exp2(x) -> y", family=unary(INEXACT), numpy="np.exp2", vjp={"x": lambda g, y: g * (y * LN2)},
    names=["aten.exp2", "numpy.exp2"], formula="2**x")
 # Not y + 1, which loses exp(x) where x is large and negative.
-op("expm1(x) -> y", family=unary(), numpy="np.expm1", vjp={"x": lambda g, x: g * F.exp(x)},
+op("expm1(x) -> y", family=unary(INEXACT), numpy="np.expm1", vjp={"x": lambda g, x: g * F.exp(x)},
    names=["aten.expm1", "numpy.expm1"], formula="exp(x) - 1")
-op("log(x) -> y", family=unary(), numpy="np.log", vjp={"x": lambda g, x: g / x},
+op("log(x) -> y", family=unary(INEXACT), numpy="np.log", vjp={"x": lambda g, x: g / x},
    names=["aten.log", "numpy.log"], formula="log(x)", domain=(0.3, 3))
-op("log2(x) -> y", family=unary(), numpy="np.log2", vjp={"x": lambda g, x: g / (x * LN2)},
+op("log2(x) -> y", family=unary(INEXACT), numpy="np.log2", vjp={"x": lambda g, x: g / (x * LN2)},
    names=["aten.log2", "numpy.log2"], formula="log(x)/log(2)", domain=(0.3, 3))
-op("log10(x) -> y", family=unary(), numpy="np.log10", vjp={"x": lambda g, x: g / (x * LN10)},
+op("log10(x) -> y", family=unary(INEXACT), numpy="np.log10", vjp={"x": lambda g, x: g / (x * LN10)},
    names=["aten.log10", "numpy.log10"], formula="log(x)/log(10)", domain=(0.3, 3))
-op("log1p(x) -> y", family=unary(), numpy="np.log1p", vjp={"x": lambda g, x: g / (x + 1.0)},
+op("log1p(x) -> y", family=unary(INEXACT), numpy="np.log1p", vjp={"x": lambda g, x: g / (x + 1.0)},
    names=["aten.log1p", "numpy.log1p"], formula="log(1 + x)", domain=(-0.5, 3))
-op("sqrt(x) -> y", family=unary(), numpy="np.sqrt", vjp={"x": lambda g, y: g / (y * 2.0)},
+op("sqrt(x) -> y", family=unary(INEXACT), numpy="np.sqrt", vjp={"x": lambda g, y: g / (y * 2.0)},
    names=["aten.sqrt", "numpy.sqrt"], formula="sqrt(x)", domain=(0.3, 3))
 op("cbrt(x) -> y", family=unary(), numpy="np.cbrt", vjp={"x": lambda g, y: g / (y * y * 3.0)},
    names=["numpy.cbrt"], formula="cbrt(x)", domain=(0.3, 3))
-op("rsqrt(x) -> y", family=unary(), numpy="1 / np.sqrt({x})",
+op("rsqrt(x) -> y", family=unary(INEXACT), numpy="1 / np.sqrt({x})",
    vjp={"x": lambda g, y: g * (y * y * y * -0.5)},
    names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
 
@@ -169,19 +186,20 @@ op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.logadd
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
 
-op("sin(x) -> y", family=unary(), numpy="np.sin", vjp={"x": lambda g, x: g * F.cos(x)},
+op("sin(x) -> y", family=unary(INEXACT), numpy="np.sin", vjp={"x": lambda g, x: g * F.cos(x)},
    names=["aten.sin", "numpy.sin"], formula="sin(x)")
-op("cos(x) -> y", family=unary(), numpy="np.cos", vjp={"x": lambda g, x: -(g * F.sin(x))},
+op("cos(x) -> y", family=unary(INEXACT), numpy="np.cos", vjp={"x": lambda g, x: -(g * F.sin(x))},
    names=["aten.cos", "numpy.cos"], formula="cos(x)")
-op("tan(x) -> y", family=unary(), numpy="np.tan", vjp={"x": lambda g, y: g * (y * y + 1.0)},
+op("tan(x) -> y", family=unary(INEXACT), numpy="np.tan", vjp={"x": lambda g, y: g * (y * y + 1.0)},
    names=["aten.tan", "numpy.tan"], formula="tan(x)", domain=(-1.2, 1.2))
-op("asin(x) -> y", family=unary(), numpy="np.arcsin",
+op("asin(x) -> y", family=unary(INEXACT), numpy="np.arcsin",
    vjp={"x": lambda g, x: g * F.rsqrt(1.0 - x * x)},
    names=["aten.asin", "numpy.arcsin"], formula="asin(x)", domain=(-0.9, 0.9))
-op("acos(x) -> y", family=unary(), numpy="np.arccos",
+op("acos(x) -> y", family=unary(INEXACT), numpy="np.arccos",
    vjp={"x": lambda g, x: -(g * F.rsqrt(1.0 - x * x))},
    names=["aten.acos", "numpy.arccos"], formula="acos(x)", domain=(-0.9, 0.9))
-op("atan(x) -> y", family=unary(), numpy="np.arctan", vjp={"x": lambda g, x: g / (x * x + 1.0)},
+op("atan(x) -> y", family=unary(INEXACT), numpy="np.arctan",
+   vjp={"x": lambda g, x: g / (x * x + 1.0)},
    names=["aten.atan", "numpy.arctan"], formula="atan(x)")
 
 
@@ -195,31 +213,43 @@ op("atan2(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.arctan2",
    names=["aten.atan2", "numpy.arctan2"], formula="atan2(a, b)", domain=((0.5, 2), (0.5, 2)))
 
 
-op("sinh(x) -> y", family=unary(), numpy="np.sinh", vjp={"x": lambda g, x: g * F.cosh(x)},
+op("sinh(x) -> y", family=unary(INEXACT), numpy="np.sinh", vjp={"x": lambda g, x: g * F.cosh(x)},
    names=["aten.sinh", "numpy.sinh"], formula="sinh(x)")
-op("cosh(x) -> y", family=unary(), numpy="np.cosh", vjp={"x": lambda g, x: g * F.sinh(x)},
+op("cosh(x) -> y", family=unary(INEXACT), numpy="np.cosh", vjp={"x": lambda g, x: g * F.sinh(x)},
    names=["aten.cosh", "numpy.cosh"], formula="cosh(x)")
-op("tanh(x) -> y", family=unary(), numpy="np.tanh", vjp={"x": lambda g, y: g * (1.0 - y * y)},
+op("tanh(x) -> y", family=unary(INEXACT), numpy="np.tanh",
+   vjp={"x": lambda g, y: g * (1.0 - y * y)},
    names=["aten.tanh", "numpy.tanh"], formula="tanh(x)")
-op("asinh(x) -> y", family=unary(), numpy="np.arcsinh",
+op("asinh(x) -> y", family=unary(INEXACT), numpy="np.arcsinh",
    vjp={"x": lambda g, x: g * F.rsqrt(x * x + 1.0)},
    names=["aten.asinh", "numpy.arcsinh"], formula="asinh(x)")
-op("acosh(x) -> y", family=unary(), numpy="np.arccosh",
-   vjp={"x": lambda g, x: g * F.rsqrt(x * x - 1.0)},
+
+
+def _acosh_x(g: Expr, x: Expr) -> Expr:
+    if x.dtype.is_complex:  # the root of the product has its cut elsewhere
+        return g * (F.rsqrt(x - 1.0) * F.rsqrt(x + 1.0))
+    return g * F.rsqrt(x * x - 1.0)
+
+
+op("acosh(x) -> y", family=unary(INEXACT), numpy="np.arccosh",
+   vjp={"x": _acosh_x},
    names=["aten.acosh", "numpy.arccosh"], formula="acosh(x)", domain=(1.2, 3))
-op("atanh(x) -> y", family=unary(), numpy="np.arctanh",
+op("atanh(x) -> y", family=unary(INEXACT), numpy="np.arctanh",
    vjp={"x": lambda g, x: g / (1.0 - x * x)},
    names=["aten.atanh", "numpy.arctanh"], formula="atanh(x)", domain=(-0.9, 0.9))
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    if x.dtype.kind == "c":
+        plain: NDArray[Any] = 1 / (1 + np.exp(-x))
+        return plain
     # 0.5 (1 + tanh(x/2)) neither overflows nor loses the tails' sign.
     e = np.exp(-np.abs(x))
     result: NDArray[Any] = np.where(x >= 0, 1, e) / (1 + e)
     return result
 
 
-op("sigmoid(x) -> y", family=unary(), numpy=_sigmoid, torch="torch.sigmoid",
+op("sigmoid(x) -> y", family=unary(INEXACT), numpy=_sigmoid, torch="torch.sigmoid",
    vjp={"x": lambda g, y: g * ((1.0 - y) * y)},
    names=["aten.sigmoid", "scipy.special.expit"], formula="1/(1 + exp(-x))")
 
@@ -257,17 +287,19 @@ for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.
 
 # --- comparisons and logic: no gradient ---------------------------------------------------------
 
+_ORDERS = ("gt", "ge", "lt", "le")
 for _name, _ufunc in (("gt", "np.greater"), ("ge", "np.greater_equal"), ("lt", "np.less"),
                       ("le", "np.less_equal"), ("eq", "np.equal"), ("ne", "np.not_equal"),
                       ("logical_and", "np.logical_and"), ("logical_or", "np.logical_or"),
                       ("logical_xor", "np.logical_xor")):
-    op(f"{_name}(a, b) -> y", family=predicate(), numpy=_ufunc, vjp={"a": None, "b": None},
+    op(f"{_name}(a, b) -> y", family=predicate(ANY if _name in _ORDERS else ALL), numpy=_ufunc,
+       vjp={"a": None, "b": None},
        names=[f"numpy.{_ufunc.removeprefix('np.')}"])
 for _name, _ufunc in (("logical_not", "np.logical_not"), ("isnan", "np.isnan"),
                       ("isinf", "np.isinf"), ("isfinite", "np.isfinite"),
                       ("signbit", "np.signbit")):
-    op(f"{_name}(x) -> y", family=predicate(), numpy=_ufunc, vjp={"x": None},
-       names=[f"aten.{_name}", f"numpy.{_name}"])
+    op(f"{_name}(x) -> y", family=predicate(ANY if _name == "signbit" else ALL), numpy=_ufunc,
+       vjp={"x": None}, names=[f"aten.{_name}", f"numpy.{_name}"])
 for _name, _ufunc in (("bitwise_and", "np.bitwise_and"), ("bitwise_or", "np.bitwise_or"),
                       ("bitwise_xor", "np.bitwise_xor")):
     op(f"{_name}(a, b) -> y", family=binary(LOGICAL), numpy=_ufunc, vjp={"a": None, "b": None},
@@ -282,7 +314,7 @@ for _name, _ufunc in (("left_shift", "np.left_shift"), ("right_shift", "np.right
 
 
 def _infer_where(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    dt, device, shape = common(inputs[1:], ANY)
+    dt, device, shape = common(inputs[1:], ALL)
     cond = tensor(inputs[0], "the condition")
     _, _, full = common([cond, TensorType(cond.dtype, shape, device)], frozenset({"bool"}))
     return (TensorType(dt, full, device),)

@@ -8,7 +8,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.expr import Expr, F
-from gradof.ops.families import broadcast_shapes, known_shape, tensor, unary
+from gradof.ops.families import ALL, broadcast_shapes, known_shape, tensor, unary
 from gradof.ops.registry import Family, op
 
 
@@ -66,9 +66,9 @@ def _infer_dot(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type,
 
 op("dot(a, b) -> y", family=Family(_infer_dot), expand=_dot, names=["aten.dot"])
 
-op("tril(x; diagonal) -> y", family=Family(unary(frozenset({"float", "int", "bool"})).infer),
+op("tril(x; diagonal) -> y", family=Family(unary(ALL).infer),
    traits={"linear"}, numpy="np.tril({x}, {diagonal})",
    vjp={"x": lambda g, diagonal: F.tril(g, diagonal=diagonal)})
-op("triu(x; diagonal) -> y", family=Family(unary(frozenset({"float", "int", "bool"})).infer),
+op("triu(x; diagonal) -> y", family=Family(unary(ALL).infer),
    traits={"linear"}, numpy="np.triu({x}, {diagonal})",
    vjp={"x": lambda g, diagonal: F.triu(g, diagonal=diagonal)})

@@ -73,4 +73,5 @@ def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
 
 op("Opaque(*xs; name, call, types, vjps) -> *ys", family=Family(_infer),
    numpy=_numpy_has_none,
-   vjp={"xs": _rule}, doc="An op of torch, run and differentiated by torch.")  # fmt: skip
+   vjp={"xs": _rule}, traits={"wirtinger"},
+   doc="An op of torch, run and differentiated by torch.")  # fmt: skip

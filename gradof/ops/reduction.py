@@ -12,7 +12,10 @@ from gradof.ir.attrs import Attr
 from gradof.ir.types import BOOL, I64, TensorType, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import (
+    ALL,
     ANY,
+    ARITHMETIC,
+    INEXACT,
     check_dims,
     known_shape,
     reduced_shape,
@@ -36,8 +39,8 @@ def _sum_vjp(g: Expr, x_like: Like, dims: Dims, keepdims: bool) -> Expr:
     return x_like.expand(keep_reduced(g, x_like, dims, keepdims))
 
 
-op("sum(x; dims, keepdims) -> y", family=reduction(), vjp={"x": _sum_vjp}, traits={"linear"},
-   numpy="np.sum({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})")
+op("sum(x; dims, keepdims) -> y", family=reduction(ARITHMETIC), vjp={"x": _sum_vjp},
+   traits={"linear"}, numpy="np.sum({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})")
 
 
 def _mean(x: Expr, dims: Dims, keepdims: bool) -> Expr:
@@ -48,7 +51,7 @@ def _mean(x: Expr, dims: Dims, keepdims: bool) -> Expr:
     return x.sum(dims, keepdims) / float(count)
 
 
-op("mean(x; dims, keepdims) -> y", family=reduction(frozenset({"float"})), expand=_mean)
+op("mean(x; dims, keepdims) -> y", family=reduction(INEXACT), expand=_mean)
 
 
 def _extreme_vjp(g: Expr, x: Expr, y: Expr, dims: Dims, keepdims: bool) -> Expr:
@@ -63,9 +66,9 @@ op("amax(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp
    numpy="np.amax({x}, axis={dims}, keepdims={keepdims})")
 op("amin(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp},
    numpy="np.amin({x}, axis={dims}, keepdims={keepdims})")
-op("any(x; dims, keepdims) -> y", family=reduction(ANY, BOOL), vjp={"x": None},
+op("any(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},
    numpy="np.any({x}, axis={dims}, keepdims={keepdims})")
-op("all(x; dims, keepdims) -> y", family=reduction(ANY, BOOL), vjp={"x": None},
+op("all(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},
    numpy="np.all({x}, axis={dims}, keepdims={keepdims})")
 
 
@@ -95,7 +98,7 @@ def _cumsum_vjp(g: Expr, dim: int) -> Expr:
     return F.flip(F.cumsum(F.flip(g, dims=(dim,)), dim=dim), dims=(dim,))
 
 
-op("cumsum(x; dim) -> y", family=Family(unary(ANY).infer), vjp={"x": _cumsum_vjp},
+op("cumsum(x; dim) -> y", family=Family(unary(ALL).infer), vjp={"x": _cumsum_vjp},
    numpy="np.cumsum({x}, axis={dim}, dtype={x}.dtype)", traits={"linear"})
 
 
@@ -118,7 +121,7 @@ def _prod_vjp(g: Expr, x: Expr, dims: Dims, keepdims: bool) -> Expr:
     return grad.permute(inverse)
 
 
-op("prod(x; dims, keepdims) -> y", family=reduction(), vjp={"x": _prod_vjp},
+op("prod(x; dims, keepdims) -> y", family=reduction(ARITHMETIC), vjp={"x": _prod_vjp},
    numpy="np.prod({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})", domain=(0.5, 2))
 
 
@@ -147,5 +150,5 @@ def _shift(x: Expr, by: int) -> Expr:
     return F.cat(kept, ones, dim=last)
 
 
-op("exclusive_prod(x) -> y", family=Family(unary().infer), expand=_exclusive_prod,
+op("exclusive_prod(x) -> y", family=Family(unary(INEXACT).infer), expand=_exclusive_prod,
    doc="The product of all other elements along the last dim.")

@@ -48,7 +48,8 @@ _SCHEMA = re.compile(
     r"(?P<name>\w+)\((?P<inputs>[^;)]*)(?:;(?P<attrs>[^)]*))?\)\s*->\s*(?P<outputs>(?:\*?\w+(?:\s*,\s*\w+)*)?)\s*$"
 )
 _TRAITS = frozenset(
-    {"elementwise", "view", "random", "commutative", "structural", "linear", "constant", "effect"}
+    {"elementwise", "view", "random", "commutative", "structural", "linear", "constant", "effect",
+     "wirtinger"}
 )
 
 

@@ -17,7 +17,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
 from gradof.ir.types import DType, ScalarType, SizeType, TensorType, Type, scalar_type_of
 from gradof.ops.expr import Expr, F, Like
-from gradof.ops.families import ANY, int_tuple, same_as_first, tensor, unary
+from gradof.ops.families import ALL, int_tuple, same_as_first, tensor, unary
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -70,7 +70,10 @@ def _infer_cast(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type
         raise InferenceError(f"cast needs a dtype, not {dt!r}")
     if isinstance(inputs[0], ScalarType):
         return (TensorType(dt, ()),)
-    return (tensor(inputs[0]).with_dtype(dt),)
+    x = tensor(inputs[0])
+    if x.dtype.is_complex and not dt.is_complex and dt.kind != "bool":
+        raise InferenceError(f"a cast of {x} to {dt} drops the imaginary part; take `real` first")
+    return (x.with_dtype(dt),)
 
 
 def _infer_autograd_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -137,6 +140,8 @@ op("expand_to_size(x, s) -> y", family=Family(_infer_resized),
 
 
 def _cast_vjp(g: Expr, x_like: Like) -> Expr | None:
+    if g.dtype.is_complex and x_like.dtype.is_float:
+        return F.real(g).cast(x_like.dtype)
     return g.cast(x_like.dtype) if x_like.dtype.is_inexact else None
 
 
@@ -150,6 +155,6 @@ op("detach(x) -> y", family=same_as_first(), numpy="{x}", vjp={"x": None}, trait
 op("alias(x) -> y", family=same_as_first(), numpy="{x}", vjp={"x": lambda g: g},
    traits={"view", "linear"}, names=["aten.alias"])  # fmt: skip
 
-op("copy(x) -> y", family=unary(ANY), numpy="{x}.copy()",
+op("copy(x) -> y", family=unary(ALL), numpy="{x}.copy()",
    vjp={"x": lambda g: g}, traits={"linear"}, names=["aten.clone", "numpy.copy"],
    doc="A fresh array.")  # fmt: skip

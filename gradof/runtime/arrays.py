@@ -113,18 +113,13 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
 
 
 def check_array(array: Any, path: str) -> None:
-    """Refuse numpy dtypes without an IR dtype, and complex ones."""
+    """Refuse numpy dtypes without an IR dtype, and foreign byte order."""
     try:
-        dtype = from_numpy_dtype(array.dtype)
+        from_numpy_dtype(array.dtype)
     except KeyError:
         raise LeafTypeError(
             f"{path} is an array of dtype {array.dtype}", hint="convert it: a.astype(np.float64)"
         ) from None
-    if dtype.is_complex:
-        raise DtypeError(
-            f"{path} is complex; gradients of complex arrays are not supported",
-            hint="pass the real and imaginary parts as two arrays",
-        )
     if not array.dtype.isnative:
         raise DtypeError(
             f"{path} is not in native byte order",

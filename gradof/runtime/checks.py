@@ -78,7 +78,7 @@ def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
                     hint="choose argnums whose leaves are floating-point arrays",
                 )
             type_ = traced.graph.inputs[input_of[leaf]].type
-            if not isinstance(type_, TensorType) or not type_.dtype.is_float:
+            if not isinstance(type_, TensorType) or not type_.dtype.is_inexact:
                 raise DtypeError(
                     f"{path} is {type_}: integers and booleans have no gradient",
                     hint="convert it to a floating-point dtype",
@@ -120,6 +120,11 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
             f"the function returns {type_}, not a scalar",
             hint="reduce it with sum() or mean(), or use vjp or jacobian",
         )
+    if type_.dtype.is_complex:
+        raise OutputError(
+            f"the function returns {type_}: a complex number has no direction of steepest ascent",
+            hint="return a real number of it, such as abs(z) or z.real, or use vjp",
+        )
     if not type_.dtype.is_float:
         raise OutputError(
             f"the function returns {type_}, which is not floating point",
@@ -151,7 +156,7 @@ def cotangent_places(traced: Traced) -> tuple[int | None, ...]:
         if isinstance(out, InputOut):
             index = changed.get(out.index, len(graph.outputs) + out.index)
         type_ = (*graph.outputs, *graph.inputs)[index].type
-        floating = isinstance(type_, TensorType) and type_.dtype.is_float
+        floating = isinstance(type_, TensorType) and type_.dtype.is_inexact
         places.append(index if floating else None)
     return tuple(places)
 

@@ -362,6 +362,6 @@ def gradient_flags(bound: Bound) -> tuple[bool, ...]:
         return tuple(t.requires_grad for t in bound.inputs)
     n = len(traced.arg_leaves)
     return tuple(
-        i < n and v.type.dtype.is_float  # type: ignore[union-attr]
+        i < n and v.type.dtype.is_inexact  # type: ignore[union-attr]
         for i, v in enumerate(traced.graph.inputs)
     )

@@ -211,7 +211,7 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     n = len(traced.arg_leaves)
     wrt = tuple(
         i for i, v in enumerate(traced.graph.inputs[:n])
-        if isinstance(v.type, TensorType) and v.type.dtype.is_float
+        if isinstance(v.type, TensorType) and v.type.dtype.is_inexact
     )
     outputs = cotangent_places(traced)
     unique = tuple(sorted({i for i in outputs if i is not None}))

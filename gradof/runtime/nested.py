@@ -93,7 +93,9 @@ class Inner:
     def scalar(self, value: Any) -> Any:
         """`value`, checked to be one floating-point number."""
         session = self.session
-        if not session.is_array(value) or not session.is_float(value) or _size(value) != 1:
+        if not session.is_array(value) or not session.is_float(value) or (
+            _is_complex(value) or _size(value) != 1
+        ):
             raise OutputError(
                 f"the inner function returns {_shown(value)}, not a floating-point scalar",
                 loc=user_loc(), hint="reduce it with sum() or mean(), or use vjp or jacobian",
@@ -166,7 +168,7 @@ def float_outputs(session: Session, result: Any) -> tuple[list[Any], TreeDef]:
     """The leaves of a result, which must all be floating-point arrays."""
     leaves, tree = flatten(result)
     for leaf in leaves:
-        if not session.is_array(leaf) or not session.is_float(leaf):
+        if not session.is_array(leaf) or not session.is_float(leaf) or _is_complex(leaf):
             raise OutputError(
                 f"the inner function returns {_shown(leaf)}", loc=user_loc(),
                 hint="return only floating-point arrays computed from the arguments",
@@ -184,6 +186,10 @@ def seeds_for(outputs: Sequence[Any], cotangents: Any) -> list[Any]:
             loc=user_loc(), hint="a cotangent has the shape of its result",
         )  # fmt: skip
     return leaves
+
+
+def _is_complex(array: Any) -> bool:
+    return "complex" in str(array.dtype)
 
 
 def _size(array: Any) -> int:

@@ -32,7 +32,7 @@ class NumpySession:
 
     def is_float(self, leaf: Any) -> bool:
         """Floating point."""
-        return bool(leaf.dtype.kind == "f")
+        return bool(leaf.dtype.kind in "fc")
 
     def fresh(self, leaf: Any) -> TracedArray:
         """A value of its own in the graph."""

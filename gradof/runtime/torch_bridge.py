@@ -24,7 +24,8 @@ from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.tracer.torch_types import from_torch_dtype
 
 Tensor = torch.Tensor
-_PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.int64, torch.bool})
+_PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.int64, torch.bool,
+                    torch.complex64, torch.complex128})
 
 
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -65,8 +66,8 @@ def from_numpy(array: Any) -> Tensor:
 
 def to_numpy(tensor: Tensor) -> Any:
     """A numpy view of a dense CPU tensor, without a copy."""
-    if tensor._is_zerotensor() or tensor.is_neg():  # what torch has not written to memory yet
-        tensor = tensor.detach().clone().resolve_neg()
+    if tensor._is_zerotensor() or tensor.is_neg() or tensor.is_conj():  # not yet in memory
+        tensor = tensor.detach().clone().resolve_neg().resolve_conj()
     return tensor.detach().numpy()
 
 
@@ -87,10 +88,9 @@ def check_tensor(tensor: Tensor, path: str) -> None:
         raise DtypeError(
             f"{path} is bfloat16, which numpy does not have", hint="use float32: x.float()"
         )
-    if tensor.is_complex():
+    if tensor.dtype == torch.complex32:
         raise DtypeError(
-            f"{path} is complex; gradients of complex tensors are not supported",
-            hint="pass the real and imaginary parts: torch.view_as_real(x)",
+            f"{path} is complex32, which numpy does not have", hint="use complex64: x.cfloat()"
         )
     if tensor.is_quantized:
         raise LeafTypeError(f"{path} is quantized", hint="pass x.dequantize()")

@@ -18,8 +18,8 @@ class TorchSession:
         return isinstance(leaf, Tensor)
 
     def is_float(self, leaf: Tensor) -> bool:
-        """Floating point."""
-        return leaf.is_floating_point()
+        """Floating point, real or complex."""
+        return leaf.is_floating_point() or leaf.is_complex()
 
     def fresh(self, leaf: Tensor) -> Tensor:
         """A tensor of its own in the history, a leaf where the original has none."""

@@ -18,6 +18,8 @@ from gradof.tracer.pytree import flatten
 TOLERANCES = {
     torch.float64: (1e-10, 1e-12),
     torch.float32: (2e-5, 2e-6),
+    torch.complex128: (1e-10, 1e-12),
+    torch.complex64: (2e-5, 2e-6),
     torch.float16: (4e-3, 4e-3),  # torch rounds after each op, as numpy does, not always alike
 }
 Tensors = list[torch.Tensor]
@@ -65,10 +67,14 @@ def cotangents(results: Tensors, skip: tuple[int, ...] = ()) -> dict[int, torch.
     """Random cotangents of the results that require grad, except the skipped."""
     generator = torch.Generator().manual_seed(7)
     return {
-        i: torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.dtype)
+        i: torch.randn(r.shape, generator=generator, dtype=_double(r)).to(r.dtype)
         for i, r in enumerate(results)
         if r.requires_grad and i not in skip
     }
+
+
+def _double(tensor: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
 
 
 def gradients(
@@ -86,10 +92,16 @@ def gradients(
         )
         orders.append(list(grads))
         current = [g for g in grads if g is not None and g.requires_grad]
-        weights = [torch.cos(torch.arange(g.numel())).to(g).view(g.shape) for g in current]
+        weights = [_waves(g) for g in current]
         if not current:
             break
     return results, orders
+
+
+def _waves(grad: torch.Tensor) -> torch.Tensor:
+    steps = torch.arange(grad.numel(), dtype=torch.float64)
+    waves = torch.complex(steps.cos(), steps.sin()) if grad.is_complex() else steps.cos()
+    return waves.to(grad).view(grad.shape)
 
 
 def check(

@@ -293,12 +293,3 @@ def test_wrong_shapes_are_named_with_the_line() -> None:
         trace(lambda x: x + np.ones(5), LARGE)
     with pytest.raises(ShapeError, match="matmul"):
         trace(lambda x: x @ x, LARGE)
-
-
-def test_complex_is_refused() -> None:
-    with pytest.raises(DtypeError, match="complex128"):
-        trace(lambda x: x * 1j, LARGE)
-    with pytest.raises(DtypeError, match="complex"):
-        trace(lambda x: x.astype(complex), LARGE)
-    with pytest.raises(DtypeError, match="complex"):
-        trace(lambda x: x, LARGE.astype(complex))
