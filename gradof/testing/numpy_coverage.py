@@ -25,7 +25,7 @@ from gradof.tracer.pytree import flatten
 
 Array = NDArray[Any]
 STEP = 2e-3  # of the widest difference; three of them extrapolate to O(step ** 6)
-VALUE, DERIVATIVE = 1e-12, 1e-7  # allowed errors in float64, relative to the size of the terms
+VALUE, DERIVATIVE = 1e-12, 1e-9  # allowed errors in float64, relative to the size of the terms
 SINGLE = 300.0  # allowed error in float32, in units of its last place
 
 
