@@ -5,8 +5,8 @@
 
 The judge is eager. A difference of more than 64 ulps of the largest number of the group is looked
 at again: it may be 8 times as far from float64 as eager is (in float64, 8 times as many ulps as
-either side loses in float32), or 8 times as far as eager moves when its inputs and cotangents are moved
-by an ulp, which is what an ill-conditioned function does. What is above that is wrong. Note
+either side loses in float32), or 8 times as far as eager moves when its inputs and cotangents are
+moved by an ulp, which is what an ill-conditioned function does. What is above that is wrong. Note
 [Closeness] has the same rule.
 """
 
@@ -114,8 +114,8 @@ def _allowed(sample: Sample, name: str, order: int, eager: Runs) -> float:
     """The relative difference that needs no explanation.
 
     Where everything cancels, as in the gradient of a peaked softmax, what is left is rounding of
-    larger numbers; in float64, without a better reference, they are of the size of the orders below, times the
-    inputs for each derivative.
+    larger numbers; in float64, without a better reference, they are of the size of the orders
+    below, times the inputs for each derivative.
     """
     allowed = ULPS * _eps(eager[order])
     if _eps(eager[order]) == torch.finfo(torch.float64).eps:
