@@ -311,6 +311,9 @@ def nan_to_num(
     c: Call, x: Expr, nan: float | None = None, posinf: float | None = None,
     neginf: float | None = None,
 ) -> Expr:  # fmt: skip
+    if x.dtype.is_complex:
+        parts = [nan_to_num(c, part(x), nan, posinf, neginf) for part in (F.real, F.imag)]
+        return F.complex(*parts)
     if not x.dtype.is_float:
         return F.copy(x)
     info = torch.finfo(c.results[0].dtype)

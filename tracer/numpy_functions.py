@@ -181,6 +181,14 @@ def squared_size(x: Any) -> Any:
     return np.square(x.real) + np.square(x.imag) if np.iscomplexobj(x) else np.square(x)
 
 
+def by_parts(function: Callable[[Any], Any], z: Any) -> Any:
+    """A function of real numbers on both parts of complex ones."""
+    result = np.copy(z)
+    result.real[...] = function(z.real)
+    result.imag[...] = function(z.imag)
+    return result
+
+
 def axes(axis: Any, rank: int) -> tuple[int, ...]:
     """An `axis` argument as sorted non-negative dims."""
     if axis is None:

@@ -32,7 +32,7 @@ def _total(function: Any, kind: str, start: float) -> None:
         used = dtype or function(np.zeros((), array.dtype)).dtype
         x = array.expr.cast(r.ir_dtype(used))
         if where is not True:
-            x = F.where(r.traced(where).expr, x, start if x.dtype.is_float else int(start))
+            x = F.where(r.traced(where).expr, x, start if x.dtype.is_inexact else int(start))
         dims = axes(axis, x.rank)
         y: Expr = x if not dims else getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims))
         if initial is None:

@@ -12,6 +12,7 @@ from gradof.tracer.numpy_functions import (
     Adaptor,
     as_array,
     axis_of,
+    by_parts,
     composed,
     expression,
     inplace,
@@ -51,6 +52,8 @@ def _nan_to_num(
 ) -> Any:
     if not copy:
         raise TypeError("argument copy=False")
+    if x.dtype.kind == "c":
+        return by_parts(lambda part: np.nan_to_num(part, True, nan, posinf, neginf), x)
     if x.dtype.kind != "f":
         return np.copy(x)
     info = np.finfo(x.dtype)
@@ -123,6 +126,8 @@ def _take_along_axis(r: Recorder, arr: Any, indices: Any, axis: int = -1) -> Exp
 
 @composed(np.round, np.around)
 def _round(a: Any, decimals: int = 0) -> Any:
+    if a.dtype.kind == "c":
+        return by_parts(lambda part: np.round(part, decimals), a)
     if a.dtype.kind != "f":
         if decimals >= 0:
             return np.copy(a)

@@ -111,3 +111,13 @@ def test_the_parts_of_an_array_can_be_written() -> None:
         return y * y
 
     check(halved, Z)
+
+
+@pytest.mark.parametrize("fn", [np.round, np.nan_to_num])
+def test_functions_of_both_parts(fn: Function) -> None:
+    z = np.array([1.6 + 2.7j, complex(np.nan, 1.2), complex(0.3, np.inf)])
+    value, pullback = vjp(fn, z)
+    np.testing.assert_array_equal(value, fn(z))
+    (slope,) = pullback(np.array([1 - 2j, 3 + 1j, 2 + 5j]))
+    want = [0, 0, 0] if fn is np.round else [1 - 2j, 1j, 2]
+    np.testing.assert_array_equal(slope, want)
