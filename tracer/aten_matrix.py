@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from gradof.errors import InferenceError
-from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.expr import Expr, F
 from gradof.ops.factor import eye_like
 from gradof.tracer.aten_registry import Call, aten
@@ -106,7 +104,7 @@ def pinv(
     hermitian: bool = False,
 ) -> Expr:  # fmt: skip
     _floats(x)
-    small = max(x.shape[-2:], default=0) * float(np.finfo(to_numpy_dtype(x.dtype)).eps)
+    small = max(x.shape[-2:], default=0) * torch.finfo(c.results[0].dtype).eps
     if atol is not None and _number(c.kwargs["atol"], atol) != 0.0:
         raise InferenceError("an absolute tolerance")
     if rtol is not None:

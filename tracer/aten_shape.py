@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import InferenceError
+from gradof.errors import UnsupportedOpError
 from gradof.ir.attrs import Dense
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten_registry import Call, aten, scalar_for
@@ -205,7 +205,10 @@ def _strided_places(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | No
         places += along.reshape((-1,) + (1,) * (len(size) - dim - 1))
     outside = places.size and places.max() >= x.type.size
     if not real.is_contiguous() or real.storage_offset() or outside:
-        raise InferenceError("as_strided of a tensor that is itself a view of another")
+        raise UnsupportedOpError(
+            "as_strided of a tensor that is itself a view of another, whose memory is not in the "
+            "graph", loc=c.emitter.body.loc, hint="take it of the other tensor, or index",
+        )  # fmt: skip
     return c.constant(Dense.of(places))
 
 

@@ -47,6 +47,10 @@ Lift = Callable[[torch.Tensor], torch.Tensor]
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
 
 
+# Tagged as of dynamic shape, for results that depend on the rank; an Opaque node checks it.
+_FIXED = frozenset({torch.ops.aten.linalg_lstsq.default})
+
+
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs every op for real and records it."""
 
@@ -84,7 +88,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if reads_values(func, args):
             with self:
                 return BY_VALUE[func](*args, **kwargs)
-        if torch.Tag.dynamic_output_shape in func.tags and not knows(func):
+        if torch.Tag.dynamic_output_shape in func.tags and not knows(func) and func not in _FIXED:
             raise data_dependent_shape(func, site)
         if func is torch.ops.aten.native_batch_norm.default:
             return self._batch_norm(args, site)

@@ -175,9 +175,9 @@ def _index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
-    return _scatter_reduce(
-        x, dim, index.view(shape).expand(source.shape), source, reduce, include_self=include_self
-    )
+    spread = index.view(shape).expand(source.shape)
+    result: Tensor = _scatter_reduce(x, dim, spread, source, reduce, include_self=include_self)
+    return result
 
 
 @_program(_ATEN.segment_reduce.default)

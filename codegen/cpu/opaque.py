@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.errors import DataDependentShapeError
 from gradof.ops.opaque import constant_operands
 
 
@@ -30,6 +31,13 @@ def run_opaque(
             leaves = [t if i in constant else _leaf(t) for i, t in enumerate(tensors)]
         with torch.set_grad_enabled(bool(vjps)):
             results = _evaluate(name, call, vjps, leaves, create_graph=False)
+    shapes = [tuple(r.shape) for r in results]
+    if shapes != [tuple(shape) for _, shape in types]:
+        raise DataDependentShapeError(
+            f"{name} gave results of shapes {shapes}, which depend on values, and not "
+            f"{[tuple(shape) for _, shape in types]} as when it was traced",
+            hint="call it outside of the compiled function",
+        )
     own = {t.untyped_storage().data_ptr() for t in tensors}
     fresh = [
         r.detach().clone() if r.untyped_storage().data_ptr() in own else r.detach()

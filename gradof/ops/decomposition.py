@@ -23,8 +23,8 @@ from gradof.ops.registry import Family, op
 def _square(type_: Type) -> TensorType:
     x = tensor(type_)
     shape = known_shape(x)
-    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float":
-        raise InferenceError(f"square matrices of floats are due, not {x}")
+    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float" or x.dtype.bits < 32:
+        raise InferenceError(f"square matrices of f32 or f64 are due, not {x}")
     return x
 
 

@@ -29,8 +29,8 @@ Shape = tuple[int, ...]
 def _matrix(type_: Type) -> tuple[TensorType, Shape]:
     x = tensor(type_)
     shape = known_shape(x)
-    if len(shape) < 2 or x.dtype.kind != "float":
-        raise InferenceError(f"matrices of floats are due, not {x}")
+    if len(shape) < 2 or x.dtype.kind != "float" or x.dtype.bits < 32:
+        raise InferenceError(f"matrices of f32 or f64 are due, not {x}")
     return x, shape
 
 

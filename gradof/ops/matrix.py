@@ -17,8 +17,8 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import I32, I64, TensorType, Type
 from gradof.ops.expr import Expr, F
-from gradof.ops.families import known_shape, tensor
 from gradof.ops.factor import eye_like
+from gradof.ops.families import known_shape, tensor
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -27,8 +27,8 @@ Array = NDArray[Any]
 def _infer_square(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     x = tensor(inputs[0])
     shape = known_shape(x)
-    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float":
-        raise InferenceError(f"square matrices of floats are due, not {x}")
+    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float" or x.dtype.bits < 32:
+        raise InferenceError(f"square matrices of f32 or f64 are due, not {x}")
     return (x,)
 
 
@@ -70,7 +70,7 @@ def _lu_x(g: Expr, y: Expr) -> Expr:
 
 
 op("lu_unpivoted(x) -> y", family=Family(_infer_square), numpy=_np_lu, vjp={"x": _lu_x},
-   doc="L below the diagonal (its ones left out) and U above; rows are in order already.")  # fmt: skip
+   doc="L below the diagonal (its ones left out), U above; of rows in order.")  # fmt: skip
 
 
 def _infer_order(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -91,12 +91,14 @@ def _np_order(pivots: Array, *, n: int) -> Array:
 
 
 op("pivot_order(pivots; n) -> order", family=Family(_infer_order), numpy=_np_order,
-   vjp={"pivots": None}, doc="LAPACK's row exchanges, counted from 1, as the order of rows.")  # fmt: skip
+   vjp={"pivots": None}, doc="LAPACK's row exchanges as the order of rows.")  # fmt: skip
 
 
 def _infer_pivots(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     x = tensor(inputs[0])
     *batch, m, n = known_shape(x)
+    if x.dtype.kind != "float" or x.dtype.bits < 32:
+        raise InferenceError(f"matrices of f32 or f64 are due, not {x}")
     return (TensorType(I32, (*batch, min(m, n)), x.device),)
 
 

@@ -61,13 +61,13 @@ def _vector_norm(x: Expr, ord: float, dims: Dims, keepdims: bool) -> Expr:
     if math.isinf(p):
         extreme = F.amax if p > 0 else F.amin
         return extreme(F.abs(x), dims=dims, keepdims=keepdims)
-    # Zero elements give gradient 0 (with p < 1 theirs is infinite) and, with p > 0, add nothing.
-    if p < 0:
-        return F.pow(F.sum(F.pow(F.abs(x), p), dims=dims, keepdims=keepdims), 1.0 / p)
+    # Zero elements give gradient 0 (with p < 1 theirs is infinite) and, with p > 0, add nothing;
+    # with p < 0 the norm is then 0.
     at_zero = x == 0.0
-    powers = F.where(at_zero, 0.0, F.pow(F.abs(F.where(at_zero, 1.0, x)), p))
+    alone = 0.0 if p > 0 else math.inf
+    powers = F.where(at_zero, alone, F.pow(F.abs(F.where(at_zero, 1.0, x)), p))
     total = F.sum(powers, dims=dims, keepdims=keepdims)
-    none = total == 0.0
+    none = total == alone
     return F.where(none, 0.0, F.pow(F.where(none, 1.0, total), 1.0 / p))
 
 

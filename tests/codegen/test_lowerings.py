@@ -30,7 +30,7 @@ ATTRS: dict[str, Attr] = {
 }  # fmt: skip
 ELEMENTWISE = [
     o.name for o in all_ops() if "elementwise" in o.traits and not o.is_composite
-    and set(o.attrs) <= set(ATTRS)
+    and set(o.attrs) <= set(ATTRS) and o.name not in ("real", "imag")  # of complex arrays
 ]  # fmt: skip
 # Eager torch raises there, too: op -> dtypes -> its message.
 REFUSED_BY_TORCH = {
@@ -93,6 +93,14 @@ CALLS: list[Row] = [
     ("median", (X,), {}),
     ("cummax", (X,), {"dim": 0}),
     ("logcumsumexp", (X,), {"dim": 0}),
+    ("cummin", (X,), {"dim": 0}),
+    ("frexp", (X,), {}),
+    *((name, ((2, 3, 3),), {}) for name in (
+        "inv", "det", "slogdet", "svd", "svdvals", "qr", "matrix_exp", "lu_pivots", "lu_unpivoted",
+    )),
+    *((name, ((4, 2),), {}) for name in ("svd", "svdvals", "qr", "lu_pivots")),
+    ("pinv", ((4, 2),), {"rcond": 1e-6}),
+    ("solve", ((2, 3, 3), (3, 2)), {}),
 ]  # fmt: skip
 
 

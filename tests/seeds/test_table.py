@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch.nn import functional as nnf
 
-from gradof.errors import TraceError
 from tests.seeds.compare import FLOATS, normal, positive, same, whole
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -261,6 +260,10 @@ ROWS: dict[str, dict[str, Program]] = {
         "alpha": (lambda x: nnf.alpha_dropout(x, 0.4, training=True) * x, (M,)),
     },
     "36 losses": {
+        "ctc loss": (lambda x: nnf.ctc_loss(
+            x.log_softmax(2), torch.tensor([[1, 2, 1], [2, 1, 2]]), torch.tensor([6, 5]),
+            torch.tensor([3, 2])),
+            (normal(6, 2, 4),)),
         "mse, l1": (lambda x, y: nnf.mse_loss(x, y) + nnf.l1_loss(x, y, reduction="sum"), (M, P)),
         "huber": (lambda x, y: nnf.huber_loss(x, y, delta=0.4) + nnf.smooth_l1_loss(x, y), (M, P)),
         "cross entropy": (lambda x, w, t: nnf.cross_entropy(x, t, w.detach(), ignore_index=1),
@@ -293,18 +296,9 @@ ROWS: dict[str, dict[str, Program]] = {
     },
 }  # fmt: skip
 # Gradients that torch itself has no second order of.
-FIRST_ORDER = {"hard", "attention", "multi margin"}
+FIRST_ORDER = {"ctc loss", "hard", "attention", "multi margin"}
 # Constants that torch rounds to float32 for float64 too, so that its gradients are no reference.
 FLOAT32_ALONE = {"hard": "one sixth, in hardsigmoid's backward"}
-# What runs under torch's own autograd as yet.
-WITHOUT_RULE: dict[str, Program] = {
-    "ctc loss": (lambda x: nnf.ctc_loss(
-        x.log_softmax(2), torch.tensor([[1, 2, 1], [2, 1, 2]]), torch.tensor([6, 5]),
-        torch.tensor([3, 2])),
-        (normal(6, 2, 4),)),
-}
-
-
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
 def test_row(row: str) -> None:
@@ -316,17 +310,6 @@ def test_row(row: str) -> None:
         except Exception as error:  # all of a row are tried, and all told
             failures[name] = f"{type(error).__name__}: {str(error)[:300]}"
     assert not failures, "\n".join(f"{n}: {e}" for n, e in failures.items())
-
-
-@pytest.mark.parametrize("name", WITHOUT_RULE)
-@pytest.mark.filterwarnings("ignore")
-def test_what_has_no_rule_still_has_none(name: str) -> None:
-    fn, args = WITHOUT_RULE[name]
-    try:
-        same(fn, *args, order=1)
-    except (AssertionError, TraceError):
-        return
-    pytest.fail(f"{name} has a rule now: move it to its row")
 
 
 def test_every_row_is_there() -> None:

@@ -135,7 +135,6 @@ def test_python_values_of_traced_arrays(at: int) -> None:
 
 
 UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda x: np.fft.fft(x), "fft"),
     (lambda x: np.roots(x), "numpy.roots"),
     (lambda x: np.histogram2d(x, x), "numpy.histogram2d"),
     (lambda x: np.sum(x, out=V[:1].reshape(())), "plain array"),
