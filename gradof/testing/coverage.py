@@ -67,8 +67,8 @@ def run_torch(
     return [rows[task] for task in tasks]
 
 
-def cover_named(name: str, dtype: str) -> OpCoverage:
-    """One op of torch's table, by name."""
+def cover_named(name: str, dtype: str, limit: int | None = None) -> OpCoverage:
+    """One op of torch's table, by name; see `cover`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own table warns as it is read
         from gradof.testing.torch_coverage import cover
@@ -76,4 +76,4 @@ def cover_named(name: str, dtype: str) -> OpCoverage:
 
         if not _ENTRIES:
             _ENTRIES.update((entry.formatted_name, entry) for entry in entries())
-        return cover(_ENTRIES[name], dtype)
+        return cover(_ENTRIES[name], dtype, limit)

@@ -18,7 +18,7 @@ from gradof.codegen.cpu.interpret import ZERO, interpret
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F64, DType, TensorType
-from gradof.ops.registry import Op, get_op
+from gradof.ops.registry import Op, Refused, get_op
 from gradof.runtime.arrays import Library
 from gradof.testing.report import OpRow
 
@@ -101,14 +101,17 @@ def _backward(
     if "random" in record.traits or not record.is_differentiable:
         return []
     graph, params = one_node_graph(node)
-    points = [_point(v, x, rng) for v, x in zip(node.inputs, operands, strict=True)]
+    points = [
+        _point(v, x, rng if _has_rule(record, i) else None)  # an order may have to be whole
+        for i, (v, x) in enumerate(zip(node.inputs, operands, strict=True))
+    ]
     point_of = dict(zip(node.inputs, points, strict=True))  # an operand may stand there twice
     arrays = [point_of[v] for v in params]
     found: list[tuple[str, float]] = []
     seen: set[Value] = set()
     for i, value in enumerate(node.inputs):
         name = record.inputs[0] if record.variadic else record.inputs[i]
-        if value not in params or value in seen or record.vjp.get(name) is None:
+        if value not in params or value in seen or not _has_rule(record, i):
             continue
         seen.add(value)
         index = list(params).index(value)
@@ -118,6 +121,11 @@ def _backward(
         if not np.isnan(error):
             found.append((name, error))
     return found
+
+
+def _has_rule(record: Op, position: int) -> bool:
+    rule = record.vjp.get(record.inputs[0] if record.variadic else record.inputs[position])
+    return rule is not None and not isinstance(rule, Refused)
 
 
 def one_node_graph(node: Node) -> tuple[Graph, dict[Value, Value]]:
@@ -154,9 +162,11 @@ def widen_attr(value: Attr) -> Attr:
     return F64 if isinstance(value, DType) and value.is_float else value
 
 
-def _point(value: Value, operand: Any, rng: np.random.Generator) -> Any:
-    """The operand in float64, moved a little off kinks and ties."""
-    if not isinstance(value.type, TensorType) or not value.type.dtype.is_float:
+def _point(value: Value, operand: Any, rng: np.random.Generator | None) -> Any:
+    """The operand in float64, moved a little off kinks and ties unless `rng` is None."""
+    if rng is None and isinstance(value.type, TensorType) and value.type.dtype.is_float:
+        return np.asarray(operand, dtype=np.float64)
+    if rng is None or not isinstance(value.type, TensorType) or not value.type.dtype.is_float:
         return operand
     array = np.asarray(operand, dtype=np.float64)
     moved = array * (1 + 1e-3 * rng.uniform(-1, 1, array.shape))

@@ -82,12 +82,18 @@ class OpCoverage:
         return "native" if all(self.native[: order + 1]) else "opaque"
 
 
-def cover(entry: Any, dtype: str) -> OpCoverage:
-    """Run every sample of one op; nothing is raised, what went wrong stands in the result."""
+def cover(entry: Any, dtype: str, limit: int | None = None) -> OpCoverage:
+    """Run every sample of one op, or `limit` spread over them.
+
+    Nothing is raised, what went wrong stands in the result.
+    """
     result = OpCoverage(entry.formatted_name, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for sample in samples(entry, dtype):
+        chosen = list(samples(entry, dtype))
+        if limit is not None and len(chosen) > limit:
+            chosen = [chosen[i * len(chosen) // limit] for i in range(limit)]
+        for sample in chosen:
             result.samples += 1
             _cover_sample(sample, result)
     return result
