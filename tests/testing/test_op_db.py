@@ -22,7 +22,7 @@ SAME_TORCH = f"torch {torch.__version__.partition('+')[0]}," in PAGE
 
 def rows_of_the_page() -> dict[str, list[str]]:
     table = PAGE.partition("## Every op of torch\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (\w+) \| \d+ \| (\w+) \| (\w+) \| (\w+) \|", table, re.MULTILINE)
+    rows = re.findall(r"^\| (\S+) \| \d+ \| (\w+) \| (\w+) \| (\w+) \|", table, re.MULTILINE)
     return {name: list(states) for name, *states in rows}
 
 
