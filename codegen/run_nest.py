@@ -1,0 +1,122 @@
+"""A loop nest evaluated by whole numpy arrays: the reference every emitter is compared with.
+
+Each value is an array with the nest's axes, of size 1 where it does not vary. Elementwise ops are
+the registry's numpy lowerings, in the dtype of their operands, as the unfused code has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.codegen.cpu.lowering import call, lowering
+from gradof.codegen.loopnest import Buffer, Instr, LoopNest
+from gradof.errors import CodegenError
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ops.registry import get_op
+
+REDUCE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def run_nest(nest: LoopNest, arrays: Sequence[Any]) -> list[Any]:
+    """The outputs of a nest; arrays in the order of `nest.inputs`, outputs of `nest.outputs`."""
+    sizes = _sizes(nest, arrays)
+    columns = tuple(range(nest.rows, len(sizes)))
+    rows = tuple(range(nest.rows))
+    values: dict[str, Any] = {}
+    outputs: list[Any] = [None] * len(nest.outputs)
+    for i in nest.body:
+        args = [values[a] if isinstance(a, str) else a for a in i.args]
+        with np.errstate(all="ignore"):
+            if i.op in ("store", "fold"):
+                value = args[0]
+                if i.op == "fold":
+                    levels = {"row": (*rows, *columns), "cell": rows}[i.level]
+                    value = _varying(value, sizes, rows)
+                    value = _reduce(i, value, levels, value.dtype)
+                k = _index(i)
+                outputs[k] = _as_output(nest.outputs[k], value, sizes)
+            else:
+                values[i.name] = _value(i, args, nest, arrays, sizes, columns)
+    return outputs
+
+
+def _value(
+    i: Instr, args: list[Any], nest: LoopNest, arrays: Sequence[Any], sizes: tuple[int, ...],
+    columns: tuple[int, ...],
+) -> Any:  # fmt: skip
+    if i.op == "load":
+        k = _index(i)
+        return as_nest(nest.inputs[k], arrays[k])
+    if i.op == "index":
+        axis = i.attrs["axis"]
+        assert isinstance(axis, int)
+        shape = [1] * len(sizes)
+        shape[axis] = sizes[axis]
+        return np.arange(sizes[axis], dtype=np.int64).reshape(shape)
+    if i.op == "reduce":
+        return _reduce(i, _varying(args[0], sizes, columns), columns, to_numpy_dtype(i.dtype))
+    record = get_op(i.op)
+    low = lowering(record, "numpy")
+    names = [f"_{k}" for k in range(len(args))]
+    space = {"np": np, **dict(zip(names, args, strict=True))}
+    if low.function is not None:
+        space[low.text] = low.function
+    return np.asarray(eval(call(record, low, names, i.attrs), space))
+
+
+def _index(i: Instr) -> int:
+    k = i.attrs["buffer"]
+    assert isinstance(k, int)
+    return k
+
+
+def _sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes the arrays have, which need not be those the nest was made for."""
+    sizes = list(nest.sizes)
+    for buffer, array in zip(nest.inputs, arrays, strict=True):
+        for axis, dim in enumerate(buffer.dims):
+            if dim is not None:
+                sizes[axis] = array.shape[dim]
+    return tuple(sizes)
+
+
+def as_nest(buffer: Buffer, array: Any) -> Any:
+    """The array with the nest's axes, of size 1 where it does not vary."""
+    array = np.asarray(array)
+    named = [d for d in buffer.dims if d is not None]
+    rest = [d for d in range(array.ndim) if d not in named]
+    if any(array.shape[d] != 1 for d in rest):
+        raise CodegenError(f"{buffer.name} varies along an axis the loop nest does not have")
+    kept = array.transpose(*named, *rest).reshape([array.shape[d] for d in named])
+    return kept[tuple(np.newaxis if d is None else slice(None) for d in buffer.dims)]
+
+
+def _as_output(buffer: Buffer, value: Any, sizes: tuple[int, ...]) -> Any:
+    named = [k for k, d in enumerate(buffer.dims) if d is not None]
+    value = np.broadcast_to(
+        value, [n if k in named else value.shape[k] for k, n in enumerate(sizes)]
+    )
+    value = value.reshape([sizes[k] for k in named])
+    dims = [d for d in buffer.dims if d is not None]
+    value = value.transpose(np.argsort(dims)) if dims else value
+    shape = [1] * len(buffer.shape)
+    for k in named:
+        dim = buffer.dims[k]
+        assert dim is not None
+        shape[dim] = sizes[k]
+    return np.array(value.reshape(shape), dtype=to_numpy_dtype(buffer.dtype))
+
+
+def _varying(value: Any, sizes: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    return np.broadcast_to(value, [n if k in axes else value.shape[k] for k, n in enumerate(sizes)])
+
+
+def _reduce(i: Instr, value: Any, axes: tuple[int, ...], dtype: Any) -> Any:
+    kind = i.attrs["kind"]
+    assert isinstance(kind, str)
+    if kind in ("sum", "prod"):
+        return REDUCE[kind].reduce(value, axis=axes, keepdims=True, dtype=dtype)
+    return REDUCE[kind].reduce(value, axis=axes, keepdims=True)
