@@ -94,6 +94,7 @@ class LoopNest:
     outputs: tuple[Buffer, ...]
     body: tuple[Instr, ...]
     held: frozenset[str] = frozenset()
+    reads: tuple[int, ...] = ()  # per input, the operand of the group it is; one may be several
 
     @property
     def stages(self) -> int:

@@ -18,6 +18,7 @@ import itertools
 import keyword
 import textwrap
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,23 +33,37 @@ from gradof.codegen.cpu.lowering import (
     supported,
 )
 from gradof.codegen.cpu.plan import BufferPlan
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import SizeType
 from gradof.ops.registry import Op
 
+MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
 
-def emit(graph: Graph, library: Library, name: str | None = None) -> Executable:
-    """Emit and compile a graph of primitives; CodegenError for anything else."""
-    return _Emitter(graph, library, _identifier(name or graph.name)).emit()
+
+def emit(
+    graph: Graph, library: Library, name: str | None = None, make_kernel: MakeKernel | None = None
+) -> Executable:
+    """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
+
+    `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays.
+    """
+    return _Emitter(graph, library, _identifier(name or graph.name), make_kernel).emit()
 
 
 class _Emitter:
-    def __init__(self, graph: Graph, library: Library, name: str) -> None:
+    def __init__(
+        self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None
+    ) -> None:
         self.graph = graph
         self.library = library
         self.name = name
+        self.make_kernel = make_kernel
+        self.kernels: dict[Node, str] = {}
+        self.reads: dict[Node, tuple[int, ...]] = {}
         self.namespace: dict[str, Any] = {"np": np}
         self.taken = {"np", "complex", "__debug__", *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
@@ -77,6 +92,12 @@ class _Emitter:
         return Executable(self.name, "\n".join(lines) + "\n", self.namespace)
 
     def check(self, node: Node) -> None:
+        if node.kind == "FusionGroup" and self.make_kernel is not None:
+            name = self.kernels[node] = self.unique(f"{self.name}_kernel")
+            nest = schedule(node, name)
+            self.namespace[name] = self.make_kernel(nest)
+            self.reads[node] = nest.reads
+            return
         record = supported(node)
         if node.kind == "Constant":
             return
@@ -103,15 +124,28 @@ class _Emitter:
         if node.kind == "Constant":
             self.constant(node)
             return []
+        if node in self.kernels:
+            return self.kernel_call(node)
         record, low = self.lowerings[node]
         text = call(record, low, [self.names[v] for v in node.inputs], node.attrs)
         for out in node.outputs:
             self.names[out] = self.fresh(out)
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
-        loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
         names = ", ".join(self.names[out] for out in node.outputs)
-        lines = [f"{names} = {text}{loc}" if names else f"{text}{loc}"]
+        return self.placed(node, f"{names} = {text}" if names else text)
+
+    def kernel_call(self, node: Node) -> list[str]:
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        names = [self.names[out] for out in node.outputs]
+        arguments = ", ".join(self.names[node.inputs[k]] for k in self.reads[node])
+        return self.placed(node, f"{_tuple(names)} = {self.kernels[node]}({arguments})")
+
+    def placed(self, node: Node, text: str) -> list[str]:
+        """A statement with its line of the user's code, and what is let go after it."""
+        loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
+        lines = [f"{text}{loc}"]
         dead = self.plan.frees.get(node)
         if dead:
             lines.append(f"del {', '.join(self.names[v] for v in dead)}")

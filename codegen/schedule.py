@@ -1,0 +1,278 @@
+"""A FusionGroup → its loop nest.
+
+Given  FusionGroup(%x : f32[8,4]) block(%x): %s : f32[8,1] = sum[dims=(1,), …](square(%x))
+the nest runs over rows (8,) and columns (4,), loads x, squares it and reduces over the columns.
+
+Axes keep the order in which values have them, rows before columns. Where a group has no reduction,
+or only reductions of everything, its last axis are the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gradof.codegen.loopnest import LEVELS, Buffer, Instr, Level, LoopNest, Operand
+from gradof.codegen.space import EXPENSIVE, REDUCTIONS, Axes, Fit, Space, follow, shape_of
+from gradof.errors import CodegenError
+from gradof.ir.attrs import Attr
+from gradof.ir.core import Block, Loc, Node, Value
+from gradof.ir.types import BOOL, F64, I64, DType, ScalarType, TensorType
+
+SCALARS = {"bool": BOOL, "int": I64, "float": F64}
+IDENTITY = frozenset({"copy", "alias", "detach"})
+
+
+def schedule(node: Node, name: str = "kernel") -> LoopNest:
+    """The loop nest of a FusionGroup; CodegenError if its nodes do not fit into one."""
+    return _Scheduler(node.blocks[0], name).run()
+
+
+class _Scheduler:
+    def __init__(self, block: Block, name: str) -> None:
+        self.block = block
+        self.name = name
+        self.space = Space(lambda node: True)
+        for node in block.nodes():
+            if not is_free_here(node):
+                fit = self.space.fit(node)
+                if fit is None:
+                    raise CodegenError(f"{node.kind} does not fit into its group", loc=node.loc)
+                self.space.add(fit)
+        columns = self.space.columns
+        if columns is None:
+            columns = frozenset(self.space.order[-1:])
+        self.columns = columns
+        order = self.space.order
+        self.nest_order = [a for a in order if a not in columns] + [
+            a for a in order if a in columns
+        ]
+        self.rows = len(self.nest_order) - len(columns)
+        self.body: list[Instr] = []
+        self.inputs: list[Buffer] = []
+        self.reads: list[int] = []
+        self.outputs: list[Buffer] = []
+        self.names: dict[Value, str] = {}
+        self.made: dict[str, Instr] = {}
+        self.loads: dict[tuple[Value, Axes], str] = {}
+        self.taken: set[str] = set()
+        self.results = set(block.results)
+
+    def run(self) -> LoopNest:
+        for value in self.block.results:
+            self.outputs.append(self.buffer(value, self.space.axes[value]))
+        for fit in self.space.fits:
+            self.node(fit)
+        sizes = tuple(self.space.sizes[a] for a in self.nest_order)
+        nest = LoopNest(
+            self.name, sizes, self.rows, tuple(self.inputs), tuple(self.outputs),
+            tuple(self.body), reads=tuple(self.reads),
+        )  # fmt: skip
+        return replace(nest, held=_held(nest))
+
+    # --- inputs and outputs ----------------------------------------------------------------------
+
+    def access_axes(self, fit: Fit, index: int) -> tuple[Value, Axes]:
+        """An operand's base, and per dim of the base the axis it varies along."""
+        operand = fit.node.inputs[index]
+        access = follow(operand)
+        whole = fit.whole
+        if fit.node.kind == "gather" and index == 1:
+            whole = tuple(None if k == fit.node.attrs["dim"] else a for k, a in enumerate(whole))
+        base = shape_of(access.base)
+        assert base is not None
+        lead = len(whole) - len(access.dims)
+        axes: list[int | None] = [None] * len(base)
+        for j, d in enumerate(access.dims):
+            if d is not None and base[d] != 1:
+                axes[d] = whole[j + lead]
+        return access.base, tuple(axes)
+
+    def buffer(self, value: Value, axes: Axes) -> Buffer:
+        shape = shape_of(value)
+        assert shape is not None
+        dims = tuple(axes.index(a) if a in axes else None for a in self.nest_order)
+        return Buffer(value.hint or "", self.dtype(value), shape, dims)
+
+    def dtype(self, value: Value) -> DType:
+        if isinstance(value.type, TensorType):
+            return value.type.dtype
+        assert isinstance(value.type, ScalarType)
+        return SCALARS[value.type.kind]
+
+    # --- instructions ----------------------------------------------------------------------------
+
+    def emit(
+        self, op: str, args: tuple[Operand, ...], dtype: DType, *, level: Level | None = None,
+        stage: int | None = None, hint: str | None = None, loc: Loc | None = None,
+        attrs: Mapping[str, Attr] | None = None,
+    ) -> str:  # fmt: skip
+        read = [self.made[a] for a in args if isinstance(a, str)]
+        if level is None:
+            levels = {i.level for i in read}
+            level = "cell" if "cell" in levels else "row" if "row" in levels else "once"
+        if stage is None:
+            stage = max((i.stage for i in read), default=0)
+        name = self.fresh(hint or op) if op not in ("store", "fold") else ""
+        instr = Instr(name, op, args, dtype, level, stage, dict(attrs or {}), loc)
+        self.body.append(instr)
+        if name:
+            self.made[name] = instr
+        return name
+
+    def fresh(self, base: str) -> str:
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        return name
+
+    def level_of(self, axes: Axes) -> Level:
+        varying = {a for a in axes if a is not None}
+        if varying & self.columns:
+            return "cell"
+        return "row" if varying else "once"
+
+    def operand(self, fit: Fit, index: int) -> Operand:
+        """An operand as a number or the name of an instruction, loaded if need be."""
+        base, axes = self.access_axes(fit, index)
+        node = base.node
+        if node is not None and node.kind in ("Constant", "full"):
+            value = node.attrs["value"]
+            assert isinstance(value, (bool, int, float))
+            return value
+        if base in self.names:
+            return self.names[base]
+        key = (base, axes)
+        if key not in self.loads:
+            k = len(self.inputs)
+            self.inputs.append(self.buffer(base, axes))
+            self.reads.append(self.block.params.index(base))
+            self.loads[key] = self.emit(
+                "load", (), self.dtype(base), level=self.level_of(axes), stage=0,
+                hint=base.hint or f"in{k}", loc=fit.node.loc, attrs={"buffer": k},
+            )  # fmt: skip
+        return self.loads[key]
+
+    def node(self, fit: Fit) -> None:
+        node = fit.node
+        if fit.how == "cells":
+            name = self.cells(fit)
+        else:
+            cell = self.picked(fit) if node.kind == "gather" else self.operand(fit, 0)
+            name = self.reduction(fit, cell)
+        self.names[node.output] = name
+        if fit.how in ("cells", "reduce") and node.output in self.results:
+            k = self.block.results.index(node.output)
+            level = max(self.made[name].level, self.level_of(fit.axes), key=LEVELS.index)
+            stage = self.made[name].stage
+            self.emit("store", (name,), self.dtype(node.output), level=level, stage=stage,
+                      loc=node.loc, attrs={"buffer": k})  # fmt: skip
+
+    def cells(self, fit: Fit) -> str:
+        node = fit.node
+        dtype = self.dtype(node.output)
+        if node.kind == "scatter_add":
+            return self.placed(fit)
+        args = tuple(self.operand(fit, k) for k in range(len(node.inputs)))
+        if node.kind in IDENTITY and isinstance(args[0], str):
+            return args[0]
+        args = tuple(self.strong(a, node, k) for k, a in enumerate(args))
+        return self.emit(
+            node.kind, args, dtype, hint=node.output.hint, loc=node.loc, attrs=node.attrs
+        )
+
+    def strong(self, arg: Operand, node: Node, index: int) -> Operand:
+        """A weak scalar of the caller's in the dtype it takes on beside tensors."""
+        value = node.inputs[index]
+        if not isinstance(value.type, ScalarType) or not isinstance(arg, str):
+            return arg
+        others = [v for v in node.inputs if isinstance(v.type, TensorType)]
+        dtypes = {
+            self.dtype(v) for v in others if not (node.kind == "where" and v is node.inputs[0])
+        }
+        dtype = dtypes.pop() if len(dtypes) == 1 else self.dtype(node.output)
+        return (
+            arg
+            if self.made[arg].dtype == dtype
+            else self.emit("cast", (arg,), dtype, attrs={"dtype": dtype})
+        )
+
+    def reduction(self, fit: Fit, cell: Operand) -> str:
+        node, dtype = fit.node, self.dtype(fit.node.output)
+        kind = REDUCTIONS.get(node.kind, "sum")
+        if fit.how == "fold rows":
+            level: Level = "row"
+        else:
+            level = "cell"
+        if not isinstance(cell, str) or self.made[cell].level != level:
+            cell = self.emit("copy", (cell,), dtype, level=level)  # the same in every cell
+        if fit.how in ("reduce", "all"):
+            stage = self.made[cell].stage + 1
+            cell = self.emit("reduce", (cell,), dtype, level="row", stage=stage,
+                             hint=node.output.hint, loc=node.loc, attrs={"kind": kind})  # fmt: skip
+            if fit.how == "reduce":
+                return cell
+            level = "row"
+        k = self.block.results.index(node.output)
+        self.emit("fold", (cell,), dtype, level=level, stage=self.made[cell].stage, loc=node.loc,
+                  attrs={"kind": kind, "buffer": k})  # fmt: skip
+        return cell
+
+    # --- one-hot gathers: Note [One-hot gathers] in gradof.codegen.space -------------------------
+
+    def hit(self, fit: Fit, dim: object, index: Operand) -> str:
+        assert isinstance(dim, int)
+        axis = fit.whole[dim]
+        assert axis is not None
+        nest_axis = self.nest_order.index(axis)
+        level: Level = "cell" if axis in self.columns else "row"
+        position = self.emit("index", (), I64, level=level, stage=0, attrs={"axis": nest_axis})
+        if isinstance(index, str) and self.made[index].dtype != I64:
+            index = self.emit("cast", (index,), I64, attrs={"dtype": I64})
+        return self.emit("eq", (position, index), BOOL)
+
+    def picked(self, fit: Fit) -> str:
+        node = fit.node
+        value = self.operand(fit, 0)
+        hit = self.hit(fit, node.attrs["dim"], self.operand(fit, 1))
+        return self.emit("where", (hit, value, 0), self.dtype(node.output), loc=node.loc)
+
+    def placed(self, fit: Fit) -> str:
+        node, dtype = fit.node, self.dtype(fit.node.output)
+        onto, source = self.operand(fit, 0), self.operand(fit, 2)
+        hit = self.hit(fit, node.attrs["dim"], self.operand(fit, 1))
+        name = self.emit("where", (hit, source, 0), dtype, loc=node.loc)
+        if not isinstance(onto, str) and onto == 0:
+            return name
+        return self.emit("add", (onto, name), dtype, loc=node.loc)
+
+
+def is_free_here(node: Node) -> bool:
+    """Whether a node of a block is followed rather than computed."""
+    from gradof.codegen.fusion import is_free
+
+    return is_free(node)
+
+
+def _held(nest: LoopNest) -> frozenset[str]:
+    """Cells of earlier stages that cost more to compute again than to read back."""
+    made = {i.name: i for i in nest.body if i.name}
+    cost: dict[str, int] = {}
+    for i in nest.body:
+        if i.name:
+            below = sum(
+                cost[a] for a in i.args
+                if isinstance(a, str) and made[a].level == "cell" and made[a].op != "reduce"
+            )  # fmt: skip
+            own = 8 if i.op in EXPENSIVE else 2 if i.op in ("div", "sqrt", "rsqrt") else 1
+            cost[i.name] = (0 if i.op in ("load", "index") else own) + below
+    late: set[str] = set()
+    for i in nest.body:
+        if i.level == "cell" or i.op == "reduce":
+            stage = i.stage - (i.op == "reduce")
+            for a in i.args:
+                if isinstance(a, str) and made[a].level == "cell" and made[a].stage < stage:
+                    late.add(a)
+    return frozenset(a for a in late if cost[a] > 4)

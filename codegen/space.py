@@ -1,0 +1,358 @@
+"""The iteration space of a fusion group while it grows: which nodes fit into one loop nest.
+
+    space = Space(supports)
+    if (fit := space.fit(node)) is not None:
+        space.add(fit)
+
+Given  %q : f32[8,4] = square(%x);  %s : f32[8,1] = sum[dims=(1,)](%q);  %y = mul(%x, %s)
+the space has the axes 0 (size 8) and 1 (size 4); the sum makes axis 1 the columns; %s has the axes
+(0, None), %y has (0, 1). A sum of %y over dim 0 is a fold over the rows, whose result nothing in
+the group may read. A sum over another set of axes does not fit, nor does anything that needs a
+third axis once rows and columns are settled.
+
+Note [Views in groups]
+`expand`, `permute` and a `reshape` that only adds or drops axes of size 1 only rename axes, so an
+operand is followed through them (`follow`), inside the group and beyond it. All other views are
+taken outside, where they cost nothing.
+
+Note [Which axis]
+An operand from outside varies along dims for which the group may have no axis yet, or several of
+the same size. Any choice is right: what cannot be combined under it later just does not fit. The
+axis is taken that keeps the order of dims, or a new one is made.
+
+Note [One-hot gathers]
+`gather` along the columns with one index a row is the sum of `where(index == column, x, 0)`, and
+`scatter_add` of one value a row is that `where` itself, so neither breaks a softmax cross-entropy
+apart. Indices are known to be in range, because they come from `in_range`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from gradof.ir.core import Node, Value
+from gradof.ir.opinfo import has_trait
+from gradof.ir.types import TensorType
+
+Axes = tuple[int | None, ...]  # per dim of a value: the axis of the space, None where size is 1
+How = Literal["cells", "reduce", "fold", "fold rows", "all"]
+REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
+EXPENSIVE = frozenset(
+    {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sigmoid", "erf", "erfc",
+     "sin", "cos", "tan", "pow", "atan2", "asin", "acos", "atan", "sinh", "cosh", "softplus"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Access:
+    """An operand followed through views: `dims[k]` is the dim of `base` along dim k, or None."""
+
+    base: Value
+    dims: Axes
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a node would join a space."""
+
+    node: Node
+    how: How
+    axes: Axes  # of the result
+    whole: Axes  # of a reduction's operand; otherwise those of the result
+    varies: frozenset[int]
+    grown: tuple[tuple[int, int, int], ...] = ()  # new axes: id, size, position in the order
+    columns: frozenset[int] | None = None  # settled by this node
+    rows: frozenset[int] | None = None
+
+
+def shape_of(value: Value) -> tuple[int, ...] | None:
+    """The static shape of a tensor, () for weak scalars, None where there is none."""
+    if isinstance(value.type, TensorType):
+        return value.type.shape
+    return ()
+
+
+def renames_axes(node: Node) -> bool:
+    """Whether a view only renames axes; see Note [Views in groups]."""
+    if node.kind in ("expand", "permute", "alias", "detach"):
+        return shape_of(node.output) is not None and shape_of(node.inputs[0]) is not None
+    if node.kind != "reshape":
+        return False
+    before, after = shape_of(node.inputs[0]), shape_of(node.output)
+    if before is None or after is None:
+        return False
+    return [n for n in before if n != 1] == [n for n in after if n != 1]
+
+
+def follow(value: Value) -> Access:
+    """The value an operand comes from by renaming axes."""
+    shape = shape_of(value)
+    assert shape is not None
+    dims: Axes = tuple(range(len(shape)))
+    while value.node is not None and renames_axes(value.node):
+        node = value.node
+        through = _through(node)
+        dims = tuple(None if d is None else through[d] for d in dims)
+        value = node.inputs[0]
+    return Access(value, dims)
+
+
+def _through(node: Node) -> Axes:
+    """Per dim of a view's result: the dim of its operand."""
+    before, after = shape_of(node.inputs[0]), shape_of(node.output)
+    assert before is not None and after is not None
+    if node.kind == "permute":
+        dims = node.attrs["dims"]
+        assert isinstance(dims, tuple)
+        return tuple(d if isinstance(d, int) else None for d in dims)
+    if node.kind == "expand":
+        lead = len(after) - len(before)
+        return tuple(
+            None if k < lead or before[k - lead] != n else k - lead for k, n in enumerate(after)
+        )
+    if node.kind == "reshape":
+        kept = iter([k for k, n in enumerate(before) if n != 1])
+        return tuple(None if n == 1 else next(kept) for n in after)
+    return tuple(range(len(after)))
+
+
+class Space:
+    """See the module docstring. `axes` has every value made in the group."""
+
+    def __init__(self, supports: Callable[[Node], bool]) -> None:
+        self.supports = supports
+        self.order: list[int] = []
+        self.sizes: dict[int, int] = {}
+        self.axes: dict[Value, Axes] = {}
+        self.varies: dict[Value, frozenset[int]] = {}
+        self.columns: frozenset[int] | None = None
+        self.rows: frozenset[int] | None = None
+        self.reduced = False
+        self.fits: list[Fit] = []
+        self.hidden: set[Value] = set()  # results of folds: known only after the last row
+
+    def copy(self) -> Space:
+        """An independent space in the same state."""
+        other = Space(self.supports)
+        other.order, other.sizes = list(self.order), dict(self.sizes)
+        other.axes, other.varies = dict(self.axes), dict(self.varies)
+        other.columns, other.rows, other.reduced = self.columns, self.rows, self.reduced
+        other.fits, other.hidden = list(self.fits), set(self.hidden)
+        return other
+
+    def fit(self, node: Node) -> Fit | None:
+        """How the node would join, or None if it does not."""
+        if len(node.outputs) != 1 or not self.supports(node) or not _static(node):
+            return None
+        if any(follow(v).base in self.hidden for v in node.inputs):
+            return None
+        if node.kind in REDUCTIONS:
+            dims = node.attrs["dims"]
+            assert isinstance(dims, tuple)
+            return self._reduction(node, frozenset(dims))
+        if node.kind == "gather":
+            dim = node.attrs["dim"]
+            return self._reduction(node, frozenset({dim})) if _is_one_hot(node) else None
+        if node.kind == "scatter_add":
+            return self._cells(node) if _is_one_hot(node) else None
+        return self._cells(node) if has_trait(node.kind, "elementwise") else None
+
+    def add(self, fit: Fit) -> None:
+        """Let the node join."""
+        for axis, size, position in fit.grown:
+            self.sizes[axis] = size
+            self.order.insert(position, axis)
+        out = fit.node.output
+        self.axes[out] = fit.axes
+        self.varies[out] = fit.varies
+        self.fits.append(fit)
+        if fit.how != "cells":
+            self.reduced = True
+        if fit.how in ("fold", "fold rows", "all"):
+            self.hidden.add(out)
+        self.columns = fit.columns if fit.columns is not None else self.columns
+        self.rows = fit.rows if fit.rows is not None else self.rows
+
+    # --- the parts of fit ------------------------------------------------------------------------
+
+    def operand_axes(self, access: Access) -> Axes | None:
+        """Per dim of the operand, the axis known from inside the group; None for the outside."""
+        known = self.axes.get(access.base)
+        if known is None:
+            return None
+        return tuple(None if d is None else known[d] for d in access.dims)
+
+    def aligned(
+        self, operands: list[Value], shape: tuple[int, ...]
+    ) -> tuple[Axes, frozenset[int], tuple[tuple[int, int, int], ...]] | None:
+        """Axes of a result of this shape, what it varies along, and the axes it would add."""
+        found: list[int | None] = [None] * len(shape)
+        outside: set[int] = set()  # dims along which operands from outside vary
+        varies: set[int] = set()
+        for value in operands:
+            access = follow(value)
+            if access.base.node is not None and access.base.node.kind == "full":
+                continue  # a number
+            lead = len(shape) - len(access.dims)
+            axes = self.operand_axes(access)
+            for j, d in enumerate(access.dims):
+                k = j + lead
+                if d is None or shape[k] == 1 or _size(access.base, d) == 1:
+                    continue
+                if axes is None:
+                    outside.add(k)
+                    continue
+                if found[k] not in (None, axes[j]):
+                    return None
+                found[k] = axes[j]
+            if axes is not None:
+                varies |= self.varies[access.base] & {a for a in axes if a is not None}
+        used = [a for a in found if a is not None]
+        if len(set(used)) != len(used):
+            return None
+        placed = self._place(found, shape)
+        if placed is None:
+            return None
+        axes_, grown = placed
+        varies |= {a for k, a in enumerate(axes_) if k in outside and a is not None}
+        return axes_, frozenset(varies), grown
+
+    def _place(
+        self, found: list[int | None], shape: tuple[int, ...]
+    ) -> tuple[Axes, tuple[tuple[int, int, int], ...]] | None:
+        """An axis for every dim that has none; see Note [Which axis]."""
+        order, sizes = list(self.order), dict(self.sizes)
+        grown = []
+        for k in reversed(range(len(shape))):
+            if found[k] is not None or shape[k] == 1:
+                continue
+            left = [order.index(a) for a in found[:k] if a is not None]
+            right = [order.index(a) for a in found[k + 1 :] if a is not None]
+            low, high = max(left, default=-1), min(right, default=len(order))
+            free = [
+                a for a in order[low + 1 : max(high, low + 1)]
+                if sizes[a] == shape[k] and a not in found
+            ]  # fmt: skip
+            if free:
+                found[k] = free[-1]
+            elif self.reduced:
+                return None
+            else:
+                axis = len(sizes)
+                position = max(high, low + 1) if right else len(order)
+                sizes[axis] = shape[k]
+                order.insert(position, axis)
+                grown.append((axis, shape[k], position))
+                found[k] = axis
+        return tuple(found), tuple(grown)
+
+    def _cells(self, node: Node) -> Fit | None:
+        shape = shape_of(node.output)
+        assert shape is not None
+        operands = [v for v in node.inputs if shape_of(v) != ()]
+        aligned = self.aligned(operands, shape)
+        if aligned is None:
+            return None
+        axes, varies, grown = aligned
+        if node.kind == "scatter_add":
+            dim = node.attrs["dim"]
+            assert isinstance(dim, int)
+            varies |= {a for a in (axes[dim],) if a is not None}
+        if self.reduced and node.kind in EXPENSIVE and not self._is_full(varies):
+            rows = self._rows()
+            if rows and not varies & rows:
+                return None  # it would be computed again for every row
+        return Fit(node, "cells", axes, axes, varies, grown)
+
+    def _is_full(self, varies: frozenset[int]) -> bool:
+        return len(varies) == len(self.order)
+
+    def _rows(self) -> frozenset[int]:
+        if self.rows is not None:
+            return self.rows
+        return frozenset(self.order) - (self.columns or frozenset(self.order[-1:]))
+
+    def _reduction(self, node: Node, dims: frozenset[object]) -> Fit | None:
+        value = node.inputs[0]
+        shape, result = shape_of(value), shape_of(node.output)
+        assert shape is not None and result is not None
+        operands = [v for v in node.inputs if shape_of(v) != ()]
+        aligned = self.aligned(operands, shape)
+        if aligned is None:
+            return None
+        axes, _, grown = aligned
+        space = frozenset(self.order) | {axis for axis, _, _ in grown}
+        whole = frozenset(a for a in axes if a is not None)
+        red = frozenset(a for k, a in enumerate(axes) if k in dims and a is not None)
+        if not red:
+            return None
+        kept = [a for k, a in enumerate(axes) if k not in dims]
+        out = axes if len(result) == len(shape) else tuple(kept)
+        out = tuple(None if a in red else a for a in out)
+        varies = whole - red
+        how, columns, rows = self._how(node, space, whole, red, grown)
+        if how is None:
+            return None
+        return Fit(node, how, out, axes, varies, grown, columns, rows)
+
+    def _how(
+        self, node: Node, space: frozenset[int], whole: frozenset[int], red: frozenset[int],
+        grown: tuple[tuple[int, int, int], ...],
+    ) -> tuple[How | None, frozenset[int] | None, frozenset[int] | None]:  # fmt: skip
+        nothing: tuple[None, None, None] = (None, None, None)
+        settled = self.columns is not None
+        if settled and whole == self.rows and red == self.rows and node.kind != "gather":
+            return "fold rows", None, None
+        if whole != space:
+            return nothing
+        if red == space and node.kind != "gather" and len(space) > 1:
+            return "all", None, None
+        if red == space:  # one axis: a row of its own, so that what follows can read the result
+            if settled and self.columns != space:
+                return nothing
+            return "reduce", frozenset(space), frozenset()
+        if settled:
+            if red == self.columns:
+                return "reduce", None, None
+            return ("fold", None, None) if red == self.rows and node.kind != "gather" else nothing
+        order = list(self.order)
+        for axis, _, position in grown:
+            order.insert(position, axis)
+        reduced = frozenset(a for a in order if a in red)
+        if order[-1] in red:
+            return "reduce", reduced, space - reduced
+        if node.kind == "gather":
+            return nothing
+        return "fold", space - reduced, reduced
+
+
+def _size(value: Value, dim: int) -> int:
+    shape = shape_of(value)
+    assert shape is not None
+    return shape[dim]
+
+
+def _static(node: Node) -> bool:
+    shapes = [shape_of(v) for v in (*node.inputs, *node.outputs)]
+    return all(s is not None and 0 not in s for s in shapes)
+
+
+def _is_one_hot(node: Node) -> bool:
+    """Whether one index a row, in range, is gathered or scattered; see Note [One-hot gathers]."""
+    dim = node.attrs["dim"]
+    assert isinstance(dim, int)
+    index = node.inputs[1]
+    whole, picked = shape_of(node.inputs[0]), shape_of(index)
+    if whole is None or picked is None or len(whole) != len(picked) or not whole:
+        return False
+    expected = tuple(1 if k == dim else n for k, n in enumerate(whole))
+    base = follow(index).base
+    if base.node is None:  # within a group already: it was checked when that was formed
+        checked = base.block is not None and isinstance(base.block.owner, Node)
+    else:
+        checked = base.node.kind == "in_range"
+    if node.kind == "scatter_add" and shape_of(node.inputs[2]) != expected:
+        return False
+    return checked and picked == expected and whole[dim] > 1

@@ -1,0 +1,174 @@
+"""Fusion groups and their loop nests: what is grouped, and that the numbers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from gradof.autodiff.compose import pullback_graph
+from gradof.codegen.cpu.emit import emit
+from gradof.codegen.fusion import Group, fuse
+from gradof.codegen.run_nest import run_nest
+from gradof.codegen.schedule import schedule
+from gradof.ir.core import Graph, Node
+from gradof.ir.parser import parse_graph
+from gradof.ir.types import F32, F64
+from gradof.ir.verify import verify
+from gradof.passes.pipeline import CLEAN_UP, run_passes
+from tests.strategies import Case, graphs
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def fused(graph: Graph) -> Graph:
+    run_passes(graph, ("expand-composites", *CLEAN_UP))
+    return fuse(graph, lambda node: True, lambda group: True)
+
+
+def groups_of(graph: Graph) -> list[Node]:
+    return [n for n in graph.nodes() if n.kind == "FusionGroup"]
+
+
+def kinds(graph: Graph) -> list[list[str]]:
+    """What each group computes, numbers and views left out."""
+    skipped = {"Constant", "expand", "reshape", "permute", "full"}
+    return [
+        [n.kind for n in g.blocks[0].nodes() if n.kind not in skipped] for g in groups_of(graph)
+    ]
+
+
+def by_reference(graph: Graph, inputs: list[Any]) -> Any:
+    run = emit(graph, "numpy", make_kernel=lambda nest: lambda *a: tuple(run_nest(nest, a)))
+    return run(*inputs)
+
+
+@settings(max_examples=40, suppress_health_check=SLOW, deadline=None)
+@given(graphs(dtypes=(F32, F64)))
+def test_random_graphs_and_gradients_keep_their_numbers(case: Case) -> None:
+    wrt, outputs = range(len(case.inputs)), range(len(case.graph.outputs))
+    rng = np.random.default_rng(5)
+    seeds = [np.asarray(rng.standard_normal(v.type.shape)) for v in case.graph.outputs]  # type: ignore[union-attr]
+    seeds = [s.astype(v.type.dtype.name.replace("f", "float"))  # type: ignore[union-attr]
+             for s, v in zip(seeds, case.graph.outputs, strict=True)]  # fmt: skip
+    for graph, inputs in (
+        (case.graph, case.inputs),
+        (pullback_graph(case.graph, wrt, outputs), [*case.inputs, *seeds]),
+    ):
+        together = fused(graph)
+        verify(together)
+        assert parse_graph(str(together)) == together
+        want = emit(graph, "numpy")(*inputs)
+        have = by_reference(together, inputs)
+        for h, w in zip(have, want, strict=True):
+            assert h.dtype == w.dtype and h.shape == w.shape
+            scale = np.abs(w).max(initial=1e-3)
+            np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6 * scale)
+
+
+def test_a_chain_with_a_product_is_two_groups() -> None:
+    graph = parse_graph("""graph f(%x : f32[8,4], %b : f32[4], %w : f32[4,3]):
+      %0 : f32[8,4] = add(%x, %b)
+      %1 : f32[8,4] = tanh(%0)
+      %2 : f32[8,3] = mm(%1, %w)
+      %3 : f32[8,3] = exp(%2)
+      %4 : f32[8,3] = mul(%3, %3)
+      return (%4)""")
+    assert kinds(fused(graph)) == [["add", "tanh"], ["exp", "mul"]]
+
+
+def test_a_path_through_the_outside_keeps_groups_apart() -> None:
+    graph = parse_graph("""graph f(%x : f32[4,4]):
+      %0 : f32[4,4] = tanh(%x)
+      %1 : f32[4,4] = mm(%0, %x)
+      %2 : f32[4,4] = add(%0, %1)
+      return (%2)""")
+    assert kinds(fused(graph)) == [["tanh"], ["add"]]
+
+
+def test_siblings_over_the_same_array_share_a_pass() -> None:
+    graph = parse_graph("""graph f(%x : f32[8,4]):
+      %0 : f32[8,4] = tanh(%x)
+      %1 : f32[8,4] = exp(%x)
+      %2 : f32[4] = sum[dims=(0,), keepdims=False](%1)
+      return (%0, %2)""")
+    together = fused(graph)
+    assert kinds(together) == [["tanh", "exp", "sum"]]
+    (group,) = groups_of(together)
+    assert "fold[kind=sum, buffer=1] exp" in str(schedule(group))
+
+
+def test_what_reads_a_fold_is_another_group() -> None:
+    graph = parse_graph("""graph f(%x : f32[8,4]):
+      %0 : f32[1,4] = sum[dims=(0,), keepdims=True](%x)
+      %1 : f32[8,4] = sub(%x, %0)
+      return (%1)""")
+    assert kinds(fused(graph)) == [["sum"], ["sub"]]
+
+
+def test_a_transposed_operand_keeps_its_axes_and_a_product_with_it_does_not_fit() -> None:
+    graph = parse_graph("""graph f(%x : f32[4,4], %y : f32[4,4]):
+      %0 : f32[4,4] = tanh(%x)
+      %1 : f32[4,4] = permute[dims=(1, 0)](%0)
+      %2 : f32[4,4] = mul(%1, %y)
+      %3 : f32[4,4] = mul(%1, %0)
+      return (%2, %3)""")
+    together = fused(graph)
+    x, y = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
+    have = by_reference(together, [x, y])
+    t = np.tanh(x)
+    np.testing.assert_allclose(have[0], t.T * y, rtol=1e-6)
+    np.testing.assert_allclose(have[1], t.T * t, rtol=1e-6)
+    assert kinds(together)[0] == ["tanh", "mul"]
+
+
+SOFTMAX = """graph f(%x : f32[8,5], %t : i64[8]):
+      %0 : f32[8,1] = amax[dims=(1,), keepdims=True](%x)
+      %1 : f32[8,5] = sub(%x, %0)
+      %2 : f32[8,5] = exp(%1)
+      %3 : f32[8,1] = sum[dims=(1,), keepdims=True](%2)
+      %4 : f32[8,1] = log(%3)
+      %5 : f32[8,5] = sub(%1, %4)
+      %6 : i64[8] = in_range[size=5, wraps=False, error='index'](%t)
+      %7 : i64[8,1] = reshape[shape=(8, 1)](%6)
+      %8 : f32[8,1] = gather[dim=1](%5, %7)
+      %9 : f32[] = sum[dims=(0, 1), keepdims=False](%8)
+      return (%9)"""
+
+
+def test_a_cross_entropy_is_one_nest_that_never_stores_a_row() -> None:
+    graph = parse_graph(SOFTMAX)
+    together = fused(graph)
+    assert len(groups_of(together)) == 1
+    nest = schedule(groups_of(together)[0])
+    assert nest.stages == 3 and nest.sizes == (8, 5) and nest.rows == 1
+    assert [b.shape for b in nest.outputs] == [()]
+    rng = np.random.default_rng(1)
+    x, t = rng.standard_normal((8, 5)).astype(np.float32), rng.integers(0, 5, 8)
+    want = (x - np.log(np.exp(x).sum(1, keepdims=True)))[np.arange(8), t].sum()
+    np.testing.assert_allclose(by_reference(together, [x, t])[0], want, rtol=1e-5)
+
+
+def test_the_nest_reads_other_sizes_than_it_was_made_for() -> None:
+    nest = schedule(groups_of(fused(parse_graph(SOFTMAX)))[0])
+    x, t = np.zeros((3, 7), np.float32), np.array([6, 0, 1])
+    (result,) = run_nest(nest, [x, t])
+    np.testing.assert_allclose(result, -3 * np.log(7), rtol=1e-6)
+
+
+@pytest.mark.parametrize("worth", [lambda g: True, lambda g: len(g.nodes) > 2])
+def test_effects_keep_their_order(worth: Callable[[Group], bool]) -> None:
+    graph = parse_graph("""graph f(%x : f32[3], %i : i64[3]):
+      %0 : f32[3] = tanh(%x)
+      %1 : i64[3] = in_range[size=3, wraps=False, error='index'](%i)
+      %2 : f32[3] = exp(%0)
+      %3 : i64[3] = in_range[size=2, wraps=False, error='runtime'](%i)
+      %4 : i64[3] = add(%1, %3)
+      return (%2, %4)""")
+    together = fuse(graph, lambda node: True, worth)
+    assert [n.attrs["error"] for n in together.nodes() if n.kind == "in_range"] == [
+        "index", "runtime",
+    ]  # fmt: skip
