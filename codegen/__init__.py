@@ -7,8 +7,9 @@ def f(x):
     y = np.tanh(x)
     return (np.asarray(y),)
 
-`compile_graph` chooses the backend. There is one so far, `cpu`: numpy source. Fusion and schedules
-will stand between the graph and the backends' emitters.
+`compile_graph` chooses the emitter (`backend`). Large arrays are computed by fusion groups
+(`fusion`), each a loop nest (`space`, `schedule`, `loopnest`) that an emitter prints; the rest is
+straight-line numpy.
 '''
 
 from typing import Literal
@@ -17,20 +18,26 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
+from gradof.codegen.backend import Backend, default_backend, fused_for_tiles
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
+from gradof.codegen.cpu.tiles import TileKernel
 from gradof.ir.core import Graph
 
 __all__ = ["Executable", "compile_graph"]
 
 
 def compile_graph(
-    graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None
-) -> Executable:
+    graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None,
+    backend: Backend | None = None,
+) -> Executable:  # fmt: skip
     """Code for a graph of primitives on the CPU.
 
     `library` owns the arrays of the caller: with "torch", ops that are not worth our own code
-    (matrix products, convolutions, random numbers) run in torch. Raises CodegenError, before
+    (matrix products, convolutions, random numbers) run in torch. `backend` overrides what the
+    environment asks for (`gradof.codegen.backend`). Raises CodegenError, before
     anything runs, for composites, GradOf blocks, symbolic zeros, bfloat16 and other devices.
     """
-    return emit(graph, library, name)
+    if (backend or default_backend()) == "numpy":
+        return emit(graph, library, name)
+    return emit(fused_for_tiles(graph, library), library, name, make_kernel=TileKernel)

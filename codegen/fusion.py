@@ -52,7 +52,7 @@ def fuse(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> Graph:
     `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels.
     """
     groups = _Grouping(graph, supports).run()
-    return _Rebuild(graph, [g for g in groups if worth(g)]).run()
+    return _Rebuild(graph, [g for g in groups if g.space.order and worth(g)]).run()
 
 
 def is_free(node: Node) -> bool:

@@ -22,7 +22,7 @@ REDUCE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minim
 
 def run_nest(nest: LoopNest, arrays: Sequence[Any]) -> list[Any]:
     """The outputs of a nest; arrays in the order of `nest.inputs`, outputs of `nest.outputs`."""
-    sizes = _sizes(nest, arrays)
+    sizes = nest_sizes(nest, arrays)
     columns = tuple(range(nest.rows, len(sizes)))
     rows = tuple(range(nest.rows))
     values: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def _index(i: Instr) -> int:
     return k
 
 
-def _sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:
+def nest_sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:
     """The sizes the arrays have, which need not be those the nest was made for."""
     sizes = list(nest.sizes)
     for buffer, array in zip(nest.inputs, arrays, strict=True):

@@ -9,6 +9,8 @@ or only reductions of everything, its last axis are the columns.
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -121,6 +123,8 @@ class _Scheduler:
         return name
 
     def fresh(self, base: str) -> str:
+        base = re.sub(r"\W", "_", base, flags=re.ASCII)
+        base = f"_{base}" if base[:1].isdigit() or keyword.iskeyword(base) else base
         name, n = base, 0
         while name in self.taken:
             n += 1
@@ -141,7 +145,13 @@ class _Scheduler:
         if node is not None and node.kind in ("Constant", "full"):
             value = node.attrs["value"]
             assert isinstance(value, (bool, int, float))
-            return value
+            if node.kind == "Constant":
+                return value
+            key = (base, axes)
+            if key not in self.loads:  # a number that has its dtype, unlike a Constant
+                dtype = self.dtype(base)
+                self.loads[key] = self.emit("cast", (value,), dtype, attrs={"dtype": dtype})
+            return self.loads[key]
         if base in self.names:
             return self.names[base]
         key = (base, axes)
@@ -241,12 +251,13 @@ class _Scheduler:
 
     def placed(self, fit: Fit) -> str:
         node, dtype = fit.node, self.dtype(fit.node.output)
-        onto, source = self.operand(fit, 0), self.operand(fit, 2)
+        source = self.operand(fit, 2)
         hit = self.hit(fit, node.attrs["dim"], self.operand(fit, 1))
         name = self.emit("where", (hit, source, 0), dtype, loc=node.loc)
-        if not isinstance(onto, str) and onto == 0:
+        onto = self.access_axes(fit, 0)[0].node
+        if onto is not None and onto.kind == "full" and onto.attrs["value"] == 0:
             return name
-        return self.emit("add", (onto, name), dtype, loc=node.loc)
+        return self.emit("add", (self.operand(fit, 0), name), dtype, loc=node.loc)
 
 
 def is_free_here(node: Node) -> bool:

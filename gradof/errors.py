@@ -24,6 +24,7 @@
     ├── OpDefinitionError              a wrong op statement
     ├── DifferentiationError           a graph without a reverse
     ├── CodegenError                   a graph that cannot be emitted
+    ├── ConfigError                    a setting, such as an environment variable, that is no value
     ├── TargetError                    the command line cannot load what it was asked to
     ├── GradientMismatchError          the harness found a wrong number
     └── TextCheckError                 a printed graph is not what a test expects
@@ -179,6 +180,10 @@ class DifferentiationError(GradofError):
 
 class CodegenError(GradofError):
     """A graph that cannot be emitted."""
+
+
+class ConfigError(GradofError):
+    """A setting, such as an environment variable, that has no valid value."""
 
 
 class TargetError(GradofError):

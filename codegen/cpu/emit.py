@@ -89,7 +89,8 @@ class _Emitter:
             *("    " + line for line in body),
             *_wrapped(f"    return {_tuple(self.results())}"),
         ]
-        return Executable(self.name, "\n".join(lines) + "\n", self.namespace)
+        kernels = [self.namespace[name] for name in self.kernels.values()]
+        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels)
 
     def check(self, node: Node) -> None:
         if node.kind == "FusionGroup" and self.make_kernel is not None:

@@ -14,6 +14,7 @@ import linecache
 import threading
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,29 @@ _LIVE: Counter[str] = Counter()
 
 
 class Executable:
-    """Emitted code: `source`, the `filename` it has in tracebacks, and the call."""
+    """Emitted code: `source`, the `filename` it has in tracebacks, and the call.
 
-    def __init__(self, name: str, source: str, namespace: dict[str, Any]) -> None:
+    `kernels` are the functions it calls for its fusion groups.
+    """
+
+    def __init__(
+        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = ()
+    ) -> None:
+        self.kernels = tuple(kernels)
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         self.name = name
         self.source = source
         self.filename = f"<gradof {name} {digest}>"
         exec(compile(source, self.filename, "exec"), namespace)
-        self._function = namespace[name]
-        self._arity = self._function.__code__.co_argcount
+        self.function = namespace[name]
+        self._arity = self.function.__code__.co_argcount
         _remember(self.filename, source)
-        weakref.finalize(self._function, _forget, self.filename).atexit = False
+        weakref.finalize(self.function, _forget, self.filename).atexit = False
+
+    @property
+    def listing(self) -> str:
+        """The source with that of every kernel before it."""
+        return "\n\n".join([*(kernel.source for kernel in self.kernels), self.source])
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on numpy arrays, one per graph input; fresh, writable arrays come back.
@@ -49,7 +61,7 @@ class Executable:
         if len(arrays) != self._arity:
             raise CodegenError(f"{self.name} takes {self._arity} arrays, got {len(arrays)}")
         with np.errstate(all="ignore"):
-            result: tuple[Any, ...] = self._function(*arrays)
+            result: tuple[Any, ...] = self.function(*arrays)
         return result
 
     def __repr__(self) -> str:

@@ -34,6 +34,6 @@ def render_stage(
         vjps = plan.gradient.df_input_vjps
         defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
         df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
-        return f"{plan.f.executable.source}\n\n{df.executable.source}", "python"
+        return f"{plan.f.executable.listing}\n\n{df.executable.listing}", "python"
     graph = {"f": plan.gradient.f, "df": plan.gradient.df}[stage]
     return print_graph(graph, locs=locs), "gradof-ir"

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gradof.autodiff.compose import pullback_graph
+from gradof.codegen.cpu import tiles
 from gradof.codegen.cpu.emit import emit
+from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, fuse
 from gradof.codegen.run_nest import run_nest
 from gradof.codegen.schedule import schedule
@@ -46,9 +48,23 @@ def by_reference(graph: Graph, inputs: list[Any]) -> Any:
     return run(*inputs)
 
 
-@settings(max_examples=40, suppress_health_check=SLOW, deadline=None)
-@given(graphs(dtypes=(F32, F64)))
-def test_random_graphs_and_gradients_keep_their_numbers(case: Case) -> None:
+def by_tiles(graph: Graph, inputs: list[Any]) -> Any:
+    return emit(graph, "numpy", make_kernel=TileKernel)(*inputs)
+
+
+@pytest.mark.parametrize("run", [by_reference, by_tiles])
+@pytest.mark.parametrize("cells", [1, 6, 1 << 17])
+@settings(max_examples=30, suppress_health_check=SLOW, deadline=None)
+@given(case=graphs(dtypes=(F32, F64)))
+def test_random_graphs_and_gradients_keep_their_numbers(
+    run: Callable[..., Any], cells: int, case: Case
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "CELLS", cells)
+        compare(run, case)
+
+
+def compare(run: Callable[..., Any], case: Case) -> None:
     wrt, outputs = range(len(case.inputs)), range(len(case.graph.outputs))
     rng = np.random.default_rng(5)
     seeds = [np.asarray(rng.standard_normal(v.type.shape)) for v in case.graph.outputs]  # type: ignore[union-attr]
@@ -62,7 +78,7 @@ def test_random_graphs_and_gradients_keep_their_numbers(case: Case) -> None:
         verify(together)
         assert parse_graph(str(together)) == together
         want = emit(graph, "numpy")(*inputs)
-        have = by_reference(together, inputs)
+        have = run(together, inputs)
         for h, w in zip(have, want, strict=True):
             assert h.dtype == w.dtype and h.shape == w.shape
             scale = np.abs(w).max(initial=1e-3)

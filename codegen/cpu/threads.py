@@ -1,0 +1,82 @@
+"""Chunks of work on a pool of threads; numpy, and code called through ctypes, release the GIL.
+
+>>> run_chunks(lambda start, stop: print(start, stop), 10, 4, threads=1)
+0 4
+4 8
+8 10
+
+Chunks are as large as the caller says, whatever the number of threads: results that are combined
+chunk by chunk are the same, bit for bit, on every number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from gradof.errors import ConfigError
+
+_LOCK = threading.Lock()
+_POOL: tuple[int, int, ThreadPoolExecutor] | None = None  # process, threads, pool
+
+
+def n_threads() -> int:
+    """GRADOF_NUM_THREADS, or what torch uses where it is loaded, or the cores of the process.
+
+    Raises ConfigError where the variable is no positive number.
+    """
+    text = os.environ.get("GRADOF_NUM_THREADS")
+    if text is not None:
+        if not text.isdigit() or int(text) == 0:
+            raise ConfigError(
+                f"GRADOF_NUM_THREADS is {text!r}", hint="a positive number of threads is due"
+            )
+        return int(text)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_chunks(
+    work: Callable[[int, int], None], n: int, chunk: int, threads: int | None = None
+) -> None:
+    """`work(start, stop)` for every chunk of `range(n)`; the first exception is raised."""
+    count = -(-n // chunk)
+    threads = min(n_threads() if threads is None else threads, count)
+    if threads <= 1:
+        for k in range(count):
+            work(k * chunk, min(n, (k + 1) * chunk))
+        return
+    take = iter(range(count))  # next() of a range iterator is atomic under the GIL
+    lock = threading.Lock()
+
+    def worker() -> None:
+        while True:
+            with lock:
+                k = next(take, None)
+            if k is None:
+                return
+            work(k * chunk, min(n, (k + 1) * chunk))
+
+    futures = [_pool(threads).submit(worker) for _ in range(threads - 1)]
+    try:
+        worker()  # this thread works too
+    finally:
+        errors = [f.exception() for f in futures]  # waits for all of them
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """One pool a process: threads do not survive a fork."""
+    global _POOL
+    with _LOCK:
+        if _POOL is None or _POOL[0] != os.getpid() or _POOL[1] < threads:
+            pool = ThreadPoolExecutor(threads, thread_name_prefix="gradof")
+            _POOL = (os.getpid(), threads, pool)
+        return _POOL[2]
