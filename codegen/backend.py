@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Literal, cast, get_args
 
+from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.fusion import Group, cells, fuse
 from gradof.codegen.space import EXPENSIVE, REDUCTIONS
@@ -41,7 +42,10 @@ def fused_for_tiles(graph: Graph, library: Library) -> Graph:
 def in_tiles(node: Node, library: Library) -> bool:
     """Whether numpy computes a tile of the node from tiles of its operands."""
     types = [v.type for v in (*node.inputs, *node.outputs)]
-    if any(isinstance(t, TensorType) and (t.device != "cpu" or t.dtype.is_complex) for t in types):
+    if any(
+        isinstance(t, TensorType) and (t.device != "cpu" or t.dtype.is_complex or t.dtype in HELD)
+        for t in types
+    ):
         return False
     if node.kind in REDUCTIONS or node.kind in ("gather", "scatter_add"):
         return node.inputs[0].type.dtype.kind != "bool"  # type: ignore[union-attr]  # a tensor

@@ -51,3 +51,14 @@ def eigh(c: Call, x: Expr, UPLO: str = "L", compute_v: bool = True) -> Pieces:
     x = x if UPLO.upper() == "L" else x.mT
     values, vectors = F.eigh.multiple(x)
     return values, vectors
+
+
+@aten("linalg_eig.default")
+def eig(c: Call, x: Expr) -> Pieces:
+    values, vectors = F.eig.multiple(x)
+    return values, vectors
+
+
+@aten("linalg_eigvals.default", "_linalg_eigvals.default")
+def eigvals(c: Call, x: Expr) -> Expr:
+    return F.eig.multiple(x)[0]

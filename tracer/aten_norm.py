@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradof.ir.types import BF16, F16, F32
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten_registry import Call, aten
 
 Ints = Sequence[int]
+
+
+Adaptor = Callable[..., tuple[Expr, ...]]
+
+
+def in_float32(adaptor: Adaptor) -> Adaptor:
+    """Operands of half precision are normalised in float32; results have eager's dtypes."""
+
+    @functools.wraps(adaptor)
+    def run(c: Call, *args: Any, **kwargs: Any) -> tuple[Expr, ...]:
+        if not any(isinstance(a, Expr) and a.dtype in (F16, BF16) for a in args):
+            return adaptor(c, *args, **kwargs)
+        wide = [a.cast(F32) if isinstance(a, Expr) else a for a in args]
+        results = adaptor(c, *wide, **kwargs)
+        return tuple(r.cast(c.type(i).dtype) for i, r in enumerate(results))
+
+    return run
 
 
 def _affine(y: Expr, weight: Expr | None, bias: Expr | None, shape: tuple[int, ...]) -> Expr:
@@ -18,6 +37,7 @@ def _affine(y: Expr, weight: Expr | None, bias: Expr | None, shape: tuple[int, .
 
 
 @aten("native_layer_norm.default")
+@in_float32
 def layer_norm(
     c: Call, x: Expr, shape: Ints, weight: Expr | None, bias: Expr | None, eps: float
 ) -> tuple[Expr, Expr, Expr]:
@@ -27,6 +47,7 @@ def layer_norm(
 
 
 @aten("native_group_norm.default")
+@in_float32
 def group_norm(
     c: Call, x: Expr, weight: Expr | None, bias: Expr | None, n: int, channels: int, space: int,
     groups: int, eps: float,
@@ -41,6 +62,7 @@ def _per_channel(x: Expr) -> tuple[int, ...]:
 
 
 @aten("_native_batch_norm_legit_functional.default")
+@in_float32
 def batch_norm(
     c: Call, x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr,
     training: bool, momentum: float, eps: float,
@@ -60,6 +82,7 @@ def batch_norm(
 
 @aten("native_batch_norm.default", "_native_batch_norm_legit.no_stats",
       "_native_batch_norm_legit_no_training.default")  # fmt: skip
+@in_float32
 def batch_norm_plain(
     c: Call, x: Expr, weight: Expr | None, bias: Expr | None, *rest: Any
 ) -> tuple[Expr, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,6 +100,17 @@ def select_scatter(c: Call, x: Expr, src: Expr, dim: int, index: int) -> Expr:
     index = index + x.shape[dim] if index < 0 else index
     part = src.cast(x.dtype).reshape((*x.shape[:dim], 1, *x.shape[dim + 1 :]))
     return F.slice_scatter(x, part, dim=dim, start=index, stop=index + 1, step=1)
+
+
+@aten("diagonal_scatter.default")
+def diagonal_scatter(
+    c: Call, x: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Expr:
+    n = math.prod(x.shape)
+    index = np.diagonal(np.arange(n).reshape(x.shape), offset, dim1, dim2).ravel()
+    part = src.cast(x.dtype).reshape(index.shape)
+    flat = F.scatter(x.reshape((n,)), Dense.of(index), part, dim=0)
+    return flat.reshape(x.shape)
 
 
 def _split(x: Expr, dim: int, sizes: Ints) -> list[Expr]:

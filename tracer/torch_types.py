@@ -15,6 +15,7 @@ _FROM_TORCH: dict[torch.dtype, DType] = {
     torch.int16: dtype("i16"), torch.int32: dtype("i32"), torch.int64: dtype("i64"),
     torch.float16: dtype("f16"), torch.bfloat16: dtype("bf16"), torch.float32: dtype("f32"),
     torch.float64: dtype("f64"), torch.complex64: dtype("c64"), torch.complex128: dtype("c128"),
+    torch.complex32: dtype("c32"),
 }  # fmt: skip
 _TO_TORCH = {ir: th for th, ir in _FROM_TORCH.items()}
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
+from gradof.codegen.cpu.half import ROUND, held_dtype, roundings
 from gradof.codegen.cpu.lowering import (
     Library,
     Lowering,
@@ -65,7 +66,7 @@ class _Emitter:
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}
         self.namespace: dict[str, Any] = {"np": np}
-        self.taken = {"np", "complex", "__debug__", *keyword.kwlist}
+        self.taken = {"np", "complex", *ROUND, "__debug__", *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
         self.names: dict[Value, str] = {}
         self.counter = itertools.count()
@@ -129,12 +130,28 @@ class _Emitter:
             return self.kernel_call(node)
         record, low = self.lowerings[node]
         text = call(record, low, [self.names[v] for v in node.inputs], node.attrs)
+        if node.kind == "Opaque":
+            held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
+            text = f"{text[:-1]}, held={held})" if held else text
         for out in node.outputs:
             self.names[out] = self.fresh(out)
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
         names = ", ".join(self.names[out] for out in node.outputs)
-        return self.placed(node, f"{names} = {text}" if names else text)
+        rounds = roundings(node)
+        if len(rounds) == 1 and rounds[0] is not None:
+            text, rounds = f"{self.rounding(rounds[0])}({text})", []
+        lines = self.placed(node, f"{names} = {text}" if names else text)
+        lines[1:1] = [
+            f"{self.names[v]} = {self.rounding(r)}({self.names[v]})"
+            for v, r in zip(node.outputs, rounds, strict=False) if r is not None
+        ]  # fmt: skip
+        return lines
+
+    def rounding(self, name: str) -> str:
+        """The name of the function that rounds to a dtype numpy does not have."""
+        self.namespace[name] = ROUND[name]
+        return name
 
     def kernel_call(self, node: Node) -> list[str]:
         for out in node.outputs:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu.lowering import Library, Lowering, lowering_of, supported
+from gradof.codegen.cpu.half import ROUND, roundings
+from gradof.codegen.cpu.lowering import TORCH_NAMES, Library, Lowering, lowering_of, supported
 from gradof.codegen.cpu.lowering import fill as fill_template
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense, to_numpy_dtype
@@ -95,7 +96,9 @@ class _Interpreter:
             return self.composite(node, operands)
         low = lowering_of(node, record, self.library)
         result = _run(record, low, operands, node.attrs)
-        return result if len(node.outputs) != 1 else [result]
+        results = result if len(node.outputs) != 1 else [result]
+        pairs = zip(roundings(node), results, strict=True)
+        return [r if name is None else ROUND[name](r) for name, r in pairs]
 
     def composite(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
         scratch = Graph(node.kind)
@@ -119,7 +122,7 @@ class _Interpreter:
 def _run(record: Op, low: Lowering, operands: Sequence[Any], attrs: dict[str, Any]) -> Any:
     if low.kind == "function":
         assert low.function is not None
-        return low.function(*operands, **{k: _attr(v) for k, v in attrs.items()})
+        return low.function(*operands, **{k: _attr(v, low.torch) for k, v in attrs.items()})
     if low.kind == "call":
         return getattr(np, low.text.removeprefix("np."))(*operands)
     names = [f"_{i}" for i in range(len(operands))]
@@ -127,7 +130,9 @@ def _run(record: Op, low: Lowering, operands: Sequence[Any], attrs: dict[str, An
     return eval(source, {"np": np, **dict(zip(names, operands, strict=True))})
 
 
-def _attr(value: Any) -> Any:
+def _attr(value: Any, torch: bool) -> Any:
+    if torch and isinstance(value, DType) and value in TORCH_NAMES:
+        return TORCH_NAMES[value]
     return to_numpy_dtype(value) if isinstance(value, DType) else value
 
 

@@ -25,7 +25,7 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import DType, ScalarType, TensorType
+from gradof.ir.types import BF16, C32, DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 
 Library = Literal["numpy", "torch"]
@@ -43,6 +43,7 @@ class Lowering:
     text: str
     function: Callable[..., Any] | None = None
     writes: Writes = "never"
+    torch: bool = False  # runs in torch, and may be told of bfloat16
 
 
 def supported(node: Node) -> Op:
@@ -55,11 +56,6 @@ def supported(node: Node) -> Op:
         )  # fmt: skip
     for value in (*node.inputs, *node.outputs):
         if isinstance(value.type, TensorType):
-            if value.type.dtype.name == "bf16":
-                raise CodegenError(
-                    f"numpy has no bfloat16, which {node.kind} reads or makes",
-                    loc=node.loc, hint="use float32",
-                )  # fmt: skip
             if value.type.device != "cpu":
                 raise CodegenError(
                     f"the numpy backend runs on the CPU, not on {value.type.device}",
@@ -91,7 +87,7 @@ def lowering(record: Op, library: Library) -> Lowering:
 
         return Lowering("function", record.name, run_opaque)
     if library == "torch" and record.torch is not None:
-        return Lowering("function", record.name, _torch_function(record))
+        return Lowering("function", record.name, _torch_function(record), torch=True)
     if record.numpy is None:
         raise CodegenError(
             f"{record.name} cannot be emitted",
@@ -142,8 +138,18 @@ def call(record: Op, low: Lowering, operands: list[str], attrs: Mapping[str, Att
     if low.kind == "template":
         return fill(record, low.text, operands, attrs)
     if low.kind == "function":
-        operands = [*operands, *(f"{k}={literal(v)}" for k, v in attrs.items())]
+        operands = [*operands, *(f"{k}={_given(v, low.torch)}" for k, v in attrs.items())]
     return f"{low.text}({', '.join(operands)})"
+
+
+def _given(value: Attr, torch: bool) -> str:
+    """An attribute of a call; torch has dtypes that numpy has not."""
+    if torch and isinstance(value, DType) and value in TORCH_NAMES:
+        return repr(TORCH_NAMES[value])
+    return literal(value)
+
+
+TORCH_NAMES = {BF16: "bfloat16", C32: "complex32"}
 
 
 def as_tensor(array: Any) -> Any:
@@ -162,6 +168,11 @@ def as_array(result: Any) -> Any:
         return ()
     if isinstance(result, (tuple, list)):
         return tuple(as_array(r) for r in result)
+    name = str(result.dtype)
+    if name == "torch.bfloat16":
+        result = result.float()
+    elif name == "torch.complex32":
+        result = result.cfloat()
     return result.numpy()
 
 
@@ -207,4 +218,4 @@ def _torch_function(record: Op) -> Callable[..., Any]:
 def _to_torch_dtype(dtype: Any) -> Any:
     import torch
 
-    return getattr(torch, np.dtype(dtype).name)
+    return getattr(torch, dtype if isinstance(dtype, str) else np.dtype(dtype).name)

@@ -5,7 +5,7 @@ Imported only where torch's arrays are run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,21 @@ from gradof.ops.opaque import constant_operands
 
 
 def run_opaque(
-    *arrays: Any, name: str, call: tuple[Any, ...], types: Any, vjps: tuple[tuple[bool, ...], ...]
-) -> Any:
+    *arrays: Any, name: str, call: tuple[Any, ...], types: Any, vjps: tuple[tuple[bool, ...], ...],
+    held: Mapping[int, str] | None = None,
+) -> Any:  # fmt: skip
     """The results of the op, or of its vjp nested as `vjps` says; see `gradof.ops.opaque`.
+
+    `held` names the dtypes of operands that numpy holds in wider arrays.
 
     Whatever torch raises for the op, or for a derivative it does not have, passes through.
     """
     import torch
 
     tensors = [torch.from_numpy(_readable(a)) for a in arrays]
+    narrow = {"bf16": torch.bfloat16, "c32": torch.complex32}
+    for i, name_ in (held or {}).items():
+        tensors[i] = tensors[i].to(narrow[name_])
     with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
         leaves = tensors
         if vjps:
@@ -43,6 +49,8 @@ def run_opaque(
         r.detach().clone() if r.untyped_storage().data_ptr() in own else r.detach()
         for r in results
     ]  # fmt: skip
+    wide = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+    fresh = [r.to(wide.get(r.dtype, r.dtype)) for r in fresh]
     out = tuple(r.resolve_conj().resolve_neg().numpy() for r in fresh)
     return out[0] if len(types) == 1 else out
 

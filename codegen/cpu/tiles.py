@@ -199,8 +199,9 @@ class _TileEmitter:
             if axis == 0 and self.tiled:
                 lines.append("n0 = stop - start")
                 continue
-            name = next(n for n, b in arrays if b.dims[axis] is not None)
-            lines.append(f"n{axis} = {name}.shape[{axis}]")
+            names = [n for n, b in arrays if b.dims[axis] is not None]
+            size = f"{names[0]}.shape[{axis}]" if names else self.nest.sizes[axis]
+            lines.append(f"n{axis} = {size}")
         return lines
 
     def tile(self, name: str, dims: Sequence[int | None]) -> str:

@@ -21,13 +21,17 @@ _NUMPY_NAMES = {
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
     "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
+_HELD_AS = {"bf16": "float32", "c32": "complex64"}
 _FROM_NUMPY = {v: k for k, v in _NUMPY_NAMES.items()}
 _SMALL = 16  # arrays up to this many elements print as numbers, larger ones as base64
 
 
 def to_numpy_dtype(dt: DType) -> np.dtype[np.generic]:
-    """The numpy dtype of an IR dtype; KeyError for bf16, which numpy does not have."""
-    return np.dtype(_NUMPY_NAMES[dt.name])
+    """The numpy dtype that holds an IR dtype: its own, or a wider one where numpy has none.
+
+    bf16 is held as float32, c32 as complex64: Note [Half precision] in `gradof.codegen.cpu.half`.
+    """
+    return np.dtype(_HELD_AS.get(dt.name) or _NUMPY_NAMES[dt.name])
 
 
 def from_numpy_dtype(dt: np.dtype[np.generic]) -> DType:

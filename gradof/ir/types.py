@@ -66,6 +66,7 @@ _DTYPES = {
         DType("bf16", "float", 16),
         DType("f32", "float", 32),
         DType("f64", "float", 64),
+        DType("c32", "complex", 32),
         DType("c64", "complex", 64),
         DType("c128", "complex", 128),
     )
@@ -84,7 +85,7 @@ def all_dtypes() -> tuple[DType, ...]:
 
 BOOL, I32, I64 = dtype("bool"), dtype("i32"), dtype("i64")
 F16, BF16, F32, F64 = dtype("f16"), dtype("bf16"), dtype("f32"), dtype("f64")
-C64, C128 = dtype("c64"), dtype("c128")
+C32, C64, C128 = dtype("c32"), dtype("c64"), dtype("c128")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,27 +9,45 @@ eigh read one triangle; their gradients are symmetric, as torch's are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
-from gradof.ir.types import TensorType, Type
-from gradof.ops.expr import Expr, F
+from gradof.ir.types import C64, C128, F32, F64, TensorType, Type
+from gradof.ops.complex_numbers import complex_dtype
+from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import broadcast_shapes, known_shape, tensor
 from gradof.ops.registry import Family, op
 
 
-def _square(type_: Type) -> TensorType:
+def _square(type_: Type, *, complex_too: bool = False) -> TensorType:
     x = tensor(type_)
     shape = known_shape(x)
-    if len(shape) < 2 or shape[-1] != shape[-2] or x.dtype.kind != "float" or x.dtype.bits < 32:
-        raise InferenceError(f"square matrices of f32 or f64 are due, not {x}")
+    kinds = ("float", "complex") if complex_too else ("float",)
+    fits = len(shape) >= 2 and shape[-1] == shape[-2]
+    if not fits or x.dtype not in _WIDE or x.dtype.kind not in kinds:
+        also = ", c64 or c128" if complex_too else ""
+        raise InferenceError(f"square matrices of f32 or f64{also} are due, not {x}")
     return x
+
+
+_WIDE = frozenset({F32, F64, C64, C128})
 
 
 def _infer_same(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     return (_square(inputs[0]),)
+
+
+def _infer_inverse(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    return (_square(inputs[0], complex_too=True),)
+
+
+def _infer_det(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x = _square(inputs[0], complex_too=True)
+    return (x.with_shape(known_shape(x)[:-2]),)
 
 
 def _infer_number(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -47,7 +65,7 @@ def _infer_eigh(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type
 
 
 def _infer_solve(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    a, b = _square(inputs[0]), tensor(inputs[1])
+    a, b = _square(inputs[0], complex_too=True), tensor(inputs[1])
     s, t = known_shape(a), known_shape(b)
     if len(t) < 2 or t[-2] != s[-1] or a.dtype != b.dtype or a.device != b.device:
         raise InferenceError(f"solve cannot divide {b} by {a}")
@@ -65,14 +83,14 @@ def _inverse_transposed(x: Expr) -> Expr:
     return F.inv(x).mT
 
 
-op("inv(x) -> y", family=Family(_infer_same), numpy="np.linalg.inv({x})",
+op("inv(x) -> y", family=Family(_infer_inverse), numpy="np.linalg.inv({x})",
    torch="torch.linalg.inv({x})", vjp={"x": lambda g, y: -(y.mT @ g @ y.mT)},
    names=["numpy.linalg.inv"])
 op("solve(a, b) -> y", family=Family(_infer_solve), numpy="np.linalg.solve({a}, {b})",
    torch="torch.linalg.solve({a}, {b})", names=["numpy.linalg.solve"],
    vjp={"a": lambda g, a, y: -(F.solve(a.mT, g) @ y.mT), "b": lambda g, a: F.solve(a.mT, g)},
    doc="a^-1 b; the last dim of b counts right-hand sides, leading dims broadcast.")
-op("det(x) -> y", family=Family(_infer_number), numpy="np.linalg.det({x})",
+op("det(x) -> y", family=Family(_infer_det), numpy="np.linalg.det({x})",
    torch="torch.linalg.det({x})", names=["numpy.linalg.det"],
    vjp={"x": lambda g, x, y: _column(g * y) * _inverse_transposed(x)},
    doc="The gradient needs an invertible operand.")
@@ -116,3 +134,38 @@ def _eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> E
 op("eigh(x) -> values, vectors", family=Family(_infer_eigh), numpy="np.linalg.eigh({x})",
    torch="torch.linalg.eigh({x})", vjp={"x": _eigh_vjp}, names=["numpy.linalg.eigh"],
    doc="Reads the lower triangle. Gradients of the vectors need distinct values.")
+
+
+def _infer_eig(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x = _square(inputs[0], complex_too=True)
+    dt = x.dtype if x.dtype.is_complex else complex_dtype(x.dtype)
+    vectors = x.with_dtype(dt)
+    return (vectors.with_shape(known_shape(x)[:-1]), vectors)
+
+
+def _np_eig(x: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    dtype = np.result_type(x.dtype, np.complex64)
+    values, vectors = np.linalg.eig(x)
+    return values.astype(dtype), vectors.astype(dtype)
+
+
+def _eig_vjp(g_values: Expr, g_vectors: Expr, x_like: Like, values: Expr, vectors: Expr) -> Expr:
+    # C. Boeddeker et al., "On the computation of complex-valued gradients with application to
+    # statistically optimum beamforming" (2017), for vectors of norm 1 and any fixed phase
+    n = values.shape[-1]
+    on_diagonal = Dense.of(np.eye(n, dtype=bool))
+    adjoint = F.conj(vectors).mT
+    row = F.conj(values).reshape((*values.shape[:-1], 1, n))
+    gaps = F.where(on_diagonal, 1.0, row - F.conj(values).reshape((*values.shape, 1)))
+    turned = adjoint @ g_vectors
+    length = F.where(on_diagonal, F.real(turned), 0.0).sum((turned.rank - 2,), True)
+    off = (turned - (adjoint @ vectors) * length.cast(values.dtype)) / gaps
+    spread = g_values.reshape(row.shape).expand(gaps.shape)
+    whole = F.solve(adjoint, F.where(on_diagonal, spread, off) @ adjoint)
+    return whole if x_like.dtype.is_complex else F.real(whole)
+
+
+op("eig(x) -> values, vectors", family=Family(_infer_eig), numpy=_np_eig,
+   torch="torch.linalg.eig({x})", vjp={"x": _eig_vjp}, traits={"wirtinger"},
+   doc="Needs distinct values; of functions that depend on the vectors' phase, which is LAPACK's,"
+       " the gradient is that with the phase fixed.")  # fmt: skip

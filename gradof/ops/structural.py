@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
-from gradof.ir.types import DType, ScalarType, SizeType, TensorType, Type, scalar_type_of
+from gradof.ir.types import C32, C64, DType, ScalarType, SizeType, TensorType, Type, scalar_type_of
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import ALL, int_tuple, same_as_first, tensor, unary
 from gradof.ops.registry import Family, op
@@ -141,7 +141,8 @@ op("expand_to_size(x, s) -> y", family=Family(_infer_resized),
 
 def _cast_vjp(g: Expr, x_like: Like) -> Expr | None:
     if g.dtype.is_complex and x_like.dtype.is_float:
-        return F.real(g).cast(x_like.dtype)
+        whole = g.cast(C64) if g.dtype == C32 else g  # the parts of c32 are f16 in torch alone
+        return F.real(whole).cast(x_like.dtype)
     return g.cast(x_like.dtype) if x_like.dtype.is_inexact else None
 
 

@@ -3,6 +3,9 @@
     Given   %y = softmax[dim=1](%x)
     Result  %m = amax(%x) ... %y = div(%e, %s)
 
+An expansion of f16 or bf16 operands runs in f32 and is rounded once, at its end, as torch's own
+kernels do: x * x overflows in f16 where the norm of x does not.
+
 The result takes the composite's name hint; all new nodes take the user's line.
 """
 
@@ -12,6 +15,7 @@ from gradof.errors import InferenceError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node
 from gradof.ir.opinfo import OPS
+from gradof.ir.types import BF16, F16, F32, TensorType, Type
 from gradof.ops.expr import Emitter, Expr
 from gradof.ops.registry import Op
 
@@ -34,15 +38,25 @@ def expand_composites_in(block: Block) -> bool:
     return changed
 
 
+def _is_half(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in (F16, BF16)
+
+
+def _widened(operand: Expr) -> Expr:
+    """The operand in float32 where it has half precision; see the module docstring."""
+    return operand.cast(F32) if _is_half(operand.value.type) else operand
+
+
 def _expand(node: Node, record: Op) -> None:
     """Replace one composite; its expansion may hold composites, which are expanded first."""
     assert node.block is not None and record.expand is not None
     before = node._prev
     emitter = Emitter(Builder(node.block, node, node.loc))
-    operands = [emitter.wrap(v) for v in node.inputs]
+    operands = [_widened(emitter.wrap(v)) for v in node.inputs]
     result = record.expand(*operands, **node.attrs)
     results: tuple[Expr, ...] = result if isinstance(result, tuple) else (result,)
-    for out, new in zip(node.outputs, results, strict=True):
+    for out, made in zip(node.outputs, results, strict=True):
+        new = made.cast(out.type.dtype) if _is_half(out.type) else made  # type: ignore[union-attr]
         if out.type != new.value.type:
             raise InferenceError(
                 f"the expansion of {node.kind} gives {new.value.type}, not {out.type}",

@@ -20,8 +20,10 @@ from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen import Executable, compile_graph
+from gradof.codegen.cpu.half import held_dtype
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
+from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 Library = Literal["numpy", "torch"]
@@ -61,6 +63,11 @@ class GraphPlan:
         """The emitted code."""
         with self._lock:
             return compile_graph(self.prepared, library=self.library, name=self.graph.name)
+
+    @cached_property
+    def held(self) -> tuple[DType | None, ...]:
+        """Per result, its dtype where numpy has none and holds it in a wider array."""
+        return tuple(held_dtype(v) for v in self.graph.outputs)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on numpy arrays; fresh numpy arrays come back."""

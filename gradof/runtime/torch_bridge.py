@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
-from gradof.errors import DeviceError, DtypeError, LeafTypeError
+from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import DType
 from gradof.runtime.plan import GradientPlan, GraphPlan
-from gradof.tracer.torch_types import from_torch_dtype
+from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
 
 Tensor = torch.Tensor
-_PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.int64, torch.bool,
-                    torch.complex64, torch.complex128})
+_PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
+                    torch.bool, torch.complex64, torch.complex128, torch.complex32})
+_WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -42,7 +43,10 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
     results = plan(*[to_numpy(t) for t in tensors])
-    return tuple(map(from_numpy, results))
+    if not any(plan.held):
+        return tuple(map(from_numpy, results))
+    pairs = zip(map(from_numpy, results), plan.held, strict=True)
+    return tuple(t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs)
 
 
 def run_check(check: Callable[..., Any], tensors: Sequence[Tensor], random: bool) -> None:
@@ -65,9 +69,12 @@ def from_numpy(array: Any) -> Tensor:
 
 
 def to_numpy(tensor: Tensor) -> Any:
-    """A numpy view of a dense CPU tensor, without a copy."""
+    """A numpy view of a dense CPU tensor, without a copy; dtypes numpy has not are widened."""
     if tensor._is_zerotensor() or tensor.is_neg() or tensor.is_conj():  # not yet in memory
         tensor = tensor.detach().clone().resolve_neg().resolve_conj()
+    wide = _WIDER.get(tensor.dtype)
+    if wide is not None:
+        return tensor.detach().to(wide).numpy()
     return tensor.detach().numpy()
 
 
@@ -83,14 +90,6 @@ def check_tensor(tensor: Tensor, path: str) -> None:
         raise DeviceError(
             f"{path} is on {tensor.device}; the numpy backend runs on the CPU",
             hint="move the tensor and the module with .cpu()",
-        )
-    if tensor.dtype == torch.bfloat16:
-        raise DtypeError(
-            f"{path} is bfloat16, which numpy does not have", hint="use float32: x.float()"
-        )
-    if tensor.dtype == torch.complex32:
-        raise DtypeError(
-            f"{path} is complex32, which numpy does not have", hint="use complex64: x.cfloat()"
         )
     if tensor.is_quantized:
         raise LeafTypeError(f"{path} is quantized", hint="pass x.dequantize()")

@@ -19,10 +19,6 @@ RANK = ("error", "wrong", "opaque", "native", "none")  # worst first
 REASONS = {
     "as_strided_partial_views": "reads memory of the tensor that the argument is a view of, which "
     "is not part of the call",
-    "bfloat16": "numpy has no bfloat16",
-    "chalf": "numpy has no complex numbers of half precision",
-    "linalg_eig": "torch's own check of the phase of the cotangents, in the second derivative, "
-    "meets rounding of ours",
 }
 
 

@@ -43,6 +43,7 @@ class Sample:
     label: str
     tensors: list[torch.Tensor]
     run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+    half: bool = False  # bfloat16 or float16
 
     def fresh(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         """The tensors again, each over memory of its own; floating ones in `dtype` if given."""
@@ -73,7 +74,8 @@ def samples(entry: Any, dtype: str) -> Iterator[Sample]:
         if any(t.layout is not torch.strided for t in tensors) or not tensors:
             continue  # a sparse tensor, or a call of numbers alone, which is no gradient's business
         run = _runner(entry, sample.output_process_fn_grad, leaves, tree, places)
-        yield Sample(f"{entry.formatted_name} #{number} {dtype}", tensors, run)
+        label = f"{entry.formatted_name} #{number} {dtype}"
+        yield Sample(label, tensors, run, half=dtype in ("f16", "bf16"))
 
 
 def _runner(

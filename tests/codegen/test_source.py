@@ -161,8 +161,6 @@ def test_complex_literals_are_exact() -> None:
         ("%y : f32[3] = AutogradZero[dtype=f32, shape=(3,), device='cpu']()  # m.py:4",
          "AutogradZero cannot be emitted"),
         ("%y : f32[3] = no_such_op(%x)  # m.py:4", "no_such_op cannot be emitted"),
-        ("%b : bf16[3] = cast[dtype=bf16](%x)  # m.py:4\n%y : f32[3] = cast[dtype=f32](%b)",
-         "no bfloat16"),
         ("%y : f32[3] = full[dtype=f32, shape=(3,), device='cuda:0', value=1.0]()  # m.py:4",
          "no_error"),
     ],
