@@ -144,14 +144,21 @@ def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
 @click.option("--order", type=click.IntRange(1, 2), default=1, show_default=True,
               help="2 checks second derivatives too")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="of the random cotangents")
+@click.option("--per-op", is_flag=True, help="test every op by itself, and list them by line")
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
+              help="the failing program [default: gradof_NAME_failure.py]")  # fmt: skip
+@click.option("--shrink/--no-shrink", default=True, show_default=True,
+              help="look for the smallest failing program and write it")  # fmt: skip
 @_arg
 @_library
 def check(
-    target: str, order: int, seed: int, args: tuple[str, ...], library: Any
-) -> None:
+    target: str, order: int, seed: int, per_op: bool, write: Path | None, shrink: bool,
+    args: tuple[str, ...], library: Any,
+) -> None:  # fmt: skip
     """Compare TARGET's values and gradients with eager, float64 and finite differences.
 
-    Exit code 0 if all agree, 1 if one is wrong.
+    Where one is wrong, the smallest part of the function that is wrong by itself is written as a
+    Python file that runs. Exit code 0 if all agree, 1 if one is wrong.
     """
     from gradof.cli.target import inputs_for, load_target
     from gradof.runtime.function import Differentiated
@@ -160,8 +167,16 @@ def check(
     fn, module = load_target(target)
     plain = fn.fn if isinstance(fn, Differentiated) else fn
     positional, named = inputs_for(plain, module, args, library)
-    report = run_check(plain, positional, named, order=order, seed=seed, raise_on_error=False)
+    report = run_check(plain, positional, named, order=order, seed=seed, per_op=per_op,
+                       raise_on_error=False)  # fmt: skip
     click.echo(str(report))
+    if not report.ok and shrink:
+        from gradof.testing.failures import file_name, write_failure
+
+        path = write or Path(file_name(report.name))
+        found = write_failure(plain, positional, named, report, path, order=order, seed=seed)
+        click.echo(f"the smallest failing program: {found}" if found else
+                   "no smaller part of it is wrong by itself")  # fmt: skip
     if not report.ok:
         raise click.exceptions.Exit(1)
 

@@ -1,8 +1,8 @@
 """The torch-compatible harness: are the gradients right, and if not, which op and line is wrong?
 
-    from gradof.testing import check
-    report = check(loss, (x, w, b, y), order=2)      # GradientMismatchError if anything is wrong
-    print(report)
+from gradof.testing import check
+report = check(loss, (x, w, b, y), order=2)      # GradientMismatchError if anything is wrong
+print(report)
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from gradof.runtime.arrays import is_array, is_tensor
 from gradof.testing.report import REFERENCES, Culprit, OpRow, Report, Row
 from gradof.tracer.pytree import flatten
 
-__all__ = ["REFERENCES", "Culprit", "OpRow", "Report", "Row", "check"]
+__all__ = ["REFERENCES", "Culprit", "OpRow", "Report", "Row", "check", "shrink"]
+
+
+def shrink(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """The smallest part of a function that is wrong by itself; see `gradof.testing.shrink`."""
+    from gradof.testing.shrink import shrink as find
+
+    return find(fn, args, kwargs, **options)
 
 
 def check(

@@ -50,9 +50,7 @@ def rows(
         own = distance(theirs, exact[i])
         allowed = FACTOR * own + ULPS * ulp * scale
         result.append(Row(name, "float64", distance(mine, exact[i]), own, allowed, scale))
-        result.append(
-            Row(name, "eager", distance(mine, theirs), None, allowed + own, scale)
-        )
+        result.append(Row(name, "eager", distance(mine, theirs), None, allowed + own, scale))
     return result
 
 

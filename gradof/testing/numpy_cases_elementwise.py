@@ -156,10 +156,18 @@ OPERATORS = (
     case("operator *=", "z = np.copy(x)\nz *= y\nz *= z\nreturn z", R(3, 4), R(4)),
     case("operator /=", "z = np.copy(x)\nz /= y\nreturn z * z", R(3, 4), positive(4)),
     case("operator **=", "z = np.copy(x)\nz **= y\nreturn z", positive(3, 4), R(4)),
-    case("operator %=", "z = np.copy(x)\nz %= y\nreturn z * z", R(5, low=-7, high=7),
-         R(5, low=1.6, high=2.9)),
-    case("operator //=", "z = x * 1\nz //= y\nreturn z + x", R(5, low=-7, high=7),
-         R(5, low=1.6, high=2.9)),
+    case(
+        "operator %=",
+        "z = np.copy(x)\nz %= y\nreturn z * z",
+        R(5, low=-7, high=7),
+        R(5, low=1.6, high=2.9),
+    ),
+    case(
+        "operator //=",
+        "z = x * 1\nz //= y\nreturn z + x",
+        R(5, low=-7, high=7),
+        R(5, low=1.6, high=2.9),
+    ),
     case("operator @=", "z = np.copy(x)\nz @= y\nreturn z", R(3, 3), R(3, 3)),
 )
 # No gradient flows through these; what depends on them has its own.

@@ -32,11 +32,15 @@ TRACED = (
 SETTING = tuple(
     case(name, f"z = np.copy(x)\nz[{index}] = {value}\nreturn z * z", R(3, 4), R(4))
     for name, index, value in (
-        ("assignment: A[i] = x", "1", "y"), ("assignment: A[i] = x", "1:", "y * 2"),
-        ("assignment: A[i] = x", "::2, ::-1", "y"), ("assignment: A[i] = x", "0, 0", "y[0]"),
-        ("assignment: A[i] = x", "...", "y"), ("assignment: A[i] = x", "[0, 2]", "y"),
+        ("assignment: A[i] = x", "1", "y"),
+        ("assignment: A[i] = x", "1:", "y * 2"),
+        ("assignment: A[i] = x", "::2, ::-1", "y"),
+        ("assignment: A[i] = x", "0, 0", "y[0]"),
+        ("assignment: A[i] = x", "...", "y"),
+        ("assignment: A[i] = x", "[0, 2]", "y"),
         ("assignment: A[i] = x", "[0, 2], [1, 3]", "y[:2]"),
-        ("assignment: A[i] = x", ":, 1", "3.0"), ("assignment: A[i] = x", "1, [0, 1]", "y[2:]"),
+        ("assignment: A[i] = x", ":, 1", "3.0"),
+        ("assignment: A[i] = x", "1, [0, 1]", "y[2:]"),
         ("assignment: A[mask] = x", "x > 0", "1.5"),
         ("assignment: A[mask] = x", "x > 0", "y[0]"),
         ("assignment: A[mask] = x", "np.array([True, False, True])", "y"),

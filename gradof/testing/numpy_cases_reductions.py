@@ -32,8 +32,14 @@ SUMS = (
     case("numpy.sum", "np.sum(x)", R()),
 )  # fmt: skip
 EXTREMES = (
-    *_variants("max", "x", "x, axis=0", "x, axis=(0, 1), keepdims=True", "x, 1, initial=0.5",
-               "x, axis=1, initial=-9, where=x < 1"),
+    *_variants(
+        "max",
+        "x",
+        "x, axis=0",
+        "x, axis=(0, 1), keepdims=True",
+        "x, 1, initial=0.5",
+        "x, axis=1, initial=-9, where=x < 1",
+    ),
     *_variants("min", "x", "x, axis=0", "x, axis=(0, 1), keepdims=True", "x, 1, initial=0.5"),
     *_variants("amax", "x", "x, axis=-1"),
     *_variants("amin", "x", "x, axis=-1"),
@@ -62,8 +68,9 @@ def _nan(name: str, *calls: str) -> tuple[Case, ...]:
 
 
 NANS = (
-    *_nan("nansum", "x", "x, axis=0", "x, axis=1, keepdims=True", "x, initial=1.0",
-               "x, where=x > 0"),
+    *_nan(
+        "nansum", "x", "x, axis=0", "x, axis=1, keepdims=True", "x, initial=1.0", "x, where=x > 0"
+    ),
     *_nan("nanprod", "x", "x, axis=0", "x, axis=1, keepdims=True"),
     *_nan("nanmean", "x", "x, axis=0", "x, axis=1, keepdims=True", "x, where=x > 0"),
     *_nan("nanvar", "x", "x, axis=0, ddof=1", "x, axis=1, keepdims=True", "x, correction=1"),

@@ -98,13 +98,15 @@ def _calls(name: str, calls: tuple[str, ...], low: float, high: float) -> tuple[
 
 ONE = tuple(row for name, (a, b) in _ONE.items() for row in _calls(name, ("x",), a, b))
 TWO = tuple(
-    case(f"scipy.special.{name}", f"special.{name}(x, y)", R(3, 1, low=a, high=b),
-         R(4, low=c, high=d))
+    case(
+        f"scipy.special.{name}",
+        f"special.{name}(x, y)",
+        R(3, 1, low=a, high=b),
+        R(4, low=c, high=d),
+    )
     for name, ((a, b), (c, d)) in _TWO.items()
 )
-CALLS = tuple(
-    row for name, (calls, (a, b)) in _CALLS.items() for row in _calls(name, calls, a, b)
-)
+CALLS = tuple(row for name, (calls, (a, b)) in _CALLS.items() for row in _calls(name, calls, a, b))
 EDGES = (
     case("scipy.special.rgamma", "special.rgamma(x)", exactly([0.0, -1.0, -2.0, 0.5])),
     case("scipy.special.exprel", "special.exprel(x)", exactly([0.0, 1e-3, -0.03, 0.05])),
@@ -113,10 +115,15 @@ EDGES = (
     case("scipy.special.spence", "special.spence(x)", exactly([1.0, 1.001, 0.97])),
     case("scipy.special.sici", "special.sici(x)[0]", exactly([0.0, 1e-3, -0.15, 2.0])),
     case("scipy.special.shichi", "special.shichi(x)[0]", exactly([0.0, 1e-3, -0.15, 2.0])),
-    case("scipy.special.boxcox", "special.boxcox(x, y)", positive(4),
-         exactly([0.0, 0.0, 1e-3, 2.0])),
-    case("scipy.special.inv_boxcox", "special.inv_boxcox(x, y)", positive(3),
-         exactly([0.0, 1e-3, 1.0])),
+    case(
+        "scipy.special.boxcox", "special.boxcox(x, y)", positive(4), exactly([0.0, 0.0, 1e-3, 2.0])
+    ),
+    case(
+        "scipy.special.inv_boxcox",
+        "special.inv_boxcox(x, y)",
+        positive(3),
+        exactly([0.0, 1e-3, 1.0]),
+    ),
     case("scipy.special.bei", "special.beip(x) + special.berp(x)", exactly([0.0, 0.5])),
     case("scipy.special.j0", "special.j0(x) * special.j1(x)", exactly([0.0, 0.5])),
     case("scipy.special.jv", "special.jv(y, x)", positive(3), exactly([0, 1, 3])),
@@ -126,8 +133,12 @@ FUNCTIONS = (
     case("scipy.special.logsumexp", "special.logsumexp(x)", R(3, 4)),
     case("scipy.special.logsumexp", "special.logsumexp(x, axis=1, keepdims=True)", R(3, 4)),
     case("scipy.special.logsumexp", "special.logsumexp(x, axis=0, b=y)", R(3, 4), positive(3, 4)),
-    case("scipy.special.logsumexp", "special.logsumexp(x, axis=1, b=y, return_sign=True)", R(3, 4),
-         R(3, 4)),
+    case(
+        "scipy.special.logsumexp",
+        "special.logsumexp(x, axis=1, b=y, return_sign=True)",
+        R(3, 4),
+        R(3, 4),
+    ),
     case("scipy.special.softmax", "special.softmax(x, axis=1)", R(3, 4)),
     case("scipy.special.softmax", "special.softmax(x)", R(3, 4)),
     case("scipy.special.log_softmax", "special.log_softmax(x, axis=0)", R(3, 4)),

@@ -167,9 +167,7 @@ class _Trial:
         probes = [self.direction(h) for h in ours]
         # one gradient serves all its parts: the differences are of all of them at once
         wanted = _difference(
-            lambda t: np.array(
-                [_total([p], [g]) for p, g in zip(probes, gradient(t), strict=True)]
-            )
+            lambda t: np.array([_total([p], [g]) for p, g in zip(probes, gradient(t), strict=True)])
         )
         worst = 0.0
         for mine, probe, want in zip(ours, probes, wanted, strict=True):

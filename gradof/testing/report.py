@@ -131,7 +131,6 @@ class Report:
         lines.append("all right" if self.ok else "WRONG")
         return "\n".join(lines)
 
-
     def _op_lines(self) -> list[str]:
         if not self.ops:
             return []

@@ -97,9 +97,7 @@ def check_torch(
     return report
 
 
-def _compare(
-    report: Report, names: list[str], ours: Run, theirs: Run, exact: Run | None
-) -> None:
+def _compare(report: Report, names: list[str], ours: Run, theirs: Run, exact: Run | None) -> None:
     if len(ours.results) != len(theirs.results):
         raise GradientMismatchError(
             f"{report.name} returns {len(ours.results)} tensors, eager {len(theirs.results)}"

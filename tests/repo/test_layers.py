@@ -27,6 +27,7 @@ RANK = {
     "gradof": 6,  # the public names
     "gradof.testing": 7,
     "gradof.cli": 8,
+    "gradof.pytest_plugin": 8,
     "gradof.__main__": 9,  # `python -m gradof` is the command line
 }
 
