@@ -18,10 +18,9 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
-from gradof.codegen.backend import Backend, default_backend, fused_for_tiles
+from gradof.codegen.backend import Backend, default_backend, has_large, kernel_maker, with_groups
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.cpu.tiles import TileKernel
 from gradof.ir.core import Graph
 
 __all__ = ["Executable", "compile_graph"]
@@ -38,6 +37,8 @@ def compile_graph(
     environment asks for (`gradof.codegen.backend`). Raises CodegenError, before
     anything runs, for composites, GradOf blocks, symbolic zeros, bfloat16 and other devices.
     """
-    if (backend or default_backend()) == "numpy":
+    backend = backend or default_backend()
+    if backend == "numpy" or not has_large(graph):
         return emit(graph, library, name)
-    return emit(fused_for_tiles(graph, library), library, name, make_kernel=TileKernel)
+    make = kernel_maker(backend)
+    return emit(with_groups(graph, library, make), library, name, make_kernel=make)

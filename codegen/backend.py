@@ -1,24 +1,29 @@
 """Which emitter computes the fusion groups of a graph on the CPU, and which groups are worth it.
 
 `GRADOF_BACKEND` in the environment says `numpy` (whole arrays, no fusion), `tiles` (numpy in
-cache-sized tiles, on threads) or `auto`, the default: tiles for arrays that do not fit the cache.
+cache-sized tiles, on threads), `native` (LLVM) or `auto`, the default: native code where llvmlite
+and libmvec are there (`gradof doctor` tells), else tiles. Small arrays are whole in every case.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Literal, cast, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast, get_args
 
+from gradof.codegen.cpu.emit import MakeKernel
 from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.lowering import Library, lowering
+from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse
+from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import EXPENSIVE, REDUCTIONS
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.core import Graph, Node
-from gradof.ir.types import TensorType
+from gradof.ir.types import I64, TensorType
 from gradof.ops.registry import get_op
 
-Backend = Literal["auto", "numpy", "tiles"]
+Backend = Literal["auto", "numpy", "tiles", "native"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
 
 
@@ -32,11 +37,53 @@ def default_backend() -> Backend:
     return cast(Backend, name)
 
 
-def fused_for_tiles(graph: Graph, library: Library) -> Graph:
-    """The graph with fusion groups for numpy tiles, or itself where nothing is large enough."""
-    if not any(_large(node) for node in graph.nodes()):
-        return graph
-    return fuse(graph, lambda node: in_tiles(node, library), _worth)
+def kernel_maker(backend: Backend) -> MakeKernel:
+    """What makes the kernel of a nest; CodegenError for native code that cannot be made here."""
+    if backend == "tiles":
+        return TileKernel
+    from gradof.codegen.cpu.native.engine import status
+
+    bits, found = status()
+    if backend == "native" and not bits:
+        raise CodegenError(f"no native code: {found}", hint="GRADOF_BACKEND=tiles needs nothing")
+    return native_or_tiles if bits else TileKernel
+
+
+def native_or_tiles(nest: LoopNest) -> Callable[..., Sequence[Any]]:
+    """Native code where every op of the nest has it, else numpy tiles."""
+    from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
+
+    return NativeKernel(nest) if is_native(nest) else TileKernel(nest)
+
+
+def has_large(graph: Graph) -> bool:
+    """Whether anything in the graph is large enough for a fusion group."""
+    return any(_large(node) for node in graph.nodes())
+
+
+def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
+    """The graph with fusion groups for an emitter."""
+    if make is TileKernel:
+        return fuse(graph, lambda node: in_tiles(node, library), _worth)
+    return fuse(graph, in_native, _worth)
+
+
+def in_native(node: Node) -> bool:
+    """Whether the node can be part of a native kernel."""
+    from gradof.codegen.cpu.native.vectors import supports
+
+    if any(isinstance(v.type, TensorType) and v.type.device != "cpu" for v in node.inputs):
+        return False
+    tensors = [v.type.dtype for v in node.inputs if isinstance(v.type, TensorType)]
+    if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
+        return False
+    result = node.output.type.dtype
+    if node.kind in REDUCTIONS or node.kind in ("gather", "scatter_add"):
+        kinds = [d for d in tensors if d != I64]
+        return bool(kinds) and all(d.is_float and supports("copy", [d], d) for d in kinds)
+    if node.kind == "where":
+        tensors = tensors[1:] if isinstance(node.inputs[0].type, TensorType) else tensors
+    return supports(node.kind, tensors or [result], result)
 
 
 def in_tiles(node: Node, library: Library) -> bool:

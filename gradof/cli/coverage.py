@@ -51,9 +51,13 @@ def run_coverage(
 
 
 def _print(rows: list[OpCoverage], cases: list[NumpyRow]) -> None:
-    from gradof.testing.coverage_page import ORDERS, RANK, by_name, counts, status
+    from gradof.testing.coverage_page import HALVES, ORDERS, RANK, by_name, counts, status
 
     console = Console(soft_wrap=True)
+    for row in rows:
+        if row.dtype in HALVES and row.status(1) in BAD:
+            console.print(f"{row.dtype} {(*row.errors, *row.wrong)[0][1]}", markup=False)
+    rows = [row for row in rows if row.dtype not in HALVES] or rows
     others = Table("op", "value", "first", "second", "why", title="not native")
     for name, group in by_name(rows).items():
         states = [status(group, order) for order in range(3)]
@@ -62,9 +66,9 @@ def _print(rows: list[OpCoverage], cases: list[NumpyRow]) -> None:
             others.add_row(name, *states, notes[0] if notes else ", ".join(group[0].opaque))
     if others.rows:
         console.print(others)
-    for row in cases:
-        if not row.ok:
-            console.print(f"numpy {row.name}: {row.reason}", markup=False)
+    for case in cases:
+        if not case.ok:
+            console.print(f"numpy {case.name}: {case.reason}", markup=False)
     summary = Table("", *RANK, title=f"torch: {len(by_name(rows))} ops")
     for title, count in zip(ORDERS, counts(rows), strict=True):
         summary.add_row(title, *(str(count[s]) for s in RANK))

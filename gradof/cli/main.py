@@ -192,8 +192,16 @@ def ops(pattern: str) -> None:
     print_ops(chosen)
 
 
+@main.command()
+def doctor() -> None:
+    """Tell what is installed, and what gradof uses of it for large arrays."""
+    from gradof.cli.doctor import print_report
+
+    print_report()
+
+
 @main.command(epilog=_COVERAGE_HELP)
-@click.option("--dtype", "dtypes", default="f32,f64", show_default=True, metavar="LIST",
+@click.option("--dtype", "dtypes", default="f32,f64,bf16,f16", show_default=True, metavar="LIST",
               help="dtypes of the inputs: f32, f64, f16, bf16")  # fmt: skip
 @click.option("--op", "pattern", default="", help="only torch's ops whose name contains this")
 @click.option("--jobs", type=click.IntRange(1), help="processes [default: one per core]")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gradof.testing.torch_coverage import OpCoverage
 
 ORDERS = ("value", "first gradient", "second gradient")
+HALVES = ("bf16", "f16")
 RANK = ("error", "wrong", "opaque", "native", "none")  # worst first
 
 # What is expected to fail, and why; the tests hold that it does.
@@ -50,9 +51,11 @@ def page(torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow]) -> st
         f"{version('scipy')}, Python {platform.python_version()}.",
         "",
     ]
-    lines += _torch_summary(torch_rows) + _not_native(torch_rows) + _rough()
+    wide = [row for row in torch_rows if row.dtype not in HALVES]
+    lines += _torch_summary(wide) + _not_native(wide)
+    lines += _halves([row for row in torch_rows if row.dtype in HALVES]) + _rough()
     lines += _numpy(numpy_rows)
-    lines += _torch_table(torch_rows)
+    lines += _torch_table(wide)
     return "\n".join(lines) + "\n"
 
 
@@ -77,6 +80,28 @@ def _torch_summary(rows: Sequence[OpCoverage]) -> list[str]:
         cells = [str(count[s]) for s in ("native", "opaque", "none", "wrong", "error")]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def _halves(rows: Sequence[OpCoverage]) -> list[str]:
+    """bfloat16 and float16, to first order."""
+    if not rows:
+        return []
+    lines = [
+        "### Half precision",
+        "The same programs in bfloat16 and float16, values and first gradients: within 4 ulps of "
+        "eager's largest number, or no further from float64 than 8 times eager's distance. *none*: "
+        "torch has no such kernel, or no gradient of it, on a CPU.",
+        "",
+        "| dtype | | native | opaque | none | wrong | error |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for dtype in HALVES:
+        for order in range(2):
+            count = Counter(r.status(order) for r in rows if r.dtype == dtype)
+            cells = [str(count[s]) for s in ("native", "opaque", "none", "wrong", "error")]
+            lines.append(f"| {dtype} | {ORDERS[order]} | {' | '.join(cells)} |")
+    bad = sorted({r.name for r in rows if any(r.status(k) in ("wrong", "error") for k in (0, 1))})
+    return [*lines, "", *(f"{name}: {REASONS.get(name, 'not right')}." for name in bad), ""]
 
 
 def _not_native(rows: Sequence[OpCoverage]) -> list[str]:

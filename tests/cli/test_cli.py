@@ -295,3 +295,13 @@ def test_help_of_the_group() -> None:
     for word in ("show", "check", "opt", "ops", "Exit codes"):
         assert word in text
     assert "version" in run("--version").stdout
+
+
+def test_doctor_tells_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 0
+    lines = dict(line.split(maxsplit=1) for line in done.output.splitlines())
+    assert {"gradof", "numpy", "torch", "threads", "triton"} <= set(lines)
+    assert "native code" in done.output
+    monkeypatch.setenv("GRADOF_BACKEND", "tiles")
+    assert "numpy tiles (GRADOF_BACKEND=tiles)" in CliRunner().invoke(main, ["doctor"]).output

@@ -43,6 +43,15 @@ def test_every_sample(name: str) -> None:
         assert [status(rows, order) for order in range(3)] == WRITTEN[name]
 
 
+@pytest.mark.parametrize("start", range(8))
+def test_half_precision(start: int) -> None:
+    for name in op_names()[start::8]:
+        for dtype in ("bf16", "f16"):
+            row = cover_named(name, dtype, limit=4)
+            problems = [text for _, text in (*row.errors, *row.wrong)]
+            assert bool(problems) == (name in REASONS and row.samples > 0), problems[:5]
+
+
 def test_the_page_lists_every_op_and_counts_them() -> None:
     if SAME_TORCH:
         assert list(WRITTEN) == op_names()

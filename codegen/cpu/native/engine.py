@@ -1,0 +1,82 @@
+"""LLVM in this process: text → address of the kernel, compiled for the host's own processor.
+
+Kernels are kept by their text, so equal nests of any sizes share one. `available()` says whether
+llvmlite, an x86-64 processor with AVX2 and glibc's libmvec are there; what is missing is told by
+`status`, and the numpy tiles run instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from typing import Any
+
+_LOCK = threading.Lock()
+_KERNELS: dict[str, Any] = {}
+_ENGINES: list[Any] = []  # kept alive: their code is in use
+_SIGNATURE = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+    ctypes.c_void_p, ctypes.c_void_p,
+)  # fmt: skip
+
+
+@functools.cache
+def status() -> tuple[int, str]:
+    """(bits of a vector register, 0 where native code cannot be made; what was found)."""
+    try:
+        import llvmlite
+        from llvmlite import binding
+    except ImportError:
+        return 0, "llvmlite is not installed: pip install 'gradof[native]'"
+    triple = binding.get_default_triple()
+    if not triple.startswith("x86_64"):
+        return 0, f"llvmlite {llvmlite.__version__}, but native code is for x86-64, not {triple}"
+    features = binding.get_host_cpu_features()
+    bits = 512 if features.get("avx512f") and features.get("avx512vl") else 256
+    if not features.get("avx2"):
+        return 0, f"llvmlite {llvmlite.__version__}, but the processor has no AVX2"
+    try:
+        binding.load_library_permanently("libmvec.so.1")
+    except RuntimeError:
+        return 0, f"llvmlite {llvmlite.__version__}, but no libmvec (glibc's vector mathematics)"
+    for symbol in ("_ZGVdN8v_tanhf", "_ZGVdN8v_erff"):
+        if not binding.address_of_symbol(symbol):
+            return 0, f"llvmlite {llvmlite.__version__}, but libmvec lacks {symbol}: glibc >= 2.35"
+    return bits, f"llvmlite {llvmlite.__version__}, libmvec, {bits}-bit vectors"
+
+
+def vector_bits() -> int:
+    """Bits of a vector register, 0 where native code cannot be made."""
+    return status()[0]
+
+
+def compile_kernel(text: str) -> Any:
+    """The kernel of a text of LLVM IR, as a ctypes function that releases the GIL."""
+    with _LOCK:
+        found = _KERNELS.get(text)
+        if found is None:
+            found = _KERNELS[text] = _compile(text)
+        return found
+
+
+def _compile(text: str) -> Any:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_default_triple()
+    machine = target.create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(),
+        opt=2, jit=True,
+    )  # fmt: skip
+    module = binding.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _ENGINES.append(engine)
+    return _SIGNATURE(engine.get_function_address("kernel"))

@@ -1,0 +1,275 @@
+"""Scalar ops of a loop nest as LLVM IR over vectors: text, one line per instruction.
+
+    code = Vectors(lanes=16)
+    y = code.op("tanh", F32, [x], [F32], {})     # %v7 = call <16 x float> @_ZGVeN16v_tanhf(...)
+
+Every value is a vector of `lanes` elements, whatever its level; bool is a vector of i1. Elementary
+functions are those of libmvec, glibc's vector mathematics (within 4 ulps, subnormals included),
+one function per instruction set: b SSE4, d AVX2, e AVX-512.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradof.errors import CodegenError
+from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
+
+ELEMENT = {F32: "float", F64: "double", I64: "i64", I32: "i32", BOOL: "i1"}
+STORED = {**ELEMENT, BOOL: "i8"}
+FLOATS = (F32, F64)
+# Functions of libmvec: op -> (name, number of operands).
+LIBMVEC = {
+    **{n: (n, 1) for n in (
+        "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh",
+        "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")},
+    "pow": ("pow", 2), "atan2": ("atan2", 2), "hypot": ("hypot", 2),
+}  # fmt: skip
+INTRINSICS = {
+    "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "round": "roundeven",
+}  # fmt: skip
+COMPARE = {
+    "eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
+    "gt": ("ogt", "sgt"), "ge": ("oge", "sge"),
+}  # fmt: skip
+ARITHMETIC = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul")}
+LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+COMPOSED = frozenset(
+    {"neg", "reciprocal", "square", "rsqrt", "relu", "sigmoid", "sign", "where", "cast", "copy",
+     "logical_not", "isnan", "isinf", "isfinite", "maximum", "minimum", "div", "clamp", "detach",
+     "alias", "log1p_exp", "xlogy"}
+)  # fmt: skip
+OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *COMPOSED})
+_FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
+    "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu",
+    "log1p_exp", "xlogy", "clamp",
+}  # fmt: skip
+
+
+def supports(op: str, dtypes: Sequence[DType], result: DType) -> bool:
+    """Whether an op on operands of these dtypes can be native code."""
+    if op not in OPS or result not in ELEMENT or any(d not in ELEMENT for d in dtypes):
+        return False
+    if op in _FLOAT_ONLY:
+        return all(d in FLOATS for d in dtypes)
+    if op in LOGICAL or op == "logical_not":
+        return all(d is BOOL for d in dtypes)
+    if op in ("maximum", "minimum", "neg", "square", "abs", *ARITHMETIC):
+        return all(d is not BOOL for d in dtypes)
+    return True
+
+
+class Vectors:
+    """Appends instructions to `lines`; `declared` are the functions they call."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.counter = 0
+
+    def vector(self, dtype: DType, stored: bool = False) -> str:
+        """The LLVM type of a vector of a dtype."""
+        return f"<{self.lanes} x {(STORED if stored else ELEMENT)[dtype]}>"
+
+    def fresh(self) -> str:
+        """A new name."""
+        self.counter += 1
+        return f"%v{self.counter}"
+
+    def emit(self, text: str) -> str:
+        """`%name = text`; returns the name."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def call(self, function: str, dtype: DType, args: Sequence[str], extra: str = "") -> str:
+        """A call of a function of vectors of one dtype."""
+        v = self.vector(dtype)
+        self.declared[function] = f"declare {v} @{function}({', '.join([v] * len(args))}{extra})"
+        given = ", ".join(f"{v} {a}" for a in args)
+        tail = extra.replace("i1", "i1 false") if extra else ""
+        return self.emit(f"call {v} @{function}({given}{tail})")
+
+    def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str:
+        """An intrinsic of LLVM that is overloaded on the vector type."""
+        kind = {F32: "f32", F64: "f64", I64: "i64", I32: "i32"}[dtype]
+        return self.call(f"llvm.{name}.v{self.lanes}{kind}", dtype, args)
+
+    def constant(self, value: float, dtype: DType) -> str:
+        """A vector of one number."""
+        if dtype in FLOATS:
+            text = _float(float(value), dtype)
+        elif dtype is BOOL:
+            text = "true" if value else "false"
+        else:
+            text = str(int(value))
+        return "<" + ", ".join([f"{ELEMENT[dtype]} {text}"] * self.lanes) + ">"
+
+    # --- ops -------------------------------------------------------------------------------------
+
+    def op(
+        self, kind: str, dtype: DType, args: Sequence[str], given: Sequence[DType],
+        attrs: Mapping[str, Any],
+    ) -> str:  # fmt: skip
+        """One op on operands of the dtypes `given`; CodegenError for one that is not native."""
+        own = given[0] if given else dtype
+        if kind in ARITHMETIC:
+            return self.binary(ARITHMETIC[kind][own not in FLOATS], own, args)
+        if kind in COMPARE:
+            word = "fcmp" if own in FLOATS else "icmp"
+            how = COMPARE[kind][own not in FLOATS]
+            if own is BOOL:  # true is -1 to a signed comparison
+                how = how.replace("s", "u", 1)
+            return self.emit(f"{word} {how} {self.vector(own)} {args[0]}, {args[1]}")
+        if kind in LOGICAL:
+            return self.binary(LOGICAL[kind], BOOL, args)
+        if kind in LIBMVEC:
+            return self.library(kind, own, args)
+        if kind == "abs" and own not in FLOATS:
+            return self.emit(self._select(own, self._negative(own, args[0]),
+                                          self._minus(own, args[0]), args[0]))  # fmt: skip
+        if kind in INTRINSICS:
+            return self.intrinsic(INTRINSICS[kind], own, args)
+        method = getattr(self, f"_{kind}", None)
+        if method is None:
+            raise CodegenError(f"{kind} is no native op")
+        result: str = method(own, dtype, args, given, attrs)
+        return result
+
+    def binary(self, word: str, dtype: DType, args: Sequence[str]) -> str:
+        """An instruction with two operands."""
+        return self.emit(f"{word} {self.vector(dtype)} {args[0]}, {args[1]}")
+
+    def library(self, kind: str, dtype: DType, args: Sequence[str]) -> str:
+        """A function of libmvec."""
+        name, n = LIBMVEC[kind]
+        suffix = "f" if dtype is F32 else ""
+        symbol = f"_ZGV{self._isa(dtype)}N{self.lanes}{'v' * n}_{name}{suffix}"
+        return self.call(symbol, dtype, args)
+
+    def _isa(self, dtype: DType) -> str:
+        bits = self.lanes * dtype.bits
+        return {128: "b", 256: "d", 512: "e"}[bits]
+
+    def _select(self, dtype: DType, mask: str, a: str, b: str) -> str:
+        v = self.vector(dtype)
+        return f"select <{self.lanes} x i1> {mask}, {v} {a}, {v} {b}"
+
+    def _negative(self, dtype: DType, x: str) -> str:
+        return self.emit(f"icmp slt {self.vector(dtype)} {x}, {self.constant(0, dtype)}")
+
+    def _minus(self, dtype: DType, x: str) -> str:
+        return self.emit(f"sub {self.vector(dtype)} {self.constant(0, dtype)}, {x}")
+
+    def _neg(self, own: DType, *rest: Any) -> str:
+        (x,) = rest[1]
+        return self.emit(f"fneg {self.vector(own)} {x}") if own in FLOATS else self._minus(own, x)
+
+    def _square(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fmul" if own in FLOATS else "mul", own, [args[0], args[0]])
+
+    def _div(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fdiv", own, args)
+
+    def _reciprocal(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fdiv", own, [self.constant(1, own), args[0]])
+
+    def _rsqrt(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        root = self.intrinsic("sqrt", own, args)
+        return self.binary("fdiv", own, [self.constant(1, own), root])
+
+    def _sigmoid(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        e = self.library("exp", own, [self.emit(f"fneg {self.vector(own)} {args[0]}")])
+        one = self.constant(1, own)
+        return self.binary("fdiv", own, [one, self.binary("fadd", own, [e, one])])
+
+    def _log1p_exp(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.library("log1p", own, [self.library("exp", own, args)])
+
+    def _xlogy(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        zero = self.constant(0, own)
+        at_zero = self.emit(f"fcmp oeq {self.vector(own)} {args[0]}, {zero}")
+        no_nan = self.emit(f"fcmp ord {self.vector(own)} {args[1]}, {args[1]}")
+        both = self.binary("and", BOOL, [at_zero, no_nan])
+        product = self.binary("fmul", own, [args[0], self.library("log", own, [args[1]])])
+        return self.emit(self._select(own, both, zero, product))
+
+    def _maximum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.intrinsic("maximum" if own in FLOATS else "smax", own, args)
+
+    def _minimum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.intrinsic("minimum" if own in FLOATS else "smin", own, args)
+
+    def _relu(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.intrinsic("maximum", own, [args[0], self.constant(0, own)])
+
+    def _clamp(
+        self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
+    ) -> str:
+        x = args[0]
+        if attrs["low"] is not None:
+            x = self.intrinsic("maximum", own, [x, self.constant(attrs["low"], own)])
+        if attrs["high"] is not None:
+            x = self.intrinsic("minimum", own, [x, self.constant(attrs["high"], own)])
+        return x
+
+    def _sign(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        v, zero = self.vector(own), self.constant(0, own)
+        up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
+        down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
+        some = self.emit(self._select(own, down, self.constant(-1, own), args[0]))
+        signed = self.emit(self._select(own, up, self.constant(1, own), some))
+        at_zero = self.emit(f"fcmp oeq {v} {args[0]}, {zero}")
+        return self.emit(self._select(own, at_zero, zero, signed))
+
+    def _where(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.emit(self._select(dtype, *args))
+
+    def _copy(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return args[0]
+
+    _detach = _alias = _copy
+
+    def _logical_not(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("xor", BOOL, [args[0], self.constant(1, BOOL)])
+
+    def _isnan(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.emit(f"fcmp uno {self.vector(own)} {args[0]}, {args[0]}")
+
+    def _isinf(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        size = self.intrinsic("fabs", own, args)
+        return self.emit(f"fcmp oeq {self.vector(own)} {size}, {self.constant(math.inf, own)}")
+
+    def _isfinite(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        size = self.intrinsic("fabs", own, args)
+        return self.emit(f"fcmp olt {self.vector(own)} {size}, {self.constant(math.inf, own)}")
+
+    def _cast(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        (x,) = args
+        if own == dtype:
+            return x
+        if dtype is BOOL:
+            word, how = ("fcmp", "une") if own in FLOATS else ("icmp", "ne")
+            return self.emit(f"{word} {how} {self.vector(own)} {x}, {self.constant(0, own)}")
+        word = {
+            (True, True): "fpext" if dtype is F64 else "fptrunc",
+            (True, False): "fptosi",
+            (False, True): "uitofp" if own is BOOL else "sitofp",
+            (False, False): "zext" if own is BOOL else "sext" if dtype is I64 else "trunc",
+        }[own in FLOATS, dtype in FLOATS]
+        return self.emit(f"{word} {self.vector(own)} {x} to {self.vector(dtype)}")
+
+
+def _float(value: float, dtype: DType) -> str:
+    """A float as LLVM writes it: the bits of the double that is exactly the number."""
+    if dtype is F32 and math.isfinite(value):
+        try:
+            (value,) = struct.unpack("<f", struct.pack("<f", value))
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

@@ -1,0 +1,47 @@
+"""`gradof doctor`: what this machine gives gradof to work with."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+
+def report() -> Iterator[tuple[str, str]]:
+    """What there is, and what is used of it, as (what, found)."""
+    from gradof import __version__
+    from gradof.codegen.backend import default_backend
+    from gradof.codegen.cpu.native.engine import status
+    from gradof.codegen.cpu.threads import n_threads
+
+    yield "gradof", __version__
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    for package in ("numpy", "torch", "scipy", "llvmlite", "triton"):
+        yield package, _version(package)
+    backend = default_backend()
+    bits, found = status()
+    yield "native code", found if bits else f"none: {found}"
+    used = {
+        "auto": "native code" if bits else "numpy tiles", "native": "native code",
+        "tiles": "numpy tiles", "numpy": "whole numpy arrays",
+    }[backend]  # fmt: skip
+    yield "large arrays", f"{used} (GRADOF_BACKEND={backend})"
+    yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"
+
+
+def print_report() -> None:
+    """The report, one line each."""
+    for what, found in report():
+        click.echo(f"{what:<13} {found}")
+
+
+def _version(package: str) -> str:
+    if importlib.util.find_spec(package) is None:
+        return "not installed"
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "installed, without metadata"
