@@ -116,6 +116,10 @@ class _ReverseBuilder:
         body.returns.set_inputs([grad.value for _, grad in results])
         expand_composites_in(body)
         self.block.append(grad_of)
+        for value in node.inputs if node.blocks else ():
+            # A rule of the user's own may read what no gradient reaches yet; the second will.
+            if value in self.needs and value.node is not None:
+                self.cotangent(value)
         for value, grad in results:
             self.add_grad(value, grad_of.add_output(grad.value.type, _hint(value)))
 
@@ -154,7 +158,7 @@ def _arguments(
     node: Node, record: Op, reads: Sequence[str], cotangents: dict[Value, Value], emitter: Emitter
 ) -> dict[str, Any]:
     """What a rule asked for, by the names of its parameters (see gradof.ops.registry)."""
-    values: dict[str, Any] = dict(node.attrs)
+    values: dict[str, Any] = {**node.attrs, "block": node.blocks[0] if node.blocks else None}
     if record.variadic_outputs:
         grads = [cotangents.get(out) for out in node.outputs]
         values["g"] = [None if grad is None else emitter.wrap(grad) for grad in grads]

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from gradof import errors as errors
 
 if TYPE_CHECKING:
-    from gradof.api import differentiate, grad, hessian, hvp, jacobian, value_and_grad, vjp
+    from gradof.api import (
+        custom_vjp,
+        differentiate,
+        grad,
+        hessian,
+        hvp,
+        jacobian,
+        value_and_grad,
+        vjp,
+    )
 
 # tracer/, autodiff/ and codegen/ are reached through links in this folder. Where a checkout has
 # no links (git on Windows makes text files of them), they are found beside this folder instead.
@@ -22,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "custom_vjp",
     "differentiate",
     "errors",
     "grad",

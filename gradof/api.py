@@ -7,11 +7,14 @@ from typing import Any, overload
 
 from gradof.errors import InputError
 from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.custom import custom_vjp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
 from gradof.runtime.module import differentiate_module
 
-__all__ = ["differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_grad", "vjp"]
+__all__ = [
+    "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_grad", "vjp",
+]  # fmt: skip
 
 
 @overload

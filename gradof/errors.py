@@ -7,7 +7,8 @@
     │   │   ├── DataDependentShapeError   a shape that depends on a tensor's value
     │   │   └── PathLimitError         too many paths through the function, by the values it reads
     │   ├── FreeTensorError            a tensor whose origin cannot be re-read at the next call
-    │   └── LeafMutationError          in-place change of a leaf that requires grad
+    │   ├── LeafMutationError          in-place change of a leaf that requires grad
+    │   └── CustomRuleError            a rule of the user's own that does not fit its function
     ├── InputError                     the arguments of a call are wrong
     │   ├── CallError                  arguments that do not fit the function's signature
     │   ├── ArgnumsError               argnums out of range, repeated or not an int
@@ -108,6 +109,10 @@ class FreeTensorError(TraceError):
 
 class LeafMutationError(TraceError, RuntimeError):
     """A leaf that requires grad is changed in place (RuntimeError, as in eager torch)."""
+
+
+class CustomRuleError(TraceError, RuntimeError):
+    """A rule of the user's own gives gradients that do not fit (RuntimeError, as in torch)."""
 
 
 class InputError(GradofError, ValueError):

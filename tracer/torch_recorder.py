@@ -87,6 +87,11 @@ class Recorder:
         self._values[id(tensor)] = value
         self._alive.append(tensor)
 
+    def forget(self, values: Sequence[Value]) -> None:
+        """Tensors that stand for these values stand for none any more."""
+        gone = set(values)
+        self._values = {key: v for key, v in self._values.items() if v not in gone}
+
     def find(self, tensor: torch.Tensor) -> Value | None:
         """The value `tensor` stands for; None for a tensor never seen."""
         return self._values.get(id(tensor))

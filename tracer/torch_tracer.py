@@ -56,6 +56,7 @@ from gradof.tracer.result import (
     split_guards,
 )
 from gradof.tracer.source import function_loc, user_loc
+from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import recorded_seeds
@@ -162,7 +163,7 @@ class _Trace:
                 for i, leaf in enumerate(leaves)
             ]
             args, kwargs = tree.unflatten(wrapped)
-            with self.aten, self.api:
+            with self.aten, self.api, custom_functions(self.recorder, self.api):
                 result = self.fn(*args, **kwargs)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()

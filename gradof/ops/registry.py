@@ -11,7 +11,8 @@ any number; attributes are keyword-only literals.
 not known: asking for it is an error). The names of a rule's parameters
 say what it reads, and so what must be saved: `g` is the output's cotangent (`g_<output>` for ops
 with several outputs), the name of an input or output is its value, `<name>_like` is its type only
-(nothing is saved for it), the name of an attribute is the attribute. Rules may ignore
+(nothing is saved for it), the name of an attribute is the attribute, `block` the node's own block
+(None where it has none). Rules may ignore
 broadcasting: it is undone centrally (`gradof.autodiff.reverse`).
 
 `expand` makes a composite: a function from inputs and attributes (as keywords) to results,
@@ -235,6 +236,7 @@ def _check(record: Op) -> None:
     cotangents = {"g"} if len(record.outputs) == 1 else {f"g_{o}" for o in record.outputs}
     values = set(record.inputs) | set(record.outputs)
     allowed = cotangents | values | {f"{v}_like" for v in values} | set(record.attrs)
+    allowed |= {"block"}
     for key, reads in record.reads.items():
         wrong = set(reads) - allowed
         if wrong:

@@ -1,0 +1,58 @@
+"""A call of a `custom_vjp` function within a numpy trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradof.ops.expr import Expr
+from gradof.runtime.custom import Call
+from gradof.tracer.custom_rule import RuleRecording
+from gradof.tracer.numpy_array import TracedArray
+from gradof.tracer.numpy_recorder import Recorder
+from gradof.tracer.pytree import flatten
+
+
+def record(call: Call, recorder: Recorder) -> Any:
+    """Run `fwd` and `bwd`, traced; returns the result, whose gradient is the rule."""
+    recorder.enter()
+    loc = recorder.loc
+    live = [i for i, leaf in enumerate(call.leaves) if _is_float(leaf)]
+    wrt = [recorder.traced(call.leaves[i]) for i in live]
+    operands = [w.expr.value for w in wrt]
+    result, residuals = call.forward(call.leaves)
+    leaves, tree = flatten(result)
+    arrays = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (TracedArray, np.ndarray))]
+    raw = [recorder.traced(leaves[i]) for i in arrays]
+    if not raw:
+        return result
+    recorder.builder.loc = loc
+    rule = RuleRecording(recorder.builder, [r.expr.value for r in raw], operands)
+    outs = dict(enumerate(leaves))
+    cotangents: dict[int, Any] = dict.fromkeys(range(len(leaves)))
+    for i, array, out, stand_in in zip(
+        arrays, raw, rule.node.outputs, rule.cotangents, strict=True
+    ):
+        outs[i] = recorder.wrap(_copy(array.concrete), Expr(out, recorder.emitter))
+        cotangents[i] = (
+            np.zeros_like(np.asarray(array.concrete)) if stand_in is None
+            else recorder.wrap(_copy(array.concrete), Expr(stand_in, recorder.emitter))
+        )  # fmt: skip
+    grads = call.backward(residuals, tree.unflatten(list(cotangents.values())))
+    values = [
+        None if grads[i] is None
+        else recorder.traced(grads[i]).expr.cast(recorder.ir_dtype(w.dtype)).value
+        for i, w in zip(live, wrt, strict=True)
+    ]  # fmt: skip
+    rule.close(values, call.line)
+    recorder.builder.loc = loc
+    return tree.unflatten(list(outs.values()))
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, (TracedArray, np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
+
+
+def _copy(concrete: Any) -> Any:
+    return concrete if isinstance(concrete, np.generic) else np.array(concrete)
