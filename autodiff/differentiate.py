@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof.autodiff.captures import choose_captures
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.lift import lambda_lift_reverse
 from gradof.autodiff.optimize import optimize
@@ -30,13 +31,19 @@ from gradof.passes.expand_composites import expand_composites
 from gradof.passes.pipeline import checking
 
 
-def differentiate(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Gradient:
+def differentiate(
+    graph: Graph, requires_grad: Sequence[bool] | None = None, *, memory_budget: float | None = None
+) -> Gradient:
     """Split the derivative of `graph` into f and df; `graph` itself is left as it was.
 
     `requires_grad` has one flag per input; by default every floating-point input is wanted.
-    Raises DifferentiationError if the graph holds a node without a rule, or wrong flags.
+    `memory_budget` between 0 and 1 is the share of bytes that may be saved, of those that are
+    without it: see `captures`. Raises DifferentiationError if the graph holds a node without a
+    rule, or wrong flags.
     """
     f, reverse = _with_reverse(graph, requires_grad)
+    eliminate_dead_code(f)
+    choose_captures(f, reverse, memory_budget)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)
     constant_pooling(result.df)

@@ -31,6 +31,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr, F, Like
+from gradof.ops.nan_safe import zero_where_unreached
 from gradof.ops.registry import Op, Refused
 from gradof.passes.expand_composites import expand_composites_in
 
@@ -149,6 +150,8 @@ class _ReverseBuilder:
                 )
             for i, grad in zip(positions, listed, strict=True):
                 if i in wanted and grad is not None:
+                    if self.graph.nan_safe:
+                        grad = zero_where_unreached(node, record, grad, cotangents, emitter)
                     reduced = _undo_broadcast(grad, node, node.inputs[i], emitter)
                     results.append((node.inputs[i], reduced))
         return results

@@ -17,10 +17,11 @@ from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse
 from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.space import EXPENSIVE, REDUCTIONS
+from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.core import Graph, Node
 from gradof.ir.types import I64, TensorType
+from gradof.ops.cost import EXPENSIVE
 from gradof.ops.registry import get_op
 
 Backend = Literal["auto", "numpy", "tiles", "native"]

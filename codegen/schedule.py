@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradof.codegen.loopnest import LEVELS, Buffer, Instr, Level, LoopNest, Operand
-from gradof.codegen.space import EXPENSIVE, REDUCTIONS, Axes, Fit, Space, follow, shape_of
+from gradof.codegen.space import REDUCTIONS, Axes, Fit, Space, follow, shape_of
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
 from gradof.ir.types import BOOL, F64, I64, DType, ScalarType, TensorType
+from gradof.ops.cost import EXPENSIVE
 
 SCALARS = {"bool": BOOL, "int": I64, "float": F64}
 IDENTITY = frozenset({"copy", "alias", "detach"})

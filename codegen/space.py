@@ -35,14 +35,11 @@ from typing import Literal
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
+from gradof.ops.cost import EXPENSIVE
 
 Axes = tuple[int | None, ...]  # per dim of a value: the axis of the space, None where size is 1
 How = Literal["cells", "reduce", "fold", "fold rows", "all"]
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
-EXPENSIVE = frozenset(
-    {"exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "tanh", "sigmoid", "erf", "erfc",
-     "sin", "cos", "tan", "pow", "atan2", "asin", "acos", "atan", "sinh", "cosh", "softplus"}
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from gradof.runtime.custom import custom_vjp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
 from gradof.runtime.module import differentiate_module
+from gradof.runtime.refuse import Numerics
 
 __all__ = [
     "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_grad", "vjp",
@@ -19,15 +20,17 @@ __all__ = [
 
 @overload
 def differentiate(
-    fn: Callable[..., Any], *, static_argnames: Sequence[str] = (), strict: bool = False
+    fn: Callable[..., Any], *, static_argnames: Sequence[str] = (), strict: bool = False,
+    memory_budget: float | None = None, numerics: Numerics = "eager",
 ) -> Any: ...
 @overload
 def differentiate(
-    fn: None = None, *, static_argnames: Sequence[str] = (), strict: bool = False
+    fn: None = None, *, static_argnames: Sequence[str] = (), strict: bool = False,
+    memory_budget: float | None = None, numerics: Numerics = "eager",
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def differentiate(
     fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = (),
-    strict: bool = False,
+    strict: bool = False, memory_budget: float | None = None, numerics: Numerics = "eager",
 ) -> Any:  # fmt: skip
     """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
 
@@ -39,14 +42,21 @@ def differentiate(
     An op of torch's without a rule of ours runs under torch's own autograd, with an
     OpaqueOpWarning that names it; with `strict` it is an UnsupportedOpError.
 
+    Between the function and its gradient values are saved, chosen by least cost; what is cheap is
+    computed again. `memory_budget` is the share of those bytes that may be saved, from 0 (inputs
+    only, all else is computed again) to 1. Raises InputError for any other number.
+
     Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if fn is None:
-        return lambda given: differentiate(given, static_argnames=names, strict=strict)
+        return lambda given: differentiate(
+            given, static_argnames=names, strict=strict, memory_budget=memory_budget,
+            numerics=numerics,
+        )
     torch = torch_if_loaded()
     if torch is not None and isinstance(fn, torch.nn.Module):
-        return differentiate_module(fn, names, strict)
+        return differentiate_module(fn, names, strict, memory_budget, numerics)
     if isinstance(fn, Differentiated):
         return fn
     if not callable(fn):
@@ -54,4 +64,4 @@ def differentiate(
             f"differentiate takes a function or a module, not a {type(fn).__name__}",
             hint="use it as a decorator: @differentiate",
         )
-    return Differentiated(fn, names, strict)
+    return Differentiated(fn, names, strict, memory_budget, numerics)

@@ -31,7 +31,13 @@ from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.plan import GraphPlan, RunCounts
-from gradof.runtime.refuse import check_arguments, shape_errors
+from gradof.runtime.refuse import (
+    Numerics,
+    check_arguments,
+    checked_budget,
+    checked_numerics,
+    shape_errors,
+)
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
@@ -70,8 +76,9 @@ class Entry:
             plan = self.derived.get(key)
             if plan is None:
                 plan = GraphPlan(
-                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward"
-                )
+                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward",
+                    memory_budget=self.plan.memory_budget,
+                )  # fmt: skip
                 self.derived[key] = plan
             return plan
 
@@ -121,8 +128,11 @@ class Differentiated:
     _gradof_private = frozenset({"_cache"})
 
     def __init__(
-        self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False
-    ) -> None:
+        self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False,
+        memory_budget: float | None = None, numerics: Numerics = "eager",
+    ) -> None:  # fmt: skip
+        self._numerics = checked_numerics(numerics)
+        self._memory_budget = checked_budget(memory_budget)
         self._fn = fn
         self._strict = strict
         self._static = static_argnames
@@ -214,14 +224,17 @@ class Differentiated:
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
-            with tracing(), shape_errors():
+            with tracing(self.nan_safe), shape_errors():
                 traced = _tracer(call.library, self._strict)(
                     self._fn, args, kwargs, static_argnames=self._static
                 )
+        traced.graph.nan_safe = self.nan_safe
         free = [origin.read(self._fn) for origin in traced.origins]
         entry = Entry(
             traced=traced,
-            plan=GraphPlan(traced.graph, call.library, self._cache.counts),
+            plan=GraphPlan(
+                traced.graph, call.library, self._cache.counts, memory_budget=self._memory_budget
+            ),
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
             free_keys=_free_keys(free),
             derived={},
@@ -274,6 +287,20 @@ class Differentiated:
         with self._cache.lock:
             return [entry.plan for found in self._cache.entries.values() for entry in found]
 
+    def lint(self, *args: Any, **kwargs: Any) -> Any:
+        """Where a call with these arguments has a gradient of 0 * inf: a list of `Finding`s.
+
+        Each is an op of infinite or missing slope whose result a `where` does not take.
+        """
+        from gradof.runtime.lint import lint
+
+        return lint(self.bind(args, kwargs))
+
+    @property
+    def nan_safe(self) -> bool:
+        """Whether a branch that is not taken contributes zero."""
+        return self._numerics == "nan_safe"
+
     @property
     def fn(self) -> Callable[..., Any]:
         """The function as it was given."""
@@ -284,13 +311,17 @@ class Differentiated:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        bound = Differentiated(MethodType(self._fn, instance), self._static, self._strict)
+        bound = Differentiated(
+            MethodType(self._fn, instance), self._static, self._strict, self._memory_budget,
+            self._numerics,
+        )  # fmt: skip
         bound._cache = self._cache.of_instance(instance)
         return bound
 
     def __reduce__(self) -> Any:
         return name_of(self, self._fn) or (
-            Differentiated, (self._fn, self._static, self._strict)
+            Differentiated,
+            (self._fn, self._static, self._strict, self._memory_budget, self._numerics),
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -13,11 +13,13 @@ from typing import Any
 
 from gradof.errors import InputError
 from gradof.runtime.function import Differentiated
+from gradof.runtime.refuse import Numerics
 
 
 def differentiate_module(
-    module: Any, static_argnames: tuple[str, ...], strict: bool = False
-) -> Any:
+    module: Any, static_argnames: tuple[str, ...], strict: bool = False,
+    memory_budget: float | None = None, numerics: Numerics = "eager",
+) -> Any:  # fmt: skip
     """A module like `module` that runs compiled; see the module docstring.
 
     Raises InputError for a module that was differentiated already.
@@ -25,13 +27,16 @@ def differentiate_module(
     cls = type(module)
     if hasattr(cls, "_gradof_original"):
         raise InputError("this module is differentiated already", hint="use it as it is")
-    compiled = Differentiated(MethodType(cls.forward, module), static_argnames, strict)
+    forward_ = MethodType(cls.forward, module)
+    compiled = Differentiated(forward_, static_argnames, strict, memory_budget, numerics)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)
 
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return differentiate_module, (module, static_argnames, strict)
+        return differentiate_module, (
+            module, static_argnames, strict, memory_budget, numerics
+        )  # fmt: skip
 
     members: dict[str, Any] = {
         "forward": forward,
@@ -42,6 +47,7 @@ def differentiate_module(
         "trace": lambda self, *a, **k: compiled.trace(*a, **k),
         "gradient": lambda self, *a, **k: compiled.gradient(*a, **k),
         "explain": lambda self, *a, **k: compiled.explain(*a, **k),
+        "lint": lambda self, *a, **k: compiled.lint(*a, **k),
         "cache_info": lambda self: compiled.cache_info(),
     }
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)

@@ -16,6 +16,7 @@ from gradof.ops.expr import F
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.guards import path_part
 from gradof.runtime.arrays import is_array
+from gradof.runtime.thread import is_nan_safe
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_recorder import Recorder
 
@@ -61,6 +62,7 @@ class NumpySession:
                    for s, v in zip(seeds, results, strict=True)]  # fmt: skip
         variables = [w.expr.value for w in wrt]
         part, captured = _part(recorder.graph, variables, results)
+        part.nan_safe = is_nan_safe()
         reverse = pullback_graph(part, range(len(variables)), range(len(results)))
         block = recorder.graph.block
         values = inline(

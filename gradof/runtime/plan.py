@@ -42,12 +42,14 @@ class GraphPlan:
     """A graph, its executable, and its gradients by requires_grad flags. Thread-safe."""
 
     def __init__(
-        self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward"
-    ) -> None:
+        self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
+        memory_budget: float | None = None,
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.library = library
         self.counts = counts
         self.role = role
+        self.memory_budget = memory_budget  # see gradof.autodiff.captures
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = threading.RLock()
 
@@ -87,7 +89,9 @@ class GraphPlan:
         with self._lock:
             plan = self._gradients.get(flags)
             if plan is None:
-                plan = GradientPlan(differentiate(self.graph, flags), self)
+                plan = GradientPlan(
+                    differentiate(self.graph, flags, memory_budget=self.memory_budget), self
+                )
                 self._gradients[flags] = plan
             return plan
 
@@ -103,7 +107,10 @@ class GradientPlan:
 
     def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
         self.gradient = gradient
-        self.f = GraphPlan(gradient.f, owner.library, owner.counts, role=owner.role)
+        self.f = GraphPlan(
+            gradient.f, owner.library, owner.counts, role=owner.role,
+            memory_budget=owner.memory_budget,
+        )  # fmt: skip
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = threading.RLock()
 
@@ -114,7 +121,10 @@ class GradientPlan:
             if plan is None:
                 special = specialize_autograd_zero(self.gradient.df, defined, wanted)
                 plan = SpecializedPlan(
-                    GraphPlan(special.graph, self.f.library, self.f.counts, role="backward"),
+                    GraphPlan(
+                        special.graph, self.f.library, self.f.counts, role="backward",
+                        memory_budget=self.f.memory_budget,
+                    ),
                     tuple(special.inputs),
                     tuple(special.outputs),
                 )

@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
-from gradof.errors import CallError, ShapeError
+from gradof.errors import CallError, InputError, ShapeError
 from gradof.tracer.source import function_loc, traceback_loc
 
 _ABOUT_VALUES = re.compile(r"index -?\d+ is out of bounds")
@@ -63,3 +63,27 @@ def _from_library(traceback: TracebackType | None) -> bool:
         name = str(traceback.tb_frame.f_globals.get("__name__", ""))
         traceback = traceback.tb_next
     return name.partition(".")[0] in ("torch", "numpy", "gradof")
+
+
+def checked_budget(budget: Any) -> float | None:
+    """A memory budget as a float; InputError unless it is None or a number from 0 to 1."""
+    if budget is None:
+        return None
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 <= budget <= 1:
+        return float(budget)
+    raise InputError(
+        f"memory_budget is {budget!r}",
+        hint="a number from 0, save inputs only, to 1, save what costs least time",
+    )
+
+
+Numerics = Literal["eager", "nan_safe"]
+
+
+def checked_numerics(numerics: str) -> Numerics:
+    """The setting itself; InputError for a name that is none."""
+    if numerics not in get_args(Numerics):
+        raise InputError(
+            f"numerics={numerics!r}", hint="'eager', or 'nan_safe': a branch not taken gives zero"
+        )
+    return cast(Numerics, numerics)

@@ -6,14 +6,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_THREAD = threading.local()  # .tracing, .plain
+_THREAD = threading.local()  # .tracing, .plain, .nan_safe
 
 
 @contextmanager
-def tracing() -> Iterator[None]:
+def tracing(nan_safe: bool = False) -> Iterator[None]:
     """Within it, compiled functions that this thread calls are traced through."""
-    with _mode(True, plain=False):
-        yield
+    before, _THREAD.nan_safe = is_nan_safe(), nan_safe
+    try:
+        with _mode(True, plain=False):
+            yield
+    finally:
+        _THREAD.nan_safe = before
+
+
+def is_nan_safe() -> bool:
+    """Whether the function being traced is differentiated with numerics="nan_safe"."""
+    return getattr(_THREAD, "nan_safe", False)
 
 
 def is_tracing() -> bool:

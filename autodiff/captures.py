@@ -1,0 +1,158 @@
+"""What f saves for df: a minimum cut between what is there and what the reverse reads.
+
+Given  %z = add(%x, %b);  %e = erf(%z);  %y = mul(%z, %e)  with large arrays, whose reverse reads
+%z and %e: saving both takes two arrays. The cut {%x, %b} takes none that is not there anyway, so
+the reverse computes %z and %e again, which a fused loop does while it reads %x.
+
+Note [Save or recompute]
+The network has a node pair per value, joined by an edge whose capacity is what saving the value
+costs: its bytes, and a tenth of them where it is an input or an output of f, which somebody else
+may hold as well. The source feeds inputs and the results of nodes that must not run twice, operands
+feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
+
+Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
+many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
+Small arrays are saved: they cost nothing but their bytes. A `memory_budget` below 1 lets further
+nodes run twice, in order: pointwise ones, reductions, products and all other pure nodes, by bytes
+of their results within each. As each step only adds nodes that may run twice, the least cut never
+grows; the first step is taken whose captures have at most that share of the bytes that are
+captured without a budget. At 0, inputs alone are captured, and random results. Random numbers and
+effects never run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.autodiff.optimize import captured_uses
+from gradof.autodiff.recompute import recompute
+from gradof.autodiff.reverse import ReverseDetails
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.opinfo import has_trait
+from gradof.ir.types import TensorType
+from gradof.ops.cost import EXPENSIVE
+from gradof.passes.purity import is_constant, is_pure, is_view
+
+LARGE = 1 << 15  # elements: what the emitters fuse
+DEPTH = 3
+_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin"})
+
+
+def choose_captures(graph: Graph, reverse: ReverseDetails, budget: float | None = None) -> None:
+    """Let the reverse compute again what is cheaper so; see Note [Save or recompute]."""
+    captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
+    if not any(_is_saved(v, graph) for v in captured):
+        return
+    free = _free(graph)
+    again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
+    if budget is None and not again:
+        return
+    cut = _least_cut(graph, list(captured), free)
+    if budget is not None and budget < 1.0:
+        cut = _within(graph, list(captured), free, budget * saved_bytes(cut, graph), cut)
+    apart = budget is not None and budget < 1.0
+    recompute(graph, reverse.block, set(cut), apart=apart)
+
+
+def saved_bytes(values: Sequence[Value], graph: Graph) -> int:
+    """Bytes of what is saved beyond the graph's own inputs and outputs."""
+    return sum(_bytes(v) for v in values if _is_saved(v, graph))
+
+
+def _is_saved(value: Value, graph: Graph) -> bool:
+    return value.node is not None and value not in graph.outputs
+
+
+def _bytes(value: Value) -> int:
+    if isinstance(value.type, TensorType) and value.type.shape is not None:
+        return value.type.nbytes
+    return 64  # a scalar or a size: a Python object
+
+
+def _is_large(value: Value) -> bool:
+    type_ = value.type
+    return isinstance(type_, TensorType) and type_.shape is not None and type_.size >= LARGE
+
+
+def _runs_twice_for_free(node: Node) -> bool:
+    if is_constant(node) or is_view(node):
+        return True
+    return (
+        has_trait(node.kind, "elementwise") and is_pure(node) and any(map(_is_large, node.outputs))
+    )
+
+
+def _free(graph: Graph) -> set[Node]:
+    """Nodes that run twice without a budget: no more than DEPTH expensive ones in a row."""
+    depth: dict[Node, int] = {}
+    for node in graph.nodes():
+        if _runs_twice_for_free(node):
+            below = [depth.get(v.node, 0) for v in node.inputs if v.node is not None]
+            total = max(below, default=0) + (node.kind in EXPENSIVE)
+            if total <= DEPTH:
+                depth[node] = total
+    return set(depth)
+
+
+def _least_cut(graph: Graph, captured: list[Value], twice: set[Node]) -> list[Value]:
+    """The cheapest values from which all captured ones follow by nodes that may run twice."""
+    import networkx as nx  # where something large is saved, and not before
+
+    network: Any = nx.DiGraph()
+    seen: set[Value] = set()
+    todo = list(captured)
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        shared = value.node is None or value in graph.outputs
+        cost = max(1, _bytes(value) // (10 if shared else 1))
+        node = value.node
+        if node is not None and is_constant(node):
+            continue
+        network.add_edge((value, "in"), (value, "out"), capacity=cost)
+        if node is None or node not in twice:
+            network.add_edge("source", (value, "in"))
+            continue
+        for operand in node.inputs:
+            if operand.node is None or not is_constant(operand.node):
+                network.add_edge((operand, "out"), (value, "in"))
+                todo.append(operand)
+    for value in captured:
+        network.add_edge((value, "out"), "sink")
+    if "source" not in network or "sink" not in network:
+        return captured
+    _, (reached, _) = nx.minimum_cut(network, "source", "sink")
+    order = [
+        v for v in (*graph.inputs, *(o for n in graph.nodes() for o in n.outputs)) if v in seen
+    ]
+    return [v for v in order if (v, "in") in reached and (v, "out") not in reached]
+
+
+def _within(
+    graph: Graph, captured: list[Value], free: set[Node], limit: float, cut: list[Value]
+) -> list[Value]:
+    """The cut of the first step whose captures fit the limit, or of the last one."""
+    steps = _steps(graph, free)
+    low, high = 0, len(steps)
+    while low < high:  # captured bytes never grow from one step to the next
+        middle = (low + high) // 2
+        tried = _least_cut(graph, captured, free | set(steps[:middle]))
+        if saved_bytes(tried, graph) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return _least_cut(graph, captured, free | set(steps[:low])) if low else cut
+
+
+def _steps(graph: Graph, free: set[Node]) -> list[Node]:
+    """Nodes that may run twice under a budget, in the order in which they are let to."""
+
+    def rank(node: Node) -> tuple[int, int]:
+        kind = 0 if has_trait(node.kind, "elementwise") else 1 if node.kind in _REDUCTIONS else 2
+        return kind, -sum(map(_bytes, node.outputs))
+
+    left = [n for n in graph.nodes() if n not in free and is_pure(n) and n.kind != "Opaque"]
+    return sorted(left, key=rank)
