@@ -46,6 +46,9 @@ def differentiate(
     computed again. `memory_budget` is the share of those bytes that may be saved, from 0 (inputs
     only, all else is computed again) to 1. Raises InputError for any other number.
 
+    With numerics="nan_safe" a branch of `where` that is not taken contributes zero, never 0 * inf;
+    "eager", the default, gives what eager gives. `.lint(...)` lists the lines where they differ.
+
     Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
@@ -58,7 +61,7 @@ def differentiate(
     if torch is not None and isinstance(fn, torch.nn.Module):
         return differentiate_module(fn, names, strict, memory_budget, numerics)
     if isinstance(fn, Differentiated):
-        return fn
+        return fn if numerics == "eager" else fn.with_numerics(numerics)
     if not callable(fn):
         raise InputError(
             f"differentiate takes a function or a module, not a {type(fn).__name__}",

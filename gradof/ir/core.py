@@ -332,13 +332,18 @@ class Block:
 
 
 class Graph:
-    """A named top-level block."""
+    """A named top-level block.
 
-    __slots__ = ("block", "name")
+    `nan_safe` says how it is differentiated (`gradof.ops.nan_safe`); copies and derivatives keep
+    it.
+    """
+
+    __slots__ = ("block", "name", "nan_safe")
     __hash__ = None  # type: ignore[assignment]  # mutable, compared by structure
 
     def __init__(self, name: str = "f") -> None:
         self.name = name
+        self.nan_safe = False
         self.block = Block(self)
 
     @property

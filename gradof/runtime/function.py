@@ -14,7 +14,6 @@ tensors, which are read anew each time.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +29,12 @@ from gradof.ir.core import Graph
 from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
+from gradof.runtime.naming import name_of
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.refuse import (
     Numerics,
     check_arguments,
+    check_numerics_inside,
     checked_budget,
     checked_numerics,
     shape_errors,
@@ -148,6 +149,7 @@ class Differentiated:
         Called by a function that is being traced, it is traced through.
         """
         if is_tracing():
+            check_numerics_inside(self.nan_safe)
             return self._fn(*args, **kwargs)
         bound = self.bind(args, kwargs)
         return finish(bound, run_plan(bound.entry.plan, bound.inputs))
@@ -296,6 +298,12 @@ class Differentiated:
 
         return lint(self.bind(args, kwargs))
 
+    def with_numerics(self, numerics: Numerics) -> Differentiated:
+        """The same function compiled anew with other numerics; itself if they are its own."""
+        if checked_numerics(numerics) == self._numerics:
+            return self
+        return Differentiated(self._fn, self._static, self._strict, self._memory_budget, numerics)
+
     @property
     def nan_safe(self) -> bool:
         """Whether a branch that is not taken contributes zero."""
@@ -326,15 +334,6 @@ class Differentiated:
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
-
-
-def name_of(wrapper: Any, fn: Callable[..., Any]) -> str | None:
-    """The qualified name under which a wrapper took its function's place, for pickle; else None."""
-    name = getattr(fn, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(fn, "__module__", ""))
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return name if found is wrapper else None
 
 
 def _tracer(library: Library, strict: bool) -> Callable[..., Traced]:

@@ -39,7 +39,8 @@ from gradof.runtime.checks import (
     stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Bound, Differentiated, finish, name_of, run_plan
+from gradof.runtime.function import Bound, Differentiated, finish, run_plan
+from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
     Session,
     hvp_inside,
@@ -48,6 +49,7 @@ from gradof.runtime.nested import (
     session_for,
     vjp_inside,
 )
+from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.pytree import flatten
 from gradof.tracer.result import TensorOut
@@ -99,8 +101,12 @@ def bind_with_grad(
 class _Transformed:
     """A callable derived from a compiled function, which it keeps as `.base`."""
 
-    def __init__(self, fn: Callable[..., Any], argnums: Argnums) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], argnums: Argnums, numerics: Numerics | None = None
+    ) -> None:
         self.base = as_differentiated(fn)
+        if numerics is not None:
+            self.base = self.base.with_numerics(numerics)
         self.argnums = argnums
         self.positions = check_argnums(argnums)
         functools.update_wrapper(cast(Any, self), self.base.fn)
@@ -126,9 +132,10 @@ class ValueAndGrad(_Transformed):
     """See `value_and_grad`."""
 
     def __init__(
-        self, fn: Callable[..., Any], argnums: Argnums, has_aux: bool, with_value: bool
-    ) -> None:
-        super().__init__(fn, argnums)
+        self, fn: Callable[..., Any], argnums: Argnums, has_aux: bool, with_value: bool,
+        numerics: Numerics | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(fn, argnums, numerics)
         self.has_aux = has_aux
         self.with_value = with_value
 
@@ -136,6 +143,7 @@ class ValueAndGrad(_Transformed):
         """(value, gradient), or the gradient alone for `grad`."""
         session = session_for((args, kwargs))
         if session is not None:
+            check_numerics_inside(self.base.nan_safe)
             return self.inside(session, args, kwargs)
         bound = self.bind(args, kwargs)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
@@ -175,23 +183,27 @@ class ValueAndGrad(_Transformed):
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
-) -> ValueAndGrad:
+    fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    numerics: Numerics | None = None,
+) -> ValueAndGrad:  # fmt: skip
     """A function that returns `(fn(...), gradient)`.
 
     fn returns a scalar, or with `has_aux` a pair of a scalar and anything else. Raises
     ArgnumsError, OutputError (no scalar), LeafTypeError or DtypeError (an argument that is not
-    floating point).
+    floating point). `numerics` is that of `differentiate`; by default the function's own.
     """
-    return ValueAndGrad(fn, argnums, has_aux, with_value=True)
+    return ValueAndGrad(fn, argnums, has_aux, with_value=True, numerics=numerics)
 
 
-def grad(fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> ValueAndGrad:
+def grad(
+    fn: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    numerics: Numerics | None = None,
+) -> ValueAndGrad:  # fmt: skip
     """A function that returns the gradient of the scalar function `fn`.
 
     With `has_aux`, (gradient, aux).
     """
-    return ValueAndGrad(fn, argnums, has_aux, with_value=False)
+    return ValueAndGrad(fn, argnums, has_aux, with_value=False, numerics=numerics)
 
 
 def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -204,6 +216,7 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     positions = tuple(range(len(args)))
     session = session_for(args)
     if session is not None:
+        check_numerics_inside(base.nan_safe)
         return vjp_inside(session, base.fn, args)
     lifted = lift_floats(args, positions)
     bound = bind_with_grad(base, lifted, {})
@@ -248,6 +261,7 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     base, argnums = compiled_once(fn), tuple(range(len(args)))
     session = session_for((args, tuple(tangents)))
     if session is not None:
+        check_numerics_inside(base.nan_safe)
         return hvp_inside(session, base.fn, args, tangents)
     transformed = ValueAndGrad(base, argnums, has_aux=False, with_value=False)
     bound = transformed.bind(args, {})
@@ -276,14 +290,18 @@ def gradient_only(graph: Graph, wrt: Sequence[int], output: int) -> Graph:
 class Jacobian(_Transformed):
     """See `jacobian` and `hessian`."""
 
-    def __init__(self, fn: Callable[..., Any], argnums: Argnums, of_gradient: bool) -> None:
-        super().__init__(fn, argnums)
+    def __init__(
+        self, fn: Callable[..., Any], argnums: Argnums, of_gradient: bool,
+        numerics: Numerics | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(fn, argnums, numerics)
         self.of_gradient = of_gradient
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The Jacobian, or the Hessian."""
         session = session_for((args, kwargs))
         if session is not None:
+            check_numerics_inside(self.base.nan_safe)
             return jacobian_inside(
                 session, self.base.fn, args, kwargs, self.argnums, self.of_gradient
             )
@@ -335,11 +353,15 @@ def _hessian_rows(graph: Graph, wrt: tuple[int, ...], output: int, k: int) -> Gr
     return pullback_graph(gradient_only(graph, wrt, output), wrt, [k])
 
 
-def jacobian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
+def jacobian(
+    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
+) -> Jacobian:
     """A function that returns d fn / d argument, of shape output.shape + argument.shape."""
-    return Jacobian(fn, argnums, of_gradient=False)
+    return Jacobian(fn, argnums, of_gradient=False, numerics=numerics)
 
 
-def hessian(fn: Callable[..., Any], argnums: Argnums = 0) -> Jacobian:
+def hessian(
+    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
+) -> Jacobian:
     """A function that returns the Hessian of `fn`: the jacobian of its gradient."""
-    return Jacobian(fn, argnums, of_gradient=True)
+    return Jacobian(fn, argnums, of_gradient=True, numerics=numerics)

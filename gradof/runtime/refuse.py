@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, cast, get_args
 
-from gradof.errors import CallError, InputError, ShapeError
-from gradof.tracer.source import function_loc, traceback_loc
+from gradof.errors import CallError, InputError, ShapeError, TraceError
+from gradof.runtime.thread import is_nan_safe, is_plain_run
+from gradof.tracer.source import function_loc, traceback_loc, user_loc
 
 _ABOUT_VALUES = re.compile(r"index -?\d+ is out of bounds")
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)
@@ -87,3 +88,12 @@ def checked_numerics(numerics: str) -> Numerics:
             f"numerics={numerics!r}", hint="'eager', or 'nan_safe': a branch not taken gives zero"
         )
     return cast(Numerics, numerics)
+
+
+def check_numerics_inside(nan_safe: bool) -> None:
+    """Refuse a nan_safe function inside a traced one that is not; TraceError."""
+    if nan_safe and not is_nan_safe() and not is_plain_run():
+        raise TraceError(
+            'a function with numerics="nan_safe" is used inside a traced one without it',
+            loc=user_loc(), hint="give the outer function the same numerics",
+        )  # fmt: skip
