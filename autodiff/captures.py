@@ -27,6 +27,7 @@ from typing import Any
 
 from gradof.autodiff.optimize import captured_uses
 from gradof.autodiff.recompute import recompute
+from gradof.autodiff.regions import checkpointed
 from gradof.autodiff.reverse import ReverseDetails
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
@@ -44,15 +45,16 @@ def choose_captures(graph: Graph, reverse: ReverseDetails, budget: float | None 
     captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
     if not any(_is_saved(v, graph) for v in captured):
         return
-    free = _free(graph)
+    inside = checkpointed(graph)
+    free = _free(graph) | inside
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
     if budget is None and not again:
         return
-    cut = _least_cut(graph, list(captured), free)
+    cut = _least_cut(graph, list(captured), free, inside)
     if budget is not None and budget < 1.0:
-        cut = _within(graph, list(captured), free, budget * saved_bytes(cut, graph), cut)
-    apart = budget is not None and budget < 1.0
-    recompute(graph, reverse.block, set(cut), apart=apart)
+        cut = _within(graph, list(captured), free, inside, budget * saved_bytes(cut, graph), cut)
+    halves = budget is not None and budget < 1.0
+    recompute(graph, reverse.block, set(cut), apart=halves or bool(inside), halves=halves)
 
 
 def saved_bytes(values: Sequence[Value], graph: Graph) -> int:
@@ -95,8 +97,13 @@ def _free(graph: Graph) -> set[Node]:
     return set(depth)
 
 
-def _least_cut(graph: Graph, captured: list[Value], twice: set[Node]) -> list[Value]:
-    """The cheapest values from which all captured ones follow by nodes that may run twice."""
+def _least_cut(
+    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node]
+) -> list[Value]:
+    """The cheapest values from which all captured ones follow by nodes that may run twice.
+
+    Results of nodes `inside` a checkpointed region are not saved at any cost.
+    """
     import networkx as nx  # where something large is saved, and not before
 
     network: Any = nx.DiGraph()
@@ -112,7 +119,8 @@ def _least_cut(graph: Graph, captured: list[Value], twice: set[Node]) -> list[Va
         node = value.node
         if node is not None and is_constant(node):
             continue
-        network.add_edge((value, "in"), (value, "out"), capacity=cost)
+        limit = {} if node in inside else {"capacity": cost}
+        network.add_edge((value, "in"), (value, "out"), **limit)
         if node is None or node not in twice:
             network.add_edge("source", (value, "in"))
             continue
@@ -132,19 +140,20 @@ def _least_cut(graph: Graph, captured: list[Value], twice: set[Node]) -> list[Va
 
 
 def _within(
-    graph: Graph, captured: list[Value], free: set[Node], limit: float, cut: list[Value]
+    graph: Graph, captured: list[Value], free: set[Node], inside: set[Node], limit: float,
+    cut: list[Value],
 ) -> list[Value]:
     """The cut of the first step whose captures fit the limit, or of the last one."""
     steps = _steps(graph, free)
     low, high = 0, len(steps)
     while low < high:  # captured bytes never grow from one step to the next
         middle = (low + high) // 2
-        tried = _least_cut(graph, captured, free | set(steps[:middle]))
+        tried = _least_cut(graph, captured, free | set(steps[:middle]), inside)
         if saved_bytes(tried, graph) <= limit:
             high = middle
         else:
             low = middle + 1
-    return _least_cut(graph, captured, free | set(steps[:low])) if low else cut
+    return _least_cut(graph, captured, free | set(steps[:low]), inside) if low else cut
 
 
 def _steps(graph: Graph, free: set[Node]) -> list[Node]:

@@ -28,6 +28,7 @@ from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.constant_pooling import constant_pooling
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.expand_composites import expand_composites
+from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.pipeline import checking
 
 
@@ -44,6 +45,7 @@ def differentiate(
     f, reverse = _with_reverse(graph, requires_grad)
     eliminate_dead_code(f)
     choose_captures(f, reverse, memory_budget)
+    forget_checkpoints(f)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)
     constant_pooling(result.df)

@@ -29,11 +29,13 @@ from gradof.passes.purity import is_constant, is_view
 LEAF = 2
 
 
-def recompute(graph: Graph, reverse: Block, saved: set[Value], *, apart: bool) -> None:
+def recompute(
+    graph: Graph, reverse: Block, saved: set[Value], *, apart: bool, halves: bool
+) -> None:
     """Replace every capture that is not saved by clones of f's nodes in the reverse.
 
-    With `apart` they are never merged with f's own, and long stretches are halved; otherwise each
-    node is cloned once.
+    With `apart` they are never merged with f's own; with `halves` long stretches are halved,
+    otherwise each node is cloned once.
     """
     _sink_views(reverse)
     uses = [(n, i, v) for n, i, v in captured_uses(graph, reverse) if v not in saved]
@@ -43,7 +45,10 @@ def recompute(graph: Graph, reverse: Block, saved: set[Value], *, apart: bool) -
     order = {top: k for k, top in enumerate([*reverse.nodes(), reverse.returns])}
     placed = sorted(((order[_top(n, reverse)], n, i, v) for n, i, v in uses), key=lambda u: u[0])
     tops = list(order)
-    replay = _Replay(nodes, reverse, saved, [v for _, _, v in uses], apart)
+    replay = _Replay(nodes, reverse, saved, [v for _, _, v in uses])
+    replay.apart = apart
+    if halves:
+        replay.limit = LEAF * max(replay.read.values(), default=0)
     for k, node, i, value in placed:
         if value.node in replay.position:
             node.replace_input(i, replay.get(value, tops[k]))
@@ -100,16 +105,15 @@ class _Region:
 
 class _Replay:
     def __init__(
-        self, nodes: list[Node], reverse: Block, saved: set[Value], wanted: list[Value],
-        apart: bool,
-    ) -> None:  # fmt: skip
+        self, nodes: list[Node], reverse: Block, saved: set[Value], wanted: list[Value]
+    ) -> None:
         self.saved = saved
         self.nodes = nodes
         self.position = {node: k for k, node in enumerate(nodes)}
         self.reverse = reverse
-        self.apart = apart
+        self.apart = False
+        self.limit: int | None = None
         self.read = {v: _bytes(v) for v in wanted if v.node in self.position}
-        self.limit = LEAF * max(self.read.values(), default=0) if apart else None
         self.regions = 0
         self.stack = [self.region(0, len(nodes), {})]
 

@@ -12,6 +12,7 @@ from gradof import errors as errors
 
 if TYPE_CHECKING:
     from gradof.api import (
+        checkpoint,
         custom_vjp,
         differentiate,
         grad,
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "checkpoint",
     "custom_vjp",
     "differentiate",
     "errors",

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from gradof.errors import InputError
 from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
@@ -14,7 +15,8 @@ from gradof.runtime.module import differentiate_module
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
-    "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "value_and_grad", "vjp",
+    "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian",
+    "value_and_grad", "vjp",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum, is_plain
 from gradof.tracer.numpy_ufuncs import record_ufunc
 from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.pytree import TreeDef, flatten, flatten_call, thaw
+from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
     ConstantOut,
     InputOut,
@@ -89,7 +90,8 @@ def trace_numpy(
     watch = _Watch(fn, recorder.origins, thawed)
     positional, named = tree.unflatten(values)
     try:
-        with activate(recorder), creation_for(recorder, [fn, *filter(callable, thawed)]):
+        created = creation_for(recorder, [fn, *filter(callable, thawed)])
+        with activate(recorder), recording_into(recorder.builder), created:
             result = _call(fn, positional, named)
     finally:
         recorder.closed = True

@@ -46,6 +46,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
 )
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
+from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
     ConstantOut,
     InputOut,
@@ -56,6 +57,7 @@ from gradof.tracer.result import (
     split_guards,
 )
 from gradof.tracer.source import function_loc, user_loc
+from gradof.tracer.torch_checkpoint import torch_checkpoints
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
@@ -157,13 +159,15 @@ class _Trace:
         """Run the function on wrappers and describe what was recorded."""
         arg_leaves = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
         names = _names_of(self.fn, paths)
-        with unfused(), functionalization(), recorded_seeds(self.recorder):
+        regions = recording_into(self.recorder.builder)
+        with unfused(), functionalization(), recorded_seeds(self.recorder), regions:
             wrapped = [
                 self.wrap(leaf, names[i]) if isinstance(leaf, torch.Tensor) else thaw(leaf)
                 for i, leaf in enumerate(leaves)
             ]
             args, kwargs = tree.unflatten(wrapped)
-            with self.aten, self.api, custom_functions(self.recorder, self.api):
+            followed = custom_functions(self.recorder, self.api)
+            with self.aten, self.api, followed, torch_checkpoints():
                 result = self.fn(*args, **kwargs)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()

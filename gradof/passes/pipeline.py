@@ -16,6 +16,7 @@ from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.constant_pooling import constant_pooling
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.expand_composites import expand_composites
+from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.forget_custom_rules import forget_custom_rules
 
 Pass = Callable[[Graph], bool]
@@ -26,6 +27,7 @@ PASSES: dict[str, Pass] = {
     "constant-pooling": constant_pooling,
     "eliminate-dead-code": eliminate_dead_code,
     "expand-composites": expand_composites,
+    "forget-checkpoints": forget_checkpoints,
     "forget-custom-rules": forget_custom_rules,
 }
 

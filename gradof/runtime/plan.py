@@ -57,7 +57,9 @@ class GraphPlan:
     def prepared(self) -> Graph:
         """The graph as it is emitted: primitives only, cleaned up."""
         graph = clone_graph(self.graph)
-        run_passes(graph, ("forget-custom-rules", "expand-composites", *CLEAN_UP))
+        run_passes(
+            graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP)
+        )
         return graph
 
     @cached_property
