@@ -70,6 +70,7 @@ def main() -> None:
     gradof show  examples/mlp.py:loss --stage f     print a stage of the compilation
     gradof check examples/mlp.py:loss               compare with eager, float64, finite differences
     gradof opt   graph.ir -p eliminate-dead-code    run passes over textual IR
+    gradof export examples/mlp.py:loss -o mlp.py    f and df as a file that imports numpy only
     gradof ops                                      list the registered ops
     gradof coverage --op softmax                    every sample of torch's own table of ops
 
@@ -179,6 +180,32 @@ def check(
                    "no smaller part of it is wrong by itself")  # fmt: skip
     if not report.ok:
         raise click.exceptions.Exit(1)
+
+
+@main.command(epilog=_TARGET_HELP.format(name="export", more=" -o loss_numpy.py"))
+@click.argument("target")
+@click.option("--backend", type=click.Choice(["numpy"]), default="numpy", show_default=True,
+              help="what the file imports")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True,
+              metavar="PATH", help="the file to write")  # fmt: skip
+@click.option("--force", is_flag=True, help="write over a file that exists")
+@_arg
+@_library
+def export(
+    target: str, backend: str, output: Path, force: bool, args: tuple[str, ...], library: Any
+) -> None:
+    """Write TARGET and its gradient as a file that imports numpy only, for these shapes.
+
+    The file is run before it is written, and compared with the function it came from.
+    """
+    from gradof.cli.export import export_numpy, write_export
+    from gradof.cli.target import inputs_for, load_target
+
+    fn, module = load_target(target)
+    positional, named = inputs_for(fn, module, args, library)
+    text = export_numpy(fn, positional, named)
+    write_export(text, output, force)
+    click.echo(f"{output}: {len(text.splitlines())} lines, verified")
 
 
 @main.command(epilog=_OPS_HELP)
