@@ -126,3 +126,18 @@ def test_examples_are_all_tested() -> None:
     source = Path(__file__).read_text()
     assert names
     assert {n for n in names if f"def test_{n}(" in source} == names
+
+
+@pytest.mark.parametrize("name", ["force_matching", "pinn"])
+def test_losses_with_derivatives_inside_are_eagers(name: str) -> None:
+    """Gradients inside the loss, and of it: the same losses as eager's, step by step."""
+    module = load(name)
+    module.main(steps=4)  # what a reader runs
+    try:
+        torch.set_default_dtype(torch.float64)
+        ours, _ = module.train(compiled=True, steps=6)
+        eager, _ = module.train(compiled=False, steps=6)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_allclose(ours, eager, rtol=1e-8)
+    assert ours[-1] < ours[0]
