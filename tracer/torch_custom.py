@@ -80,7 +80,11 @@ class _Call:
         if not self.live:
             return run(self.args)
         given = {i: self._requiring(i) for i in self.live}
-        result = run(tuple(given.get(i, a) for i, a in enumerate(self.args)))
+        self.recorder.applying += 1
+        try:
+            result = run(tuple(given.get(i, a) for i, a in enumerate(self.args)))
+        finally:
+            self.recorder.applying -= 1
         self._refuse_changed(given)
         outs = list(result) if isinstance(result, tuple) else [result]
         tensors = [o for o in outs if isinstance(o, torch.Tensor)]

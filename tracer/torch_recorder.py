@@ -59,6 +59,7 @@ class Recorder:
         self.varying: set[Value] = set()
         self.guards = 0
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
+        self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
         self._missing: dict[int, tuple[str, Callable[[], None]]] = {}

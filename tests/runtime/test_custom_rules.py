@@ -322,3 +322,61 @@ halved.register_autograd(
 @pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")
 def test_ops_of_torch_library_keep_their_registered_gradient() -> None:
     check(lambda x: (halved(x.sin()) * x).sum(), leaf(4), order=2)
+
+
+class Dirty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * 9
+
+
+class Sparse(torch.autograd.Function):
+    """Takes undefined cotangents as None."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x)
+        return x * 1, x * 2
+
+    @staticmethod
+    def backward(ctx: Any, a: Tensor | None, b: Tensor | None) -> Any:
+        (x,) = ctx.saved_tensors
+        parts = [g * x * k for g, k in ((a, 5), (b, 7)) if g is not None]
+        return sum(parts)
+
+
+def test_a_function_that_changes_its_argument() -> None:
+    def fn(x: Tensor) -> Tensor:
+        h = x * x
+        out = Dirty.apply(h)
+        return (out * h).sum()
+
+    check(fn, leaf(3), order=2)
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
+def test_undefined_cotangents(used: tuple[int, ...]) -> None:
+    def fn(x: Tensor) -> Tensor:
+        results = Sparse.apply(x.sin())
+        return torch.stack([results[i].sum() for i in used]).sin().sum()
+
+    check(fn, leaf(3), order=2)
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.5])
+@pytest.mark.parametrize("name", ["tripled", "shared", "pair", "from inside"])
+def test_what_is_computed_again_keeps_its_rule(name: str, budget: float) -> None:
+    fn = FUNCTIONS[name]
+    compiled = differentiate(fn, memory_budget=budget)
+    x = leaf(3, 4)
+    firsts = [torch.autograd.grad(f(x).sum(), x, create_graph=True)[0] for f in (compiled, fn)]
+    close(firsts[0], firsts[1])
+    got, want = (torch.autograd.grad(g.sin().sum(), x)[0] for g in firsts)
+    close(got, want)

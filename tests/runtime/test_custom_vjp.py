@@ -138,3 +138,19 @@ def test_a_function_without_rule_and_a_fwd_without_residuals_are_refused() -> No
         custom_vjp(lambda x: x, nondiff_argnums=1)
     with pytest.raises(gradof.errors.CallError):
         f(leaf(2), leaf(2))
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_arrays_in_the_closure_of_a_rule_are_read_again_and_a_new_rule_is_noticed(
+    library: str,
+) -> None:
+    scale: Any = np.array([2.0, 3.0]) if library == "numpy" else torch.tensor([2.0, 3.0])
+    f = custom_vjp(lambda x: x * 1)
+    f.defvjp(lambda x: (x * 1, x), lambda x, g: (g * scale * x,))
+    gradient = gradof.grad(lambda x: f(x).sum())
+    x = scale * 0 + 5.0
+    for factor in (1.0, 2.0, 4.0):
+        assert np.allclose(gradient(x), [10 * factor, 15 * factor])
+        scale *= 2
+    f.defvjp(lambda x: (x * 1, None), lambda _, g: (g * 100,))
+    assert np.allclose(gradient(x), [100, 100])
