@@ -13,11 +13,12 @@ feed results, and what the reverse reads feeds the sink. The cut edges are the c
 Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
 many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
 Small arrays are saved: they cost nothing but their bytes. A `memory_budget` below 1 lets further
-nodes run twice, in order: pointwise ones, reductions, products and all other pure nodes, by bytes
-of their results within each. As each step only adds nodes that may run twice, the least cut never
-grows; the first step is taken whose captures have at most that share of the bytes that are
-captured without a budget. At 0, inputs alone are captured, and random results. Random numbers and
-effects never run twice.
+nodes run twice, in order: pointwise ones and reductions, by bytes of their results; then products
+and all other pure nodes: every second one, then every fourth and so on. What is saved is then
+spread evenly, so that the peak falls too: one long stretch would hold more than was spared. As each
+step only adds nodes that may run twice, the least cut never grows; the first step is taken whose
+captures have at most that share of the bytes that are captured without a budget. At 0, inputs alone
+are captured, and random results. Random numbers and effects never run twice.
 """
 
 from __future__ import annotations
@@ -148,20 +149,27 @@ def _within(
     low, high = 0, len(steps)
     while low < high:  # captured bytes never grow from one step to the next
         middle = (low + high) // 2
-        tried = _least_cut(graph, captured, free | set(steps[:middle]), inside)
+        tried = _least_cut(graph, captured, free.union(*steps[:middle]), inside)
         if saved_bytes(tried, graph) <= limit:
             high = middle
         else:
             low = middle + 1
-    return _least_cut(graph, captured, free | set(steps[:low]), inside) if low else cut
+    return _least_cut(graph, captured, free.union(*steps[:low]), inside) if low else cut
 
 
-def _steps(graph: Graph, free: set[Node]) -> list[Node]:
+def _steps(graph: Graph, free: set[Node]) -> list[set[Node]]:
     """Nodes that may run twice under a budget, in the order in which they are let to."""
-
-    def rank(node: Node) -> tuple[int, int]:
-        kind = 0 if has_trait(node.kind, "elementwise") else 1 if node.kind in _REDUCTIONS else 2
-        return kind, -sum(map(_bytes, node.outputs))
-
-    left = [n for n in graph.nodes() if n not in free and is_pure(n) and n.kind != "Opaque"]
-    return sorted(left, key=rank)
+    steps: list[tuple[int, int, set[Node]]] = []
+    spread: dict[int, set[Node]] = {}
+    products = 0
+    for node in graph.nodes():
+        if node in free or not is_pure(node) or node.kind == "Opaque":
+            continue
+        cheap = has_trait(node.kind, "elementwise")
+        if cheap or node.kind in _REDUCTIONS:
+            steps.append((0 if cheap else 1, -sum(map(_bytes, node.outputs)), {node}))
+            continue
+        products += 1
+        spread.setdefault((products & -products).bit_length(), set()).add(node)
+    steps += [(2, level, nodes) for level, nodes in spread.items()]
+    return [nodes for _, _, nodes in sorted(steps, key=lambda step: step[:2])]

@@ -22,25 +22,35 @@ from gradof.ops.expr import Emitter, F
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 
-def value_and_gradient_graph(graph: Graph, wrt: Sequence[int], *, output: int = 0) -> Graph:
-    """All outputs of `graph`, then the gradients of output `output` (a scalar) for inputs `wrt`."""
+def value_and_gradient_graph(
+    graph: Graph, wrt: Sequence[int], *, output: int = 0, memory_budget: float | None = None
+) -> Graph:
+    """All outputs of `graph`, then the gradients of output `output` (a scalar) for inputs `wrt`.
+
+    `memory_budget` is that of `differentiate`.
+    """
     result, emitter = _copy_inputs(graph, graph.name + "_grad")
     value = graph.outputs[output]
     seed = _full(value, 1.0, emitter)
-    values, gradients = _compose(graph, wrt, {output: seed}, result, emitter)
+    values, gradients = _compose(graph, wrt, {output: seed}, result, emitter, memory_budget)
     result.set_outputs([*values, *gradients])
     run_passes(result, CLEAN_UP)
     return result
 
 
-def pullback_graph(graph: Graph, wrt: Sequence[int], outputs: Sequence[int]) -> Graph:
-    """The gradients for inputs `wrt`, given the inputs and then cotangents of the named outputs."""
+def pullback_graph(
+    graph: Graph, wrt: Sequence[int], outputs: Sequence[int], memory_budget: float | None = None
+) -> Graph:
+    """The gradients for inputs `wrt`, given the inputs and then cotangents of the named outputs.
+
+    `memory_budget` is that of `differentiate`.
+    """
     result, emitter = _copy_inputs(graph, graph.name + "_vjp")
     seeds = {
         i: result.block.add_param(graph.outputs[i].type, f"d{graph.outputs[i].hint or ''}")
         for i in outputs
     }
-    _, gradients = _compose(graph, wrt, seeds, result, emitter)
+    _, gradients = _compose(graph, wrt, seeds, result, emitter, memory_budget)
     result.set_outputs(gradients)
     run_passes(result, CLEAN_UP)
     return result
@@ -62,9 +72,11 @@ def _copy_inputs(graph: Graph, name: str) -> tuple[Graph, Emitter]:
 
 
 def _compose(
-    graph: Graph, wrt: Sequence[int], seeds: dict[int, Value], result: Graph, emitter: Emitter
-) -> tuple[list[Value], list[Value]]:
-    gradient = differentiate(graph, [i in wrt for i in range(len(graph.inputs))])
+    graph: Graph, wrt: Sequence[int], seeds: dict[int, Value], result: Graph, emitter: Emitter,
+    memory_budget: float | None,
+) -> tuple[list[Value], list[Value]]:  # fmt: skip
+    flags = [i in wrt for i in range(len(graph.inputs))]
+    gradient = differentiate(graph, flags, memory_budget=memory_budget)
     params = result.inputs[: len(graph.inputs)]
     values = inline(gradient.f.block, params, result.block, result.block.returns)
     defined = [i in seeds for i in gradient.df_input_vjps]

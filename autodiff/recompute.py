@@ -12,7 +12,8 @@ computations of each. Results are clones, so any order of reads is right; only t
 
 Note [Computed where it is read]
 Clones, and the views that an earlier step made at the top of the reverse, stand before their first
-reader.
+reader. Under a budget the reverse reads saved values and clones through `again` as well: fusion
+would otherwise compute 1 - y * y beside y = tanh(x), and hold both.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def recompute(
     otherwise each node is cloned once.
     """
     _sink_views(reverse)
-    uses = [(n, i, v) for n, i, v in captured_uses(graph, reverse) if v not in saved]
+    uses = list(captured_uses(graph, reverse))
     nodes = _needed(graph, (v for _, _, v in uses), saved)
-    if not nodes:
+    if not nodes and not halves:
         return
     order = {top: k for k, top in enumerate([*reverse.nodes(), reverse.returns])}
     placed = sorted(((order[_top(n, reverse)], n, i, v) for n, i, v in uses), key=lambda u: u[0])
@@ -50,8 +51,8 @@ def recompute(
     if halves:
         replay.limit = LEAF * max(replay.read.values(), default=0)
     for k, node, i, value in placed:
-        if value.node in replay.position:
-            node.replace_input(i, replay.get(value, tops[k]))
+        found = value if value in saved else replay.get(value, tops[k])
+        node.replace_input(i, replay.read_here(value, found, tops[k]) if halves else found)
 
 
 def _needed(graph: Graph, wanted: Iterable[Value], saved: set[Value]) -> list[Node]:
@@ -114,6 +115,7 @@ class _Replay:
         self.apart = False
         self.limit: int | None = None
         self.read = {v: _bytes(v) for v in wanted if v.node in self.position}
+        self.readings: dict[Value, Value] = {}
         self.regions = 0
         self.stack = [self.region(0, len(nodes), {})]
 
@@ -123,13 +125,24 @@ class _Replay:
 
     def get(self, value: Value, anchor: Node) -> Value:
         """The clone of `value`, made before `anchor` unless it is there already."""
-        assert value.node is not None
+        if value.node not in self.position:
+            return value
         at = self.position[value.node]
         while not self.stack[-1].first <= at < self.stack[-1].last:
             self.stack.pop()
         while self.is_long(self.stack[-1]):
             self.halve(self.stack[-1], at, anchor)
         return self.make(value, self.stack[-1], anchor)
+
+    def read_here(self, value: Value, found: Value, anchor: Node) -> Value:
+        """`found`, the clone of `value` or itself, as the reverse reads it."""
+        if value.node is None or not isinstance(value.type, TensorType):
+            return found
+        if found not in self.readings:
+            copy = Builder(self.reverse, anchor).emit("again", found, region=0)
+            copy.hint = found.hint
+            self.readings[found] = copy
+        return self.readings[found]
 
     def is_long(self, region: _Region) -> bool:
         if self.limit is None or region.last - region.first < 2:

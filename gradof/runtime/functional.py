@@ -152,7 +152,9 @@ class ValueAndGrad(_Transformed):
             wrt = wrt_inputs(bound, self.positions)
             plan = bound.entry.derive(
                 ("value_and_grad", output, wrt),
-                lambda g: value_and_gradient_graph(g, wrt, output=output),
+                lambda g: value_and_gradient_graph(
+                    g, wrt, output=output, memory_budget=bound.entry.plan.memory_budget
+                ),
             )
             bound.entry.checked[self.positions, self.has_aux] = plan
         results = run_plan(plan, bound.inputs)
@@ -235,7 +237,10 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
         inputs[back.input] = array.clone() if is_tensor(array) else np.array(array)
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     plan = bound.entry.derive(
-        ("vjp", wrt, unique), lambda g: pullback_graph(with_inputs_returned(g), wrt, unique)
+        ("vjp", wrt, unique),
+        lambda g: pullback_graph(
+            with_inputs_returned(g), wrt, unique, bound.entry.plan.memory_budget
+        ),
     )
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:

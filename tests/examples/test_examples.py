@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,16 @@ def test_losses_with_derivatives_inside_are_eagers(name: str) -> None:
         torch.set_default_dtype(torch.float32)
     np.testing.assert_allclose(ours, eager, rtol=1e-8)
     assert ours[-1] < ours[0]
+
+
+def test_checkpointing() -> None:
+    """Bytes saved and the measured peak fall with the budget; the gradients stay."""
+    rows = load("checkpointing").main([])
+    saved, peaks = [r.saved for r in rows], [r.peak for r in rows]
+    assert saved == sorted(set(saved), reverse=True) and saved[-1] == 0.0
+    for higher, lower in itertools.pairwise(peaks):
+        assert lower <= 1.02 * higher, "a fiftieth for what is no array"
+    assert peaks[-1] < 0.4 * peaks[0]
+    for row in rows:
+        for mine, first in zip(row.gradients, rows[0].gradients, strict=True):
+            np.testing.assert_allclose(mine, first, rtol=1e-10, atol=1e-14)
