@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from gradof.errors import TraceError
@@ -59,3 +60,18 @@ def torch_checkpoints() -> Iterator[None]:
         yield
     finally:
         module.CheckpointFunction, module._checkpoint_without_reentrant_generator = before
+
+
+@contextmanager
+def without_saved_tensors_hooks() -> Iterator[None]:
+    """Within it, the caller's saved_tensors_hooks see nothing: a trace saves nothing of theirs."""
+    autograd: Any = torch._C._autograd  # type: ignore[attr-defined]
+    hooks = []
+    while (top := autograd._top_saved_tensors_default_hooks(False)) is not None:
+        hooks.append(top)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)

@@ -57,7 +57,7 @@ from gradof.tracer.result import (
     split_guards,
 )
 from gradof.tracer.source import function_loc, user_loc
-from gradof.tracer.torch_checkpoint import torch_checkpoints
+from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
@@ -148,7 +148,8 @@ class _Trace:
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
         try:
-            traced = self.trace(leaves, tree, paths)
+            with without_saved_tensors_hooks():
+                traced = self.trace(leaves, tree, paths)
         finally:
             stored = self.outer.restore(self.wrappers, self.real)
         if stored is not None:

@@ -1,0 +1,134 @@
+"""What a backward keeps, and what becomes of it: released, packed by hooks, guarded by versions."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+import gradof
+
+
+def network(x: Tensor, w: Tensor) -> Tensor:
+    return (torch.exp(x @ w).sin() * x).sum()
+
+
+def leaves() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    return x, w
+
+
+def message(fn: Callable[[Tensor, Tensor], Tensor], act: Callable[..., None]) -> str:
+    """The first sentence of the error that `act` raises on the function's result."""
+    x, w = leaves()
+    with pytest.raises(RuntimeError) as caught:
+        act(fn(x, w), x, w)
+    return str(caught.value).partition(":")[0].partition("(")[0]
+
+
+def twice(y: Tensor, x: Tensor, w: Tensor) -> None:
+    torch.autograd.grad(y, [x, w])
+    torch.autograd.grad(y, [x, w])
+
+
+def changed(y: Tensor, x: Tensor, w: Tensor) -> None:
+    with torch.no_grad():
+        w.mul_(2.0)
+    torch.autograd.grad(y, [x, w])
+
+
+@pytest.mark.parametrize("act", [twice, changed])
+def test_eagers_error(act: Callable[..., None]) -> None:
+    compiled = gradof.differentiate(network)
+    assert message(compiled, act) == message(network, act)
+    assert compiled.cache_info().forward_runs == 1
+
+
+def test_a_graph_that_is_retained_gives_the_same_again() -> None:
+    x, w = leaves()
+    y = gradof.differentiate(network)(x, w)
+    first = torch.autograd.grad(y, [x, w], retain_graph=True)
+    again = torch.autograd.grad(y, [x, w])
+    torch.testing.assert_close(first, again, rtol=0.0, atol=0.0)
+
+
+def test_saved_tensors_go_with_the_backward() -> None:
+    x, w = leaves()
+    alive: list[weakref.ref[Tensor]] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        copy = tensor.clone()
+        alive.append(weakref.ref(copy))
+        return copy
+
+    with saved_tensors_hooks(pack, lambda t: t):
+        y = gradof.differentiate(network)(x, w)
+    assert alive and all(ref() is not None for ref in alive)
+    torch.autograd.grad(y, [x, w])
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * len(alive)
+    assert y.grad_fn is not None, "the node lives on, without what it saved"
+
+
+def test_hooks_pack_and_unpack_what_is_saved() -> None:
+    x, w = leaves()
+    compiled = gradof.differentiate(network)
+    packed: list[Tensor] = []
+    unpacked: list[int] = []
+
+    def pack(tensor: Tensor) -> int:
+        packed.append(tensor.detach().clone())
+        return len(packed) - 1
+
+    def unpack(index: int) -> Tensor:
+        unpacked.append(index)
+        return packed[index]
+
+    with saved_tensors_hooks(pack, unpack):
+        y = compiled(x, w)
+    gradient = compiled.gradient(x, w)
+    captures = [*gradient.df_input_captured_inputs, *gradient.df_input_captured_outputs]
+    assert len(packed) == len(captures) and not unpacked
+    ours = torch.autograd.grad(y, [x, w])
+    assert sorted(unpacked) == list(range(len(packed)))
+    torch.testing.assert_close(ours, torch.autograd.grad(network(x, w), [x, w]))
+
+
+def large(x: Tensor, b: Tensor) -> Tensor:
+    """A pointwise chain: eager saves an array for nearly every op."""
+    z = x * x + b
+    return (torch.where(z > 0, z, -z) * z - b).sum()
+
+
+def saved_bytes(fn: Callable[..., Tensor], *args: Tensor) -> int:
+    """Bytes of the distinct storages saved beyond the arguments."""
+    own = {t.untyped_storage().data_ptr() for t in args}
+    found: dict[int, int] = {}
+    kept: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda t: t):
+        fn(*args)
+    return sum(found.values())
+
+
+def test_bytes_against_eager_and_the_ledger() -> None:
+    x = torch.randn(256, 256, requires_grad=True)
+    b = torch.randn(256, requires_grad=True)
+    compiled = gradof.differentiate(large)
+    ours, eager = saved_bytes(compiled, x, b), saved_bytes(large, x, b)
+    assert ours == compiled.explain(x, b).saved_bytes
+    assert ours < eager
