@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 import itertools
 from pathlib import Path
 from typing import Any
@@ -155,3 +158,16 @@ def test_checkpointing() -> None:
     for row in rows:
         for mine, first in zip(row.gradients, rows[0].gradients, strict=True):
             np.testing.assert_allclose(mine, first, rtol=1e-10, atol=1e-14)
+
+
+def test_distributed() -> None:
+    """Two processes, started as a user starts them, end with the parameters of one."""
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        str(EXAMPLES / "distributed.py"),
+    ]  # fmt: skip
+    root = EXAMPLES.parent
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 processes, 20 steps: parameters differ from one process by" in done.stdout

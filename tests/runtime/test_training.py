@@ -81,7 +81,8 @@ def test_a_gradient_penalty_and_clipping() -> None:
             points = points.detach().requires_grad_()
             value = critic(points)
             (slope,) = torch.autograd.grad(value.sum(), points, create_graph=True)
-            return value.mean() + ((slope.norm(dim=1) - 1) ** 2).mean()
+            total: Tensor = value.mean() + ((slope.norm(dim=1) - 1) ** 2).mean()
+            return total
 
         return loss
 
