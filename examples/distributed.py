@@ -56,7 +56,8 @@ def main() -> float:
         train(alone, 0, 1)
         pairs = zip(compiled.parameters(), alone.parameters(), strict=True)
         apart = max((a - b).abs().max().item() for a, b in pairs)
-        print(f"{world} processes, {STEPS} steps: parameters differ from one process by {apart:.1e}")
+        found = f"parameters differ from one process by {apart:.1e}"
+        print(f"{world} processes, {STEPS} steps: {found}")
     dist.barrier()
     dist.destroy_process_group()
     return apart

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import subprocess
 import sys
-import itertools
 from pathlib import Path
 from typing import Any
 
