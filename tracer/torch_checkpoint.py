@@ -65,7 +65,7 @@ def torch_checkpoints() -> Iterator[None]:
 @contextmanager
 def without_saved_tensors_hooks() -> Iterator[None]:
     """Within it, the caller's saved_tensors_hooks see nothing: a trace saves nothing of theirs."""
-    autograd: Any = torch._C._autograd  # type: ignore[attr-defined]
+    autograd: Any = torch._C._autograd
     hooks = []
     while (top := autograd._top_saved_tensors_default_hooks(False)) is not None:
         hooks.append(top)

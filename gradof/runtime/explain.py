@@ -16,6 +16,7 @@ from gradof.autodiff.gradient import Gradient
 from gradof.ir.core import Graph, Value
 from gradof.ir.printer import Names
 from gradof.ir.types import TensorType
+from gradof.passes.purity import is_pure
 from gradof.runtime.function import Bound, gradient_flags
 from gradof.runtime.guards import render_tree
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saved:
-    """One value kept for the backward: its name, type, size, kind, user line and readers."""
+    """One value kept for the backward: name, type, size, kind, user line, readers, and why."""
 
     name: str
     type: str
@@ -33,6 +34,7 @@ class Saved:
     kind: str
     loc: str
     readers: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Explanation:
         )
         lines += [
             f"  %{s.name:<12} {s.type:<16} {s.nbytes:>10} bytes  {s.kind:<12} {s.loc:<24} "
-            f"for {', '.join(s.readers)}"
+            f"for {', '.join(s.readers)}; {s.why}"
             for s in self.saved
         ]
         return "\n".join(lines)
@@ -103,7 +105,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         free=tuple(map(str, traced.origins)),
         forward_nodes=len(plan.f.prepared.block),
         backward_nodes=sum(1 for n in gradient.df.walk() if n.kind not in ("GradOf", "Constant")),
-        saved=tuple(_saved(gradient)),
+        saved=tuple(_saved(gradient, plan.f.memory_budget)),
         writebacks=tuple(names[b.input] for b in traced.writebacks),
         gradients_of=tuple(names[i] for i in gradient.df_output_vjps),
         no_gradient=tuple(
@@ -114,7 +116,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
     )
 
 
-def _saved(gradient: Gradient) -> list[Saved]:
+def _saved(gradient: Gradient, budget: float | None) -> list[Saved]:
     first = len(gradient.df_input_vjps)
     names = _printed_names(gradient.f)
     rows: list[Saved] = []
@@ -129,8 +131,23 @@ def _saved(gradient: Gradient) -> list[Saved]:
         nbytes = value.type.nbytes if isinstance(value.type, TensorType) else 0
         loc = str(value.node.loc) if value.node is not None and value.node.loc else ""
         readers = _readers(gradient.df, param)
-        rows.append(Saved(names[value], str(value.type), nbytes, kind, loc, readers))
+        why = _why(value, kind, budget)
+        rows.append(Saved(names[value], str(value.type), nbytes, kind, loc, readers, why))
     return rows
+
+
+def _why(value: Value, kind: str, budget: float | None) -> str:
+    """Why a value is kept; see Note [Save or recompute] in gradof.autodiff.captures."""
+    if kind != "a temporary":
+        return "there anyway"
+    assert value.node is not None
+    if not is_pure(value.node) or value.node.kind == "Opaque":
+        return "cannot be computed again"
+    if budget is None or budget == 1.0:
+        return "least cost"
+    if budget == 0.0:
+        return "holds what cannot be computed again"
+    return f"within the budget of {budget:g}"
 
 
 def _printed_names(graph: Graph) -> Names:

@@ -132,3 +132,20 @@ def test_bytes_against_eager_and_the_ledger() -> None:
     ours, eager = saved_bytes(compiled, x, b), saved_bytes(large, x, b)
     assert ours == compiled.explain(x, b).saved_bytes
     assert ours < eager
+
+
+def test_the_ledger_says_why() -> None:
+    def layers(x: Tensor, w: Tensor) -> Tensor:
+        h = torch.nn.functional.dropout(torch.tanh(x @ w), 0.5)
+        return torch.tanh(torch.tanh(h @ w) @ w) @ w
+
+    x, w = leaves()
+    full = gradof.differentiate(layers).explain(x, w)
+    assert {s.why for s in full.saved} == {"there anyway", "least cost"}
+    assert all("test_saved_tensors.py" in s.loc for s in full.saved if s.kind == "a temporary")
+    half = gradof.differentiate(layers, memory_budget=0.6).explain(x, w)
+    assert "within the budget of 0.6" in str(half)
+    assert half.saved_bytes < full.saved_bytes
+    none = gradof.differentiate(layers, memory_budget=0.0).explain(x, w)
+    (mask,) = [s for s in none.saved if s.why != "there anyway"]
+    assert "cannot be computed again" in mask.why and mask.nbytes == 9 * 8

@@ -64,3 +64,56 @@ def test_create_graph_of_one_input() -> None:
     (first_eager,) = torch.autograd.grad(product(a, b) ** 2, [a], create_graph=True)
     (second_eager,) = torch.autograd.grad(first_eager.sum(), [a])
     torch.testing.assert_close(second, second_eager)
+
+
+def cosines(compiled: Any, *args: Tensor) -> list[int]:
+    """Cosines in each df specialised so far, as it is emitted."""
+    plan = compiled.bind(args, {}).entry.plan
+    return [
+        sum(node.kind == "cos" for node in special.plan.prepared.walk())
+        for gradient in plan.gradients.values()
+        for special in gradient.dfs.values()
+    ]
+
+
+def two_sines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """pytorch#131794: the gradient of one output needs one cosine."""
+    return a.sin(), b.sin()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_output_computes_one_cosine(which: int) -> None:
+    compiled = gradof.differentiate(two_sines)
+    args = [torch.randn(4, requires_grad=True) for _ in range(2)]
+    seed = torch.randn(4)
+    ours = torch.autograd.grad(compiled(*args)[which], args, seed, allow_unused=True)
+    eager = torch.autograd.grad(two_sines(*args)[which], args, seed, allow_unused=True)
+    assert [g is None for g in ours] == [g is None for g in eager] == [which == 1, which == 0]
+    torch.testing.assert_close(ours[which], eager[which])
+    assert cosines(compiled, *args) == [1]
+
+
+def test_materialize_grads_and_allow_unused() -> None:
+    compiled = gradof.differentiate(two_sines)
+    a, b = (torch.randn(4, requires_grad=True) for _ in range(2))
+    ours = torch.autograd.grad(compiled(a, b)[0].sum(), [a, b], materialize_grads=True)
+    torch.testing.assert_close(ours, (a.cos(), torch.zeros(4)))
+    with pytest.raises(RuntimeError) as mine:
+        torch.autograd.grad(compiled(a, b)[0].sum(), [a, b])
+    with pytest.raises(RuntimeError) as eager:
+        torch.autograd.grad(two_sines(a, b)[0].sum(), [a, b])
+    assert str(mine.value) == str(eager.value)
+
+
+def test_outputs_without_gradient_and_inputs_that_want_none() -> None:
+    def mixed(a: Tensor, b: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return a * b, a.argmax(), (a * b).detach(), n + 1
+
+    compiled = gradof.differentiate(mixed)
+    a, b, n = torch.randn(4, requires_grad=True), torch.randn(4), torch.arange(4)
+    ours, eager = compiled(a, b, n), mixed(a, b, n)
+    assert [t.requires_grad for t in ours] == [t.requires_grad for t in eager]
+    torch.testing.assert_close(ours, eager)
+    torch.testing.assert_close(torch.autograd.grad(ours[0].sum(), [a]), (b,))
+    plan = compiled.bind((a, b, n), {}).entry.plan
+    assert list(plan.gradients) == [(True, False, False)]
