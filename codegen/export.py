@@ -64,8 +64,8 @@ class _Copier:
             return
         if isinstance(value, np.ndarray | np.generic):
             self.parts.append(f"{name} = {_array(name, np.asarray(value))}")
-        elif isinstance(value, np.ufunc) and getattr(np, value.__name__, None) is value:
-            self.parts.append(f"{name} = np.{value.__name__}")
+        elif isinstance(value, np.ufunc) and getattr(np, name, None) is value:
+            self.parts.append(f"{name} = np.{name}")
         elif isinstance(value, FunctionType) and value.__name__.isidentifier():
             self.function(name, value)
         else:

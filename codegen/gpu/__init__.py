@@ -1,0 +1,1 @@
+"""Loop nests as Triton kernels: readable source, its launcher, and the ops it has."""

@@ -1,0 +1,318 @@
+"""Loop nest → Triton source: tiles of BR rows and BC columns.
+
+    @triton.jit
+    def rms(x_ptr, ..., n0, n1, ..., BR: tl.constexpr, BC: tl.constexpr, TILES: tl.constexpr):
+        r = ...rows of this program...
+        c = tl.arange(0, BC)[None, :]
+        x = tl.load(x_ptr + r * x_s0 + c * x_s1, mask=cell, other=0)
+        ...
+
+Note [Forms]
+`pointwise`: nothing but cells; all axes are one, a program has BC of them. `persistent`: a row fits
+into a block, so every value is computed once and stays in registers. `looped`: each stage is a loop
+over blocks of columns, and cells of earlier stages are computed again. Folds leave one partial
+result per program, which a second kernel adds in order: no atomics, the same bits every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gradof.codegen.gpu.ops import HALF, HELPERS, NAMES, expression, literal
+from gradof.codegen.loopnest import Buffer, Instr, LoopNest, Operand
+from gradof.errors import CodegenError
+from gradof.ir.types import BOOL, F32, DType
+
+Form = Literal["pointwise", "persistent", "looped"]
+HEADER = "import triton\nimport triton.language as tl\n"
+_MINE = re.compile(r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|tile|row|cell|start|rest_\w")
+FOLD_SOURCE = '''@triton.jit
+def {name}(partial, out, parts, n, BP: tl.constexpr, BC: tl.constexpr):
+    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)[None, :]
+    acc = tl.full((BP, BC), {identity}, tl.{dtype})
+    for start in range(0, parts, BP):
+        p = start + tl.arange(0, BP)[:, None]
+        value = tl.load(partial + p.to(tl.int64) * n + c, mask=(p < parts) & (c < n), other=0)
+        acc = tl.where(p < parts, {combine}, acc)
+    tl.store(out + c, {reduced}, mask=c < n)
+'''
+
+
+def identity(kind: str, dtype: DType) -> str:
+    """What a reduction starts from."""
+    if kind in ("sum", "prod"):
+        return "0" if kind == "sum" else "1"
+    if dtype.is_float:
+        return f'float("{"-inf" if kind == "max" else "inf"}")'
+    bits = dtype.bits - 1
+    return f"({-(1 << bits)})" if kind == "max" else str((1 << bits) - 1)
+
+
+def combine(kind: str, dtype: DType, a: str, b: str) -> str:
+    """Two partial results as one."""
+    if kind in ("sum", "prod"):
+        return f"{a} {'+' if kind == 'sum' else '*'} {b}"
+    nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_float else ""
+    return f"tl.{kind}imum({a}, {b}{nan})"
+
+
+def reduced(kind: str, dtype: DType, text: str, axis: int) -> str:
+    """A tile reduced along an axis, which stays."""
+    if kind == "sum" or (kind != "prod" and not dtype.is_float):
+        return f"tl.{kind}({text}, axis={axis}, keep_dims=True)"
+    return f"tl.reduce({text}, {axis}, _{kind}, keep_dims=True)"
+
+
+def wide(dtype: DType) -> DType:
+    """The dtype a reduction is computed in."""
+    return F32 if dtype in HALF else dtype
+
+
+def form_of(nest: LoopNest) -> Form:
+    """`pointwise` where there are only cells, else `persistent`. Callers choose `looped`."""
+    cells = all(i.op not in ("reduce", "fold") and i.level != "row" for i in nest.body)
+    return "pointwise" if cells else "persistent"
+
+
+def folds_of(nest: LoopNest) -> list[Instr]:
+    """The folds of a nest, in order: one partial buffer each."""
+    return [i for i in nest.body if i.op == "fold"]
+
+
+def emit_triton(nest: LoopNest, form: Form) -> str:
+    """Source of the kernel and of what it calls; CodegenError for an op Triton does not have."""
+    emitter = _Emitter(nest, form)
+    body = emitter.kernel()
+    text = "\n".join(body) + "\n"
+    for k, fold in enumerate(folds_of(nest)):
+        kind, dtype = str(fold.attrs["kind"]), wide(fold.dtype)
+        text += "\n\n" + FOLD_SOURCE.format(
+            name=f"{nest.name}_fold{k}", identity=identity(kind, dtype), dtype=NAMES[dtype],
+            combine=combine(kind, dtype, "acc", "value"), reduced=reduced(kind, dtype, "acc", 0),
+        )  # fmt: skip
+    needed = {h for h in HELPERS if f"{h}(" in text or f"{h}," in text}
+    needed |= {"_tanh"} if "_expm1" in needed else set()
+    return "\n\n".join([HEADER, *(HELPERS[h] for h in HELPERS if h in needed), text])
+
+
+class _Emitter:
+    def __init__(self, nest: LoopNest, form: Form) -> None:
+        self.form = form
+        self.nest = replace(_safe(nest), held=frozenset())
+        self.made = {i.name: i.dtype for i in self.nest.body if i.name}
+        self.folds = folds_of(self.nest)
+        self.lines: list[str] = []
+        self.indent = 1
+        self.rows = range(0 if form == "pointwise" else nest.rows)
+        self.columns = range(len(self.rows), len(nest.sizes))
+
+    def add(self, text: str, loc: object = None) -> None:
+        comment = "" if loc is None else "  # " + " ".join(str(loc).split())
+        self.lines.append("    " * self.indent + text + comment)
+
+    def parameters(self) -> Iterator[str]:
+        for which, buffers in (("in", self.nest.inputs), ("out", self.nest.outputs)):
+            for k, b in enumerate(buffers):
+                if which == "in" or not self.folded(k):
+                    yield f"{which}{k}"
+                    yield from (f"{which}{k}_s{a}" for a, d in enumerate(b.dims) if d is not None)
+        yield from (f"fold{k}" for k in range(len(self.folds)))
+        yield from (f"n{k}" for k in range(len(self.nest.sizes)))
+        yield from ("n_rows", "n_columns")
+        for name in ("INDEX", "BR", "BC", "TILES"):
+            yield f"{name}: tl.constexpr"
+
+    def folded(self, k: int) -> bool:
+        return any(f.attrs["buffer"] == k for f in self.folds)
+
+    def kernel(self) -> list[str]:
+        names = "".join(f"\n    {p}," for p in self.parameters())
+        self.lines = ["@triton.jit", f"def {self.nest.name}({names}\n):"]
+        for which, buffers in (("in", self.nest.inputs), ("out", self.nest.outputs)):
+            for k, b in enumerate(buffers):
+                if b.name:
+                    self.add(f"# {which}{k}: {b.name} : {b.dtype}")
+        if self.form == "pointwise":
+            self.add("c = tl.program_id(0).to(INDEX) * BC + tl.arange(0, BC)")
+            self.add("cell = c < n_columns")
+            self.split("c", self.columns)
+        for i in self.nest.once():
+            self.instr(i)
+        if self.form == "pointwise":
+            for i in self.nest.body:
+                if i.level == "cell":
+                    self.instr(i)
+            return self.lines
+        self.add("r0 = tl.program_id(0).to(INDEX) * (BR * TILES) + tl.arange(0, BR)[:, None]")
+        for k, f in enumerate(self.folds):
+            width = "BC" if f.level == "cell" else "1"
+            dtype = wide(f.dtype)
+            if self.form == "persistent" or f.level == "row":
+                start = identity(str(f.attrs["kind"]), dtype)
+                self.add(f"acc_fold{k} = tl.full((1, {width}), {start}, tl.{NAMES[dtype]})")
+        self.add("for tile in range(TILES):")
+        self.indent = 2
+        self.add("r = r0 + tile * BR")
+        self.add("row = r < n_rows")
+        self.split("r", self.rows)
+        self.stages()
+        self.indent = 1
+        for k, f in enumerate(self.folds):
+            if f.level == "row":
+                self.add(f"tl.store(fold{k} + tl.program_id(0) + tl.zeros((1, 1), INDEX), "
+                         f"acc_fold{k})")  # fmt: skip
+            elif self.form == "persistent":
+                self.block()
+                self.add(f"tl.store(fold{k} + tl.program_id(0).to(INDEX) * n_columns + c, "
+                         f"acc_fold{k}, mask=c < n_columns)")  # fmt: skip
+        return self.lines
+
+    def stages(self) -> None:
+        body = self.nest.body
+        last = max((i.stage for i in body if i.level != "once"), default=0)
+        if self.form == "persistent":
+            self.block()
+            self.split("c", self.columns)
+            self.add("cell = row & (c < n_columns)")
+        for stage in range(last + 1):
+            for i in self.nest.between(stage):
+                self.instr(i)
+            loop = self.nest.loop(stage)
+            if self.form == "persistent":
+                for i in body:
+                    if (i.level == "cell" and i.stage == stage) or _reduces(i, stage):
+                        self.instr(i)
+            elif loop:
+                self.loop(loop, stage)
+
+    def block(self) -> None:
+        self.add("c = tl.arange(0, BC)[None, :].to(INDEX)")
+
+    def loop(self, loop: Sequence[Instr], stage: int) -> None:
+        found = [i for i in loop if _reduces(i, stage)]
+        for i in found:
+            dtype = wide(i.dtype)
+            start = identity(str(i.attrs["kind"]), dtype)
+            self.add(f"acc_{i.name} = tl.full((BR, BC), {start}, tl.{NAMES[dtype]})")
+        self.add("for start in range(0, n_columns, BC):")
+        self.indent += 1
+        self.add("c = start + tl.arange(0, BC)[None, :].to(INDEX)")
+        self.split("c", self.columns)
+        self.add("cell = row & (c < n_columns)")
+        for i in loop:
+            if i in found:
+                kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
+                value = combine(kind, dtype, f"acc_{i.name}", self.operand(i.args[0], dtype))
+                self.add(f"acc_{i.name} = tl.where(cell, {value}, acc_{i.name})", i.loc)
+            elif i.op not in ("store", "fold") or i.stage == stage:
+                self.instr(i)
+        self.indent -= 1
+        for i in found:
+            text = reduced(str(i.attrs["kind"]), wide(i.dtype), f"acc_{i.name}", 1)
+            self.add(f"{i.name} = {self.rounded(text, i.dtype)}", i.loc)
+
+    def split(self, name: str, axes: range) -> None:
+        """Positions along axes from the number of a row or a column; `r_0`, `c_1`."""
+        rest = name
+        for k in reversed(axes):
+            if k == axes[0]:
+                self.add(f"{name}_{k} = {rest}")
+            else:
+                self.add(f"{name}_{k} = {rest} % n{k}")
+                self.add(f"rest_{name} = {rest} // n{k}")
+                rest = f"rest_{name}"
+
+    def place(self, which: str, k: int, buffer: Buffer) -> str:
+        terms = [
+            f"{'r' if a in self.rows else 'c'}_{a} * {which}{k}_s{a}"
+            for a, d in enumerate(buffer.dims) if d is not None
+        ]  # fmt: skip
+        return " + ".join([f"{which}{k}", *terms])
+
+    def mask(self, buffer: Buffer, level: str) -> str:
+        named = [a for a, d in enumerate(buffer.dims) if d is not None]
+        if level == "once" or not named:
+            return ""
+        if self.form == "pointwise":
+            return "cell"
+        if all(a in self.rows for a in named):
+            return "row"
+        return "c < n_columns" if all(a in self.columns for a in named) else "cell"
+
+    def rounded(self, text: str, dtype: DType) -> str:
+        return f"({text}).to(tl.{NAMES[dtype]})" if dtype in HALF else text
+
+    def operand(self, arg: Operand, dtype: DType) -> str:
+        if not isinstance(arg, str):
+            return literal(arg)
+        return f"{arg}.to(tl.{NAMES[dtype]})" if self.made[arg] != dtype else arg
+
+    def instr(self, i: Instr) -> None:
+        k = i.attrs.get("buffer")
+        args = [a if isinstance(a, str) else literal(a) for a in i.args]
+        if i.op == "load" and isinstance(k, int):
+            mask = self.mask(self.nest.inputs[k], i.level)
+            masked = f", mask={mask}, other=0" if mask else ""
+            where = self.place("in", k, self.nest.inputs[k])
+            bit = " != 0" if i.dtype == BOOL else ""
+            self.add(f"{i.name} = tl.load({where}{masked}){bit}", i.loc)
+        elif i.op == "index":
+            axis = i.attrs["axis"]
+            where = "r" if axis in self.rows else "c"
+            self.add(f"{i.name} = {where}_{axis}.to(tl.int64)")
+        elif i.op == "reduce":
+            kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
+            value = f"tl.where(cell, {self.operand(i.args[0], dtype)}, {identity(kind, dtype)})"
+            value = f"{value}.to(tl.{NAMES[dtype]})"
+            self.add(f"{i.name} = {self.rounded(reduced(kind, dtype, value, 1), i.dtype)}", i.loc)
+        elif i.op == "store" and isinstance(k, int):
+            self.store(i, k, args[0])
+        elif i.op == "fold":
+            self.fold(i)
+        else:
+            given = [self.made[a] for a in i.args if isinstance(a, str)]
+            if i.op == "where":
+                given = given[1:] if isinstance(i.args[0], str) else given
+            text = expression(i.op, i.dtype, args, given, i.attrs)
+            self.add(f"{i.name} = {text}", i.loc)
+
+    def store(self, i: Instr, k: int, value: str) -> None:
+        buffer = self.nest.outputs[k]
+        mask = {"once": "", "row": "row", "cell": "cell"}[i.level]
+        where = self.place("out", k, buffer)
+        named = [a for a, d in enumerate(buffer.dims) if d is not None]
+        if self.form != "pointwise" and not any(a in self.rows for a in named):
+            where += "" if i.level == "once" else " + r * 0"  # the shape of the mask
+        masked = f", mask={mask}" if mask else ""
+        self.add(f"tl.store({where}, {value}{masked})", i.loc)
+
+    def fold(self, i: Instr) -> None:
+        k = self.folds.index(i)
+        kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
+        inside = "cell" if i.level == "cell" else "row"
+        value = f"tl.where({inside}, {self.operand(i.args[0], dtype)}, {identity(kind, dtype)})"
+        text = reduced(kind, dtype, f"{value}.to(tl.{NAMES[dtype]})", 0)
+        if self.form == "looped" and i.level == "cell":
+            self.add(f"tl.store(fold{k} + tl.program_id(0).to(INDEX) * n_columns + c, {text}, "
+                     "mask=c < n_columns)", i.loc)  # fmt: skip
+        else:
+            self.add(f"acc_fold{k} = {combine(kind, dtype, f'acc_fold{k}', text)}", i.loc)
+
+
+def _reduces(i: Instr, stage: int) -> bool:
+    return i.op == "reduce" and i.stage == stage + 1
+
+
+def _safe(nest: LoopNest) -> LoopNest:
+    """The nest with no name that the emitted source uses itself."""
+    new = {i.name: i.name + "_" for i in nest.body if i.name and _MINE.fullmatch(i.name)}
+    if any(name in {i.name for i in nest.body} for name in new.values()):
+        raise CodegenError(f"{nest.name} has names that only differ by a trailing _")
+    return replace(nest, body=tuple(
+        replace(i, name=new.get(i.name, i.name),
+                args=tuple(new.get(a, a) if isinstance(a, str) else a for a in i.args))
+        for i in nest.body
+    ))  # fmt: skip

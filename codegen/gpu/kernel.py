@@ -1,0 +1,243 @@
+"""A loop nest as a function of torch tensors, run by Triton.
+
+    kernel = TritonKernel(nest)
+    y, total = kernel(x, w)             # fresh outputs, in the order of the nest
+
+Source is made on the first call, for the axes that are left once neighbouring ones are merged, and
+for the form (`emit_triton`) that the size of a row asks for. Where the environment says
+TRITON_INTERPRET=1 before triton is imported, the same source runs on CPU tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradof.codegen.cpu.executable import _remember
+from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of, wide
+from gradof.codegen.gpu.ops import NAMES
+from gradof.codegen.loopnest import Buffer, LoopNest
+from gradof.codegen.run_nest import nest_sizes
+from gradof.errors import CodegenError
+
+MAX_BLOCK = 1 << 14  # columns that one program holds in registers
+CELLS = 2048  # of a tile, where rows are shorter
+PROGRAMS = 1024  # that a fold is shared out to: as many partial results are added afterwards
+WIDE_INDEX = 1 << 31
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one form and one set of axes compiled to."""
+
+    text: str
+    kernel: Any
+    folds: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows and columns of a tile, tiles of a program; see Note [Forms]."""
+
+    rows: int
+    columns: int
+    tiles: int
+
+
+class TritonKernel:
+    """See the module docstring. Thread-safe. CodegenError for an op Triton does not have."""
+
+    def __init__(self, nest: LoopNest, max_block: int = MAX_BLOCK) -> None:
+        self.nest = nest
+        self.max_block = max_block
+        self.form = form_of(nest)
+        self.source = emit_triton(nest, self.form)
+        self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Outputs on the device of the inputs; queued on its current stream."""
+        import torch
+
+        nest = self.nest
+        sizes = nest_sizes(nest, tensors)
+        device = tensors[0].device if tensors else torch.device("cpu")
+        outputs = [_empty(b, sizes, device) for b in nest.outputs]
+        pairs = [*zip(nest.inputs, tensors, strict=True), *zip(nest.outputs, outputs, strict=True)]
+        strides = [
+            [None if d is None else t.stride(d) for d in b.dims] for b, t in pairs
+        ]  # fmt: skip
+        rows = 0 if self.form == "pointwise" else nest.rows
+        groups = _merged(sizes, rows, strides, _indexed(nest))
+        merged = [_product([sizes[a] for a in g]) for g in groups]
+        n_rows = _product(sizes[:rows])
+        n_columns = _product(sizes[rows:])
+        form = self.form
+        if form == "persistent" and n_columns > self.max_block:
+            form = "looped"
+        made = self._source(form, tuple(g[-1] for g in groups))
+        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block)
+        programs = _programs(form, n_rows, n_columns, blocks)
+        partials = [
+            torch.empty((programs, n_columns if f.level == "cell" else 1), device=device,
+                        dtype=getattr(torch, NAMES[wide(f.dtype)]))
+            for f in folds_of(nest)
+        ]  # fmt: skip
+        folded = {f.attrs["buffer"] for f in folds_of(nest)}
+        arguments: list[Any] = []
+        for k, ((_, tensor), all_strides) in enumerate(zip(pairs, strides, strict=True)):
+            if k - len(nest.inputs) not in folded:
+                arguments.append(tensor)
+                found = [all_strides[g[-1]] for g in groups]
+                arguments += [s for s in found if s is not None]
+        arguments += [*partials, *merged, n_rows, n_columns]
+        context = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+        with context:
+            if programs:
+                made.kernel[(programs,)](
+                    *arguments, INDEX=_index_type(pairs), BR=blocks.rows, BC=blocks.columns,
+                    TILES=blocks.tiles,
+                )  # fmt: skip
+            self._fold(made, partials, outputs, sizes)
+        return tuple(outputs)
+
+    def _fold(
+        self, made: Source, partials: list[Any], outputs: list[Any], sizes: Sequence[int]
+    ) -> None:
+        import torch
+
+        for fold, function, partial in zip(folds_of(self.nest), made.folds, partials, strict=True):
+            k = fold.attrs["buffer"]
+            assert isinstance(k, int)
+            buffer = self.nest.outputs[k]
+            parts, n = partial.shape
+            flat = torch.empty(n, dtype=outputs[k].dtype, device=partial.device)
+            if n:
+                function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64)
+            named = [a for a, d in enumerate(buffer.dims) if d is not None]
+            order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
+            shaped = flat.reshape([sizes[a] for a in named]).permute(order)
+            outputs[k] = shaped.reshape(outputs[k].shape)
+
+    def _source(self, form: Form, kept: tuple[int, ...]) -> Source:
+        """The source for the axes that are left, each named by the last it was merged from."""
+        with self._lock:
+            found = self._made.get((form, kept))
+            if found is None:
+                found = self._made[form, kept] = _compile(_with_axes(self.nest, kept), form)
+            return found
+
+
+def blocks_for(nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: int) -> Blocks:
+    """Sizes of the tile by what fits into registers."""
+    if form == "pointwise":
+        return Blocks(1, min(1024, _power(n_columns)), 1)
+    cell_folds = any(f.level == "cell" for f in folds_of(nest))
+    if form == "looped":
+        rows = 16 if cell_folds else 1
+        columns = min(_power(n_columns), most, CELLS // (rows // 2 or 1))
+    else:
+        columns = _power(n_columns)
+        rows = min(64, max(1, CELLS // columns), _power(n_rows))
+    tiles = 1
+    if folds_of(nest) and not (form == "looped" and cell_folds):
+        tiles = _power(-(-n_rows // (rows * PROGRAMS)))
+    return Blocks(rows, columns, tiles)
+
+
+def _programs(form: Form, n_rows: int, n_columns: int, blocks: Blocks) -> int:
+    if form == "pointwise":
+        return -(-n_columns // blocks.columns)
+    return -(-n_rows // (blocks.rows * blocks.tiles))
+
+
+def _compile(nest: LoopNest, form: Form) -> Source:
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        hint = "pip install 'gradof[triton]'"
+        raise CodegenError("triton is not installed", hint=hint) from error
+    text = emit_triton(nest, form)
+    # triton reads a kernel's source where inspect finds it
+    filename = f"<gradof {nest.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    _remember(filename, text)
+    space: dict[str, Any] = {"__name__": f"gradof_{nest.name}"}
+    exec(compile(text, filename, "exec"), space)
+    folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(folds_of(nest))))
+    return Source(text, space[nest.name], folds)
+
+
+def _index_type(pairs: Sequence[tuple[Buffer, Any]]) -> Any:
+    import triton.language as tl
+
+    reach = (
+        sum((n - 1) * abs(s) for n, s in zip(t.shape, t.stride(), strict=True)) for _, t in pairs
+    )
+    return tl.int64 if max(reach, default=0) >= WIDE_INDEX else tl.int32
+
+
+def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
+    import torch
+
+    shape = [1] * len(buffer.shape)
+    for axis, dim in enumerate(buffer.dims):
+        if dim is not None:
+            shape[dim] = sizes[axis]
+    name = NAMES[buffer.dtype].replace("int1", "bool")
+    return torch.empty(shape, dtype=getattr(torch, name), device=device)
+
+
+def _indexed(nest: LoopNest) -> set[int]:
+    return {a for i in nest.body if i.op == "index" and isinstance(a := i.attrs["axis"], int)}
+
+
+def _merged(
+    sizes: Sequence[int], rows: int, strides: Sequence[Sequence[int | None]], alone: set[int]
+) -> list[list[int]]:
+    """Axes in groups that every buffer runs through as if they were one."""
+    groups: list[list[int]] = []
+    for k in range(len(sizes)):
+        joins = bool(groups) and k != rows and not {k, k - 1} & alone
+        for s in strides:
+            a, b = (s[k - 1], s[k]) if joins else (None, None)
+            joins = joins and (
+                (a is None and b is None)
+                or (a is not None and b is not None and a == b * sizes[k])
+            )
+        if joins:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
+    """The nest with these axes only; others were merged into the next one kept."""
+    def buffers(found: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(replace(b, dims=tuple(b.dims[a] for a in kept)) for b in found)
+
+    body = tuple(
+        replace(i, attrs={**i.attrs, "axis": kept.index(i.attrs["axis"])})
+        if i.op == "index" else i
+        for i in nest.body
+    )  # fmt: skip
+    return replace(
+        nest, sizes=tuple(nest.sizes[a] for a in kept), rows=sum(a < nest.rows for a in kept),
+        inputs=buffers(nest.inputs), outputs=buffers(nest.outputs), body=body,
+    )  # fmt: skip
+
+
+def _product(sizes: Sequence[int]) -> int:
+    n = 1
+    for size in sizes:
+        n *= size
+    return n
+
+
+def _power(n: int) -> int:
+    """The next power of two; 1 for none."""
+    return 1 << max(0, n - 1).bit_length()

@@ -1,0 +1,187 @@
+"""Loop nests that Triton runs, each a graph; `python -m tests.codegen.triton_cases PART` runs them.
+
+PART is `interpret`, or a compute capability to compile to PTX for. The last line printed is a JSON
+object: the case → "ok", or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+
+from gradof.codegen.fusion import fuse
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.run_nest import run_nest
+from gradof.codegen.schedule import schedule
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.parser import parse_graph
+from gradof.passes.pipeline import CLEAN_UP, run_passes
+
+_UNARY = ("exp", "expm1", "log1p", "tanh", "sigmoid", "erf", "relu", "sqrt", "rsqrt", "sin", "sign",
+          "floor", "trunc", "abs", "neg", "reciprocal", "exp2", "log2", "cos", "ceil")  # fmt: skip
+GRAPHS = {
+    "rms norm": """graph rms(%x : f32[7,20], %w : f32[20]):
+      %0 : f32[7,20] = square(%x)
+      %1 : f32[7,1] = sum[dims=(1,), keepdims=True](%0)
+      %n : float = Constant[value=20.0]()
+      %2 : f32[7,1] = div(%1, %n)
+      %e : float = Constant[value=1e-06]()
+      %3 : f32[7,1] = add(%2, %e)
+      %4 : f32[7,1] = rsqrt(%3)
+      %5 : f32[7,20] = mul(%x, %4)
+      %y : f32[7,20] = mul(%5, %w)
+      return (%y, %4)""",
+    "softmax": """graph softmax(%x : f64[5,33]):
+      %0 : f64[5,1] = amax[dims=(1,), keepdims=True](%x)
+      %1 : f64[5,33] = sub(%x, %0)
+      %2 : f64[5,33] = exp(%1)
+      %3 : f64[5,1] = sum[dims=(1,), keepdims=True](%2)
+      %4 : f64[5,33] = div(%2, %3)
+      return (%4, %3)""",
+    "folds": """graph folds(%x : f32[70,19], %w : f32[19]):
+      %0 : f32[70,19] = mul(%x, %w)
+      %1 : f32[19] = sum[dims=(0,), keepdims=False](%0)
+      %2 : f32[70,1] = amin[dims=(1,), keepdims=True](%0)
+      %3 : f32[70,19] = sub(%0, %2)
+      %4 : f32[] = sum[dims=(0, 1), keepdims=False](%3)
+      %5 : f32[1,19] = amax[dims=(0,), keepdims=True](%0)
+      return (%1, %3, %4, %5)""",
+    "whole sum": """graph whole(%x : f64[300], %y : f64[300]):
+      %0 : f64[300] = mul(%x, %y)
+      %1 : f64[] = sum[dims=(0,), keepdims=False](%0)
+      return (%1, %0)""",
+    "views and masks": """graph views(%x : f32[6,7], %m : bool[6,7], %b : f32[7], %c : f32[6,1]):
+      %a : f32[6,7] = clamp[low=-0.5, high=None](%x)
+      %z : float = Constant[value=2.5]()
+      %d : f32[6,7] = where(%m, %a, %z)
+      %e : f32[6,7] = add(%d, %b)
+      %f : f32[6,7] = mul(%e, %c)
+      %g : bool[6,7] = gt(%f, %a)
+      return (%f, %g)""",
+    "no rows": """graph no_rows(%x : f32[0,7], %w : f32[7]):
+      %0 : f32[0,7] = mul(%x, %w)
+      %1 : f32[7] = sum[dims=(0,), keepdims=False](%0)
+      return (%0, %1)""",
+    "three axes": """graph three(%x : f32[3,4,5], %w : f32[4,1]):
+      %0 : f32[3,4,5] = mul(%x, %w)
+      %1 : f32[3,4,1] = sum[dims=(2,), keepdims=True](%0)
+      %2 : f32[3,4,5] = div(%0, %1)
+      return (%2)""",
+    **{
+        f"{op} {dt}": f"""graph unary(%x : {dt}[61]):
+      %y : {dt}[61] = {op}(%x)
+      return (%y)"""
+        for op in _UNARY for dt in ("f32", "f64")
+    },
+    **{
+        f"{op} {dt}": f"""graph binary(%x : {dt}[61], %y : {dt}[61]):
+      %z : {dt}[61] = {op}(%x, %y)
+      return (%z)"""
+        for op in ("maximum", "minimum", "sub", "mul") for dt in ("f32", "f64", "i64")
+    },
+}  # fmt: skip
+NAMES = tuple(GRAPHS)
+EDGES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-20, -1e-7, 0.62, 0.63, 20.0, -20.0, 1.0, -1.0)
+CUTS = (1 << 14, 8)  # columns a program may hold: persistent, and looped
+
+
+def nests(name: str) -> list[LoopNest]:
+    """The nests of a graph."""
+    graph = parse_graph(GRAPHS[name])
+    run_passes(graph, ("expand-composites", *CLEAN_UP))
+    together = fuse(graph, lambda node: True, lambda group: True)
+    return [schedule(n) for n in together.nodes() if n.kind == "FusionGroup"]
+
+
+def arrays(nest: LoopNest, strided: bool) -> list[Any]:
+    """Random operands, edge cases among those of pointwise nests; non-contiguous if `strided`."""
+    rng = np.random.default_rng(0)
+    found = []
+    for buffer in nest.inputs:
+        wide = tuple(2 * n if strided else n for n in buffer.shape)
+        array = (3.0 * rng.standard_normal(wide)).astype(to_numpy_dtype(buffer.dtype))
+        if buffer.dtype.is_float and buffer.shape == (61,):
+            array[:: 2 if strided else 1][rng.permutation(len(EDGES))] = EDGES
+        found.append(array[tuple(slice(None, None, 2) for _ in wide)] if strided else array)
+    return found
+
+
+def interpret(name: str) -> str:
+    """Kernels against the reference: contiguous and strided, rows in one block and in several."""
+    import torch
+
+    from gradof.codegen.gpu.kernel import TritonKernel
+
+    for nest in nests(name):
+        for cut in CUTS:
+            for strided in (False, True):
+                given = arrays(nest, strided)
+                want = run_nest(nest, given)
+                have = TritonKernel(nest, cut)(*map(torch.from_numpy, given))
+                for a, b in zip(have, want, strict=True):
+                    mine = a.numpy()
+                    if mine.dtype != b.dtype or mine.shape != b.shape:
+                        return f"{mine.dtype}{mine.shape} is not {b.dtype}{b.shape}"
+                    eps = np.finfo(b.dtype).eps if b.dtype.kind == "f" else 0
+                    # sums of up to 1330 terms may cancel; one op may not lose 64 ulps
+                    whole = 64 * eps * np.max(np.abs(b), initial=0.0) if b.shape != (61,) else 0
+                    np.testing.assert_allclose(mine, b, rtol=64 * eps, atol=whole)
+    return "ok"
+
+
+def ptx(name: str, capability: int) -> str:
+    """Every form of every nest compiled, its folds too."""
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from gradof.codegen.gpu.emit_triton import form_of
+    from gradof.codegen.gpu.kernel import _compile
+
+    for nest in nests(name):
+        form = form_of(nest)
+        for each in (form,) if form == "pointwise" else (form, "looped"):
+            made = _compile(nest, each)
+            for kernel in (made.kernel, *made.folds):
+                values = {"INDEX": tl.int32, "BR": 2, "BC": 64, "TILES": 1, "BP": 32}
+                fixed = {n: values[n] for n in kernel.arg_names if n in values}
+                kinds = {n: _kind(nest, n) for n in kernel.arg_names}
+                source = ASTSource(fn=kernel, signature=kinds, constexprs=fixed)
+                out = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+                if f".target sm_{capability}" not in out.asm["ptx"]:
+                    return "no PTX"
+    return "ok"
+
+
+def _kind(nest: LoopNest, name: str) -> str:
+    if name.isupper():
+        return "constexpr"
+    for which, buffers in (("in", nest.inputs), ("out", nest.outputs)):
+        digits = name.removeprefix(which)
+        if name.startswith(which) and digits.isdigit():
+            dtype = buffers[int(digits)].dtype
+            return "*" + {"f32": "fp32", "f64": "fp64", "bool": "i1"}.get(dtype.name, dtype.name)
+    if name.startswith("fold") or name in ("partial", "out"):
+        return "*fp64" if any(b.dtype.name == "f64" for b in nest.outputs) else "*fp32"
+    return "i32"
+
+
+def main(part: str) -> None:
+    """Run a part and print what came of it."""
+    found = {}
+    np.seterr(all="ignore")
+    for name in NAMES:
+        try:
+            found[name] = interpret(name) if part == "interpret" else ptx(name, int(part))
+        except Exception:  # what went wrong is the result
+            found[name] = traceback.format_exc()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
