@@ -67,7 +67,8 @@ def force_matching() -> tuple[Loss, Tensor]:
         at = positions.double().requires_grad_()
         energy = functional_call(net, {name: value}, (at,)).sum()
         (slope,) = torch.autograd.grad(energy, at, create_graph=True)
-        return (slope + forces.double()).square().mean()
+        value_: Tensor = (slope + forces.double()).square().mean()
+        return value_
 
     return fn, dict(net.named_parameters())[name].detach().clone()
 
@@ -76,7 +77,7 @@ def force_matching() -> tuple[Loss, Tensor]:
 def test_torch(make: Callable[[], tuple[Loss, Tensor]]) -> None:
     fn, at = make()
     have = gradof.hessian(fn)(at)
-    want = torch.autograd.functional.hessian(fn, at)
+    want: Any = torch.autograd.functional.hessian(fn, at)  # type: ignore[no-untyped-call]
     assert isinstance(want, Tensor) and want.abs().max() > 0
     torch.testing.assert_close(have, want, rtol=1e-8, atol=1e-10)
 
