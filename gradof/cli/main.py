@@ -94,7 +94,8 @@ _library = click.option(
 @click.option(
     "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
     help="trace: the SSA graph; reverse: f with its GradOf blocks; f, df: the split; "
-    "numpy: the emitted source of both; explain: what is saved, and why",
+    "fused: what one loop computes; numpy: the emitted source of both; "
+    "explain: what is saved, and why",
 )
 @click.option("--locs/--no-locs", default=True, help="print the user's lines [default: on]")
 @_arg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-STAGES = ("trace", "reverse", "f", "df", "numpy", "gradient", "explain")
+STAGES = ("trace", "reverse", "f", "df", "fused", "numpy", "gradient", "explain")
 
 
 def render_stage(
@@ -30,10 +30,15 @@ def render_stage(
     plan = bound.entry.plan.gradient(flags)
     if stage == "gradient":
         return f"{plan.gradient}\n", "gradof-ir"
-    if stage == "numpy":
+    if stage in ("numpy", "fused"):
         vjps = plan.gradient.df_input_vjps
         defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
         df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
+        if stage == "fused":
+            from gradof.codegen.show import show_fused
+
+            parts = [show_fused(p.prepared, locs=locs) for p in (plan.f, df)]
+            return "\n".join(parts), "text"
         return f"{plan.f.executable.listing}\n\n{df.executable.listing}", "python"
     graph = {"f": plan.gradient.f, "df": plan.gradient.df}[stage]
     return print_graph(graph, locs=locs), "gradof-ir"

@@ -305,3 +305,15 @@ def test_doctor_tells_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "native code" in done.output
     monkeypatch.setenv("GRADOF_BACKEND", "tiles")
     assert "numpy tiles (GRADOF_BACKEND=tiles)" in CliRunner().invoke(main, ["doctor"]).output
+
+
+def test_show_fused_prints_groups_their_bytes_and_loops(tmp_path: Path) -> None:
+    target = tmp_path / "m.py"
+    target.write_text(TORCH)
+    text = CliRunner().invoke(
+        main, ["show", f"{target}:loss", "--stage", "fused", "--arg", "x=f32[4,3]", "--arg",
+               "w=f32[3,2]"],
+    ).output  # fmt: skip
+    assert "FusionGroup(" in text
+    assert re.search(r"# kernel 0: \d+ nodes, reads \d+ bytes, writes \d+ bytes", text)
+    assert "nest kernel_0 over rows" in text and "fold[kind=sum" in text
