@@ -38,7 +38,7 @@ def compile_graph(
     anything runs, for composites, GradOf blocks, symbolic zeros, bfloat16 and other devices.
     """
     backend = backend or default_backend()
-    if backend == "numpy" or not has_large(graph):
+    if backend == "numpy" or (backend != "triton" and not has_large(graph)):
         return emit(graph, library, name)
     make = kernel_maker(backend)
     return emit(with_groups(graph, library, make), library, name, make_kernel=make)

@@ -2,7 +2,8 @@
 
 `GRADOF_BACKEND` in the environment says `numpy` (whole arrays, no fusion), `tiles` (numpy in
 cache-sized tiles, on threads), `native` (LLVM) or `auto`, the default: native code where llvmlite
-and libmvec are there (`gradof doctor` tells), else tiles. Small arrays are whole in every case.
+and libmvec are there (`gradof doctor` tells), else tiles. Small arrays are whole in every case, but
+for `triton`, which runs all groups in triton's interpreter, to test them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse
+from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError, ConfigError
@@ -24,7 +26,7 @@ from gradof.ir.types import I64, TensorType
 from gradof.ops.cost import EXPENSIVE
 from gradof.ops.registry import get_op
 
-Backend = Literal["auto", "numpy", "tiles", "native"]
+Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
 
 
@@ -42,6 +44,8 @@ def kernel_maker(backend: Backend) -> MakeKernel:
     """What makes the kernel of a nest; CodegenError for native code that cannot be made here."""
     if backend == "tiles":
         return TileKernel
+    if backend == "triton":
+        return InterpretedKernel
     from gradof.codegen.cpu.native.engine import status
 
     bits, found = status()
@@ -64,6 +68,8 @@ def has_large(graph: Graph) -> bool:
 
 def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
     """The graph with fusion groups for an emitter."""
+    if make is InterpretedKernel:
+        return fuse(graph, in_triton, lambda group: True)
     if make is TileKernel:
         return fuse(graph, lambda node: in_tiles(node, library), _worth)
     return fuse(graph, in_native, _worth)

@@ -27,6 +27,7 @@ def report() -> Iterator[tuple[str, str]]:
     used = {
         "auto": "native code" if bits else "numpy tiles", "native": "native code",
         "tiles": "numpy tiles", "numpy": "whole numpy arrays",
+        "triton": "triton's interpreter, for tests",
     }[backend]  # fmt: skip
     yield "large arrays", f"{used} (GRADOF_BACKEND={backend})"
     yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"

@@ -1,0 +1,57 @@
+"""Triton kernels over numpy arrays, in triton's interpreter: how kernels are tested without a GPU.
+
+`GRADOF_BACKEND=triton TRITON_INTERPRET=1` runs every fusion group that way, small ones too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gradof.codegen.gpu.kernel import TritonKernel
+from gradof.codegen.gpu.ops import NAMES, supports
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.space import REDUCTIONS
+from gradof.errors import CodegenError
+from gradof.ir.core import Node
+from gradof.ir.types import BOOL, I64, ScalarType, TensorType
+
+
+class InterpretedKernel:
+    """A TritonKernel from numpy arrays to numpy arrays; CodegenError without the interpreter."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            raise CodegenError(
+                "Triton kernels of CPU arrays run in triton's interpreter only",
+                hint="set TRITON_INTERPRET=1 before the process starts, or another GRADOF_BACKEND",
+            )
+        self.kernel = TritonKernel(nest)
+
+    @property
+    def source(self) -> str:
+        """The Triton source."""
+        return self.kernel.source
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Fresh outputs, in the order of the nest."""
+        from gradof.codegen.cpu.lowering import as_tensor
+
+        return tuple(t.numpy() for t in self.kernel(*map(as_tensor, arrays)))
+
+
+def in_triton(node: Node) -> bool:
+    """Whether the node can be part of a Triton kernel."""
+    if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
+        return False
+    result = node.output.type.dtype
+    given = [v.type.dtype for v in node.inputs if isinstance(v.type, TensorType)]
+    if any(d not in NAMES for d in (*given, result)):
+        return False
+    if node.kind in REDUCTIONS or node.kind in ("gather", "scatter_add"):
+        return all(d.is_float for d in given if d != I64) and any(d.is_float for d in given)
+    if node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType):
+        return False
+    if node.kind == "where" and given and given[0] == BOOL and len(given) > 1:
+        given = given[1:]
+    return supports(node.kind, given or [result], result)
