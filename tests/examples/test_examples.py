@@ -132,9 +132,18 @@ def test_examples_are_all_tested() -> None:
     assert {n for n in names if f"def test_{n}(" in source} == names
 
 
-@pytest.mark.parametrize("name", ["force_matching", "pinn"])
-def test_losses_with_derivatives_inside_are_eagers(name: str) -> None:
-    """Gradients inside the loss, and of it: the same losses as eager's, step by step."""
+def test_force_matching() -> None:
+    """Forces are gradients inside the loss."""
+    trains_as_eager("force_matching")
+
+
+def test_pinn() -> None:
+    """Second derivatives inside the loss."""
+    trains_as_eager("pinn")
+
+
+def trains_as_eager(name: str) -> None:
+    """The same losses as eager's, step by step."""
     module = load(name)
     module.main(steps=4)  # what a reader runs
     try:

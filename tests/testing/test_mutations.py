@@ -77,6 +77,9 @@ ELSEWHERE = {
                     "windows of uneven size: tests/tracer/test_torch_pooling.py, against torch"),
     "svd": "its vectors are known up to a sign: tests/ops, against torch",
     "eigh": "its vectors are known up to a sign: tests/ops, against torch",
+    **dict.fromkeys(("CustomRule", "once_differentiable", "zero_unreached"),
+                    "the caller's own rules: tests/runtime/test_custom_rules.py"),
+    "again": "the value itself, in graphs of df alone: tests/autodiff/test_recompute.py",
     "eig": "its vectors are known up to a phase: tests/ops, against torch",
     "qr": "its vectors are known up to a sign: tests/ops, against torch",
 }
