@@ -129,6 +129,8 @@ def expression(
     if op == "cast":
         return f"{args[0]} != 0" if dtype == BOOL else f"({args[0]}).to(tl.{NAMES[dtype]})"
     if op == "where":
+        if dtype == F64:  # triton reads a bare number as float32
+            args = [a if a.isidentifier() else f"tl.full((), {a}, tl.float64)" for a in args]
         return f"tl.where({', '.join(args)}).to(tl.{NAMES[dtype]})"
     half = own in HALF and op not in ("copy", "alias", "detach")
     if half:

@@ -95,7 +95,7 @@ _library = click.option(
     "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
     help="trace: the SSA graph; reverse: f with its GradOf blocks; f, df: the split; "
     "fused: what one loop computes; numpy: the emitted source of both; "
-    "explain: what is saved, and why",
+    "triton: the kernels a GPU would run; explain: what is saved, and why",
 )
 @click.option("--locs/--no-locs", default=True, help="print the user's lines [default: on]")
 @_arg

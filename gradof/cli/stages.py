@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-STAGES = ("trace", "reverse", "f", "df", "fused", "numpy", "gradient", "explain")
+STAGES = ("trace", "reverse", "f", "df", "fused", "numpy", "triton", "gradient", "explain")
 
 
 def render_stage(
@@ -30,7 +30,7 @@ def render_stage(
     plan = bound.entry.plan.gradient(flags)
     if stage == "gradient":
         return f"{plan.gradient}\n", "gradof-ir"
-    if stage in ("numpy", "fused"):
+    if stage in ("numpy", "fused", "triton"):
         vjps = plan.gradient.df_input_vjps
         defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
         df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
@@ -39,6 +39,10 @@ def render_stage(
 
             parts = [show_fused(p.prepared, locs=locs) for p in (plan.f, df)]
             return "\n".join(parts), "text"
+        if stage == "triton":
+            from gradof.codegen.gpu.show import show_triton
+
+            return "\n\n".join(show_triton(p.prepared) for p in (plan.f, df)), "python"
         return f"{plan.f.executable.listing}\n\n{df.executable.listing}", "python"
     graph = {"f": plan.gradient.f, "df": plan.gradient.df}[stage]
     return print_graph(graph, locs=locs), "gradof-ir"

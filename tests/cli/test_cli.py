@@ -317,3 +317,15 @@ def test_show_fused_prints_groups_their_bytes_and_loops(tmp_path: Path) -> None:
     assert "FusionGroup(" in text
     assert re.search(r"# kernel 0: \d+ nodes, reads \d+ bytes, writes \d+ bytes", text)
     assert "nest kernel_0 over rows" in text and "fold[kind=sum" in text
+
+
+def test_show_triton_prints_the_kernels_of_f_and_df(tmp_path: Path) -> None:
+    target = tmp_path / "m.py"
+    target.write_text(TORCH)
+    text = CliRunner().invoke(
+        main, ["show", f"{target}:loss", "--stage", "triton", "--arg", "x=f32[4,3]", "--arg",
+               "w=f32[3,2]"],
+    ).output  # fmt: skip
+    assert "def loss_kernel0(" in text and "def dloss_kernel0(" in text
+    assert "# mm: the library's own" in text
+    assert re.search(r"_tanh\(\w+\)  # .*m\.py:7", text)

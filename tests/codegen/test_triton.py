@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gradof.codegen.gpu.emit_triton import emit_triton
+from gradof.codegen.gpu.emit_triton import Form, emit_triton, form_of
 from gradof.codegen.gpu.ops import expression
 from gradof.errors import CodegenError
 from gradof.ir.types import F32, F64, I64
@@ -52,6 +53,14 @@ def test_source_has_the_users_names() -> None:
     text = emit_triton(nest, "persistent")
     assert "x = tl.load(" in text
     assert "# in0: x : f32" in text
+
+
+@pytest.mark.parametrize("name", ["rms norm", "folds", "views and masks"])
+def test_source(name: str, golden: Callable[..., None]) -> None:
+    (nest,) = cases.nests(name)
+    forms: tuple[Form, ...] = (form_of(nest),)
+    for form in forms if forms == ("pointwise",) else (*forms, "looped"):
+        golden(emit_triton(nest, form), f"{name.replace(' ', '_')}_{form}")
 
 
 def test_ops_without_an_expression_are_refused() -> None:

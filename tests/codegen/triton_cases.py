@@ -62,6 +62,14 @@ GRAPHS = {
       %f : f32[6,7] = mul(%e, %c)
       %g : bool[6,7] = gt(%f, %a)
       return (%f, %g)""",
+    "two numbers": """graph two(%m : bool[61]):
+      %a : float = Constant[value=0.1]()
+      %b : float = Constant[value=0.7]()
+      %x : f64[61] = cast[dtype=f64](%m)
+      %n : f64[61] = add(%x, %a)
+      %y : f64[61] = where(%m, %a, %n)
+      %z : f64[61] = where(%m, %y, %b)
+      return (%y, %z)""",
     "no rows": """graph no_rows(%x : f32[0,7], %w : f32[7]):
       %0 : f32[0,7] = mul(%x, %w)
       %1 : f32[7] = sum[dims=(0,), keepdims=False](%0)

@@ -1,0 +1,27 @@
+"""The Triton kernels of a graph as text, for `gradof show --stage triton`; nothing is run."""
+
+from __future__ import annotations
+
+from gradof.codegen.fusion import fuse
+from gradof.codegen.gpu.emit_triton import HEADER, emit_triton, form_of
+from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.schedule import schedule
+from gradof.ir.core import Graph
+
+
+def show_triton(graph: Graph) -> str:
+    """A kernel per fusion group, for rows that fit into a block; other ops by name, as comments.
+
+    The graph has primitives only.
+    """
+    parts = [HEADER.rstrip()]
+    grouped = fuse(graph, in_triton, lambda group: True)
+    counter = 0
+    for node in grouped.nodes():
+        if node.kind == "FusionGroup":
+            nest = schedule(node, f"{graph.name}_kernel{counter}")
+            counter += 1
+            parts.append(emit_triton(nest, form_of(nest)).removeprefix(HEADER).strip())
+        elif node.kind != "Constant":
+            parts.append(f"# {node.kind}: the library's own  # {node.loc}")
+    return "\n\n\n".join(parts) + "\n"
