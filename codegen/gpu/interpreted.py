@@ -14,7 +14,7 @@ from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError
 from gradof.ir.core import Node
-from gradof.ir.types import BOOL, I64, ScalarType, TensorType
+from gradof.ir.types import BF16, BOOL, I64, ScalarType, TensorType
 
 
 class InterpretedKernel:
@@ -34,10 +34,17 @@ class InterpretedKernel:
         return self.kernel.source
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """Fresh outputs, in the order of the nest."""
+        """Fresh outputs, in the order of the nest; bfloat16 is held in float32 on either side."""
+        import torch
+
         from gradof.codegen.cpu.lowering import as_tensor
 
-        return tuple(t.numpy() for t in self.kernel(*map(as_tensor, arrays)))
+        tensors = [
+            t.bfloat16() if b.dtype == BF16 else t
+            for b, t in zip(self.kernel.nest.inputs, map(as_tensor, arrays), strict=True)
+        ]
+        results = self.kernel(*tensors)
+        return tuple((t.float() if t.dtype == torch.bfloat16 else t).numpy() for t in results)
 
 
 def in_triton(node: Node) -> bool:
