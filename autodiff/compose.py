@@ -56,6 +56,25 @@ def pullback_graph(
     return result
 
 
+def jvp_graph(graph: Graph, wrt: Sequence[int], outputs: Sequence[int]) -> Graph:
+    """The derivatives of the named outputs, given the inputs and then tangents of inputs `wrt`.
+
+    The pullback is linear in its cotangents, so that its own pullback does not read them: zeros
+    take their place.
+    """
+    n, k = len(graph.inputs), len(outputs)
+    linear = pullback_graph(graph, wrt, outputs)
+    result = pullback_graph(linear, range(n, n + k), range(len(wrt)))
+    result.name = graph.name + "_jvp"
+    first = next(iter(result.nodes()), result.block.returns)
+    emitter = Emitter(Builder(result.block, first))
+    for i in reversed(range(n, n + k)):
+        result.inputs[i].replace_all_uses_with(_full(result.inputs[i], 0.0, emitter))
+        result.block.remove_param(i)
+    run_passes(result, CLEAN_UP)
+    return result
+
+
 def with_inputs_returned(graph: Graph) -> Graph:
     """A copy whose outputs are those of `graph`, then its inputs: a function may return either."""
     copy = clone_graph(graph)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         hessian,
         hvp,
         jacobian,
+        jvp,
         value_and_grad,
         vjp,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "hessian",
     "hvp",
     "jacobian",
+    "jvp",
     "value_and_grad",
     "vjp",
 ]

@@ -9,13 +9,14 @@ from gradof.errors import InputError
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
+from gradof.runtime.forward import jvp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
 from gradof.runtime.module import differentiate_module
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
-    "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian",
+    "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
     "value_and_grad", "vjp",
 ]  # fmt: skip
 

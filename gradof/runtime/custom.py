@@ -29,12 +29,12 @@ class CustomVjp:
     """See `custom_vjp`."""
 
     def __init__(self, fn: Callable[..., Any], nondiff_argnums: tuple[int, ...]) -> None:
+        functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
         self.fn = fn
         self.nondiff_argnums = nondiff_argnums
         self.__name__ = str(getattr(fn, "__name__", fn))
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
-        functools.update_wrapper(self, fn)
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
         """Set the rule: `fwd` takes what the function takes and returns its result and residuals;

@@ -132,13 +132,13 @@ class Differentiated:
         self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False,
         memory_budget: float | None = None, numerics: Numerics = "eager",
     ) -> None:  # fmt: skip
+        functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
         self._numerics = checked_numerics(numerics)
         self._memory_budget = checked_budget(memory_budget)
         self._fn = fn
         self._strict = strict
         self._static = static_argnames
         self._cache = _Cache()
-        functools.update_wrapper(self, fn)
 
 
     # --- calls ------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ from gradof.runtime.nested import (
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.pytree import flatten
-from gradof.tracer.result import TensorOut
+from gradof.tracer.result import TensorOut, Traced
 from gradof.tracer.source import user_loc
 
 _COMPILED = "__gradof_compiled__"
@@ -109,7 +109,7 @@ class _Transformed:
             self.base = self.base.with_numerics(numerics)
         self.argnums = argnums
         self.positions = check_argnums(argnums)
-        functools.update_wrapper(cast(Any, self), self.base.fn)
+        functools.update_wrapper(cast(Any, self), self.base.fn, updated=())  # not its attributes
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         """Find or trace the call, Python floats among the differentiated arguments lifted."""
@@ -223,11 +223,7 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     lifted = lift_floats(args, positions)
     bound = bind_with_grad(base, lifted, {})
     traced = bound.entry.traced
-    n = len(traced.arg_leaves)
-    wrt = tuple(
-        i for i, v in enumerate(traced.graph.inputs[:n])
-        if isinstance(v.type, TensorType) and v.type.dtype.is_inexact
-    )
+    wrt = wrt_leaves(traced)
     outputs = cotangent_places(traced)
     unique = tuple(sorted({i for i in outputs if i is not None}))
     # what the call changes in place, the pullback still reads as it was
@@ -255,6 +251,14 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
         return result
 
     return value, pullback
+
+
+def wrt_leaves(traced: Traced) -> tuple[int, ...]:
+    """The graph inputs that are floating-point leaves of the arguments."""
+    return tuple(
+        i for i, v in enumerate(traced.graph.inputs[: len(traced.arg_leaves)])
+        if isinstance(v.type, TensorType) and v.type.dtype.is_inexact
+    )
 
 
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:

@@ -22,9 +22,14 @@ class TorchSession:
         return leaf.is_floating_point() or leaf.is_complex()
 
     def fresh(self, leaf: Tensor) -> Tensor:
-        """A tensor of its own in the history, a leaf where the original has none."""
+        """A tensor of its own in the history, a leaf where the original has none.
+
+        A view, not a detached one: the trace may be differentiated for arguments that require no
+        grad as torch has it, as `vjp(grad(f), x)` does.
+        """
         with torch.enable_grad():
-            return leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
+            view = leaf.view_as(leaf)
+            return view if leaf.requires_grad else view.requires_grad_()
 
     def ones(self, like: Tensor) -> Tensor:
         """A tensor of ones."""

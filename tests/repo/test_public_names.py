@@ -22,6 +22,7 @@ PUBLIC = [
     "hessian",
     "hvp",
     "jacobian",
+    "jvp",
     "value_and_grad",
     "vjp",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import gradof
 from gradof import differentiate, grad, hessian, hvp, jacobian, value_and_grad, vjp
 from gradof.errors import ArgnumsError, DtypeError, OutputError
 
@@ -156,3 +157,38 @@ def test_bad_uses_name_the_line() -> None:
         grad(lambda x: grad(lambda q, n: (q * n).sum(), argnums=1)(x, np.arange(3)).sum())(X)
     with pytest.raises(ArgnumsError, match="names argument 1"):
         grad(lambda x: grad(lambda q: (q * q).sum(), argnums=1)(x).sum())(X)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_transforms_of_transforms(library: str) -> None:
+    """Each once took the attributes of the one it wrapped, and with them its function."""
+    x: Any = np.linspace(0.3, 1.1, 4)
+    x = x if library == "numpy" else torch.from_numpy(x)  # requires no grad, as torch has it
+
+    def f(v: Any) -> Any:
+        return (v**4).sum() * v[0]
+
+    hessian = gradof.hessian(f)(x)
+    near(gradof.jacobian(gradof.grad(f))(x), hessian)
+    near(gradof.jacobian(gradof.jacobian(f))(x), hessian)
+    _, pullback = gradof.vjp(gradof.grad(f), x)
+    near(pullback(x)[0], hessian @ x)
+    value, slope = gradof.value_and_grad(lambda v: (gradof.grad(f)(v) * x).sum())(x)
+    near(value, (gradof.grad(f)(x) * x).sum())
+    near(slope, hessian @ x)
+
+
+def test_derivatives_of_a_number_to_fourth_order() -> None:
+    def quartic(t: Any) -> Any:
+        return t**4
+
+    first = gradof.grad(quartic)
+    second = gradof.grad(first)
+    third = gradof.grad(second)
+    fourth = gradof.grad(third)
+    assert [d(2.0) for d in (first, second, third, fourth)] == [32.0, 48.0, 48.0, 24.0]
+    assert gradof.value_and_grad(second)(2.0) == (48.0, 48.0)
+
+
+def near(have: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(have), np.asarray(want), rtol=1e-10, atol=1e-12)
