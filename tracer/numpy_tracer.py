@@ -13,7 +13,6 @@ imported.
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from gradof.tracer import (
     numpy_selection,
     numpy_shapes,
 )
+from gradof.tracer.generators import Generators
 from gradof.tracer.numpy_active import activate
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_creation import creation_for
@@ -62,7 +62,6 @@ ADAPTORS = (
     numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
-_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 def trace_numpy(
@@ -185,25 +184,11 @@ class _Watch:
     def __init__(self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any]) -> None:
         self.fn = fn
         self.arrays = [(array, origin, checksum(array)) for array, origin in origins.all()]
-        reachable = Origins(fn, lambda o: isinstance(o, _GENERATORS)).all()
-        self.generators = [(g, str(origin)) for g, origin in reachable]
-        self.generators += [(g, "an argument") for g in leaves if isinstance(g, _GENERATORS)]
-        self.generators += [(np.random.mtrand._rand, "numpy's global state"),
-                            (random._inst, "Python's global state")]  # fmt: skip
-        self.states = [_state(g) for g, _ in self.generators]
+        self.generators = Generators(fn, leaves)
 
     def check(self) -> None:
         """Raise TraceError if the run drew random numbers or changed a plain free array."""
-        drawn = []
-        for (generator, name), before in zip(self.generators, self.states, strict=True):
-            if not _same(_state(generator), before):
-                _restore(generator, before)
-                drawn.append(name)
-        if drawn:
-            raise TraceError(
-                f"random numbers are drawn from {drawn[0]}: the trace would bake them in",
-                loc=function_loc(self.fn), hint="draw them outside and pass them as an argument",
-            )
+        self.generators.check()
         for array, origin, before in self.arrays:
             if checksum(array) != before:
                 raise TraceError(
@@ -217,29 +202,6 @@ class _Watch:
             (origin, before) for array, origin, before in self.arrays
             if recorder.baked or id(array) not in recorder.free
         )  # fmt: skip
-
-
-def _state(generator: Any) -> Any:
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    if isinstance(generator, np.random.RandomState):
-        return generator.get_state(legacy=False)
-    return generator.getstate()
-
-
-def _restore(generator: Any, state: Any) -> None:
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    elif isinstance(generator, np.random.RandomState):
-        generator.set_state(state)
-    else:
-        generator.setstate(state)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, dict):
-        return all(_same(a[k], b[k]) for k in a)
-    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
 def _refuse_changed_containers(

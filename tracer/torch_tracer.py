@@ -44,6 +44,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_special,
     torch_ctc,
 )
+from gradof.tracer.generators import Generators
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
 from gradof.tracer.regions import recording_into
@@ -147,9 +148,11 @@ class _Trace:
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
+        generators = Generators(self.fn, leaves)
         try:
             with without_saved_tensors_hooks():
                 traced = self.trace(leaves, tree, paths)
+            generators.check()
         finally:
             stored = self.outer.restore(self.wrappers, self.real)
         if stored is not None:

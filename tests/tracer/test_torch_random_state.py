@@ -1,14 +1,16 @@
 """Functions that seed torch's generator themselves draw eager's numbers, call after call."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import dropout
 
 from gradof import differentiate
-from gradof.errors import UnsupportedOpError
+from gradof.errors import LeafTypeError, TraceError, UnsupportedOpError
 
 Tensor = torch.Tensor
 
@@ -81,3 +83,23 @@ def test_a_state_from_elsewhere_and_a_fresh_seed_are_refused() -> None:
         differentiate(from_elsewhere)(torch.ones(3))
     with pytest.raises(UnsupportedOpError, match="cannot be traced"):
         differentiate(fresh)(torch.ones(3))
+
+
+@pytest.mark.parametrize("source", ["python", "numpy", "generator", "argument"])
+def test_numbers_that_a_trace_would_bake_in_are_refused(source: str) -> None:
+    generator = np.random.default_rng(0)
+
+    def fn(x: torch.Tensor, rng: Any = None) -> torch.Tensor:
+        drawn = {
+            "python": random.random, "numpy": np.random.random_sample,
+            "generator": generator.random, "argument": lambda: rng.random(),
+        }[source]()  # fmt: skip
+        return (x * float(drawn)).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    rng = random.Random(1)
+    states = random.getstate(), generator.bit_generator.state, rng.getstate()
+    given = (rng,) if source == "argument" else ()
+    with pytest.raises((TraceError, LeafTypeError), match="random|Random"):
+        differentiate(fn)(x, *given)
+    assert (random.getstate(), generator.bit_generator.state, rng.getstate()) == states
