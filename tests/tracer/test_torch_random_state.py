@@ -90,16 +90,16 @@ def test_numbers_that_a_trace_would_bake_in_are_refused(source: str) -> None:
     generator = np.random.default_rng(0)
 
     def fn(x: torch.Tensor, rng: Any = None) -> torch.Tensor:
-        drawn = {
+        draws: dict[str, Callable[[], float]] = {
             "python": random.random, "numpy": np.random.random_sample,
-            "generator": generator.random, "argument": lambda: rng.random(),
-        }[source]()  # fmt: skip
-        return (x * float(drawn)).sum()
+            "generator": generator.random, "argument": lambda: float(rng.random()),
+        }  # fmt: skip
+        return (x * draws[source]()).sum()
 
     x = torch.ones(3, requires_grad=True)
     rng = random.Random(1)
     states = random.getstate(), generator.bit_generator.state, rng.getstate()
     given = (rng,) if source == "argument" else ()
-    with pytest.raises((TraceError, LeafTypeError), match="random|Random"):
+    with pytest.raises((TraceError, LeafTypeError), match=r"random|Random"):
         differentiate(fn)(x, *given)
     assert (random.getstate(), generator.bit_generator.state, rng.getstate()) == states
