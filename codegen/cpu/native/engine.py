@@ -12,6 +12,8 @@ import functools
 import threading
 from typing import Any
 
+from gradof.errors import CodegenError
+
 _LOCK = threading.Lock()
 _KERNELS: dict[str, Any] = {}
 _ENGINES: list[Any] = []  # kept alive: their code is in use
@@ -63,6 +65,9 @@ def compile_kernel(text: str) -> Any:
 def _compile(text: str) -> Any:
     from llvmlite import binding
 
+    bits, found = status()  # loads libmvec: a name it does not find would be called at address 0
+    if not bits:
+        raise CodegenError(f"no native code: {found}")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_default_triple()
