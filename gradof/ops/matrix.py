@@ -56,7 +56,9 @@ op("matrix_exp(x) -> y", family=Family(_infer_square), numpy=_np_matrix_exp,
 def _np_lu(x: Array) -> Array:
     lu = x.copy()
     for k in range(lu.shape[-1] - 1):
-        lu[..., k + 1 :, k] /= lu[..., k, None, k]
+        pivot = lu[..., k, None, k]
+        # LAPACK leaves the column below a zero pivot as it is, which is zero in pivoted order
+        lu[..., k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
         lu[..., k + 1 :, k + 1 :] -= lu[..., k + 1 :, k, None] * lu[..., k, None, k + 1 :]
     return lu
 

@@ -236,3 +236,12 @@ def test_the_triangle_a_factor_is_not_read_from_has_no_gradient(name: str) -> No
         wanted[i, j] = ((fn(x.detach() + step) - fn(x.detach() - step)) * seed).sum() / 2e-6
     assert not wanted.triu(1).any() and wanted.tril().any()
     torch.testing.assert_close(gradient, wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lu_of_a_singular_matrix_is_lapacks(dtype: torch.dtype) -> None:
+    for x in (torch.ones(3, 3), torch.zeros(2, 4, 4), torch.tensor([[0.0, 1.0], [0.0, 2.0]])):
+        have = gradof.differentiate(torch.linalg.lu)(x.to(dtype))
+        want = torch.linalg.lu(x.to(dtype))
+        for mine, theirs in zip(have, want, strict=True):
+            torch.testing.assert_close(mine, theirs)
