@@ -48,6 +48,8 @@ def can_split_columns(nest: LoopNest) -> bool:
 class TileKernel:
     """A loop nest as a function of arrays; `source` is what runs for each tile. Thread-safe."""
 
+    emitter = "numpy tiles"
+
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
         self.tiled = nest.rows > 0 or can_split_columns(nest)

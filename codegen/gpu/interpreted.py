@@ -20,12 +20,15 @@ from gradof.ir.types import BF16, BOOL, I64, ScalarType, TensorType
 class InterpretedKernel:
     """A TritonKernel from numpy arrays to numpy arrays; CodegenError without the interpreter."""
 
+    emitter = "triton, interpreted"
+
     def __init__(self, nest: LoopNest) -> None:
         if os.environ.get("TRITON_INTERPRET") != "1":
             raise CodegenError(
                 "Triton kernels of CPU arrays run in triton's interpreter only",
                 hint="set TRITON_INTERPRET=1 before the process starts, or another GRADOF_BACKEND",
             )
+        self.nest = nest
         self.kernel = TritonKernel(nest)
 
     @property

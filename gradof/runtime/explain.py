@@ -53,6 +53,8 @@ class Explanation:
     no_gradient: tuple[str, ...]
     source: str
     paths: tuple[str, ...] = ()
+    opaque: tuple[str, ...] = ()  # what torch's own autograd runs, with the user's line
+    kernels: tuple[str, ...] = ()  # of the forward: name, emitter, sizes
 
     @property
     def saved_bytes(self) -> int:
@@ -71,6 +73,10 @@ class Explanation:
         if self.writebacks:
             lines.append(f"written back: {', '.join(self.writebacks)}")
         lines.append(f"gradients of: {', '.join(self.gradients_of) or 'none'}")
+        if self.kernels:
+            lines.append(f"fused kernels of the forward: {', '.join(self.kernels)}")
+        if self.opaque:
+            lines.append(f"run by torch, under its own autograd: {', '.join(self.opaque)}")
         if self.paths:
             lines.append("values read by Python, one path for each:")
             lines += self.paths
@@ -113,7 +119,15 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         ),
         source=plan.f.executable.source,
         paths=tuple(render_tree(function.paths(bound.call))),
+        opaque=tuple(
+            f"{n.attrs['name']} at {n.loc}" for n in traced.graph.walk() if n.kind == "Opaque"
+        ),
+        kernels=tuple(
+            f"{k.nest.name} ({k.emitter}, over {'x'.join(map(str, k.nest.sizes))})"
+            for k in plan.f.executable.kernels
+        ),
     )
+
 
 
 def _saved(gradient: Gradient, budget: float | None) -> list[Saved]:

@@ -187,3 +187,13 @@ def test_results_are_the_callers_own_memory() -> None:
     y = compiled(x)
     y += 1
     assert x.tolist() == [1.0] * 3 and compiled(x).tolist() == [1.0] * 3
+
+
+def test_explain_names_what_torch_runs_and_its_line() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return torch.mode(x, 0).values.sum()
+
+    with pytest.warns(OpaqueOpWarning):
+        text = str(differentiate(fn).explain(torch.ones(3, 2, requires_grad=True)))
+    assert "run by torch, under its own autograd: aten::mode at" in text
+    assert "test_opaque.py" in text

@@ -58,6 +58,8 @@ def is_native(nest: LoopNest) -> bool:
 class NativeKernel:
     """See the module docstring. Thread-safe."""
 
+    emitter = "native"
+
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
         self.lanes = lanes_for(nest, vector_bits())
