@@ -31,6 +31,7 @@
     └── TextCheckError                 a printed graph is not what a test expects
 
     OpaqueOpWarning (a UserWarning)    an op without a rule runs under torch's own autograd
+    RetraceWarning (a UserWarning)     a number whose every value costs a trace
 
 Each message says what happened, where in the user's code, and what to do:
 
@@ -89,6 +90,10 @@ class UnsupportedOpError(TraceError):
 
 class OpaqueOpWarning(UserWarning):
     """An op without a rule runs under torch's own autograd."""
+
+
+class RetraceWarning(UserWarning):
+    """A function is traced again and again, for each value of a number its code reads."""
 
 
 class DataDependentError(TraceError):

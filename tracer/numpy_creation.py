@@ -33,6 +33,7 @@ from gradof.errors import TraceError
 from gradof.tracer.numpy_apply import Concatenator, Vectorize
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
+from gradof.tracer.numpy_numbers import in_function
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
 from gradof.tracer.numpy_special import FUNCTIONS as SPECIAL
 from gradof.tracer.origins import Origins
@@ -60,6 +61,8 @@ def _wrapper(
             @functools.wraps(original)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 recorder = _recorder()
+                if recorder is not None:
+                    args, kwargs = in_function(recorder, original, args, kwargs)
                 if recorder is None or not applies(args, kwargs):
                     return original(*args, **kwargs)
                 recorder.enter()

@@ -20,6 +20,7 @@ import numpy as np
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import TracedArray, View
+from gradof.tracer.numpy_numbers import in_function
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
 
 Adaptor = Callable[..., Any]
@@ -65,6 +66,7 @@ def record_function(
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
     recorder.enter()
+    args, kwargs = in_function(recorder, func, args, kwargs)
     name = name_of(func)
     out = kwargs.pop("out", None)
     if out is not None and not isinstance(out, TracedArray):

@@ -17,7 +17,9 @@ import numpy as np
 from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
+from gradof.tracer.number import plain
 from gradof.tracer.numpy_array import TracedArray, View
+from gradof.tracer.numpy_numbers import in_assignment
 from gradof.tracer.numpy_recorder import Array, Recorder, is_plain, real
 
 Shape = tuple[int, ...]
@@ -40,6 +42,7 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
     """`array[index]`; for a traced boolean mask the trace holds for as many elements."""
     recorder = array.recorder
     recorder.enter()
+    index = plain(index)
     items = index if isinstance(index, tuple) else (index,)
     items = _without_masks(items)
     value = array.concrete[tuple(map(real, items))]
@@ -54,6 +57,7 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
     """`array[index] = value`: the array, its root, and all views of it change."""
     recorder = array.recorder
     recorder.enter()
+    index, value = in_assignment(array, index, value)
     if array.is_scalar:
         raise TypeError(f"'{type(real(array)).__name__}' object does not support item assignment")
     items = index if isinstance(index, tuple) else (index,)

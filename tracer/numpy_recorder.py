@@ -30,6 +30,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Loc, Value
 from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
+from gradof.tracer.number import Numbers
 from gradof.tracer.numpy_array import TracedArray, View
 from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.source import Site, user_loc, user_site
@@ -65,6 +66,7 @@ class Recorder:
         self.baked = False  # see Note [Baked constants]
         self.closed = False
         self.guards = 0
+        self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
         self._inputs: list[Any] = []
         self._named: tuple[tuple[int, int], Value] | None = None

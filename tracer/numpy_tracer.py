@@ -12,8 +12,9 @@ imported.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from gradof.tracer import (
     numpy_shapes,
 )
 from gradof.tracer.generators import Generators
+from gradof.tracer.number import plain, settle
 from gradof.tracer.numpy_active import activate
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_creation import creation_for
@@ -70,8 +72,11 @@ def trace_numpy(
     kwargs: dict[str, Any],
     *,
     static_argnames: Sequence[str] = (),
+    numbers: Collection[int] = (),
 ) -> Traced:
     """Record one call; the caller's arrays stay as they are.
+
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`).
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
@@ -80,12 +85,7 @@ def trace_numpy(
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
-    traced: dict[int, TracedArray] = {}
-    for i, (leaf, name) in enumerate(zip(leaves, _names(fn, paths), strict=True)):
-        if isinstance(leaf, (np.ndarray, np.generic)):
-            _check_leaf(leaf, paths[i])
-            traced[i] = recorder.add_argument(leaf, name)
-    values = [traced.get(i, leaf) for i, leaf in enumerate(thawed)]
+    traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     watch = _Watch(fn, recorder.origins, thawed)
     positional, named = tree.unflatten(values)
     try:
@@ -122,7 +122,29 @@ def trace_numpy(
         content=watch.content(recorder),
         recorded=recorded,
         deciding=deciding,
+        numbers=frozenset(list(traced).index(i) for i in numbers),
+        pinned=tuple(recorder.numbers.pinned.items()),
     )
+
+
+def _arguments(
+    recorder: Recorder, leaves: Sequence[Any], thawed: Sequence[Any], fn: Callable[..., Any],
+    paths: Sequence[str], numbers: Collection[int],
+) -> tuple[dict[int, TracedArray], list[Any]]:  # fmt: skip
+    """The traced arrays behind the graph's inputs by leaf, and what the function is given."""
+    traced: dict[int, TracedArray] = {}
+    for i, (leaf, name) in enumerate(zip(leaves, _names(fn, paths), strict=True)):
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            _check_leaf(leaf, paths[i])
+            traced[i] = recorder.add_argument(leaf, name)
+        elif i in numbers:
+            traced[i] = recorder.add_argument(np.result_type(type(leaf)).type(leaf), name)
+    recorder.numbers.ufunc = functools.partial(record_ufunc, recorder)
+    values = [
+        recorder.numbers.argument(i, leaf, traced[i].expr.value) if i in numbers
+        else traced.get(i, leaf) for i, leaf in enumerate(thawed)
+    ]  # fmt: skip
+    return traced, values
 
 
 def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -188,6 +210,7 @@ class _Watch:
 
     def check(self) -> None:
         """Raise TraceError if the run drew random numbers or changed a plain free array."""
+        settle(self.fn)
         self.generators.check()
         for array, origin, before in self.arrays:
             if checksum(array) != before:
@@ -232,7 +255,7 @@ def _outputs(
     recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any]
 ) -> list[Value | InputOut | ConstantOut]:
     outputs: list[Value | InputOut | ConstantOut] = []
-    for leaf in leaves:
+    for leaf in map(plain, leaves):
         if is_plain(leaf) and leaf.dtype.kind in "biufc":
             leaf = recorder.traced(leaf)
         if type(leaf) is not TracedArray:

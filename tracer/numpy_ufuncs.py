@@ -17,6 +17,7 @@ from gradof.errors import DtypeError
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
+from gradof.tracer.numpy_numbers import in_ufunc
 from gradof.tracer.numpy_recorder import Recorder, contains_traced, is_weak, real
 from gradof.tracer.numpy_special import UFUNCS
 from gradof.tracer.numpy_ufunc_methods import record_at, record_method
@@ -62,6 +63,7 @@ def record_ufunc(
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
     recorder.enter()
+    inputs, kwargs = in_ufunc(recorder, inputs, kwargs)
     out = kwargs.pop("out", None)
     where = kwargs.pop("where", True)
     for name in ("casting", "subok", "order"):  # of the result's memory, not of its elements

@@ -30,6 +30,7 @@ StepKind = Literal[
     "partial", "partial_arg", "partial_kw", "method", "module",
 ]  # fmt: skip
 
+MISSING = object()
 _MAX_OBJECTS = 200_000
 _LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
     "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
@@ -187,7 +188,7 @@ class Origins:
         queue: deque[tuple[Any, _Trail | None]] = deque([(self.fn, None)])
         while queue:
             obj, trail = queue.popleft()
-            if isinstance(obj, _ATOMS) or id(obj) in seen:
+            if issubclass(type(obj), _ATOMS) or id(obj) in seen:
                 continue
             if len(seen) >= _MAX_OBJECTS:
                 self.complete = False
@@ -313,3 +314,23 @@ def _names(code: CodeType) -> frozenset[str]:
         if isinstance(const, CodeType):
             names |= _names(const)
     return frozenset(names)
+
+
+def put_back(holder: Any, step: Step, old: Any) -> None:
+    """Take the step to `old` from now on; with MISSING, nowhere."""
+    if step.kind in ("item", "global"):
+        table = holder.__globals__ if step.kind == "global" else holder
+        if old is MISSING:
+            del table[step.key]
+        else:
+            table[step.key] = old
+    elif step.kind == "closure":
+        cell = holder.__closure__[holder.__code__.co_freevars.index(step.key)]
+        if old is MISSING:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = old
+    elif old is MISSING:
+        delattr(holder, step.key)
+    else:
+        setattr(holder, step.key, old)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gradof.ir.core import Graph
+from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import TreeDef
@@ -72,7 +72,9 @@ class Traced:
     `requires_grad` has one entry per graph input. `content` names free arrays whose elements were
     baked in, with their checksums: the trace holds while they are as they were. `recorded` is the
     graph with its Guards where Python read values, and `deciding` the part of it that tells
-    whether the trace holds; None where there are no Guards. `graph` has none.
+    whether the trace holds; None where there are no Guards. `graph` has none. `numbers` are the
+    graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
+    the line that needed its value: the trace is then good for these values alone.
     """
 
     graph: Graph
@@ -89,6 +91,8 @@ class Traced:
     content: tuple[tuple[Origin, int], ...] = ()
     recorded: Graph | None = None
     deciding: Graph | None = None
+    numbers: frozenset[int] = frozenset()
+    pinned: tuple[tuple[int, Loc | None], ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

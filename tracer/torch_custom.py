@@ -27,6 +27,7 @@ from gradof.errors import CustomRuleError, UnsupportedOpError
 from gradof.ir.core import Loc, Value
 from gradof.ops.expr import Expr, F
 from gradof.tracer.custom_rule import RuleRecording
+from gradof.tracer.number import plain
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import inner
 from gradof.tracer.torch_modes import ApiMode
@@ -46,7 +47,8 @@ def custom_functions(recorder: Recorder, api: ApiMode) -> Iterator[None]:
         run = super(_base, cls).apply
         if threading.get_ident() != here or cls.forward.__module__ == _BY_TORCH:
             return run(*args, **kwargs)
-        wrapped = tuple(api.traced(a) if isinstance(a, torch.Tensor) else a for a in args)
+        wrapped = tuple(api.traced(a) if isinstance(a, torch.Tensor) else plain(a) for a in args)
+        kwargs = plain(kwargs)
         if recorder.paused or not torch.is_grad_enabled():
             return run(*wrapped, **kwargs)
         return _Call(recorder, cls, wrapped).record(lambda given: run(*given, **kwargs))

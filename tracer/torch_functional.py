@@ -43,6 +43,16 @@ def functionalization() -> Iterator[None]:
         _private._disable_functionalization()
 
 
+def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """A plain 0-d tensor, made while functionalization is on."""
+    _private._disable_functionalization()
+    try:
+        with torch._C.DisableTorchFunction(), torch.inference_mode(False):
+            return torch.tensor(value, dtype=dtype)
+    finally:
+        _private._enable_functionalization(reapply_views=True)
+
+
 @contextlib.contextmanager
 def unfused() -> Iterator[None]:
     """Fused kernels off, so that everything arrives in parts; the random state is put back."""

@@ -34,10 +34,12 @@ from gradof.errors import (
     UnsupportedOpError,
 )
 from gradof.ir.core import Loc
+from gradof.tracer.number import plain
 from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
+from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_rows import needs_rows, on_rows
@@ -234,6 +236,7 @@ class ApiMode(TorchFunctionMode):
         self.recorder = recorder
         self.lift = lift
         self.checking = True
+        self.numbers = TorchNumbers(recorder)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -241,7 +244,7 @@ class ApiMode(TorchFunctionMode):
         """Handle one call of the torch API."""
         kwargs = kwargs or {}
         if func in _METADATA or func in _CONSTANTS:
-            return func(*args, **kwargs)
+            return func(*plain(args), **kwargs)
         if func in _REFUSED:
             what, todo = _REFUSED[func]
             raise TraceError(what, loc=user_loc(sys._getframe(1)), hint=todo)
@@ -259,6 +262,11 @@ class ApiMode(TorchFunctionMode):
         self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
+        if self.numbers.active:
+            checking = self.checking
+            with self:
+                func, args, kwargs = self.numbers.resolve(func, args, kwargs)
+            self.checking = checking
         if func in _NUMBERS_OUT:
             raise DataDependentError(
                 f"the elements of a traced tensor are taken out of torch by {func.__name__}",

@@ -18,10 +18,8 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.origins import Origin, Origins, Step
+from gradof.tracer.origins import MISSING, Origin, Origins, put_back
 from gradof.tracer.torch_functional import is_wrapper
-
-_MISSING = object()
 
 
 def is_tensor(obj: Any) -> bool:
@@ -50,11 +48,11 @@ class OuterState:
         while leaked := self._leaked():
             origin, tensor = leaked[-1]  # the last item of a list first
             holder, step = Origin(origin.steps[:-1]).read(self.fn), origin.steps[-1]
-            old = known.get(id(tensor), _MISSING)
-            if old is _MISSING:
+            old = known.get(id(tensor), MISSING)
+            if old is MISSING:
                 new = origin
-                old = self.origins.held(holder, step, _MISSING)
-            _put_back(holder, step, old)
+                old = self.origins.held(holder, step, MISSING)
+            put_back(holder, step, old)
         return new
 
     def _leaked(self) -> list[tuple[Origin, torch.Tensor]]:
@@ -69,22 +67,3 @@ def stored_error(origin: Origin, loc: Loc | None) -> TraceError:
         loc=loc,
         hint="return it, or change the tensor there in place (copy_)",
     )
-
-
-def _put_back(holder: Any, step: Step, old: Any) -> None:
-    if step.kind in ("item", "global"):
-        table = holder.__globals__ if step.kind == "global" else holder
-        if old is _MISSING:
-            del table[step.key]
-        else:
-            table[step.key] = old
-    elif step.kind == "closure":
-        cell = holder.__closure__[holder.__code__.co_freevars.index(step.key)]
-        if old is _MISSING:
-            del cell.cell_contents
-        else:
-            cell.cell_contents = old
-    elif old is _MISSING:
-        delattr(holder, step.key)
-    else:
-        setattr(holder, step.key, old)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     torch_ctc,
 )
 from gradof.tracer.generators import Generators
+from gradof.tracer.number import plain, settle
 from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
 from gradof.tracer.regions import recording_into
@@ -60,7 +61,7 @@ from gradof.tracer.result import (
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch_custom import custom_functions
-from gradof.tracer.torch_functional import functionalization, inner, unfused, wrap
+from gradof.tracer.torch_functional import functionalization, inner, scalar, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
@@ -84,10 +85,12 @@ def trace_torch(
     *,
     static_argnames: Sequence[str] = (),
     strict: bool = False,
+    numbers: Collection[int] = (),
 ) -> Traced:
     """Run `fn(*args, **kwargs)` once and record it.
 
-    An op without a rule becomes an `Opaque` node, with an OpaqueOpWarning; `strict` makes it an
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`). An op
+    without a rule becomes an `Opaque` node, with an OpaqueOpWarning; `strict` makes it an
     UnsupportedOpError.
 
     Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
@@ -96,7 +99,7 @@ def trace_torch(
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     check_leaves(leaves, paths, fn)
     with _ONE_AT_A_TIME:
-        return _Trace(fn, strict).run(leaves, tree, paths)
+        return _Trace(fn, strict, numbers).run(leaves, tree, paths)
 
 
 def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
@@ -133,8 +136,9 @@ def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> Non
 class _Trace:
     """One tracing run."""
 
-    def __init__(self, fn: Callable[..., Any], strict: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], strict: bool, numbers: Collection[int]) -> None:
         self.fn = fn
+        self.numbers = frozenset(numbers)
         self.recorder = Recorder(_name_of(fn), strict)
         self.aten = AtenMode(self.recorder)
         self.api = ApiMode(self.recorder, self.lift)
@@ -161,18 +165,20 @@ class _Trace:
 
     def trace(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Run the function on wrappers and describe what was recorded."""
-        arg_leaves = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
+        arg_leaves = tuple(
+            i for i, leaf in enumerate(leaves)
+            if isinstance(leaf, torch.Tensor) or i in self.numbers
+        )  # fmt: skip
         names = _names_of(self.fn, paths)
         regions = recording_into(self.recorder.builder)
         with unfused(), functionalization(), recorded_seeds(self.recorder), regions:
-            wrapped = [
-                self.wrap(leaf, names[i]) if isinstance(leaf, torch.Tensor) else thaw(leaf)
-                for i, leaf in enumerate(leaves)
-            ]
+            wrapped = [self.argument(i, leaf, names[i]) for i, leaf in enumerate(leaves)]
             args, kwargs = tree.unflatten(wrapped)
             followed = custom_functions(self.recorder, self.api)
             with self.aten, self.api, followed, torch_checkpoints():
                 result = self.fn(*args, **kwargs)
+            if self.numbers:
+                settle(self.fn)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree, values = self.results(result)
@@ -185,7 +191,7 @@ class _Trace:
             in_tree=tree,
             arg_leaves=arg_leaves,
             static_leaves=tuple(
-                (i, leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, torch.Tensor)
+                (i, leaf) for i, leaf in enumerate(leaves) if i not in arg_leaves
             ),
             origins=tuple(self.found),
             out_tree=out_tree,
@@ -195,7 +201,19 @@ class _Trace:
             arg_paths=paths,
             recorded=recorded,
             deciding=deciding,
+            numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
+            pinned=tuple(self.api.numbers.numbers.pinned.items()),
         )
+
+    def argument(self, i: int, leaf: Any, name: str | None) -> Any:
+        """What the function is given for a leaf of the arguments."""
+        if isinstance(leaf, torch.Tensor):
+            return self.wrap(leaf, name)
+        if i not in self.numbers:
+            return thaw(leaf)
+        dtype = torch.float64 if isinstance(leaf, float) else torch.int64
+        self.wrap(scalar(leaf, dtype), name)
+        return self.api.numbers.numbers.argument(i, leaf, self.params[-1])
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
@@ -239,7 +257,7 @@ class _Trace:
         seen: dict[int, OutputLeaf] = {}
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
-                outputs.append(ConstantOut(leaf))
+                outputs.append(ConstantOut(plain(leaf)))
                 continue
             wrapper = self.api.traced(leaf)
             if id(wrapper) not in seen:

@@ -22,7 +22,8 @@ from gradof.codegen.export import standalone
 from gradof.errors import GradientMismatchError, TargetError
 from gradof.ir.core import Value
 from gradof.ir.types import TensorType
-from gradof.runtime.function import Bound, Differentiated, gradient_flags
+from gradof.runtime.cache import Bound
+from gradof.runtime.function import Differentiated, gradient_flags
 from gradof.runtime.plan import GradientPlan, GraphPlan, SpecializedPlan
 
 # What two orders of the same float operations may differ by, in ulps of the largest number.

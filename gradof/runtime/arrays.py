@@ -19,18 +19,28 @@ from gradof.ir.attrs import from_numpy_dtype
 from gradof.tracer.pytree import TreeDef, flatten_call, thaw
 
 Library = Literal["numpy", "torch"]
+MODES = (  # what `_modes` lists
+    "grad mode", "inference mode", "autocast", "the dtype of autocast", "the default dtype",
+)
+FIRST_LEAF = 2  # where the parts of the leaves begin in a key
 _GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call, flattened: leaves, structure, paths, the owning library, the cache key."""
+    """One call, flattened: leaves, structure, paths, the owning library, the cache key.
+
+    `numbers` are the leaves that are Python numbers and inputs of the graph; `key` leaves their
+    values out, `plain_key` has them.
+    """
 
     library: Library
     leaves: tuple[Any, ...]
     tree: TreeDef
     paths: tuple[str, ...]
     key: tuple[Any, ...]
+    plain_key: tuple[Any, ...]
+    numbers: frozenset[int] = frozenset()
 
 
 def torch_if_loaded() -> Any:
@@ -84,8 +94,8 @@ def inspect_call(
             hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
         )
     library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
-    key = (library, tree, *parts, *_modes(library))
-    return Call(library, tuple(leaves), tree, paths, key)
+    key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
+    return Call(library, tuple(leaves), tree, paths, key, key)
 
 
 def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_array, is_tensor
-from gradof.runtime.function import Bound
+from gradof.runtime.cache import Bound
 from gradof.tracer.pytree import flatten
 from gradof.tracer.result import ConstantOut, InputOut, Traced
 
@@ -72,7 +72,7 @@ def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
     for n in positions:
         for leaf in range(starts[n], starts[n + 1]):
             path = bound.call.paths[leaf]
-            if leaf not in input_of:
+            if leaf not in input_of or input_of[leaf] in traced.numbers:
                 raise LeafTypeError(
                     f"{path} is a {type(bound.call.leaves[leaf]).__name__}, which has no gradient",
                     hint="choose argnums whose leaves are floating-point arrays",

@@ -19,6 +19,7 @@ from typing import Any
 from gradof.errors import ArgnumsError, CallError, CustomRuleError
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import is_array, is_tensor
+from gradof.tracer.number import plain
 from gradof.tracer.numpy_active import active_recorder
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.pytree import TreeDef, flatten
@@ -56,7 +57,7 @@ class CustomVjp:
                 f"{self.__name__} has no rule", loc=function_loc(self.fn),
                 hint=f"call {self.__name__}.defvjp(fwd, bwd) first",
             )  # fmt: skip
-        call = _bind(self, args, kwargs)
+        call = _bind(self, plain(args), plain(kwargs))
         if any(isinstance(leaf, TracedArray) for leaf in call.leaves):
             from gradof.runtime.custom_numpy import record
 

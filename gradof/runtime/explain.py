@@ -17,7 +17,8 @@ from gradof.ir.core import Graph, Value
 from gradof.ir.printer import Names
 from gradof.ir.types import TensorType
 from gradof.passes.purity import is_pure
-from gradof.runtime.function import Bound, gradient_flags
+from gradof.runtime.cache import Bound
+from gradof.runtime.function import gradient_flags
 from gradof.runtime.guards import render_tree
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Explanation:
     paths: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()  # what torch's own autograd runs, with the user's line
     kernels: tuple[str, ...] = ()  # of the forward: name, emitter, sizes
+    traces: tuple[tuple[str, float], ...] = ()  # of the function so far: why, and the seconds
+    reason: str = ""  # of the trace that serves this call
+    seconds: float = 0.0
 
     @property
     def saved_bytes(self) -> int:
@@ -68,6 +72,10 @@ class Explanation:
             f"numpy backend, {self.library} arrays",
             f"inputs: {', '.join(self.inputs) or 'none'}",
         ]
+        lines.append(
+            f"traced {len(self.traces)} times, this time in {1e3 * self.seconds:.1f} ms because: "
+            f"{self.reason}"
+        )
         if self.free:
             lines.append(f"read at every call: {', '.join(self.free)}")
         if self.writebacks:
@@ -118,6 +126,9 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
             n for i, n in enumerate(names) if flags[i] and i not in reached
         ),
         source=plan.f.executable.source,
+        traces=tuple(function.cache.traces),
+        reason=bound.entry.reason,
+        seconds=bound.entry.seconds,
         paths=tuple(render_tree(function.paths(bound.call))),
         opaque=tuple(
             f"{n.attrs['name']} at {n.loc}" for n in traced.graph.walk() if n.kind == "Opaque"

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from time import perf_counter
 from types import MethodType
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ops.guard import Number
-from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor, leaf_key
+from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor
+from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.naming import name_of
-from gradof.runtime.plan import GraphPlan, RunCounts
+from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import (
     Numerics,
     check_arguments,
@@ -39,6 +37,7 @@ from gradof.runtime.refuse import (
     checked_numerics,
     shape_errors,
 )
+from gradof.runtime.retrace import why_traced
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
@@ -48,78 +47,11 @@ _TRACING = threading.RLock()  # tracers set process-wide flags of torch
 _MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
 
 
-class CacheInfo(NamedTuple):
-    """Counts over the life of a function: calls that found an entry, traces, and compiled runs."""
-
-    hits: int
-    misses: int
-    entries: int
-    forward_runs: int
-    backward_runs: int
-
-
-@dataclass
-class Entry:
-    """One traced signature and what was derived from it."""
+class _Recording(NamedTuple):
+    """A finished trace, and what it took."""
 
     traced: Traced
-    plan: GraphPlan
-    state: StateGuard
-    free_keys: tuple[Any, ...]
-    derived: dict[Any, GraphPlan]
-    checked: dict[Any, Any]  # what the functional API found out once, by its own keys
-    decisions: Decisions | None  # the values the path depends on
-    lock: threading.RLock
-
-    def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
-        """A plan for a graph made from this one, such as its gradient; made once per key."""
-        with self.lock:
-            plan = self.derived.get(key)
-            if plan is None:
-                plan = GraphPlan(
-                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward",
-                    memory_budget=self.plan.memory_budget,
-                )  # fmt: skip
-                self.derived[key] = plan
-            return plan
-
-
-class Bound(NamedTuple):
-    """An entry together with the arrays of one call, in the order of the graph's inputs."""
-
-    entry: Entry
-    inputs: list[Any]
-    call: Call
-
-
-class _Cache:
-    """What a function has derived so far; for methods, one cache per instance."""
-
-    def __init__(self) -> None:
-        self.entries: dict[tuple[Any, ...], list[Entry]] = {}
-        self.lock = threading.RLock()
-        self.counts = RunCounts()
-        self.hits = 0
-        self.misses = 0
-        # by id: instances may be equal, or not hashable; the reference tells ids used again
-        self.methods: dict[int, tuple[Callable[[], Any], _Cache]] = {}
-
-    def of_instance(self, instance: Any) -> _Cache:
-        """The cache of the method bound to `instance`; it goes when the instance goes."""
-        key = id(instance)
-        found = self.methods.get(key)
-        if found is not None and found[0]() is instance:
-            return found[1]
-        alive: Callable[[], Any]
-        try:
-            alive = weakref.ref(instance, lambda _: self.methods.pop(key, None))
-        except TypeError:  # a class with __slots__ and no __weakref__: kept with its cache
-
-            def alive() -> Any:
-                return instance
-
-        with self.lock:
-            return self.methods.setdefault(key, (alive, _Cache()))[1]
+    seconds: float
 
 
 class Differentiated:
@@ -138,7 +70,7 @@ class Differentiated:
         self._fn = fn
         self._strict = strict
         self._static = static_argnames
-        self._cache = _Cache()
+        self._cache = Cache()
 
 
     # --- calls ------------------------------------------------------------------------------
@@ -159,14 +91,22 @@ class Differentiated:
     ) -> Bound:
         """Find the entry of a call, or trace it; raises InputError, TraceError."""
         call = inspect_call(self._fn, args, kwargs, self._static, default)
-        found = self._find(call)
+        found = self._find_any(call)
         if found is None:
             with self._cache.lock:
-                found = self._find(call)
+                found = self._find_any(call)
                 if found is None:
                     self._cache.misses += 1
                     return self._trace(call)
         self._cache.hits += 1
+        return found
+
+    def _find_any(self, call: Call) -> Bound | None:
+        found = self._find(call)
+        if found is None:
+            lifted = self._cache.numbers.lifted(call)
+            if lifted is not None:
+                found = self._find(lifted)
         return found
 
     def _find(self, call: Call) -> Bound | None:
@@ -188,9 +128,12 @@ class Differentiated:
         for entry in self._cache.entries.get(call.key, ()):
             if entry.state.check() and self._content_holds(entry.traced):
                 free = self._read_free(entry.traced)
-                if free is not None and _free_keys(free) == entry.free_keys:
-                    inputs = [_input(call.leaves[i]) for i in entry.traced.arg_leaves]
-                    yield Bound(entry, inputs + [_input(t) for t in free], call)
+                if free is not None and free_keys(free) == entry.free_keys:
+                    yield Bound(entry, self._inputs(call, entry.traced, free), call)
+
+    def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
+        leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
+        return [graph_input(leaf, call.library) for leaf in leaves]
 
     def _to_front(self, key: tuple[Any, ...], entry: Entry) -> None:
         """The path that was taken last is tried first."""
@@ -203,7 +146,7 @@ class Differentiated:
     def _check_paths(self, call: Call) -> None:
         decisions = self.paths(call)
         if len(decisions) >= MAX_PATHS:
-            raise path_limit(getattr(self._fn, "__qualname__", str(self._fn)), decisions)
+            raise path_limit(self._name, decisions)
 
     def _content_holds(self, traced: Traced) -> bool:
         if not traced.content:
@@ -222,34 +165,65 @@ class Differentiated:
             return None  # the path is gone: another trace is due
 
     def _trace(self, call: Call) -> Bound:
+        """Trace a call; numbers that vary become inputs unless the function needs their value."""
+        varying = self._cache.numbers
+        lifted = varying.note(call, self._name)
+        while lifted is not None:
+            bound = self._trace_lifted(lifted)
+            if isinstance(bound, Bound):
+                return bound
+            lifted = varying.pin(lifted, bound)
         self._check_paths(call)
+        return self._enter(call, self._record(call))
+
+    def _trace_lifted(self, call: Call) -> Bound | list[tuple[int, Any]]:
+        """A trace with numbers as inputs, or the numbers whose values were needed."""
+        if len(self.paths(call)) >= MAX_PATHS:
+            return [(leaf, None) for leaf in call.numbers]
+        try:
+            recording = self._record(call)
+        except Exception:  # with the numbers as constants it comes again, or it is not the user's
+            return [(leaf, None) for leaf in call.numbers]
+        if recording.traced.pinned:
+            return list(recording.traced.pinned)
+        return self._enter(call, recording)
+
+    def _record(self, call: Call) -> _Recording:
+        start = perf_counter()
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
             with tracing(self.nan_safe), shape_errors():
                 traced = _tracer(call.library, self._strict)(
-                    self._fn, args, kwargs, static_argnames=self._static
+                    self._fn, args, kwargs, static_argnames=self._static, numbers=call.numbers
                 )
         traced.graph.nan_safe = self.nan_safe
+        return _Recording(traced, perf_counter() - start)
+
+    def _enter(self, call: Call, recording: _Recording) -> Bound:
+        traced, cache = recording.traced, self._cache
         free = [origin.read(self._fn) for origin in traced.origins]
         entry = Entry(
             traced=traced,
             plan=GraphPlan(
-                traced.graph, call.library, self._cache.counts, memory_budget=self._memory_budget
+                traced.graph, call.library, cache.counts, memory_budget=self._memory_budget
             ),
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
-            free_keys=_free_keys(free),
+            free_keys=free_keys(free),
             derived={},
             checked={},
             decisions=(
                 None if traced.deciding is None else Decisions(traced.deciding, call.library)
             ),
             lock=threading.RLock(),
+            reason=why_traced(cache, call),
+            seconds=recording.seconds,
         )
-        entries = self._cache.entries.setdefault(call.key, [])
-        self._cache.entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
-        inputs = [_input(call.leaves[i]) for i in traced.arg_leaves]
-        return Bound(entry, inputs + [_input(t) for t in free], call)
+        entries = cache.entries.setdefault(call.key, [])
+        cache.entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
+        cache.last = call, entry
+        cache.traces.append((entry.reason, entry.seconds))
+        return Bound(entry, self._inputs(call, traced, free), call)
 
     # --- inspection -------------------------------------------------------------------------
 
@@ -310,6 +284,15 @@ class Differentiated:
         return self._numerics == "nan_safe"
 
     @property
+    def _name(self) -> str:
+        return getattr(self._fn, "__qualname__", str(self._fn))
+
+    @property
+    def cache(self) -> Cache:
+        """What has been derived so far."""
+        return self._cache
+
+    @property
     def fn(self) -> Callable[..., Any]:
         """The function as it was given."""
         return self._fn
@@ -344,16 +327,6 @@ def _tracer(library: Library, strict: bool) -> Callable[..., Traced]:
     from gradof.tracer.numpy_tracer import trace_numpy
 
     return trace_numpy
-
-
-def _free_keys(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(
-        leaf_key(v, "a free array") if is_tensor(v) or is_array(v) else type(v) for v in values
-    )
-
-
-def _input(leaf: Any) -> Any:
-    return np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
 
 
 def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -392,6 +365,6 @@ def gradient_flags(bound: Bound) -> tuple[bool, ...]:
         return tuple(t.requires_grad for t in bound.inputs)
     n = len(traced.arg_leaves)
     return tuple(
-        i < n and v.type.dtype.is_inexact  # type: ignore[union-attr]
+        i < n and i not in traced.numbers and v.type.dtype.is_inexact  # type: ignore[union-attr]
         for i, v in enumerate(traced.graph.inputs)
     )

@@ -25,6 +25,7 @@ from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_tensor, torch_if_loaded
+from gradof.runtime.cache import Bound
 from gradof.runtime.checks import (
     Argnums,
     basis,
@@ -39,7 +40,7 @@ from gradof.runtime.checks import (
     stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Bound, Differentiated, finish, run_plan
+from gradof.runtime.function import Differentiated, finish, run_plan
 from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
     Session,
@@ -257,7 +258,7 @@ def wrt_leaves(traced: Traced) -> tuple[int, ...]:
     """The graph inputs that are floating-point leaves of the arguments."""
     return tuple(
         i for i, v in enumerate(traced.graph.inputs[: len(traced.arg_leaves)])
-        if isinstance(v.type, TensorType) and v.type.dtype.is_inexact
+        if i not in traced.numbers and isinstance(v.type, TensorType) and v.type.dtype.is_inexact
     )
 
 

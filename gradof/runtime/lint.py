@@ -19,7 +19,8 @@ from gradof.ir.types import TensorType
 from gradof.ops.nan_safe import unreached
 from gradof.passes.expand_composites import expand_composites
 from gradof.runtime.arrays import is_tensor
-from gradof.runtime.function import Bound, gradient_flags
+from gradof.runtime.cache import Bound
+from gradof.runtime.function import gradient_flags
 
 _SELECTS = ("where", "masked_fill", "clamp", "maximum", "minimum")
 

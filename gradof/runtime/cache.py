@@ -1,0 +1,119 @@
+"""What a function has derived so far: its traces, by signature, and what came of each.
+
+    cache.entries[call.key]     the entries of a signature, the path taken last first
+    entry.derive(key, build)    a graph made from an entry's own, such as its gradient; made once
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradof.ir.core import Graph
+from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
+from gradof.runtime.guards import Decisions
+from gradof.runtime.numbers import VaryingNumbers
+from gradof.runtime.plan import GraphPlan, RunCounts
+from gradof.runtime.state import StateGuard
+from gradof.tracer.result import Traced
+
+
+class CacheInfo(NamedTuple):
+    """Counts over the life of a function: calls that found an entry, traces, and compiled runs."""
+
+    hits: int
+    misses: int
+    entries: int
+    forward_runs: int
+    backward_runs: int
+
+
+@dataclass
+class Entry:
+    """One traced signature and what was derived from it."""
+
+    traced: Traced
+    plan: GraphPlan
+    state: StateGuard
+    free_keys: tuple[Any, ...]
+    derived: dict[Any, GraphPlan]
+    checked: dict[Any, Any]  # what the functional API found out once, by its own keys
+    decisions: Decisions | None  # the values the path depends on
+    lock: threading.RLock
+    reason: str  # why it was traced
+    seconds: float  # what tracing took
+
+    def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
+        """A plan for a graph made from this one, such as its gradient; made once per key."""
+        with self.lock:
+            plan = self.derived.get(key)
+            if plan is None:
+                plan = GraphPlan(
+                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward",
+                    memory_budget=self.plan.memory_budget,
+                )  # fmt: skip
+                self.derived[key] = plan
+            return plan
+
+
+class Bound(NamedTuple):
+    """An entry together with the arrays of one call, in the order of the graph's inputs."""
+
+    entry: Entry
+    inputs: list[Any]
+    call: Call
+
+
+class Cache:
+    """What a function has derived so far; for methods, one cache per instance."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Any, ...], list[Entry]] = {}
+        self.lock = threading.RLock()
+        self.counts = RunCounts()
+        self.hits = 0
+        self.misses = 0
+        self.numbers = VaryingNumbers()
+        self.last: tuple[Call, Entry] | None = None  # the last trace
+        self.traces: list[tuple[str, float]] = []  # reason and seconds of each, in order
+        # by id: instances may be equal, or not hashable; the reference tells ids used again
+        self.methods: dict[int, tuple[Callable[[], Any], Cache]] = {}
+
+    def of_instance(self, instance: Any) -> Cache:
+        """The cache of the method bound to `instance`; it goes when the instance goes."""
+        key = id(instance)
+        found = self.methods.get(key)
+        if found is not None and found[0]() is instance:
+            return found[1]
+        alive: Callable[[], Any]
+        try:
+            alive = weakref.ref(instance, lambda _: self.methods.pop(key, None))
+        except TypeError:  # a class with __slots__ and no __weakref__: kept with its cache
+
+            def alive() -> Any:
+                return instance
+
+        with self.lock:
+            return self.methods.setdefault(key, (alive, Cache()))[1]
+
+
+def free_keys(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What of free arrays the trace depends on."""
+    return tuple(
+        leaf_key(v, "a free array") if is_tensor(v) or is_array(v) else type(v) for v in values
+    )
+
+
+def graph_input(leaf: Any, library: Library) -> Any:
+    """A leaf as the array or tensor the graph takes; Python numbers become scalars of 64 bits."""
+    if type(leaf) in (int, float):
+        if library == "numpy":
+            return np.asarray(leaf)
+        torch = torch_if_loaded()
+        return torch.tensor(leaf, dtype=torch.float64 if type(leaf) is float else torch.int64)
+    return np.asarray(leaf) if isinstance(leaf, np.generic) else leaf

@@ -1,0 +1,110 @@
+"""Python numbers among the arguments that differ from call to call become inputs of the graph.
+
+    step(x, 0.1)        traced with 0.1 as a constant
+    step(x, 0.2)        the number varies: traced once more, with it as an input
+    step(x, 0.3)        runs what is there
+
+A number whose value the function needs (as a size, an index, or in `math.sqrt`) stays a constant:
+see Note [Pinned numbers] in `gradof.tracer.number`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gradof.errors import RetraceWarning
+from gradof.ir.core import Loc
+from gradof.runtime.arrays import FIRST_LEAF, Call
+from gradof.tracer.number import LARGEST
+
+_MANY = 8  # values of a pinned number, after which there is a warning
+
+
+@dataclass
+class _Signature:
+    """What is known of the numbers of one signature, by leaf."""
+
+    first: dict[int, str]
+    varying: set[int] = field(default_factory=set)
+    pinned: dict[int, Loc | None] = field(default_factory=dict)
+    values: dict[int, set[str]] = field(default_factory=dict)  # of the pinned ones
+    warned: bool = False
+
+
+class VaryingNumbers:
+    """Which numbers among the arguments of one function vary."""
+
+    def __init__(self) -> None:
+        self._signatures: dict[tuple[Any, ...], _Signature] = {}
+
+    def lifted(self, call: Call) -> Call | None:
+        """The call with the numbers that vary as inputs; None where none does."""
+        places = _numbers(call)
+        if not places or not self._signatures:
+            return None
+        found = self._signatures.get(_blank(call, places))
+        return _lift(call, found.varying) if found is not None and found.varying else None
+
+    def note(self, call: Call, name: str) -> Call | None:
+        """As `lifted`, after a call that found no trace: numbers that differ vary from now on."""
+        places = _numbers(call)
+        if not places:
+            return None
+        values = {i: repr(call.leaves[i]) for i in places}
+        known = self._signatures.setdefault(_blank(call, places), _Signature(values))
+        for i in places:
+            if i in known.pinned:
+                self._count(known, call, i, name)
+            elif values[i] != known.first[i]:
+                known.varying.add(i)
+        return _lift(call, known.varying) if known.varying else None
+
+    def pin(self, call: Call, leaves: Iterable[tuple[int, Loc | None]]) -> Call | None:
+        """These are constants from now on; the call with the rest as inputs, if there is a rest."""
+        plain = replace(call, key=call.plain_key, numbers=frozenset())
+        known = self._signatures[_blank(plain, _numbers(plain))]
+        for leaf, loc in leaves:
+            known.pinned[leaf] = loc
+            known.varying.discard(leaf)
+        return _lift(plain, known.varying) if known.varying else None
+
+    def pinned_at(self, call: Call) -> dict[int, Loc | None]:
+        """The numbers of a call that are constants, and the line that reads each."""
+        known = self._signatures.get(_blank(call, _numbers(call)))
+        return dict(known.pinned) if known is not None else {}
+
+    def _count(self, known: _Signature, call: Call, leaf: int, name: str) -> None:
+        seen = known.values.setdefault(leaf, set())
+        seen.add(repr(call.leaves[leaf]))
+        if len(seen) > _MANY and not known.warned:
+            known.warned = True
+            where = known.pinned[leaf]
+            read = f"its value is read at {where}" if where else "its value is needed"
+            warnings.warn(
+                f"{name} was traced for {len(seen)} values of {call.paths[leaf]}, because {read}; "
+                "pass an array or a tensor, or keep to arithmetic with it",
+                RetraceWarning, stacklevel=2,
+            )  # fmt: skip
+
+
+def _numbers(call: Call) -> list[int]:
+    return [
+        i for i, leaf in enumerate(call.leaves)
+        if type(leaf) is float or (type(leaf) is int and -LARGEST < leaf < LARGEST)
+    ]  # fmt: skip
+
+
+def _blank(call: Call, places: Iterable[int]) -> tuple[Any, ...]:
+    """The key without the values of these numbers."""
+    key = list(call.plain_key)
+    for i in places:
+        key[FIRST_LEAF + i] = (type(call.leaves[i]), "any")
+    return tuple(key)
+
+
+def _lift(call: Call, places: Iterable[int]) -> Call:
+    chosen = frozenset(places)
+    return replace(call, key=_blank(call, chosen), numbers=chosen, plain_key=call.plain_key)
