@@ -19,8 +19,6 @@ from gradof.tracer.aten_registry import Call, aten
 
 def _drawn(c: Call, kind: str, memory: torch.Tensor, **attrs: Attr) -> Expr:
     """A random tensor of the first result's type, drawn in the memory order of `memory`."""
-    if c.kwargs.get("generator") is not None:
-        raise InferenceError("a generator of its own for one op", hint="use torch.manual_seed")
     type_ = c.type()
     assert type_.shape is not None
     draw = F.__getattr__(kind).with_emitter(c.emitter)
@@ -47,8 +45,6 @@ def bernoulli(c: Call, x: Expr, p: float, *, generator: Any = None) -> Expr:
 
 @aten("bernoulli.default")
 def bernoulli_like(c: Call, p: Expr, *, generator: Any = None) -> Expr:
-    if generator is not None:
-        raise InferenceError("a generator of its own for one op", hint="use torch.manual_seed")
     return F.bernoulli_like(p)
 
 
@@ -93,14 +89,15 @@ def exponential(c: Call, x: Expr, lambd: float = 1.0, **_: Any) -> Expr:
     return _drawn(c, "exponential", c.args[0], rate=_float(lambd))
 
 
-@aten("randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype")
+@aten("randint.default", "randint.low", "randint.generator", "randint.low_generator",
+      "randint_like.default", "randint_like.low_dtype")
 def randint(c: Call, *args: Any, **_: Any) -> Expr:
     bounds = [a for a in args if isinstance(a, int)]
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     return _drawn(c, "randint", c.results[0], low=low, high=high)
 
 
-@aten("randperm.default")
+@aten("randperm.default", "randperm.generator")
 def randperm(c: Call, n: int, **_: Any) -> Expr:
     type_ = c.type()
     return F.randperm.with_emitter(c.emitter)(n=n, dtype=type_.dtype, device=type_.device)

@@ -19,12 +19,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
-from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import TreeDef
+
+
+class Readable(Protocol):
+    """Something that is read anew at every call, such as an Origin."""
+
+    @property
+    def name(self) -> str:
+        """A name for the graph's input."""
+        ...
+
+    def read(self, fn: Any, /) -> Any:
+        """What is there now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +69,13 @@ class WriteBack:
     """After the call, graph output `output` is copied into graph input `input` in place.
 
     `requires_grad`: in eager the input's history now includes the change (False for plain data).
+    With a `generator`, the output is its state after the call.
     """
 
     output: int
     input: int
     requires_grad: bool = False
+    generator: Any = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +96,13 @@ class Traced:
     in_tree: TreeDef
     arg_leaves: tuple[int, ...]
     static_leaves: tuple[tuple[int, Any], ...]
-    origins: tuple[Origin, ...]
+    origins: tuple[Readable, ...]
     out_tree: TreeDef
     outputs: tuple[OutputLeaf, ...]
     writebacks: tuple[WriteBack, ...]
     requires_grad: tuple[bool, ...]
     arg_paths: tuple[str, ...]
-    content: tuple[tuple[Origin, int], ...] = ()
+    content: tuple[tuple[Readable, int], ...] = ()
     recorded: Graph | None = None
     deciding: Graph | None = None
     numbers: frozenset[int] = frozenset()

@@ -41,6 +41,7 @@ from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
+from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_types import type_of
@@ -61,9 +62,10 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # torch's default wraps the handler in a lazy import of torch._dynamo: 1.6 s at the first op
         return False
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, generators: OwnGenerators) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
+        self.generators = generators
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -100,6 +102,13 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = self._in_parts(func, args, kwargs)
             if out is not NotImplemented:
                 return out
+        generator = kwargs.get("generator")
+        if generator is not None:
+            self.recorder.builder.loc = site.loc
+            with self.generators.drawing(generator):
+                out = func(*args, **kwargs)
+                self.recorder.record(func, args, {**kwargs, "generator": None}, out, site)
+            return out
         out = func(*args, **kwargs)
         if not func._schema.is_mutable and any(out is a for a in args):
             return out  # contiguous() of a contiguous tensor: nothing happened
@@ -275,7 +284,10 @@ class ApiMode(TorchFunctionMode):
             )
         if func == _GET_DATA:
             return args[0].detach()
-        func = OVERRIDES.get(func, func)
+        return self._run(OVERRIDES.get(func, func), args, kwargs, user_loc(sys._getframe(1)))
+
+    def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
+        """Run torch's function on wrappers; its errors about traced tensors become ours."""
         outer, self.recorder.no_grad_is_known = self.recorder.no_grad_is_known, (
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
@@ -284,13 +296,20 @@ class ApiMode(TorchFunctionMode):
             if func in _MAKES_LEAF:
                 self._make_leaf(args[0])
             return result
+        except AssertionError as error:
+            if str(error) != "generator is not supported in refs":
+                raise
+            raise UnsupportedOpError(
+                f"{getattr(func, '__name__', func)} with a generator of its own",
+                loc=loc, hint="draw with torch.rand and transform that",
+            ) from None  # fmt: skip
         except RuntimeError as error:
             text = str(error)
             if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
                 raise
             raise LeafMutationError(
                 f"{text.rstrip('.')}: {getattr(func, '__name__', func)}",
-                loc=user_loc(sys._getframe(1)),
+                loc=loc,
                 hint="work on a copy (x.clone()), or change it under torch.no_grad()",
             ) from None
         finally:

@@ -12,15 +12,103 @@ another object while a trace runs. Generators of other devices are seeded with i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from gradof.errors import UnsupportedOpError
+from gradof.errors import TraceError, UnsupportedOpError
+from gradof.ir.core import Value
 from gradof.tracer.source import user_loc
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_types import type_of
+
+
+@dataclass(frozen=True)
+class GeneratorState:
+    """The state of a generator of the caller's own: read before each call, set after it."""
+
+    generator: torch.Generator
+    name: str = "generator"
+
+    def read(self, fn: Any) -> torch.Tensor:
+        """The state as it is now, a fresh tensor."""
+        return self.generator.get_state()
+
+    def __str__(self) -> str:
+        return "the state of a torch.Generator"
+
+
+AddInput = Callable[[torch.Tensor, GeneratorState], Value]
+
+
+class OwnGenerators:
+    """Generators that are passed to ops. A draw from one is a draw from torch's own in its state.
+
+        %outer = random_state[...](); set_random_state(%g)
+        %r = uniform[...]()
+        %g' = random_state[...](); set_random_state(%outer)
+
+    The state is an input of the graph, and what it is in the end an output, written back.
+    """
+
+    def __init__(self, recorder: Recorder, add_input: AddInput) -> None:
+        self.recorder = recorder
+        self.add_input = add_input
+        self.states: dict[torch.Generator, Value] = {}
+        self._before: dict[torch.Generator, torch.Tensor] = {}
+        self._now: dict[torch.Generator, torch.Tensor] = {}
+
+    @contextlib.contextmanager
+    def drawing(self, generator: torch.Generator) -> Iterator[None]:
+        """What is drawn inside is recorded as drawn from `generator`."""
+        if generator.device.type != "cpu":
+            raise UnsupportedOpError(
+                f"a generator of its own on {generator.device}", loc=user_loc(),
+                hint="use torch.manual_seed",
+            )  # fmt: skip
+        if generator not in self.states:
+            self._before[generator] = generator.get_state()
+            value = self.add_input(generator.get_state(), GeneratorState(generator))
+            self.states[generator] = value
+        else:
+            self._check(generator)
+        outer = self._read()
+        self._set(self.states[generator])
+        yield
+        self.states[generator] = self._read()
+        self._set(outer)
+        self._now[generator] = generator.get_state()
+
+    def restore(self) -> None:
+        """The generators are as before the trace; TraceError if something else moved one."""
+        try:
+            for generator in self.states:
+                self._check(generator)
+        finally:
+            for generator, state in self._before.items():
+                generator.set_state(state)
+
+    def _check(self, generator: torch.Generator) -> None:
+        now = self._now.get(generator)
+        if now is not None and not torch.equal(generator.get_state(), now):
+            raise TraceError(
+                "a torch.Generator is seeded, or drawn from, where a trace does not see it",
+                loc=user_loc(), hint="seed it outside the traced function",
+            )
+
+    def _read(self) -> Value:
+        recorder = self.recorder
+        type_ = type_of(torch.get_rng_state())
+        value = recorder.builder.emit(
+            "random_state", shape=type_.shape, dtype=type_.dtype, device=type_.device
+        )
+        recorder.varying.add(value)
+        return value
+
+    def _set(self, state: Value) -> None:
+        self.recorder.builder.emit_node("set_random_state", state)
 
 
 class _RecordedGenerator:

@@ -63,7 +63,7 @@ from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tens
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_functional import functionalization, inner, scalar, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
-from gradof.tracer.torch_random import recorded_seeds
+from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState, stored_error
 from gradof.tracer.torch_types import from_torch_dtype, type_of
@@ -140,10 +140,11 @@ class _Trace:
         self.fn = fn
         self.numbers = frozenset(numbers)
         self.recorder = Recorder(_name_of(fn), strict)
-        self.aten = AtenMode(self.recorder)
+        self.generators = OwnGenerators(self.recorder, self.add_state)
+        self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
         self.outer = OuterState(fn)
-        self.found: list[Origin] = []
+        self.found: list[Origin | GeneratorState] = []
         self.params: list[Value] = []
         self.real: list[torch.Tensor] = []
         self.wrappers: list[torch.Tensor] = []
@@ -158,6 +159,7 @@ class _Trace:
                 traced = self.trace(leaves, tree, paths)
             generators.check()
         finally:
+            self.generators.restore()
             stored = self.outer.restore(self.wrappers, self.real)
         if stored is not None:
             raise stored_error(stored, function_loc(self.fn))
@@ -282,7 +284,18 @@ class _Trace:
             self._refuse_overlap(i)
             values.append(value)
             changed.append(WriteBack(len(values) - 1, i, wrapper.requires_grad))
+        for generator, state in self.generators.states.items():
+            values.append(state)
+            origin = GeneratorState(generator)
+            i = len(self.wrappers) - len(self.found) + self.found.index(origin)
+            changed.append(WriteBack(len(values) - 1, i, generator=generator))
         return tuple(changed)
+
+    def add_state(self, state: torch.Tensor, origin: GeneratorState) -> Value:
+        """A graph input for the state of a generator."""
+        self.wrap(state, origin.name)
+        self.found.append(origin)
+        return self.params[-1]
 
     def _refuse_overlap(self, index: int) -> None:
         mine = self.real[index].untyped_storage().data_ptr()

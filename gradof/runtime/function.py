@@ -343,7 +343,9 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     traced = bound.entry.traced
     for back in traced.writebacks:
         target = bound.inputs[back.input]
-        if traced.library == "torch":
+        if back.generator is not None:
+            back.generator.set_state(results[back.output].detach())
+        elif traced.library == "torch":
             value = results[back.output]
             target.copy_(value if back.requires_grad else value.detach())
         else:

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gradof.errors import UnsupportedOpError
+from gradof import differentiate
+from gradof.errors import TraceError, UnsupportedOpError
 from tests.tracer.eager import check, trace
 
 NORMAL: Any = torch.distributions.Normal
@@ -76,7 +77,61 @@ def test_tracing_leaves_the_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_generator_of_its_own_is_refused() -> None:
+GENERATED: dict[str, Callable[..., torch.Tensor]] = {
+    "rand": lambda x, g: x * torch.rand(3, generator=g),
+    "randn": lambda x, g: x * torch.randn(3, generator=g) + torch.randn(3),
+    "twice": lambda x, g: x * torch.rand(3, generator=g) + torch.rand(3, generator=g),
+    "bernoulli": lambda x, g: torch.bernoulli(x.sigmoid(), generator=g) * x,
+    "normal": lambda x, g: torch.normal(x, 0.5, generator=g) + x,
+    "in place": lambda x, g: x * torch.empty(3).uniform_(0, 2, generator=g),
+    "randint": lambda x, g: x * torch.randint(0, 5, (3,), generator=g),
+    "randperm": lambda x, g: x[torch.randperm(3, generator=g)],
+    "multinomial": lambda x, g: x[torch.multinomial(x.exp(), 2, generator=g)],
+}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.parametrize("free", [False, True], ids=["argument", "closure"])
+def test_a_generator_of_the_callers_own(name: str, free: bool) -> None:
+    """It gives eager's numbers, moves on as in eager, and the global one does not."""
+    fn = GENERATED[name]
+    runs = []
+    for compiled in (True, False):
+        generator = torch.Generator().manual_seed(7)
+        torch.manual_seed(1)
+        inner = (lambda x, g=generator: fn(x, g)) if free else fn
+        run = differentiate(inner) if compiled else inner
+        args = () if free else (generator,)
+        for _ in range(3):
+            x = torch.linspace(0.1, 1.0, 3).requires_grad_()
+            y = run(x, *args)
+            (grad,) = torch.autograd.grad(y.sum(), x)
+            runs.append((y.detach(), grad, generator.get_state(), torch.get_rng_state()))
+    for mine, theirs in zip(runs[:3], runs[3:], strict=True):
+        for got, want in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_tracing_leaves_a_generator_alone() -> None:
+    generator = torch.Generator().manual_seed(3)
+    state = generator.get_state()
+    trace(lambda x: x + torch.rand(3, generator=generator), torch.ones(3))
+    assert torch.equal(generator.get_state(), state)
+
+
+def test_a_generator_that_is_seeded_inside_is_refused() -> None:
     generator = torch.Generator()
-    with pytest.raises(UnsupportedOpError, match="generator of its own"):
-        trace(lambda x: x + torch.rand(3, generator=generator), torch.ones(3))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        first = torch.rand(3, generator=generator)
+        generator.manual_seed(0)
+        return x + first + torch.rand(3, generator=generator)
+
+    with pytest.raises(TraceError, match="seeded, or drawn from"):
+        trace(fn, torch.ones(3))
+
+
+def test_a_draw_that_torch_cannot_follow_with_a_generator_is_refused() -> None:
+    generator = torch.Generator()
+    with pytest.raises(UnsupportedOpError, match="exponential_ with a generator of its own"):
+        trace(lambda x: x * torch.empty(3).exponential_(generator=generator), torch.ones(3))
