@@ -57,6 +57,7 @@ from gradof.tracer.result import (
     split_guards,
 )
 from gradof.tracer.source import function_loc
+from gradof.tracer.views import ViewOf, view_of
 
 # Importing these registers their adaptors.
 ADAPTORS = (
@@ -99,7 +100,8 @@ def trace_numpy(
     _refuse_leaks(fn)
     graph = recorder.graph
     result_leaves, out_tree = flatten(result)
-    outputs = _outputs(recorder, traced, result_leaves)
+    views: dict[int, ViewOf] = {}
+    outputs = _outputs(recorder, traced, result_leaves, views)
     values_out = [v for v in outputs if isinstance(v, Value)]
     writebacks = _writebacks(recorder, [leaves[i] for i in traced], traced)
     graph.set_outputs([*values_out, *(value for value, _ in writebacks)])
@@ -113,7 +115,7 @@ def trace_numpy(
         static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
         origins=tuple(origin for _, origin, _ in recorder.free.values()),
         out_tree=out_tree,
-        outputs=tuple(_numbered(outputs)),
+        outputs=tuple(_numbered(outputs, views)),
         writebacks=tuple(
             WriteBack(len(values_out) + n, index) for n, (_, index) in enumerate(writebacks)
         ),
@@ -252,8 +254,9 @@ def _refuse_leaks(fn: Callable[..., Any]) -> None:
 
 
 def _outputs(
-    recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any]
-) -> list[Value | InputOut | ConstantOut]:
+    recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any],
+    views: dict[int, ViewOf],
+) -> list[Value | InputOut | ConstantOut]:  # fmt: skip
     outputs: list[Value | InputOut | ConstantOut] = []
     for leaf in map(plain, leaves):
         if is_plain(leaf) and leaf.dtype.kind in "biufc":
@@ -264,14 +267,32 @@ def _outputs(
             continue
         same = [i for i, array in enumerate(_inputs(recorder, traced)) if array is leaf]
         outputs.append(InputOut(same[0]) if same else leaf.expr.value)
+        view = None if same else _view(recorder, traced, leaf)
+        if view is not None:
+            views[len(outputs) - 1] = view
     return outputs
 
 
-def _numbered(outputs: Sequence[Value | InputOut | ConstantOut]) -> list[OutputLeaf]:
+def _view(
+    recorder: Recorder, traced: dict[int, TracedArray], leaf: TracedArray
+) -> ViewOf | None:
+    """How a result shares the memory of an input, where it does."""
+    root = leaf
+    while root.link is not None:
+        root = root.link.parent
+    for i, array in enumerate(_inputs(recorder, traced)):
+        if array is root and leaf.ndim and np.may_share_memory(leaf.concrete, root.concrete):
+            return view_of(leaf.expr.value, root.expr.value, i)
+    return None
+
+
+def _numbered(
+    outputs: Sequence[Value | InputOut | ConstantOut], views: dict[int, ViewOf]
+) -> list[OutputLeaf]:
     result: list[OutputLeaf] = []
-    for out in outputs:
+    for i, out in enumerate(outputs):
         done = sum(isinstance(o, TensorOut) for o in result)
-        result.append(TensorOut(done) if isinstance(out, Value) else out)
+        result.append(TensorOut(done, view=views.get(i)) if isinstance(out, Value) else out)
     return result
 
 

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.pytree import TreeDef
+from gradof.tracer.views import ViewOf
 
 
 class Readable(Protocol):
@@ -41,10 +42,14 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TensorOut:
-    """A leaf of the result: graph output `index`; whether the library lets it require grad."""
+    """A leaf of the result: graph output `index`; whether the library lets it require grad.
+
+    `view`: it shares the memory of a graph input.
+    """
 
     index: int
     requires_grad: bool = True
+    view: ViewOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,15 @@ class Traced:
             else:
                 leaves.append(out.value)
         return self.out_tree.unflatten(leaves)
+
+    @property
+    def views(self) -> tuple[tuple[int, ViewOf], ...]:
+        """The graph outputs that are views of inputs which are not written back."""
+        changed = {back.input for back in self.writebacks}
+        return tuple(
+            (out.index, out.view) for out in self.outputs
+            if isinstance(out, TensorOut) and out.view and out.view.input not in changed
+        )
 
     @property
     def input_names(self) -> tuple[str, ...]:

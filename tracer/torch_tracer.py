@@ -67,6 +67,7 @@ from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_s
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState, stored_error
 from gradof.tracer.torch_types import from_torch_dtype, type_of
+from gradof.tracer.views import ViewOf, view_of
 
 _STATIC_TYPES = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size,
@@ -271,8 +272,17 @@ class _Trace:
         for i, known in enumerate(self.wrappers):
             if wrapper is known:
                 return InputOut(i)
-        values.append(self.recorder.value(inner(wrapper), None))
-        return TensorOut(len(values) - 1, wrapper.requires_grad)
+        value = self.recorder.value(inner(wrapper), None)
+        values.append(value)
+        return TensorOut(len(values) - 1, wrapper.requires_grad, self._view(wrapper, value))
+
+    def _view(self, wrapper: torch.Tensor, value: Value) -> ViewOf | None:
+        # wrappers share their storage where the tensors of eager do
+        memory = wrapper.untyped_storage()._cdata
+        for i, known in enumerate(self.wrappers):
+            if known.untyped_storage()._cdata == memory:
+                return view_of(value, self.recorder.value(inner(known), None), i)
+        return None
 
     def writebacks(self, values: list[Value]) -> tuple[WriteBack, ...]:
         """Inputs that the function changed in place; their new values become outputs."""

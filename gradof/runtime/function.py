@@ -206,7 +206,8 @@ class Differentiated:
         entry = Entry(
             traced=traced,
             plan=GraphPlan(
-                traced.graph, call.library, cache.counts, memory_budget=self._memory_budget
+                traced.graph, call.library, cache.counts, memory_budget=self._memory_budget,
+                views=traced.views,
             ),
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
             free_keys=free_keys(free),
@@ -357,7 +358,18 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
         for out in traced.outputs:
             if isinstance(out, TensorOut) and not out.requires_grad:
                 visible[out.index] = results[out.index].detach()
+    _share_memory(bound, visible)
     return traced.rebuild(bound.inputs, visible)
+
+
+def _share_memory(bound: Bound, visible: list[Any]) -> None:
+    """Results that are views of inputs; torch's of inputs that stay came as such."""
+    traced = bound.entry.traced
+    changed = {back.input for back in traced.writebacks}
+    for out in traced.outputs:
+        if isinstance(out, TensorOut) and out.view is not None:
+            if traced.library == "numpy" or out.view.input in changed:
+                visible[out.index] = out.view.of(bound.inputs[out.view.input])
 
 
 def gradient_flags(bound: Bound) -> tuple[bool, ...]:

@@ -25,6 +25,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.tracer.views import ViewOf
 
 Library = Literal["numpy", "torch"]
 Flags = tuple[bool, ...]
@@ -43,9 +44,10 @@ class GraphPlan:
 
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
-        memory_budget: float | None = None,
+        memory_budget: float | None = None, views: tuple[tuple[int, ViewOf], ...] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
+        self.views = views  # results that torch is given as views of the inputs
         self.library = library
         self.counts = counts
         self.role = role
@@ -111,7 +113,7 @@ class GradientPlan:
         self.gradient = gradient
         self.f = GraphPlan(
             gradient.f, owner.library, owner.counts, role=owner.role,
-            memory_budget=owner.memory_budget,
+            memory_budget=owner.memory_budget, views=owner.views,
         )  # fmt: skip
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = threading.RLock()

@@ -42,11 +42,13 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
-    results = plan(*[to_numpy(t) for t in tensors])
-    if not any(plan.held):
-        return tuple(map(from_numpy, results))
-    pairs = zip(map(from_numpy, results), plan.held, strict=True)
-    return tuple(t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs)
+    made = list(map(from_numpy, plan(*[to_numpy(t) for t in tensors])))
+    if any(plan.held):
+        pairs = zip(made, plan.held, strict=True)
+        made = [t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs]
+    for i, view in plan.views:
+        made[i] = view.of(tensors[view.input])
+    return tuple(made)
 
 
 def run_check(check: Callable[..., Any], tensors: Sequence[Tensor], random: bool) -> None:

@@ -1,0 +1,77 @@
+"""Results that are views of an argument: the same memory, as without gradof.
+
+    def f(x): return x[1:], x.sum()        the first result is ViewOf(0, (("slice", ...),)) of x
+
+The graph computes such a result too, for its gradient; what the caller gets is the view, made anew
+at each call by the steps that lead to it. Steps the library itself would copy at (a reshape of
+memory that is not in order) are copies here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gradof.ir.attrs import Attr
+from gradof.ir.core import Value
+
+
+def _slice(x: Any, *, dim: int, start: int, stop: int, step: int) -> Any:
+    return x[(slice(None),) * dim + (slice(start, stop, step),)]
+
+
+def _is_numpy(x: Any) -> bool:
+    return type(x).__module__ == "numpy"
+
+
+def _permute(x: Any, *, dims: tuple[int, ...]) -> Any:
+    return x.transpose(dims) if _is_numpy(x) else x.permute(dims)
+
+
+def _expand(x: Any, *, shape: tuple[int, ...]) -> Any:
+    if not _is_numpy(x):
+        return x.expand(shape)
+    import numpy as np
+
+    return np.broadcast_to(x, shape)
+
+
+def _flip(x: Any, *, dims: tuple[int, ...]) -> Any:
+    import numpy as np
+
+    return np.flip(x, dims)  # a view in numpy alone
+
+
+_STEPS: Mapping[str, Callable[..., Any]] = {
+    "reshape": lambda x, *, shape: x.reshape(shape), "permute": _permute, "expand": _expand,
+    "slice": _slice, "flip": _flip, "detach": lambda x: x if _is_numpy(x) else x.detach(),
+    "select": lambda x, *, dim, index: x[(slice(None),) * dim + (index,)],
+    "diagonal": lambda x, *, offset, dim1, dim2: x.diagonal(offset, dim1, dim2),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ViewOf:
+    """A view of graph input `input`, or of its new value where it is written back."""
+
+    input: int
+    steps: tuple[tuple[str, tuple[tuple[str, Attr], ...]], ...]
+
+    def of(self, array: Any) -> Any:
+        """The view of an array or tensor."""
+        for kind, attrs in self.steps:
+            array = _STEPS[kind](array, **dict(attrs))
+        return array
+
+
+def view_of(value: Value, base: Value, input_: int) -> ViewOf | None:
+    """How `value` is a view of `base`; None where another op lies between."""
+    steps: list[tuple[str, tuple[tuple[str, Attr], ...]]] = []
+    while value is not base:
+        node = value.node
+        if node is None or node.kind not in _STEPS:
+            return None
+        steps.append((node.kind, tuple(node.attrs.items())))
+        value = node.inputs[0]
+    return ViewOf(input_, tuple(reversed(steps)))
