@@ -45,6 +45,7 @@ from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_types import type_of
+from gradof.tracer.torch_windows import WindowViews
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
@@ -246,6 +247,7 @@ class ApiMode(TorchFunctionMode):
         self.lift = lift
         self.checking = True
         self.numbers = TorchNumbers(recorder)
+        self.windows = WindowViews()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -292,7 +294,7 @@ class ApiMode(TorchFunctionMode):
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
-            result = func(*args, **kwargs)
+            result = self.windows.watch(func, args, kwargs, loc)
             if func in _MAKES_LEAF:
                 self._make_leaf(args[0])
             return result
@@ -305,6 +307,11 @@ class ApiMode(TorchFunctionMode):
             ) from None  # fmt: skip
         except RuntimeError as error:
             text = str(error)
+            if "mutated that has internal overlap" in text:
+                raise UnsupportedOpError(
+                    "a view whose elements overlap in memory is changed in place", loc=loc,
+                    hint="change the tensor itself, or a copy (x.clone())",
+                ) from None  # fmt: skip
             if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
                 raise
             raise LeafMutationError(
