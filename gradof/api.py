@@ -11,7 +11,8 @@ from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
 from gradof.runtime.forward import jvp
 from gradof.runtime.function import Differentiated
-from gradof.runtime.functional import grad, hessian, hvp, jacobian, value_and_grad, vjp
+from gradof.runtime.functional import grad, hvp, value_and_grad, vjp
+from gradof.runtime.jacobians import hessian, jacobian
 from gradof.runtime.module import differentiate_module
 from gradof.runtime.refuse import Numerics
 

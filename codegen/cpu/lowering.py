@@ -25,7 +25,7 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import BF16, C32, DType, ScalarType, TensorType
+from gradof.ir.types import BF16, C32, F32, F64, DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 
 Library = Literal["numpy", "torch"]
@@ -71,7 +71,18 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
     if node.kind == "pow" and _number(node.inputs[1]) == 2:
         # x**2 is x*x in numpy and in torch; np.power(x, 2.0) is not, and takes four times as long
         return Lowering("template", "np.square({a})", writes="in place")
+    if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
+        return lowering(record, "numpy")
     return lowering(record, library)
+
+
+_PRODUCTS = frozenset({"mm", "mv", "dot"})
+_SMALL = 64 * 64  # elements; below it, handing arrays to torch takes longer than the product
+
+
+def _is_small(value: Value) -> bool:
+    type_ = value.type
+    return isinstance(type_, TensorType) and type_.dtype in (F32, F64) and type_.size <= _SMALL
 
 
 def _number(value: Value) -> object:

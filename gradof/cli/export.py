@@ -23,8 +23,9 @@ from gradof.errors import GradientMismatchError, TargetError
 from gradof.ir.core import Value
 from gradof.ir.types import TensorType
 from gradof.runtime.cache import Bound
-from gradof.runtime.function import Differentiated, gradient_flags
+from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GradientPlan, GraphPlan, SpecializedPlan
+from gradof.runtime.results import gradient_flags
 
 # What two orders of the same float operations may differ by, in ulps of the largest number.
 ULPS = 4096

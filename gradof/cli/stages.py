@@ -15,7 +15,7 @@ def render_stage(
     from gradof.api import differentiate
     from gradof.autodiff.differentiate import show_reverse
     from gradof.ir.printer import print_graph
-    from gradof.runtime.function import gradient_flags
+    from gradof.runtime.results import gradient_flags
 
     compiled = differentiate(fn)
     compiled = getattr(compiled, "base", compiled)  # value_and_grad and its like keep theirs there

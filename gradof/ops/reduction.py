@@ -40,7 +40,7 @@ def _sum_vjp(g: Expr, x_like: Like, dims: Dims, keepdims: bool) -> Expr:
 
 
 op("sum(x; dims, keepdims) -> y", family=reduction(ARITHMETIC), vjp={"x": _sum_vjp},
-   traits={"linear"}, numpy="np.sum({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})")
+   traits={"linear"}, numpy="np.add.reduce({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})")
 
 
 def _mean(x: Expr, dims: Dims, keepdims: bool) -> Expr:
@@ -122,7 +122,8 @@ def _prod_vjp(g: Expr, x: Expr, dims: Dims, keepdims: bool) -> Expr:
 
 
 op("prod(x; dims, keepdims) -> y", family=reduction(ARITHMETIC), vjp={"x": _prod_vjp},
-   numpy="np.prod({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})", domain=(0.5, 2))
+   numpy="np.multiply.reduce({x}, axis={dims}, dtype={x}.dtype, keepdims={keepdims})",
+   domain=(0.5, 2))
 
 
 def _exclusive_prod(x: Expr) -> Expr:

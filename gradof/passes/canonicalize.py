@@ -2,14 +2,21 @@
 
     cast to its own dtype, reshape to its own shape, identity permute and expand, alias → operand
     reshape(reshape(x)), permute(permute(x)), detach(detach(x))                         → one node
-    neg(neg(x))                                                                         → x
+    neg(neg(x)), x * 1, x / 1                                                           → x
+    a view of full[c]                                                        → full[c] of its shape
+    x * full[c], x + full[c], x - full[c], x / full[c]                                  → x * c, ...
+    expand(reshape(x)) that adds dims in front                                          → expand(x)
+    x * expand(y), and other elementwise ops that broadcast by themselves               → x * y
 """
 
 from __future__ import annotations
 
+from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.opinfo import OPS
 from gradof.ir.types import TensorType
 
+_VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip"})
 _LAYOUT = frozenset({"cast", "reshape", "permute", "expand", "sum_to"})
 
 
@@ -24,7 +31,8 @@ def canonicalize(graph: Graph) -> bool:
             continue
         while _compose(node):
             changed = True
-        replacement = _identity(node)
+        changed |= _uniform_operand(node) or _broadcast_operand(node)
+        replacement = _identity(node) or _uniform(node)
         if replacement is not None:
             node.output.replace_all_uses_with(replacement)
             node.erase()
@@ -42,11 +50,94 @@ def _identity(node: Node) -> Value | None:
         dims = node.attrs.get("dims")
         if node.kind != "permute" or dims == tuple(range(len(node.output.type.shape))):
             return node.inputs[0]
+    if node.kind in ("mul", "div"):
+        return _times_one(node)
     if node.kind == "neg":
         inner = node.inputs[0].node
         if inner is not None and inner.kind == "neg":
             return inner.inputs[0]
     return None
+
+
+def _times_one(node: Node) -> Value | None:
+    x, y = node.inputs
+    if _number(y) == 1 and x.type == node.output.type:
+        return x
+    if node.kind == "mul" and _number(x) == 1 and y.type == node.output.type:
+        return y
+    return None
+
+
+def _number(value: Value) -> float | None:
+    """The number a value is everywhere: a weak scalar's, or that of `full`."""
+    node = value.node
+    if node is None or node.kind not in ("full", "Constant"):
+        return None
+    number = node.attrs["value"]
+    return number if type(number) in (int, float) else None  # type: ignore[return-value]
+
+
+def _uniform(node: Node) -> Value | None:
+    """A view of `full` as a `full` of its own."""
+    if node.kind not in _VIEWS or not isinstance(node.output.type, TensorType):
+        return None
+    inner = node.inputs[0].node
+    if inner is None or inner.kind != "full" or node.output.type.shape is None:
+        return None
+    assert node.block is not None
+    attrs = {**inner.attrs, "shape": node.output.type.shape}
+    return Builder(node.block, node, node.loc).emit("full", **attrs)
+
+
+def _uniform_operand(node: Node) -> bool:
+    """Arithmetic with `full` is done with its number, where the other operand has the type."""
+    if node.kind not in ("add", "sub", "mul", "div") or node.block is None:
+        return False
+    for i, value in enumerate(node.inputs):
+        number = _number(value)
+        if number is None or not isinstance(value.type, TensorType):
+            continue
+        if node.inputs[1 - i].type == node.output.type:
+            constant = Builder(node.block, node, node.loc).constant(number)
+            node.replace_input(i, constant)
+            return True
+    return False
+
+
+def _broadcast_operand(node: Node) -> bool:
+    """An elementwise op, or another expand, broadcasts its operand itself."""
+    changed = False
+    for i, value in enumerate(node.inputs):
+        inner = value.node
+        if inner is None or inner.kind not in ("reshape", "expand"):
+            continue
+        if inner.kind == "expand":
+            drop = _infers_alike(node, i, inner.inputs[0])
+        else:
+            drop = node.kind == "expand" and _adds_dims_in_front(inner)
+        if drop:
+            node.replace_input(i, inner.inputs[0])
+            changed = True
+    return changed
+
+
+def _adds_dims_in_front(node: Node) -> bool:
+    before, after = node.inputs[0].type, node.output.type
+    assert isinstance(before, TensorType) and isinstance(after, TensorType)
+    if before.shape is None or after.shape is None:
+        return False
+    extra = len(after.shape) - len(before.shape)
+    return extra > 0 and after.shape == (1,) * extra + before.shape
+
+
+def _infers_alike(node: Node, index: int, operand: Value) -> bool:
+    """Whether an elementwise op gives the same type with another operand."""
+    op = OPS.get(node.kind)
+    if op is None or "elementwise" not in op.traits or len(node.inputs) < 2:
+        return False
+    types = [v.type for v in node.inputs]
+    types[index] = operand.type
+    return list(op.infer(types, node.attrs)) == [out.type for out in node.outputs]
 
 
 def _compose(node: Node) -> bool:

@@ -47,6 +47,7 @@ class Entry:
     lock: threading.RLock
     reason: str  # why it was traced
     seconds: float  # what tracing took
+    quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
         """A plan for a graph made from this one, such as its gradient; made once per key."""
@@ -81,6 +82,8 @@ class Cache:
         self.numbers = VaryingNumbers()
         self.last: tuple[Call, Entry] | None = None  # the last trace
         self.traces: list[tuple[str, float]] = []  # reason and seconds of each, in order
+        self.quick: tuple[Any, ...] = ()  # generated calls (gradof.runtime.quickcall)
+        self.fast: tuple[Any, ...] = ()  # generated checks (gradof.runtime.fastcall), latest first
         # by id: instances may be equal, or not hashable; the reference tells ids used again
         self.methods: dict[int, tuple[Callable[[], Any], Cache]] = {}
 

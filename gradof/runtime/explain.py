@@ -18,8 +18,8 @@ from gradof.ir.printer import Names
 from gradof.ir.types import TensorType
 from gradof.passes.purity import is_pure
 from gradof.runtime.cache import Bound
-from gradof.runtime.function import gradient_flags
 from gradof.runtime.guards import render_tree
+from gradof.runtime.results import gradient_flags
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated

@@ -26,9 +26,11 @@ from gradof.ir.core import Graph
 from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
+from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.naming import name_of
 from gradof.runtime.plan import GraphPlan
+from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
 from gradof.runtime.refuse import (
     Numerics,
     check_arguments,
@@ -37,14 +39,16 @@ from gradof.runtime.refuse import (
     checked_numerics,
     shape_errors,
 )
+from gradof.runtime.results import finish, gradient_flags, run_plan
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
-from gradof.tracer.result import TensorOut, Traced
+from gradof.tracer.result import Traced
 
 _TRACING = threading.RLock()  # tracers set process-wide flags of torch
 _MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
+_MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
 
 
 class _Recording(NamedTuple):
@@ -83,13 +87,32 @@ class Differentiated:
         if is_tracing():
             check_numerics_inside(self.nan_safe)
             return self._fn(*args, **kwargs)
+        cache = self._cache
+        for quick in cache.quick:
+            result = quick(args, kwargs)
+            if result is not MISS:
+                return result
         bound = self.bind(args, kwargs)
-        return finish(bound, run_plan(bound.entry.plan, bound.inputs))
+        result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+        if not bound.entry.quick_made:
+            bound.entry.quick_made = True
+            made = quick_call(cache, bound, bound.entry.plan, lambda value: value)
+            if made is not None:
+                cache.quick = (made, *cache.quick)[:MAX_QUICK]
+        return result
 
     def bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None = None
     ) -> Bound:
         """Find the entry of a call, or trace it; raises InputError, TraceError."""
+        cache = self._cache
+        for fast in cache.fast:
+            inputs = fast.check(args, kwargs)
+            if inputs is not None:
+                cache.hits += 1
+                if fast is not cache.fast[0]:  # the latest is tried first
+                    cache.fast = (fast, *(f for f in cache.fast if f is not fast))
+                return Bound(fast.entry, inputs, fast.call)
         call = inspect_call(self._fn, args, kwargs, self._static, default)
         found = self._find_any(call)
         if found is None:
@@ -222,9 +245,20 @@ class Differentiated:
         )
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
-        cache.last = call, entry
+        cache.last = without_arrays(call), entry
+        fast = fast_check(entry, call, self._fn)
+        if fast is not None:
+            cache.fast = (fast, *cache.fast)[:_MAX_FAST]
         cache.traces.append((entry.reason, entry.seconds))
         return Bound(entry, self._inputs(call, traced, free), call)
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
+        """The function for arguments like these, without the check of each call.
+
+        Raises InputError where the check is needed, as where a value decides what runs.
+        """
+        bound = self.bind(args, kwargs)
+        return prepared(self._cache, bound, bound.entry.plan, self._fn, lambda value: value)
 
     # --- inspection -------------------------------------------------------------------------
 
@@ -328,57 +362,3 @@ def _tracer(library: Library, strict: bool) -> Callable[..., Traced]:
     from gradof.tracer.numpy_tracer import trace_numpy
 
     return trace_numpy
-
-
-def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Run a plan on arrays of its library; torch's autograd records it."""
-    if plan.library == "torch":
-        from gradof.runtime.torch_bridge import call
-
-        return call(plan, inputs)
-    return plan(*inputs)
-
-
-def finish(bound: Bound, results: Sequence[Any]) -> Any:
-    """Copy write-backs into the caller's arrays, then rebuild the user's result."""
-    traced = bound.entry.traced
-    for back in traced.writebacks:
-        target = bound.inputs[back.input]
-        if back.generator is not None:
-            back.generator.set_state(results[back.output].detach())
-        elif traced.library == "torch":
-            value = results[back.output]
-            target.copy_(value if back.requires_grad else value.detach())
-        else:
-            target[...] = results[back.output]
-    visible = list(results)
-    if traced.library == "numpy":
-        visible = [r[()] if r.ndim == 0 else r for r in results]
-    else:
-        for out in traced.outputs:
-            if isinstance(out, TensorOut) and not out.requires_grad:
-                visible[out.index] = results[out.index].detach()
-    _share_memory(bound, visible)
-    return traced.rebuild(bound.inputs, visible)
-
-
-def _share_memory(bound: Bound, visible: list[Any]) -> None:
-    """Results that are views of inputs; torch's of inputs that stay came as such."""
-    traced = bound.entry.traced
-    changed = {back.input for back in traced.writebacks}
-    for out in traced.outputs:
-        if isinstance(out, TensorOut) and out.view is not None:
-            if traced.library == "numpy" or out.view.input in changed:
-                visible[out.index] = out.view.of(bound.inputs[out.view.input])
-
-
-def gradient_flags(bound: Bound) -> tuple[bool, ...]:
-    """One flag per graph input: torch's own requires_grad; otherwise every float argument."""
-    traced = bound.entry.traced
-    if traced.library == "torch" and any(t.requires_grad for t in bound.inputs):
-        return tuple(t.requires_grad for t in bound.inputs)
-    n = len(traced.arg_leaves)
-    return tuple(
-        i < n and i not in traced.numbers and v.type.dtype.is_inexact  # type: ignore[union-attr]
-        for i, v in enumerate(traced.graph.inputs)
-    )

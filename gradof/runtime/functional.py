@@ -28,32 +28,31 @@ from gradof.runtime.arrays import is_tensor, torch_if_loaded
 from gradof.runtime.cache import Bound
 from gradof.runtime.checks import (
     Argnums,
-    basis,
     check_argnums,
     cotangent_places,
     cotangents_for,
-    is_float,
     lift_floats,
     match_seeds,
     plain,
     scalar_output,
-    stack,
     wrt_inputs,
 )
-from gradof.runtime.function import Differentiated, finish, run_plan
+from gradof.runtime.function import Differentiated
 from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
     Session,
     hvp_inside,
     inner_call,
-    jacobian_inside,
     session_for,
     vjp_inside,
 )
+from gradof.runtime.plan import GraphPlan
+from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, Quick, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
+from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.pytree import flatten
-from gradof.tracer.result import TensorOut, Traced
+from gradof.tracer.result import Traced
 from gradof.tracer.source import user_loc
 
 _COMPILED = "__gradof_compiled__"
@@ -99,7 +98,7 @@ def bind_with_grad(
         return base.bind(args, kwargs, default="numpy")
 
 
-class _Transformed:
+class Transformed:
     """A callable derived from a compiled function, which it keeps as `.base`."""
 
     def __init__(
@@ -129,7 +128,7 @@ class _Transformed:
         return results[0] if isinstance(self.argnums, int) else tuple(results)
 
 
-class ValueAndGrad(_Transformed):
+class ValueAndGrad(Transformed):
     """See `value_and_grad`."""
 
     def __init__(
@@ -139,9 +138,15 @@ class ValueAndGrad(_Transformed):
         super().__init__(fn, argnums, numerics)
         self.has_aux = has_aux
         self.with_value = with_value
+        self._quick: tuple[Quick, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""
+        if self._quick and not is_tracing():
+            for quick in self._quick:
+                result = quick(args, kwargs)
+                if result is not MISS:
+                    return result
         session = session_for((args, kwargs))
         if session is not None:
             check_numerics_inside(self.base.nan_safe)
@@ -149,15 +154,9 @@ class ValueAndGrad(_Transformed):
         bound = self.bind(args, kwargs)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
-            output = scalar_output(bound, self.has_aux)
-            wrt = wrt_inputs(bound, self.positions)
-            plan = bound.entry.derive(
-                ("value_and_grad", output, wrt),
-                lambda g: value_and_gradient_graph(
-                    g, wrt, output=output, memory_budget=bound.entry.plan.memory_budget
-                ),
-            )
+            plan = self._plan(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
+            self._add_quick(bound, plan, args)
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])
@@ -166,6 +165,44 @@ class ValueAndGrad(_Transformed):
             return value, grads
         return (grads, value[1]) if self.has_aux else grads
 
+
+    def _plan(self, bound: Bound) -> GraphPlan:
+        """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""
+        output = scalar_output(bound, self.has_aux)
+        wrt = wrt_inputs(bound, self.positions)
+        return bound.entry.derive(
+            ("value_and_grad", output, wrt),
+            lambda g: value_and_gradient_graph(
+                g, wrt, output=output, memory_budget=bound.entry.plan.memory_budget
+            ),
+        )
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
+        """This for arguments like these, without the check of each call.
+
+        Raises InputError where the check is needed, as where a value decides what runs.
+        """
+        bound = self.bind(args, kwargs)
+        trees = [bound.call.tree.children[0].children[n] for n in self.positions]
+        return prepared(
+            self.base.cache, bound, self._plan(bound), self.base.fn, self._shaped, trees
+        )
+
+    def _add_quick(self, bound: Bound, plan: GraphPlan, args: tuple[Any, ...]) -> None:
+        """Generate the whole call, where the arguments are taken as they are."""
+        if lift_floats(args, self.positions) is not args:
+            return
+        trees = [bound.call.tree.children[0].children[n] for n in self.positions]
+        quick = quick_call(self.base.cache, bound, plan, self._shaped, trees)
+        if quick is not None:
+            self._quick = (quick, *self._quick)[:MAX_QUICK]
+
+    def _shaped(self, value: str, *grads: str) -> str:
+        """The code of the result from the codes of value and gradients."""
+        shaped = grads[0] if isinstance(self.argnums, int) else f"({', '.join(grads)},)"
+        if self.with_value:
+            return f"({value}, {shaped})"
+        return f"({shaped}, {value}[1])" if self.has_aux else shaped
 
     def inside(self, session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same within a trace."""
@@ -295,83 +332,3 @@ def gradient_only(graph: Graph, wrt: Sequence[int], output: int) -> Graph:
     first = value_and_gradient_graph(graph, wrt, output=output)
     first.set_outputs(first.outputs[len(graph.outputs) :])
     return first
-
-
-class Jacobian(_Transformed):
-    """See `jacobian` and `hessian`."""
-
-    def __init__(
-        self, fn: Callable[..., Any], argnums: Argnums, of_gradient: bool,
-        numerics: Numerics | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(fn, argnums, numerics)
-        self.of_gradient = of_gradient
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The Jacobian, or the Hessian."""
-        session = session_for((args, kwargs))
-        if session is not None:
-            check_numerics_inside(self.base.nan_safe)
-            return jacobian_inside(
-                session, self.base.fn, args, kwargs, self.argnums, self.of_gradient
-            )
-        bound = self.bind(args, kwargs)
-        wrt = wrt_inputs(bound, self.positions)
-        if self.of_gradient:
-            output = scalar_output(bound, has_aux=False)
-            rows = [
-                self.rows(bound, wrt, k, ("hessian", output, wrt, k),
-                          functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
-                          bound.inputs[i])
-                for k, i in enumerate(wrt)
-            ]  # fmt: skip
-            return self.structured(bound, [self.structured(bound, r) for r in rows])
-        traced = bound.entry.traced
-        value = run_plan(bound.entry.plan, bound.inputs)
-        leaves: list[Any] = []
-        for out in traced.outputs:
-            if not isinstance(out, TensorOut) or not is_float(traced.graph, out.index):
-                raise OutputError(
-                    "jacobian needs a function that returns floating-point arrays",
-                    hint="return only floating-point arrays computed from the arguments",
-                )
-            k = out.index
-            leaves.append(self.structured(bound, self.rows(
-                bound, wrt, k, ("jacobian", wrt, k),
-                functools.partial(pullback_graph, wrt=wrt, outputs=[k]), value[k])))  # fmt: skip
-        return traced.out_tree.unflatten(leaves)
-
-    def rows(
-        self, bound: Bound, wrt: tuple[int, ...], k: int, key: Any,
-        build: Callable[[Graph], Graph], like: Any,
-    ) -> list[Any]:
-        """d(output like `like`) / d(each wrt input), shapes output.shape + input.shape."""
-        plan = bound.entry.derive(key, build)
-        shape = tuple(like.shape)
-        size = int(np.prod(shape, dtype=np.int64))
-        stacked: list[list[Any]] = [[] for _ in wrt]
-        for j in range(size):
-            seed = basis(like, j)
-            for column, grad_ in zip(stacked, run_plan(plan, [*bound.inputs, seed]), strict=True):
-                column.append(grad_)
-        return [
-            stack(column, bound.inputs[i], shape) for column, i in zip(stacked, wrt, strict=True)
-        ]
-
-
-def _hessian_rows(graph: Graph, wrt: tuple[int, ...], output: int, k: int) -> Graph:
-    return pullback_graph(gradient_only(graph, wrt, output), wrt, [k])
-
-
-def jacobian(
-    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
-) -> Jacobian:
-    """A function that returns d fn / d argument, of shape output.shape + argument.shape."""
-    return Jacobian(fn, argnums, of_gradient=False, numerics=numerics)
-
-
-def hessian(
-    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
-) -> Jacobian:
-    """A function that returns the Hessian of `fn`: the jacobian of its gradient."""
-    return Jacobian(fn, argnums, of_gradient=True, numerics=numerics)

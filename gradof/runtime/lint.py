@@ -20,7 +20,7 @@ from gradof.ops.nan_safe import unreached
 from gradof.passes.expand_composites import expand_composites
 from gradof.runtime.arrays import is_tensor
 from gradof.runtime.cache import Bound
-from gradof.runtime.function import gradient_flags
+from gradof.runtime.results import gradient_flags
 
 _SELECTS = ("where", "masked_fill", "clamp", "maximum", "minimum")
 

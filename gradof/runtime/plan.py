@@ -75,6 +75,11 @@ class GraphPlan:
         """Per result, its dtype where numpy has none and holds it in a wider array."""
         return tuple(held_dtype(v) for v in self.graph.outputs)
 
+    @cached_property
+    def holds(self) -> bool:
+        """Whether any result is held in a wider array."""
+        return any(self.held)
+
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on numpy arrays; fresh numpy arrays come back."""
         self.count()
@@ -90,6 +95,9 @@ class GraphPlan:
     def gradient(self, requires_grad: Sequence[bool]) -> GradientPlan:
         """f and df for these flags, one per graph input."""
         flags = tuple(requires_grad)
+        found = self._gradients.get(flags)
+        if found is not None:
+            return found
         with self._lock:
             plan = self._gradients.get(flags)
             if plan is None:
@@ -117,9 +125,23 @@ class GradientPlan:
         )  # fmt: skip
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = threading.RLock()
+        # what every call reads, as plain attributes
+        self.arity = len(gradient.f.inputs)
+        self.real_outputs = gradient.f_real_outputs
+        self.output_vjps = tuple(gradient.df_input_vjps)
+        self.input_vjps = tuple(gradient.df_output_vjps)
+        self.captured_inputs = tuple(gradient.df_input_captured_inputs)
+        self.captured_outputs = tuple(gradient.df_input_captured_outputs)
+        differentiable = set(self.output_vjps)
+        self.constant_outputs = tuple(
+            i for i in range(len(gradient.f.outputs)) if i not in differentiable
+        )
 
     def df(self, defined: Flags, wanted: Flags) -> SpecializedPlan:
         """df where cotangent i of `df_input_vjps` is given iff defined[i]."""
+        found = self._dfs.get((defined, wanted))
+        if found is not None:
+            return found
         with self._lock:
             plan = self._dfs.get((defined, wanted))
             if plan is None:

@@ -57,7 +57,7 @@ class StateGuard:
                 if step.key in skip:
                     continue
                 shown = f"{path}.{step.key}" if path else str(step.key)
-                place = _place(obj, step, child)
+                place = place_of(obj, step, child)
                 if place is not None:
                     edges = self.by_value if isinstance(child, _ATOMS) else self.by_identity
                     edges.append((*place, child, shown))
@@ -142,7 +142,7 @@ class _Taken:
         return _stored(obj, step.key) if step.kind in ("attr", "method") else step.read(obj)
 
 
-def _place(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
+def place_of(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
     """Where an edge can be read again: a container and a key; None for edges that cannot change."""
     if step.kind == "closure":
         assert isinstance(obj, FunctionType) and obj.__closure__ is not None

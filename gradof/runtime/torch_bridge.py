@@ -32,18 +32,18 @@ _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on torch tensors, recorded by autograd where an input requires grad."""
     if torch.is_grad_enabled():
-        flags = tuple(t.requires_grad for t in tensors)
-        if any(flags):
+        flags = tuple([t.requires_grad for t in tensors])
+        if True in flags:
             gradient = plan.gradient(flags)
             outputs: tuple[Tensor, ...] = _Compiled.apply(gradient, *tensors)  # type: ignore[no-untyped-call]
-            return outputs[: gradient.gradient.f_real_outputs]
+            return outputs[: gradient.real_outputs]
     return run(plan, tensors)
 
 
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
-    made = list(map(from_numpy, plan(*[to_numpy(t) for t in tensors])))
-    if any(plan.held):
+    made = [from_numpy(array) for array in plan(*[to_numpy(t) for t in tensors])]
+    if plan.holds:
         pairs = zip(made, plan.held, strict=True)
         made = [t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs]
     for i, view in plan.views:
@@ -72,12 +72,12 @@ def from_numpy(array: Any) -> Tensor:
 
 def to_numpy(tensor: Tensor) -> Any:
     """A numpy view of a dense CPU tensor, without a copy; dtypes numpy has not are widened."""
-    if tensor._is_zerotensor() or tensor.is_neg() or tensor.is_conj():  # not yet in memory
-        tensor = tensor.detach().clone().resolve_neg().resolve_conj()
+    if tensor._is_zerotensor():  # not in memory
+        tensor = tensor.detach().clone()
     wide = _WIDER.get(tensor.dtype)
     if wide is not None:
-        return tensor.detach().to(wide).numpy()
-    return tensor.detach().numpy()
+        tensor = tensor.detach().to(wide)
+    return tensor.numpy(force=True)  # without history; pending conjugates and signs are resolved
 
 
 def check_tensor(tensor: Tensor, path: str) -> None:
@@ -102,33 +102,31 @@ class _Compiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: GradientPlan, *tensors: Tensor) -> tuple[Tensor, ...]:
-        gradient = plan.gradient
         ctx.set_materialize_grads(False)
         outputs = run(plan.f, tensors)
         ctx.plan = plan
         ctx.save_for_backward(
-            *[tensors[i] for i in gradient.df_input_captured_inputs],
-            *[outputs[i] for i in gradient.df_input_captured_outputs],
+            *[tensors[i] for i in plan.captured_inputs],
+            *[outputs[i] for i in plan.captured_outputs],
         )
-        vjps = set(gradient.df_input_vjps)
-        ctx.mark_non_differentiable(*[t for i, t in enumerate(outputs) if i not in vjps])
+        if plan.constant_outputs:
+            ctx.mark_non_differentiable(*[outputs[i] for i in plan.constant_outputs])
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
         plan: GradientPlan = ctx.plan
-        gradient = plan.gradient
-        result: list[Tensor | None] = [None] * len(gradient.f.inputs)
-        vjps = [cotangents[i] for i in gradient.df_input_vjps]
-        defined = tuple(g is not None for g in vjps)
-        wanted = tuple(_is_wanted(ctx, i) for i in gradient.df_output_vjps)
-        if any(defined) and any(wanted):
+        result: list[Tensor | None] = [None] * plan.arity
+        vjps = [cotangents[i] for i in plan.output_vjps]
+        defined = tuple([g is not None for g in vjps])
+        wanted = _wanted(ctx, plan.input_vjps)
+        if True in defined and True in wanted:
             special = plan.df(defined, wanted)
             arguments = [*vjps, *ctx.saved_tensors]
             given = [t for i in special.inputs if (t := arguments[i]) is not None]
             grads = call(special.plan, given)
             for position, grad in zip(special.outputs, grads, strict=True):
-                result[gradient.df_output_vjps[position]] = grad
+                result[plan.input_vjps[position]] = grad
         return (None, *result)
 
 
@@ -137,13 +135,17 @@ def cotangent_dtype_matches(tensor: Any, dtype: DType) -> bool:
     return isinstance(tensor, Tensor) and from_torch_dtype(tensor.dtype) == dtype
 
 
-def _is_wanted(ctx: Any, index: int) -> bool:
-    """Whether the backward now running asks for the gradient of tensor input `index`.
+def _wanted(ctx: Any, inputs: Sequence[int]) -> tuple[bool, ...]:
+    """Whether the backward now running asks for the gradients of these tensor inputs.
 
     `needs_input_grad` is as of the forward; `torch.autograd.grad(loss, [w])` wants less than that.
     """
-    node = ctx.next_functions[index][0]
-    if not ctx.needs_input_grad[1 + index] or node is None:
+    edges, needs = ctx.next_functions, ctx.needs_input_grad
+    return tuple([bool(needs[1 + i]) and _is_wanted(edges[i][0]) for i in inputs])
+
+
+def _is_wanted(node: Any) -> bool:
+    if node is None:
         return False
     try:
         return bool(torch._C._will_engine_execute_node(node))

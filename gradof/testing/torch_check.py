@@ -13,7 +13,8 @@ import torch
 from gradof.errors import GradientMismatchError, LeafTypeError
 from gradof.ir.opinfo import has_trait
 from gradof.runtime.cache import Bound
-from gradof.runtime.function import Differentiated, gradient_flags
+from gradof.runtime.function import Differentiated
+from gradof.runtime.results import gradient_flags
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, directional, equal, rows
 from gradof.testing.localize import examine_ops, values_of

@@ -49,6 +49,10 @@ def stays(name: str, body: str) -> None:
         "%n : f64[2,3] = neg(%x)\n  %z : f64[2,3] = neg(%n)",
         "%n : f64[3,2] = permute[dims=(1, 0)](%x)\n  %z : f64[2,3] = permute[dims=(1, 0)](%n)",
         "%n : f64[6] = reshape[shape=(6,)](%x)\n  %z : f64[2,3] = reshape[shape=(2, 3)](%n)",
+        "%n : float = Constant[value=1.0]()\n  %z : f64[2,3] = mul(%x, %n)",
+        "%n : float = Constant[value=1.0]()\n  %z : f64[2,3] = div(%x, %n)",
+        '%s : f64[] = full[dtype=f64, shape=(), device="cpu", value=1.0]()\n'
+        "  %n : f64[2,3] = expand[shape=(2, 3)](%s)\n  %z : f64[2,3] = mul(%n, %x)",
     ],
 )
 def test_canonicalize_drops_what_passes_its_operand_on(node: str) -> None:
@@ -56,6 +60,30 @@ def test_canonicalize_drops_what_passes_its_operand_on(node: str) -> None:
     run_passes(graph, ["eliminate-dead-code"])
     assert [n.kind for n in graph.nodes()] == ["sin"]
     assert next(iter(graph.nodes())).inputs == (graph.inputs[0],)
+
+
+def test_canonicalize_leaves_broadcasting_to_the_op() -> None:
+    graph = after(
+        "canonicalize",
+        """%s : f64[] = sum[dims=(0, 1), keepdims=False](%x)
+        %a : f64[1,1] = reshape[shape=(1, 1)](%s)
+        %b : f64[2,3] = expand[shape=(2, 3)](%a)
+        %z : f64[2,3] = sub(%b, %x)
+        return (%z)""",
+    )
+    run_passes(graph, ["eliminate-dead-code"])
+    total, difference = graph.nodes()
+    assert difference.inputs == (total.output, graph.inputs[0])
+
+
+def test_canonicalize_keeps_an_expand_that_makes_the_shape() -> None:
+    stays(
+        "canonicalize",
+        """%s : f64[] = sum[dims=(0, 1), keepdims=False](%x)
+        %b : f64[2,3] = expand[shape=(2, 3)](%s)
+        %z : f64[2,3] = sin(%b)
+        return (%z)""",
+    )
 
 
 def test_canonicalize_folds_views_of_views() -> None:

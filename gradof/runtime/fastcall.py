@@ -1,0 +1,230 @@
+'''The check of one signature as straight-line code, generated when the signature is traced.
+
+    def check(args, kwargs):
+        if kwargs or len(args) != 2: return None
+        a0, a1 = args
+        if type(a0) is not ndarray or a0.dtype is not d0 or a0.shape != (16, 16): return None
+        if type(a1) is not float or a1 != 0.5: return None
+        if not state(): return None
+        return [a0]
+
+It says less often than the full check (`inspect_call`, `Differentiated._find`) that a trace serves
+a call, and never wrongly: where it says None, the full check decides.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradof.runtime.arrays import FIRST_LEAF, Call, is_array, is_tensor, torch_if_loaded
+from gradof.runtime.cache import Entry, graph_input
+from gradof.runtime.state import place_of
+from gradof.tracer.number import LARGEST
+from gradof.tracer.origins import Origin
+from gradof.tracer.pytree import Static, TreeDef
+
+Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
+
+
+class Fast(NamedTuple):
+    """A generated check, its text, the entry it stands for, and the call without its arrays."""
+
+    check: Check
+    source: str
+    entry: Entry
+    call: Call
+
+
+def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fast | None:
+    """The generated check of an entry; None where only the full check will do.
+
+    With `trusting` it only collects the arrays: the caller says that the arguments are of this
+    kind.
+
+    That is where values decide (paths, baked elements), for static arguments, for structures other
+    than tuples, lists and dicts, and for free arrays that are not items of a container.
+    """
+    traced = entry.traced
+    if entry.decisions is not None or traced.content or not traced.arg_leaves:
+        return None
+    writer = _Writer(call, trusting)
+    try:
+        writer.signature()
+        writer.modes()
+        writer.state(entry)
+        free = [writer.free(origin, fn, entry) for origin in traced.origins]
+    except _NotSimple:
+        return None
+    inputs = [writer.input(i) for i in traced.arg_leaves]
+    writer.lines.append(f"return [{', '.join([*inputs, *free])}]")
+    source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
+    exec(compile(source, "<gradof check>", "exec"), writer.names)
+    return Fast(writer.names["check"], source, entry, without_arrays(call))
+
+
+def without_arrays(call: Call) -> Call:
+    """The call with None in the places of its arrays, to be kept."""
+    leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)
+    return replace(call, leaves=leaves)
+
+
+class _NotSimple(Exception):  # a signal within this module
+    """The call is none that the generated check covers."""
+
+
+class _Writer:
+    """Writes the lines of one check."""
+
+    def __init__(self, call: Call, trusting: bool) -> None:
+        self.call = call
+        self.trusting = trusting
+        self.lines: list[str] = []
+        library = call.library  # the code must not keep the arrays of the call
+        self.names: dict[str, Any] = {
+            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library),
+        }  # fmt: skip
+        self.leaf = 0
+
+    def bind(self, value: Any, stem: str) -> str:
+        """A name for an object the code refers to."""
+        name = f"{stem}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def unless(self, condition: str) -> None:
+        """Give up where the condition does not hold."""
+        if self.trusting:
+            return
+        self.lines.append(f"if not ({condition}): return None")
+
+    def signature(self) -> None:
+        """Structure and leaves of the arguments."""
+        positional, named = self.call.tree.children
+        if named.children:
+            self.unless(f"tuple(kwargs) == {named.keys!r} and len(args) == {len(positional.keys)}")
+        else:
+            self.lines.append(f"if kwargs or len(args) != {len(positional.keys)}: return None")
+        self.items("args", positional)
+        self.items("kwargs", named)
+
+    def items(self, holder: str, tree: TreeDef) -> None:
+        """The children of a container."""
+        for key, child in zip(tree.keys, tree.children, strict=True):
+            if child.kind == "leaf":
+                self.lines.append(f"a{self.leaf} = {holder}[{self.key(key)}]")
+                self.check_leaf(self.leaf)
+                self.leaf += 1
+                continue
+            if child.kind not in ("tuple", "list", "dict"):
+                raise _NotSimple
+            name = self.bind(None, "c")
+            self.lines.append(f"{name} = {holder}[{self.key(key)}]")
+            cls = self.bind(child.type, "cls")
+            self.unless(f"type({name}) is {cls} and len({name}) == {len(child.keys)}")
+            if child.kind == "dict":
+                self.unless(f"tuple({name}) == {self.bind(child.keys, 'keys')}")
+            self.items(name, child)
+
+    def key(self, key: Any) -> str:
+        """The code for a key."""
+        return repr(key) if type(key) in (int, str) else self.bind(key, "key")
+
+    def check_leaf(self, i: int) -> None:
+        """One leaf is as it was in the trace."""
+        leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
+        if isinstance(part[0], np.dtype):
+            self.array(f"a{i}", part)
+        elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
+            self.tensor(f"a{i}", part)
+        elif isinstance(leaf, Static):
+            raise _NotSimple
+        else:
+            self.unless(self.same(f"a{i}", leaf, i in self.call.numbers))
+
+    def same(self, name: str, value: Any, varies: bool) -> str:
+        """The condition that a Python value is what it was."""
+        if varies:
+            bound = f" and -{LARGEST} < {name} < {LARGEST}" if type(value) is int else ""
+            return f"type({name}) is {type(value).__name__}{bound}"
+        if type(value) is float:
+            if value and value == value:
+                return f"type({name}) is float and {name} == {self.bind(value, 'v')}"
+            return f"type({name}) is float and repr({name}) == {repr(value)!r}"
+        if type(value) in (int, str, bytes):
+            return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
+        return f"{name} is {self.bind(value, 'v')}"
+
+    def array(self, name: str, part: tuple[Any, ...]) -> None:
+        """A numpy array of the dtype and shape of the trace."""
+        dtype = self.bind(part[0], "dtype")
+        self.unless(
+            f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {part[1]!r}"
+        )
+
+    def tensor(self, name: str, part: tuple[Any, ...]) -> None:
+        """A dense CPU tensor of the dtype, shape and requires_grad of the trace."""
+        torch = torch_if_loaded()
+        dtype, shape, requires_grad, is_leaf = part
+        self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
+        conditions = [
+            f"(type({name}) is Tensor or type({name}) is Parameter)",
+            f"{name}.dtype is {self.bind(dtype, 'dtype')}",
+            f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
+            f"{name}.requires_grad is {requires_grad}",
+            f"{name}.is_cpu", f"{name}.layout is strided",
+        ]  # fmt: skip
+        if requires_grad:
+            conditions.append(f"{name}.is_leaf is {is_leaf}")
+        self.unless(" and ".join(conditions))
+
+    def modes(self) -> None:
+        """torch's modes are those of the trace."""
+        if self.call.library != "torch":
+            return
+        torch = torch_if_loaded()
+        grad, inference, autocast, dtype, default = self.call.key[-5:]
+        self.names.update(
+            grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
+            autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
+            default=torch.get_default_dtype,
+        )  # fmt: skip
+        self.unless(
+            f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
+            f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
+            f"and default() is {self.bind(default, 'dtype')}"
+        )
+
+    def state(self, entry: Entry) -> None:
+        """The Python state that the trace read is as it was."""
+        self.names["state"] = entry.state.check
+        self.unless("state()")
+
+    def free(self, origin: Any, fn: Any, entry: Entry) -> str:
+        """A free array, read where it is kept, checked; the name it has then."""
+        if not isinstance(origin, Origin):
+            raise _NotSimple
+        holder, last = Origin(origin.steps[:-1]).read(fn), origin.steps[-1]
+        value = last.read(holder)
+        place = place_of(holder, last, value)
+        if place is None:
+            raise _NotSimple
+        container, key = place
+        name = self.bind(None, "f")
+        self.lines.append(f"try: {name} = {self.bind(container, 'in')}[{self.bind(key, 'key')}]")
+        self.lines.append("except (LookupError, AttributeError): return None")
+        part = entry.free_keys[entry.traced.origins.index(origin)]
+        if is_tensor(value):
+            self.tensor(name, part)
+        elif type(value) is np.ndarray:
+            self.array(name, part)
+        else:
+            raise _NotSimple
+        return name
+
+    def input(self, i: int) -> str:
+        """A leaf as the graph takes it."""
+        return f"lift(a{i})" if i in self.call.numbers else f"a{i}"

@@ -1,0 +1,107 @@
+"""jacobian and hessian, for numpy and torch alike; JAX's conventions.
+
+>>> jacobian(lambda x: x**2)(np.array([1.0, 3.0]))
+array([[2., 0.],
+       [0., 6.]])
+
+One run of a compiled pullback for each element of the result.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.autodiff.compose import pullback_graph
+from gradof.errors import OutputError
+from gradof.ir.core import Graph
+from gradof.runtime.cache import Bound
+from gradof.runtime.checks import Argnums, basis, is_float, scalar_output, stack, wrt_inputs
+from gradof.runtime.functional import Transformed, gradient_only
+from gradof.runtime.nested import jacobian_inside, session_for
+from gradof.runtime.refuse import Numerics, check_numerics_inside
+from gradof.runtime.results import run_plan
+from gradof.tracer.result import TensorOut
+
+
+class Jacobian(Transformed):
+    """See `jacobian` and `hessian`."""
+
+    def __init__(
+        self, fn: Callable[..., Any], argnums: Argnums, of_gradient: bool,
+        numerics: Numerics | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(fn, argnums, numerics)
+        self.of_gradient = of_gradient
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The Jacobian, or the Hessian."""
+        session = session_for((args, kwargs))
+        if session is not None:
+            check_numerics_inside(self.base.nan_safe)
+            return jacobian_inside(
+                session, self.base.fn, args, kwargs, self.argnums, self.of_gradient
+            )
+        bound = self.bind(args, kwargs)
+        wrt = wrt_inputs(bound, self.positions)
+        if self.of_gradient:
+            output = scalar_output(bound, has_aux=False)
+            rows = [
+                self.rows(bound, wrt, k, ("hessian", output, wrt, k),
+                          functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
+                          bound.inputs[i])
+                for k, i in enumerate(wrt)
+            ]  # fmt: skip
+            return self.structured(bound, [self.structured(bound, r) for r in rows])
+        traced = bound.entry.traced
+        value = run_plan(bound.entry.plan, bound.inputs)
+        leaves: list[Any] = []
+        for out in traced.outputs:
+            if not isinstance(out, TensorOut) or not is_float(traced.graph, out.index):
+                raise OutputError(
+                    "jacobian needs a function that returns floating-point arrays",
+                    hint="return only floating-point arrays computed from the arguments",
+                )
+            k = out.index
+            leaves.append(self.structured(bound, self.rows(
+                bound, wrt, k, ("jacobian", wrt, k),
+                functools.partial(pullback_graph, wrt=wrt, outputs=[k]), value[k])))  # fmt: skip
+        return traced.out_tree.unflatten(leaves)
+
+    def rows(
+        self, bound: Bound, wrt: tuple[int, ...], k: int, key: Any,
+        build: Callable[[Graph], Graph], like: Any,
+    ) -> list[Any]:
+        """d(output like `like`) / d(each wrt input), shapes output.shape + input.shape."""
+        plan = bound.entry.derive(key, build)
+        shape = tuple(like.shape)
+        size = int(np.prod(shape, dtype=np.int64))
+        stacked: list[list[Any]] = [[] for _ in wrt]
+        for j in range(size):
+            seed = basis(like, j)
+            for column, grad_ in zip(stacked, run_plan(plan, [*bound.inputs, seed]), strict=True):
+                column.append(grad_)
+        return [
+            stack(column, bound.inputs[i], shape) for column, i in zip(stacked, wrt, strict=True)
+        ]
+
+
+def _hessian_rows(graph: Graph, wrt: tuple[int, ...], output: int, k: int) -> Graph:
+    return pullback_graph(gradient_only(graph, wrt, output), wrt, [k])
+
+
+def jacobian(
+    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
+) -> Jacobian:
+    """A function that returns d fn / d argument, of shape output.shape + argument.shape."""
+    return Jacobian(fn, argnums, of_gradient=False, numerics=numerics)
+
+
+def hessian(
+    fn: Callable[..., Any], argnums: Argnums = 0, *, numerics: Numerics | None = None
+) -> Jacobian:
+    """A function that returns the Hessian of `fn`: the jacobian of its gradient."""
+    return Jacobian(fn, argnums, of_gradient=True, numerics=numerics)

@@ -1,0 +1,149 @@
+"""A whole call as one generated function: check, run, result. Here of a numpy function:
+
+    def call(args, kwargs):
+        inputs = check(args, kwargs)
+        if inputs is None: return MISS
+        cache.hits += 1
+        counts.backward += 1
+        with errstate(all="ignore"): r = run(*inputs)
+        return (r[0][()], (r[1], r[2]))
+
+For calls whose generated check (`fastcall`) serves, that change no argument and return no view of
+one. Everything else takes the general path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import CallError, InputError
+from gradof.ir.types import TensorType
+from gradof.runtime.cache import Bound, Cache
+from gradof.runtime.fastcall import Fast, fast_check
+from gradof.runtime.plan import GraphPlan
+from gradof.tracer.pytree import TreeDef
+from gradof.tracer.result import ConstantOut, TensorOut
+
+MISS = object()
+MAX_QUICK = 4  # generated calls per function; each that fails costs its check
+Quick = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def quick_call(
+    cache: Cache, bound: Bound, plan: GraphPlan, make: Callable[..., str],
+    gradients: Sequence[TreeDef] = (), fast: Fast | None = None,
+) -> Quick | None:  # fmt: skip
+    """The generated call of a plan, or None where there is none; see the module docstring.
+
+    Results of the plan are the function's, then one per leaf of the trees in `gradients`. `make`
+    puts the code of the value, or of (value, gradients...), together.
+    """
+    fast = fast or next((f for f in cache.fast if f.entry is bound.entry), None)
+    traced = bound.entry.traced
+    if fast is None or traced.writebacks:
+        return None
+    names: dict[str, Any] = {"check": fast.check, "cache": cache, "MISS": MISS}
+    run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
+    leaves: list[str] = []
+    for out in traced.outputs:
+        if isinstance(out, TensorOut) and out.view is None:
+            leaves.append(_result(plan, out.index, out.requires_grad))
+        elif isinstance(out, ConstantOut):
+            names[f"k{len(leaves)}"] = out.value
+            leaves.append(f"k{len(leaves)}")
+        else:
+            return None
+    at = len(traced.graph.outputs)
+    grads = [_result(plan, at + i) for i in range(sum(t.num_leaves for t in gradients))]
+    codes = [_tree(traced.out_tree, iter(leaves))]
+    rest = iter(grads)
+    codes += [_tree(tree, rest) for tree in gradients]
+    if any(code is None for code in codes):
+        return None
+    source = (
+        "def call(args, kwargs):\n    inputs = check(args, kwargs)\n"
+        f"    if inputs is None: return MISS\n    cache.hits += 1\n{run}"
+        f"    return {make(*[code for code in codes if code is not None])}\n"
+    )
+    exec(compile(source, "<gradof call>", "exec"), names)
+    quick: Quick = names["call"]
+    return quick
+
+
+def _numpy_run(plan: GraphPlan, names: dict[str, Any]) -> str:
+    names.update(counts=plan.counts, run=plan.executable.function, errstate=np.errstate)
+    role = "forward" if plan.role == "forward" else "backward"
+    return f"    counts.{role} += 1\n    with errstate(all='ignore'): r = run(*inputs)\n"
+
+
+def _torch_run(plan: GraphPlan, names: dict[str, Any]) -> str:
+    from gradof.runtime.torch_bridge import call
+
+    names.update(plan=plan, run=call)
+    return "    r = run(plan, inputs)\n"
+
+
+def _result(plan: GraphPlan, i: int, requires_grad: bool = True) -> str:
+    type_ = plan.graph.outputs[i].type
+    if plan.library == "torch":
+        return f"r[{i}]" if requires_grad else f"r[{i}].detach()"
+    scalar = isinstance(type_, TensorType) and type_.shape == ()
+    return f"r[{i}][()]" if scalar else f"r[{i}]"
+
+
+def _tree(tree: TreeDef, leaves: Any) -> str | None:
+    """The code that builds a nested result; None for structures other than tuple, list, dict."""
+    if tree.kind == "leaf":
+        return str(next(leaves))
+    parts = [_tree(child, leaves) for child in tree.children]
+    if any(part is None for part in parts):
+        return None
+    if tree.kind == "tuple":
+        return "(" + "".join(f"{part}, " for part in parts) + ")"
+    if tree.kind == "list":
+        return f"[{', '.join(map(str, parts))}]"
+    if tree.kind == "dict" and tree.type is dict and all(type(k) in (str, int) for k in tree.keys):
+        pairs = (f"{k!r}: {part}" for k, part in zip(tree.keys, parts, strict=True))
+        return "{" + ", ".join(pairs) + "}"
+    return None
+
+
+class Prepared:
+    """A call whose arguments are taken as checked; see `prepare` of compiled functions.
+
+    Arrays must have the dtypes, shapes and devices of those it was prepared with, torch's modes
+    and the Python state the function reads must be as they were, and Python values too: nothing of
+    that is looked at. Arrays in closures and modules are read anew.
+    """
+
+    def __init__(self, quick: Quick) -> None:
+        self._quick = quick
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; CallError for another number of arguments."""
+        result = self._quick(args, kwargs)
+        if result is MISS:
+            raise CallError(
+                f"a prepared call got {len(args)} positional arguments and {sorted(kwargs)}",
+                hint="call it as it was prepared",
+            )
+        return result
+
+
+def prepared(
+    cache: Cache, bound: Bound, plan: GraphPlan, fn: Any, make: Callable[..., str],
+    gradients: Sequence[TreeDef] = (),
+) -> Prepared:  # fmt: skip
+    """A `Prepared` call of a plan; InputError where each call needs its check."""
+    fast = fast_check(bound.entry, bound.call, fn, trusting=True)
+    quick = None if fast is None else quick_call(cache, bound, plan, make, gradients, fast)
+    if quick is None:
+        raise InputError(
+            f"{getattr(fn, '__qualname__', fn)} cannot be prepared: values or elements decide what "
+            "runs, arguments are changed or handed back, or it has static arguments",
+            hint="call it as it is",
+        )
+    return Prepared(quick)

@@ -1,0 +1,64 @@
+"""Running a plan on the arrays of a call, and what the caller gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.runtime.cache import Bound
+from gradof.runtime.plan import GraphPlan
+from gradof.tracer.result import TensorOut
+
+
+def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a plan on arrays of its library; torch's autograd records it."""
+    if plan.library == "torch":
+        from gradof.runtime.torch_bridge import call
+
+        return call(plan, inputs)
+    return plan(*inputs)
+
+
+def finish(bound: Bound, results: Sequence[Any]) -> Any:
+    """Copy write-backs into the caller's arrays, then rebuild the user's result."""
+    traced = bound.entry.traced
+    for back in traced.writebacks:
+        target = bound.inputs[back.input]
+        if back.generator is not None:
+            back.generator.set_state(results[back.output].detach())
+        elif traced.library == "torch":
+            value = results[back.output]
+            target.copy_(value if back.requires_grad else value.detach())
+        else:
+            target[...] = results[back.output]
+    visible = list(results)
+    if traced.library == "numpy":
+        visible = [r[()] if r.ndim == 0 else r for r in results]
+    else:
+        for out in traced.outputs:
+            if isinstance(out, TensorOut) and not out.requires_grad:
+                visible[out.index] = results[out.index].detach()
+    _share_memory(bound, visible)
+    return traced.rebuild(bound.inputs, visible)
+
+
+def _share_memory(bound: Bound, visible: list[Any]) -> None:
+    """Results that are views of inputs; torch's of inputs that stay came as such."""
+    traced = bound.entry.traced
+    changed = {back.input for back in traced.writebacks}
+    for out in traced.outputs:
+        if isinstance(out, TensorOut) and out.view is not None:
+            if traced.library == "numpy" or out.view.input in changed:
+                visible[out.index] = out.view.of(bound.inputs[out.view.input])
+
+
+def gradient_flags(bound: Bound) -> tuple[bool, ...]:
+    """One flag per graph input: torch's own requires_grad; otherwise every float argument."""
+    traced = bound.entry.traced
+    if traced.library == "torch" and any(t.requires_grad for t in bound.inputs):
+        return tuple(t.requires_grad for t in bound.inputs)
+    n = len(traced.arg_leaves)
+    return tuple(
+        i < n and i not in traced.numbers and v.type.dtype.is_inexact  # type: ignore[union-attr]
+        for i, v in enumerate(traced.graph.inputs)
+    )

@@ -1,0 +1,181 @@
+"""Generated checks and calls: they notice every change that the full check notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import gradof
+from gradof import differentiate
+from gradof.errors import CallError, InputError
+from gradof.runtime.fastcall import fast_check
+
+
+def _served(fn: Any, *args: Any) -> bool:
+    """Whether a generated check serves a call like this."""
+    bound = fn.bind(args, {})
+    return any(f.check(args, {}) is not None for f in fn.cache.fast if f.entry is bound.entry)
+
+
+X = torch.rand(3, 2)
+CHANGES: dict[str, Callable[[], Any]] = {
+    "shape": lambda: torch.rand(2, 3),
+    "rank": lambda: torch.rand(6),
+    "dtype": lambda: X.double(),
+    "requires_grad": lambda: X.clone().requires_grad_(),
+    "no leaf": lambda: X.clone().requires_grad_() * 1,
+    "parameter": lambda: nn.Parameter(X.clone()),
+    "a number": lambda: 2.0,
+    "an array": lambda: X.numpy(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_argument_is_another_trace(name: str) -> None:
+    fn = differentiate(lambda x, y: x * 2 + y.sum())
+    fn(X, X)
+    assert _served(fn, X, X)
+    other = CHANGES[name]()
+    assert all(f.check((other, X), {}) is None for f in fn.cache.fast)
+    if name not in ("a number", "an array"):
+        torch.testing.assert_close(fn(other, X), other * 2 + X.sum())
+
+
+def test_modes_are_part_of_the_check() -> None:
+    fn = differentiate(lambda x: x * 2)
+    leaf = X.clone().requires_grad_()
+    assert fn(leaf).requires_grad
+    with torch.no_grad():
+        assert fn.cache.fast[0].check((leaf,), {}) is None
+        assert not fn(leaf).requires_grad
+    with torch.inference_mode():
+        assert fn(X).is_inference()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(f.check((leaf,), {}) is None for f in fn.cache.fast)
+
+
+def test_python_values_are_part_of_the_check() -> None:
+    scale = 2.0
+    fn = differentiate(lambda x, mode, flag: x * scale if flag else x + len(mode))
+    x = torch.ones(2)
+    for mode, flag, want in (("a", True, 2.0), ("bb", False, 3.0), ("a", True, 2.0), ("a", 1, 2.0)):
+        assert fn(x, mode, flag)[0] == want
+    scale = 5.0
+    assert fn(x, "a", True)[0] == 5.0
+
+
+def test_zeros_differ_by_sign_and_nan_is_itself() -> None:
+    fn = differentiate(lambda x, s: x / (1.0 if str(s) == "0.0" else -1.0))
+    x = np.ones(2)
+    assert fn(x, 0.0)[0] == 1.0 and fn(x, -0.0)[0] == -1.0 and fn(x, 0.0)[0] == 1.0
+
+
+def test_structures_and_keywords() -> None:
+    fn = differentiate(lambda p, *, w: p["a"] * w[0] + p["b"][1])
+    x, y = np.ones(2), np.full(2, 3.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(fn({"a": x, "b": (x, y)}, w=[y]), [6.0, 6.0])
+    assert fn.cache_info().misses == 1
+    np.testing.assert_array_equal(fn({"b": (x, y), "a": x}, w=[y]), [6.0, 6.0])
+    with pytest.raises(KeyError):
+        fn({"a": x, "c": (x, y)}, w=[y])
+    with pytest.raises(CallError):
+        fn({"a": x, "b": (x, y)}, v=[y])
+
+
+def test_replaced_parameters_and_rebound_arrays_are_read() -> None:
+    model = nn.Linear(2, 1)
+    fn = differentiate(model)
+    x = torch.rand(4, 2)
+    torch.testing.assert_close(fn(x), model(x))
+    with torch.no_grad():
+        model.weight.add_(1)
+    torch.testing.assert_close(fn(x), nn.functional.linear(x, model.weight, model.bias))
+    model.weight = nn.Parameter(torch.zeros(1, 2))
+    torch.testing.assert_close(fn(x), model.bias.expand(4, 1))
+    model.weight.requires_grad_(False)
+    assert fn(x).requires_grad
+    model.bias.requires_grad_(False)
+    assert not fn(x).requires_grad
+
+    table = np.ones(3)
+    free = differentiate(lambda x: np.sum(x * table))
+    assert free(np.ones(3)) == 3.0
+    table = np.full(3, 2.0)
+    assert free(np.ones(3)) == 6.0
+    table = np.ones(1, np.float32)
+    assert free(np.ones(3)) == 3.0
+
+
+def test_value_and_grad_by_its_generated_call_is_the_general_one() -> None:
+    def loss(p: Any, x: Any) -> Any:
+        return np.sum(np.tanh(p["w"] * x) ** 2), {"n": x.shape[0], "mean": np.mean(x)}
+
+    fn = gradof.value_and_grad(loss, has_aux=True)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        p, x = {"w": rng.random(4)}, rng.random(4)
+        (value, aux), grad = fn(p, x)
+        assert aux["n"] == 4 and aux["mean"] == np.mean(x) and type(value) is np.float64
+        np.testing.assert_allclose(value, np.sum(np.tanh(p["w"] * x) ** 2))
+        t = np.tanh(p["w"] * x)
+        np.testing.assert_allclose(grad["w"], 2 * t * (1 - t * t) * x, rtol=1e-12)
+    assert fn.base.cache_info() == (2, 1, 1, 0, 3)
+    assert fn({"w": np.ones(2)}, np.ones(2))[1]["w"].shape == (2,)
+
+
+def test_the_arrays_of_a_call_are_not_kept_by_its_check() -> None:
+    import gc
+    import weakref
+
+    fn = differentiate(lambda x: np.sum(x * 2))
+    x = np.ones(1000)
+    alive = weakref.ref(x)
+    fn(x)
+    fn(x)
+    del x
+    gc.collect()
+    assert alive() is None
+
+
+def test_prepared_calls() -> None:
+    """Without the check: the same results, and parameters read anew."""
+    model = nn.Linear(2, 1)
+    x = torch.rand(4, 2, requires_grad=True)
+    ready = differentiate(lambda x: model(x).square().sum()).prepare(x)
+    for _ in range(2):
+        want = model(x).square().sum()
+        torch.testing.assert_close(ready(x), want)
+        (mine,), (theirs,) = (torch.autograd.grad(v, x) for v in (ready(x), want))
+        torch.testing.assert_close(mine, theirs)
+        with torch.no_grad():
+            model.weight.mul_(2)
+    step = gradof.value_and_grad(lambda w, x: np.sum((w * x) ** 2))
+    w, a = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    value, grad = step.prepare(w, a)(w, a)
+    assert value == 73.0
+    np.testing.assert_array_equal(grad, [18.0, 64.0])
+    with pytest.raises(CallError, match="as it was prepared"):
+        step.prepare(w, a)(w)
+
+
+def test_what_cannot_be_prepared_says_so() -> None:
+    with pytest.raises(InputError, match="cannot be prepared"):
+        differentiate(lambda x: x * 2 if x.sum() > 0 else x).prepare(np.ones(2))
+    with pytest.raises(InputError, match="cannot be prepared"):
+        differentiate(lambda x: x.mul_(2)).prepare(torch.ones(2))
+
+
+def test_the_generated_check_is_text_that_can_be_read() -> None:
+    fn = differentiate(lambda x, n: x * n)
+    x = np.ones(3)
+    fn(x, 2)
+    bound = fn.bind((x, 2), {})
+    fast = fast_check(bound.entry, bound.call, fn.fn)
+    assert fast is not None
+    assert "type(a0) is ndarray" in fast.source and "a1 == 2" in fast.source
