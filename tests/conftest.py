@@ -9,10 +9,13 @@ def test_prints(golden):
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import importlib.util
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +25,10 @@ import pytest
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = "1"
 os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
+
+if "GRADOF_CACHE_DIR" not in os.environ:  # one for the run, shared with its workers
+    os.environ["GRADOF_CACHE_DIR"] = tempfile.mkdtemp(prefix="gradof-tests-")
+    atexit.register(shutil.rmtree, os.environ["GRADOF_CACHE_DIR"], ignore_errors=True)
 
 TESTS = Path(__file__).parent
 GOLDENS = TESTS / "goldens"

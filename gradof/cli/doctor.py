@@ -15,6 +15,7 @@ def report() -> Iterator[tuple[str, str]]:
     from gradof import __version__
     from gradof.codegen.backend import default_backend
     from gradof.codegen.cpu.native.engine import status
+    from gradof.codegen.cpu.native.object_cache import object_cache
     from gradof.codegen.cpu.threads import n_threads
 
     yield "gradof", __version__
@@ -24,6 +25,8 @@ def report() -> Iterator[tuple[str, str]]:
     backend = default_backend()
     bits, found = status()
     yield "native code", found if bits else f"none: {found}"
+    if bits:
+        yield "object cache", object_cache().state()
     used = {
         "auto": "native code" if bits else "numpy tiles", "native": "native code",
         "tiles": "numpy tiles", "numpy": "whole numpy arrays",

@@ -1,21 +1,25 @@
 """LLVM in this process: text → address of the kernel, compiled for the host's own processor.
 
-Kernels are kept by their text, so equal nests of any sizes share one. `available()` says whether
-llvmlite, an x86-64 processor with AVX2 and glibc's libmvec are there; what is missing is told by
-`status`, and the numpy tiles run instead.
+Kernels are kept by their text, so equal nests of any sizes share one, and their machine code on
+disk (see `object_cache`). `status()` says whether llvmlite, an x86-64 processor with AVX2 and
+glibc's libmvec are there, or what is missing; then the numpy tiles run instead.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import threading
 from typing import Any
 
+from gradof.codegen.cpu.native.object_cache import object_cache
 from gradof.errors import CodegenError
 
 _LOCK = threading.Lock()
+_SETTINGS = "speed level 1, opt 2, no loop passes"  # to be changed with `_object_code`
 _KERNELS: dict[str, Any] = {}
+COMPILED = 0  # kernels that were not on disk
 _ENGINES: list[Any] = []  # kept alive: their code is in use
 _SIGNATURE = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
@@ -68,20 +72,52 @@ def _compile(text: str) -> Any:
     bits, found = status()  # loads libmvec: a name it does not find would be called at address 0
     if not bits:
         raise CodegenError(f"no native code: {found}")
+    cache, key = object_cache(), _key(text)
+    code = cache.load(key)
+    if code is None:
+        global COMPILED
+        COMPILED += 1
+        code = cache.store(key, _object_code(text))
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _ENGINES.append(engine)
+    return _SIGNATURE(engine.get_function_address("kernel"))
+
+
+def _key(text: str) -> str:
+    """What machine code depends on: the text, LLVM, the processor, and how it is compiled here."""
+    import llvmlite
+    from llvmlite import binding
+
+    parts = (
+        text, llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)),
+        binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), _SETTINGS,
+    )  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _machine() -> Any:
+    from llvmlite import binding
+
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(
+    return binding.Target.from_default_triple().create_target_machine(
         cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(),
         opt=2, jit=True,
     )  # fmt: skip
+
+
+def _object_code(text: str) -> bytes:
+    """Optimised machine code, to be linked where it is loaded."""
+    from llvmlite import binding
+
+    machine = _machine()
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     options = binding.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _ENGINES.append(engine)
-    return _SIGNATURE(engine.get_function_address("kernel"))
+    code: bytes = machine.emit_object(module)
+    return code

@@ -1,0 +1,125 @@
+"""Machine code on disk: compiled once per processor, LLVM and kernel, loaded in later processes.
+
+    cache = ObjectCache(folder)
+    code = cache.load(key) or cache.store(key, compile())
+
+Code that is loaded runs, so the folder must be the user's own, with no access for others; each file
+carries the checksum of its content, and one that does not fit it is deleted. Files are written
+beside their place and moved there. Where any of that fails the cache is out of use, `state()` says
+why, and kernels are compiled as without it.
+
+`GRADOF_CACHE_DIR` names another folder; `GRADOF_CACHE_DIR=off` switches the cache off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+MAGIC = b"gradof object 1\n"
+LIMIT = 256 << 20  # bytes of all files; beyond it the oldest go
+
+
+class ObjectCache:
+    """A folder of object files by key. Safe between threads and processes."""
+
+    def __init__(
+        self, folder: Path | None, limit: int = LIMIT, problem: str | None = None
+    ) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.problem = problem
+        if folder is not None:
+            self._open(folder)
+
+    def _open(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = folder.stat()
+        except OSError as error:
+            self.problem = f"{folder}: {error.strerror}"
+            return
+        if found.st_uid != os.getuid():
+            self.problem = f"{folder} belongs to another user"
+        elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            self.problem = f"{folder} can be written by others"
+
+    def load(self, key: str) -> bytes | None:
+        """The object code of a key; None where there is none that is whole."""
+        if self.problem is not None:
+            return None
+        assert self.folder is not None
+        path = self.folder / key
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.problem = f"{path}: {error.strerror}"
+            return None
+        head, checksum, code = content[:16], content[16:48], content[48:]
+        if head == MAGIC and hashlib.sha256(code).digest() == checksum:
+            return code
+        with contextlib.suppress(OSError):  # in a folder that cannot be written it stays, unused
+            path.unlink()
+        return None
+
+    def store(self, key: str, code: bytes) -> bytes:
+        """Keep the object code of a key, if the folder can be written; returns it."""
+        if self.problem is not None:
+            return code
+        assert self.folder is not None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(MAGIC + hashlib.sha256(code).digest() + code)
+            Path(temporary).replace(self.folder / key)
+            self._trim()
+        except OSError as error:
+            self.problem = f"{self.folder} cannot be written: {error.strerror}"
+        return code
+
+    def files(self) -> list[tuple[Path, os.stat_result]]:
+        """The object files that are there now."""
+        found = []
+        for path in self.folder.iterdir() if self.folder is not None else ():
+            with contextlib.suppress(FileNotFoundError):  # another process may be trimming
+                found.append((path, path.stat()))
+        return found
+
+    def _trim(self) -> None:
+        files = sorted(self.files(), key=lambda item: item[1].st_mtime)
+        total = sum(info.st_size for _, info in files)
+        while files and total > self.limit:
+            path, info = files.pop(0)
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            total -= info.st_size
+
+    def state(self) -> str:
+        """For people: where it is and what it holds, or why it is not used."""
+        if self.problem is not None:
+            return f"not used: {self.problem}"
+        files = self.files()
+        size = sum(info.st_size for _, info in files)
+        return f"{self.folder}, {len(files)} files, {size / 1e6:.1f} MB"
+
+
+@functools.cache
+def object_cache() -> ObjectCache:
+    """The cache of this process."""
+    named = os.environ.get("GRADOF_CACHE_DIR")
+    if named == "off":
+        return ObjectCache(None, problem="switched off (GRADOF_CACHE_DIR=off)")
+    if named:
+        return ObjectCache(Path(named))
+    try:
+        import platformdirs
+    except ImportError:
+        return ObjectCache(None, problem="platformdirs is not installed: pip install platformdirs")
+    return ObjectCache(Path(platformdirs.user_cache_dir("gradof", appauthor=False)) / "native")

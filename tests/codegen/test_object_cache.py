@@ -1,0 +1,142 @@
+"""Machine code on disk: whole, private, shared between processes, and never needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from gradof.codegen.cpu.native import engine
+from gradof.codegen.cpu.native.object_cache import ObjectCache
+
+native = pytest.mark.skipif(not engine.vector_bits(), reason=engine.status()[1])
+
+PROGRAM = """
+import numpy as np, gradof
+x = np.linspace(-1.0, 1.0, 1 << 16)
+value, grad = gradof.value_and_grad(lambda x: np.sum(np.tanh(x) ** 2))(x)
+np.testing.assert_allclose(grad, 2 * np.tanh(x) * (1 - np.tanh(x) ** 2), rtol=1e-12, atol=1e-14)
+from gradof.codegen.cpu.native import engine
+print(engine.COMPILED)
+"""
+
+
+def _run(folder: Path | str, **env: str) -> int:
+    """How many kernels a fresh process compiled, whose gradient was right."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True,
+        env={**os.environ, "GRADOF_CACHE_DIR": str(folder), "GRADOF_BACKEND": "native", **env},
+    )  # fmt: skip
+    return int(done.stdout)
+
+
+@native
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    first = _run(folder)
+    assert first > 0 and len(list(folder.iterdir())) == first
+    assert folder.stat().st_mode & 0o077 == 0, "nobody else may write what runs here"
+    assert _run(folder) == 0
+
+
+@native
+def test_corrupt_files_are_deleted_and_made_again(tmp_path: Path) -> None:
+    first = _run(tmp_path)
+    for n, path in enumerate(sorted(tmp_path.iterdir())):
+        content = path.read_bytes()
+        path.write_bytes((content[:-9] + b"corrupted") if n % 2 else content[: len(content) // 2])
+    assert _run(tmp_path) == first
+    assert _run(tmp_path) == 0
+
+
+@native
+def test_a_folder_that_cannot_be_made_or_is_switched_off(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    assert _run(blocked / "below") > 0
+    assert _run("off") > 0
+
+
+@native
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    env = {**os.environ, "GRADOF_CACHE_DIR": str(tmp_path), "GRADOF_BACKEND": "native"}
+    both = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert _run(tmp_path) == 0
+    assert not list(tmp_path.glob(".new-*"))
+
+
+def test_what_is_stored_comes_back(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "a" / "b")
+    assert cache.problem is None and cache.load("k") is None
+    assert cache.store("k", b"code") == b"code"
+    assert cache.load("k") == b"code"
+    assert "1 files" in cache.state()
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "other magic", "empty"])
+def test_a_damaged_file_is_no_code(tmp_path: Path, damage: str) -> None:
+    cache = ObjectCache(tmp_path)
+    cache.store("k", b"machine code")
+    content = (tmp_path / "k").read_bytes()
+    (tmp_path / "k").write_bytes(
+        {"cut": content[:-1], "changed": content[:-1] + b"!", "other magic": b"x" + content[1:],
+         "empty": b""}[damage]
+    )  # fmt: skip
+    assert cache.load("k") is None
+    assert not (tmp_path / "k").exists()
+
+
+def test_a_folder_others_can_write_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    cache = ObjectCache(folder)
+    assert cache.problem is not None and "can be written by others" in cache.state()
+    assert cache.store("k", b"code") == b"code" and cache.load("k") is None
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert "another user" in ObjectCache(tmp_path).state()
+
+
+def test_a_read_only_folder_serves_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ObjectCache(tmp_path)
+    cache.store("k", b"code")
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    again = ObjectCache(tmp_path)
+    assert again.load("k") == b"code"
+    assert again.store("other", b"code") == b"code"
+    assert "cannot be written" in again.state()
+
+
+def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, limit=3 * (48 + 100))
+    for n in range(5):
+        cache.store(f"k{n}", bytes(100))
+        os.utime(tmp_path / f"k{n}", (n, n))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k2", "k3", "k4"]
+
+
+@native
+def test_the_key_tells_processors_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    here = engine._key("text")
+    assert here == engine._key("text") != engine._key("other text")
+    monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "znver9")
+    assert engine._key("text") != here
