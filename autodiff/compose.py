@@ -68,9 +68,9 @@ def jvp_graph(graph: Graph, wrt: Sequence[int], outputs: Sequence[int]) -> Graph
     result.name = graph.name + "_jvp"
     first = next(iter(result.nodes()), result.block.returns)
     emitter = Emitter(Builder(result.block, first))
-    for i in reversed(range(n, n + k)):
-        result.inputs[i].replace_all_uses_with(_full(result.inputs[i], 0.0, emitter))
-        result.block.remove_param(i)
+    for value in result.inputs[n : n + k]:
+        value.replace_all_uses_with(_full(value, 0.0, emitter))
+    result.block.remove_params(range(n, n + k))
     run_passes(result, CLEAN_UP)
     return result
 

@@ -64,9 +64,7 @@ def specialize_autograd_zero(
     copy.set_outputs([copy.outputs[i] for i in outputs])
     run_passes(copy, CLEAN_UP)
     inputs = [i for i in range(len(df.inputs)) if i >= len(defined) or defined[i]]
-    for i in reversed(range(len(defined))):
-        if not defined[i]:
-            copy.block.remove_param(i)
+    copy.block.remove_params(i for i, is_defined in enumerate(defined) if not is_defined)
     return SpecializedDf(copy, inputs, outputs)
 
 

@@ -12,9 +12,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from more_workloads import (
+    adam,
+    adam_inputs,
+    attention,
+    attention_array,
+    attention_inputs,
+    cell_inputs,
+    dropout_residual,
+    heat,
+    heat_inputs,
+    lstm_cell,
+    lstm_cell_array,
+    scalar,
+)
 from torch.nn import functional as F
 
-Kind = str  # "fused": pointwise and reductions; "matmul": the library's products; "small": overhead
+# "fused": pointwise and reductions; "random": with random draws; "matmul": the library's products;
+# "small": overhead
+Kind = str
 
 
 @dataclass(frozen=True)
@@ -168,6 +184,11 @@ WORKLOADS = [
     Workload("bias-residual-layernorm", "fused",
              _normal(_BIG, (COLUMNS,), _BIG, (COLUMNS,), (COLUMNS,), _BIG), (0, 1, 2, 3, 4),
              residual, residual_array),
+    Workload("bias-dropout-residual-layernorm", "random",
+             _normal(_BIG, (COLUMNS,), _BIG, (COLUMNS,), (COLUMNS,), _BIG), (0, 1, 2, 3, 4),
+             dropout_residual),
+    Workload("Adam update 1M", "fused", adam_inputs, (0, 1, 2, 3), None, adam),
+    Workload("heat 512x512 f64, 4 steps", "fused", heat_inputs, (0, 1), None, heat),
     Workload("Black-Scholes 1M f64", "fused", _options, (0, 1, 2, 3), black_scholes),
     Workload("mixture 65536x16 f64", "fused", _normal((65536,), (16,), (16,), dtype=np.float64),
              (1, 2), None, mixture),
@@ -176,6 +197,10 @@ WORKLOADS = [
                           (rng.standard_normal((784, 512)) / 28).astype(np.float32),
                           (rng.standard_normal((512, 10)) / 23).astype(np.float32),
                           rng.integers(0, 10, 128)], (1, 2), mlp, mlp_array),
+    Workload("LSTM cell 256", "matmul", cell_inputs, (2, 3, 4, 5), lstm_cell, lstm_cell_array),
+    Workload("attention 8x128x64", "matmul", attention_inputs, (0, 1, 2, 3, 4), attention,
+             attention_array),
+    Workload("scalar", "small", lambda rng: [np.array(0.7)], (0,), None, scalar),
     Workload("chain 16x16", "small", _normal((16, 16), (16, 16)), (0, 1), chain, chain_array),
     Workload("Rosenbrock 1000", "small", _normal((1000,), dtype=np.float64), (0,), None,
              rosenbrock),

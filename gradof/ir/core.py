@@ -212,6 +212,9 @@ class Node:
         return f"<Node {self.kind} at {self.loc}>"
 
 
+_SPACE = 1 << 192  # between the numbers of neighbours; Python's ints have no end
+
+
 class Block:
     """Params, a doubly linked list of nodes, and a sentinel node whose inputs are the results."""
 
@@ -231,11 +234,13 @@ class Block:
         self.params.append(value)
         return value
 
-    def remove_param(self, index: int) -> None:
-        """Drop an unused block input; IRError if it is used."""
-        if self.params[index].has_uses:
-            raise IRError(f"input {index} of the block is still used")
-        del self.params[index]
+    def remove_params(self, indices: Iterable[int]) -> None:
+        """Drop unused block inputs; IRError if one is used."""
+        gone = set(indices)
+        for i in sorted(gone):
+            if self.params[i].has_uses:
+                raise IRError(f"input {i} of the block is still used")
+        self.params = [value for i, value in enumerate(self.params) if i not in gone]
         for i, value in enumerate(self.params):
             value.index = i
 
@@ -293,8 +298,16 @@ class Block:
         else:
             previous._next = node
         node.block = self
-        self._dirty = True
+        if not self._dirty:
+            self._number(node, previous, anchor)
         return node
+
+    def _number(self, node: Node, previous: Node | None, anchor: Node) -> None:
+        # A small part of the gap: most nodes are inserted one after the other.
+        after = anchor._order - 2 * _SPACE if previous is None else previous._order
+        gap = min(anchor._order - after, _SPACE)
+        node._order = after + max(1, gap >> 6)
+        self._dirty = gap < 2
 
     def insert_after(self, anchor: Node, node: Node) -> Node:
         """Given `a; b`; after `insert_after(a, n)`: `a; n; b`."""
@@ -321,9 +334,11 @@ class Block:
 
     def _order_of(self, node: Node) -> int:
         if self._dirty:
-            for i, n in enumerate(self.nodes()):
-                n._order = i
-            self.returns._order = 1 << 60
+            order = 0
+            for n in self.nodes():
+                n._order = order
+                order += _SPACE
+            self.returns._order = order + (_SPACE << 64)
             self._dirty = False
         return node._order
 

@@ -215,12 +215,12 @@ def test_inserting_twice_is_refused() -> None:
 def test_params_and_outputs_in_use_stay() -> None:
     graph = parse_graph(CHAIN)
     with pytest.raises(IRError, match="still used"):
-        graph.block.remove_param(0)
+        graph.block.remove_params([0])
     with pytest.raises(IRError, match="still used"):
         next(graph.nodes()).remove_output(0)
     graph.block.add_param(T, "unused")
     last = graph.block.add_param(T, "last")
-    graph.block.remove_param(1)
+    graph.block.remove_params([1])
     assert last.index == 1 and graph.inputs[1] is last
     node = Node("k")
     first, second = node.add_output(T), node.add_output(T)
