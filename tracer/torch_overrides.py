@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+_torch_dropout = torch.nn.functional.dropout
 OVERRIDES: dict[Any, Callable[..., Any]] = {}
 
 
@@ -101,3 +102,14 @@ def _linear_cross_entropy(*args: torch.Tensor, options: Any = None, **kwargs: An
     # `options` ask to go through the batch in chunks, whose gradients torch computes beforehand
     # and cannot differentiate again. The loss is the same.
     return torch.nn.functional.linear_cross_entropy(*args, **kwargs)
+
+
+@_instead_of(torch.nn.functional.dropout)
+def _dropout(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if inplace or not training or not 0.0 < p < 1.0:
+        return _torch_dropout(input, p, training, inplace)
+    # torch's own program, with its in-place division written out: half a second of imports less
+    noise = torch.empty_like(input).bernoulli_(1 - p)
+    return input * (noise / (1 - p))
