@@ -143,6 +143,6 @@ class Report:
         axes.set_xscale("log")
         axes.set_xlabel("time of value and gradients / gradof's (right of 1: gradof is faster)")
         axes.invert_yaxis()
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(peers), fontsize=8)
         figure.tight_layout()
         figure.savefig(path)
