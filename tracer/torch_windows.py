@@ -1,10 +1,11 @@
-"""Views made by `Tensor.unfold`, through which nothing may be changed.
+"""Views through which nothing may be changed: of `expand`, and of `Tensor.unfold`.
 
+    x.expand(2, 3).add_(1)                 # refused, as in eager: one element of memory is two
     v = x.unfold(1, 1, 5); v.add_(1)       # refused
 
-torch's functionalization puts a changed window view back with `unfold_backward`, which sets what no
-window covers to zero and adds up what several cover (pytorch#198102). Windows that cover each
-element once are put back right.
+torch's functionalization does not look whether elements overlap. It puts a changed window view back
+with `unfold_backward`, which sets what no window covers to zero and adds up what several cover
+(pytorch#198102). Windows that cover each element once are put back right.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ class WindowViews:
 
     def watch(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run a function of torch; UnsupportedOpError if it changes such a view."""
-        changed = [*args[:1], kwargs.get("out")] if self._views else []
-        views = [t for t in changed if id(t) in self._views]
+        views = [t for t in (*args[:1], kwargs.get("out")) if id(t) in self._views]
         versions = [t._version for t in views]
+        expanded = [(t, t._version) for t in args[:1] if _overlaps(t)]
         result = func(*args, **kwargs)
+        if any(t._version != before for t, before in expanded):
+            raise UnsupportedOpError(
+                "an expanded tensor, whose elements overlap in memory, is changed in place",
+                loc=loc, hint="change the tensor before it is expanded, or a copy (x.clone())",
+            )  # fmt: skip
         if any(t._version != before for t, before in zip(views, versions, strict=True)):
             raise UnsupportedOpError(
                 "a view made by unfold, whose windows leave gaps or overlap, is changed in place",
@@ -45,6 +51,13 @@ class WindowViews:
         for t in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(t, torch.Tensor) and is_wrapper(t) and _memory(t) == _memory(view):
                 self._views[id(t)] = t
+
+
+def _overlaps(arg: Any) -> bool:
+    """Whether a tensor has one element of memory in several places, as `expand` makes it."""
+    if not isinstance(arg, torch.Tensor) or not is_wrapper(arg):
+        return False
+    return any(n > 1 and step == 0 for n, step in zip(arg.shape, arg.stride(), strict=True))
 
 
 def _memory(tensor: torch.Tensor) -> int:

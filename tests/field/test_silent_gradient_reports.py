@@ -338,3 +338,16 @@ def test_copied_models_do_not_share_gradients() -> None:
     assert all(p.grad is None for p in second.parameters())
     second(x * 3).sum().backward()
     torch.testing.assert_close(model.weight.grad, x)
+
+
+def test_an_expanded_tensor_is_not_changed_in_place() -> None:
+    """Eager refuses it; several elements are one in memory."""
+
+    def fn(x: Tensor) -> Tensor:
+        return x.clone()[None].expand(2, 3).mul_(2)
+
+    with pytest.raises(RuntimeError):
+        fn(torch.ones(3))
+    with pytest.raises(UnsupportedOpError, match="expanded tensor"):
+        differentiate(fn)(torch.ones(3))
+    check(lambda x: x.expand(2, 3).clone().mul_(x).sum(), _leaf(3), order=2)
