@@ -20,10 +20,11 @@ Effects (random numbers, checks that may raise) keep their order: each waits for
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from gradof.codegen.space import Fit, Space, follow, renames_axes, shape_of
+from gradof.codegen.space import Fit, Space, follow, own_cells, renames_axes, shape_of
 from gradof.ir.attrs import Dense
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Graph, Node, Value
@@ -41,6 +42,7 @@ class Group:
     number: int
     space: Space
     nodes: list[Node] = field(default_factory=list)
+    largest: int = 0  # cells that one of the nodes has by itself
 
 
 Worth = Callable[[Group], bool]
@@ -119,7 +121,7 @@ class _Grouping:
             if waits >> group.number & 1:
                 continue
             fit = group.space.fit(node)
-            if fit is not None:
+            if fit is not None and _pays(group, node, fit):
                 self.join(group, node, fit, waits)
                 joined = group
                 break
@@ -166,6 +168,7 @@ class _Grouping:
     def join(self, group: Group, node: Node, fit: Fit, waits: int) -> None:
         group.space.add(fit)
         group.nodes.append(node)
+        group.largest = max(group.largest, own_cells(node))
         self.group_of[node] = group
         for value in node.inputs:
             shape = shape_of(value)
@@ -194,8 +197,10 @@ class _Grouping:
             return a
         large, small = (a, b) if len(a.nodes) >= len(b.nodes) else (b, a)
         space = self.union(large, small)
-        if space is None:
+        largest = max(large.largest, small.largest)
+        if space is None or math.prod(space.sizes.values()) > largest:
             return a
+        large.largest = largest
         order = {n: i for i, n in enumerate(self.nodes)} if len(self.nodes) < 4096 else None
         large.space = space
         large.nodes = sorted(
@@ -376,10 +381,13 @@ def _has_effect(node: Node) -> bool:
 
 def cells(group: Group) -> int:
     """The size of the group's iteration space."""
-    n = 1
-    for size in group.space.sizes.values():
-        n *= size
-    return n
+    return math.prod(group.space.sizes.values())
+
+
+def _pays(group: Group, node: Node, fit: Fit) -> bool:
+    """Whether no loop gets longer than a node needs: [4000, 32] and [200, 32] share a bias only."""
+    grown = math.prod(size for _, size, _ in fit.grown)
+    return grown == 1 or cells(group) * grown <= max(group.largest, own_cells(node))
 
 
 def bytes_of(value: Value) -> int:

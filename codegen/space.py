@@ -353,3 +353,9 @@ def _is_one_hot(node: Node) -> bool:
     if node.kind == "scatter_add" and shape_of(node.inputs[2]) != expected:
         return False
     return checked and picked == expected and whole[dim] > 1
+
+
+def own_cells(node: Node) -> int:
+    """The cells of a node by itself: those of its largest operand or result."""
+    types = [v.type for v in (*node.inputs, *node.outputs)]
+    return max((t.size for t in types if isinstance(t, TensorType)), default=1)

@@ -197,3 +197,30 @@ def test_effects_keep_their_order(worth: Callable[[Group], bool]) -> None:
     assert [n.attrs["error"] for n in together.nodes() if n.kind == "in_range"] == [
         "index", "runtime",
     ]  # fmt: skip
+
+
+def test_a_shared_operand_does_not_join_loops_of_other_sizes() -> None:
+    """Two batches through one layer: [400, 8] and [20, 8] share the bias, and no loop."""
+    graph = fused(parse_graph(
+        """graph f(%x : f32[400,8], %y : f32[20,8], %b : f32[8]):
+        %p : f32[400,8] = add(%x, %b)
+        %t : f32[400,8] = tanh(%p)
+        %q : f32[20,8] = add(%y, %b)
+        %u : f32[20,8] = tanh(%q)
+        return (%t, %u)"""
+    ))  # fmt: skip
+    sizes = sorted(schedule(g, "k").sizes for g in groups_of(graph))
+    assert sizes == [(20, 8), (400, 8)]
+
+
+def test_an_outer_product_is_one_loop_with_what_it_is_made_of() -> None:
+    graph = fused(parse_graph(
+        """graph f(%x : f32[40], %y : f32[30]):
+        %a : f32[40] = sin(%x)
+        %b : f32[30] = cos(%y)
+        %c : f32[40,1] = reshape[shape=(40, 1)](%a)
+        %z : f32[40,30] = mul(%c, %b)
+        return (%z)"""
+    ))  # fmt: skip
+    (group,) = groups_of(graph)
+    assert schedule(group, "k").sizes == (40, 30)

@@ -18,7 +18,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
 
 CHUNK = 1 << 16  # cells of a chunk
+_MAX_LAYOUTS = 256  # kept per kernel
 _OWN = frozenset({"load", "index", "store", "reduce", "fold"})
 
 
@@ -55,6 +56,17 @@ def is_native(nest: LoopNest) -> bool:
     return True
 
 
+class _Layout(NamedTuple):
+    """A call's code, the strides and sizes it is given, and its outputs."""
+
+    function: Any
+    code: Code
+    tail: array[int]
+    rows: int
+    columns: int
+    outputs: list[tuple[tuple[int, ...], Any]]
+
+
 class NativeKernel:
     """See the module docstring. Thread-safe."""
 
@@ -64,6 +76,7 @@ class NativeKernel:
         self.nest = nest
         self.lanes = lanes_for(nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(nest)
+        self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
         self._variants: dict[tuple[Stride, ...], tuple[Any, Code]] = {}
         self._tiles: TileKernel | None = None
         self._local = threading.local()
@@ -75,6 +88,24 @@ class NativeKernel:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Fresh outputs for arrays in the order of the nest's inputs."""
+        given = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]
+        key = tuple([(a.shape, a.strides) for a in given])
+        if key not in self._layouts:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[key] = self._layout(given)
+        layout = self._layouts[key]
+        if layout is None:
+            return self._whole()(*arrays)
+        outputs = [np.empty(shape, dtype) for shape, dtype in layout.outputs]
+        # the axes of the nest are those of the arrays, so both begin at one address
+        packed = array("q", [a.__array_interface__["data"][0] for a in (*given, *outputs)])
+        packed.extend(layout.tail)
+        self._run(layout.function, layout.code, packed, layout.rows, layout.columns, outputs)
+        return tuple(outputs)
+
+    def _layout(self, arrays: Sequence[Any]) -> _Layout | None:
+        """What follows from shapes and strides; None where the column axes do not collapse."""
         nest = self.nest
         sizes = nest_sizes(nest, arrays)
         outputs = [_empty(b, sizes) for b in nest.outputs]
@@ -82,7 +113,7 @@ class NativeKernel:
                  zip((*nest.inputs, *nest.outputs), (*arrays, *outputs), strict=True)]  # fmt: skip
         shape = _collapsed(nest, views, sizes)
         if shape is None:
-            return self._whole()(*arrays)
+            return None
         strides, columns = shape
         rows = 1
         for size in sizes[: nest.rows]:
@@ -90,12 +121,8 @@ class NativeKernel:
         classes = tuple(_class(s[-1]) if nest.rows < len(sizes) else "zero" for s in strides)
         function, code = self._variant(classes)
         flat = [*sizes[: nest.rows], *([columns] if nest.rows < len(sizes) else [])]
-        packed = array("q", [v.__array_interface__["data"][0] for v in views])
-        for each in strides:
-            packed.extend(each)
-        packed.extend(flat)
-        self._run(function, code, packed, rows, columns, outputs)
-        return tuple(outputs)
+        tail = array("q", [s for each in strides for s in each] + flat)
+        return _Layout(function, code, tail, rows, columns, [(o.shape, o.dtype) for o in outputs])
 
     def _run(
         self, function: Any, code: Code, packed: array[int], rows: int, columns: int,
