@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+
+from gradof.errors import LeafTypeError
 
 _private: Any = torch
+_forward_ad: Any = forward_ad
 
 
 def is_wrapper(tensor: torch.Tensor) -> bool:
@@ -68,3 +72,34 @@ def unfused() -> Iterator[None]:
         _private._C._set_mkldnn_enabled(onednn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.set_rng_state(state)
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Whether the tensor carries a tangent of torch's forward mode."""
+    return (
+        _forward_ad._current_level >= 0  # outside of every dual level there are no tangents
+        and _forward_ad.unpack_dual(tensor).tangent is not None
+    )
+
+
+def transforms_active() -> bool:
+    """Whether tensors may carry tangents, or be wrapped by a transform of torch.func."""
+    active: bool = _private._C._are_functorch_transforms_active()
+    return active or _forward_ad._current_level >= 0
+
+
+def refuse_transformed(tensor: torch.Tensor, what: str) -> None:
+    """Refuse a tensor with a tangent, or one that a transform of torch.func wraps; LeafTypeError.
+
+    Compiled code reads the data of a tensor: the tangent would be lost without a word.
+    """
+    if has_tangent(tensor):
+        raise LeafTypeError(
+            f"{what} is a dual tensor of torch's forward mode, whose tangent would be lost",
+            hint="gradof.jvp(fn, primals, tangents) gives the value and its tangent",
+        )
+    if _private._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise LeafTypeError(
+            f"{what} is within a transform of torch.func (grad, vmap, jvp, ...) or batched",
+            hint="transform with gradof.grad, vjp, hvp, jvp, jacobian, hessian, or row by row",
+        )

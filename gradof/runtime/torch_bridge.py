@@ -21,6 +21,7 @@ import torch
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import DType
 from gradof.runtime.plan import GradientPlan, GraphPlan
+from gradof.tracer.torch_functional import refuse_transformed, transforms_active
 from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
 
 Tensor = torch.Tensor
@@ -31,6 +32,9 @@ _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on torch tensors, recorded by autograd where an input requires grad."""
+    if transforms_active():  # as where a cotangent carries a tangent
+        for tensor in tensors:
+            refuse_transformed(tensor, "a tensor that compiled code is to read")
     if torch.is_grad_enabled():
         flags = tuple([t.requires_grad for t in tensors])
         if True in flags:
@@ -82,6 +86,7 @@ def to_numpy(tensor: Tensor) -> Any:
 
 def check_tensor(tensor: Tensor, path: str) -> None:
     """Refuse what the numpy backend cannot read, before anything runs."""
+    refuse_transformed(tensor, path)
     if tensor.dtype in _PLAIN and tensor.is_cpu and tensor.layout is torch.strided:
         return
     if tensor.layout != torch.strided:

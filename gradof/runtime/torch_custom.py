@@ -11,11 +11,15 @@ from gradof.errors import CustomRuleError
 from gradof.runtime.custom import Call
 from gradof.runtime.thread import is_tracing
 from gradof.tracer.pytree import flatten
+from gradof.tracer.torch_functional import has_tangent, refuse_transformed
 
 
 def wants_rule(leaves: Sequence[Any]) -> bool:
     """Whether a gradient may be taken: of tensors that require grad, or within a trace."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not is_tracing():
+        for tensor in filter(has_tangent, tensors):  # the rule is one of reverse mode
+            refuse_transformed(tensor, "an argument of a custom_vjp function")
     return torch.is_grad_enabled() and (
         is_tracing() or any(t.requires_grad for t in tensors)
     )  # fmt: skip

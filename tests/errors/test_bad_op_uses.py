@@ -324,10 +324,6 @@ def test_numpy_value_is_checked_at_every_call(name: str) -> None:
 
 # Wrong uses that eager refuses and we do not, yet; each fails here once it is refused.
 ACCEPTED: dict[str, tuple[Use, str]] = {
-    "in place on an expanded tensor": (
-        lambda x: (x[:1] * 1).expand(4, 3).add_(x),
-        "in functional form there is no memory that elements share",
-    ),
     "repeats below zero with a size given": (
         lambda x: torch.repeat_interleave(x, torch.tensor([1, 2, -1, 2]), dim=0, output_size=4),
         "torch's own program for the op does not check them",
