@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import statistics
 import time
 import warnings
@@ -26,10 +27,11 @@ import torch
 from c_loops import c_run
 from compile_time import compile_times
 from fresh import fresh
+from guard import check_seconds
 from report import Report, Row
 from rich.console import Console
 from roofline import bandwidth, least_bytes
-from sides import BACKENDS, Run, backend, forwards, sides
+from sides import BACKENDS, BackwardRun, Run, backend, backwards, forwards, sides
 from workloads import WORKLOADS, Workload
 
 from gradof.codegen.cpu.native.engine import status
@@ -75,26 +77,56 @@ def checked(w: Workload, arrays: list[Any], quick: bool) -> dict[str, Run]:
 
 
 def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
-    """Median seconds of each, in turns that each side begins as often; short ones several times."""
+    """Median seconds of each side, in turns of random order; short runs several times in a sample.
+
+    Before its samples a side runs untimed for a while: the threads of the side before spin for
+    some milliseconds after their last loop, on cores that this one needs.
+    """
     samples: dict[str, list[float]] = {side: [] for side in runs}
     times = {side: _times(run) for side, run in runs.items()}
-    order = list(runs)
-    for n in range(repeats):
-        for side in order[n % len(order) :] + order[: n % len(order)]:
+    order, rng = list(runs), random.Random(0)
+    for _ in range(repeats):
+        rng.shuffle(order)
+        for side in order:
             run, count = runs[side], times[side]
+            _settle(run)
             start = time.perf_counter()
             for _ in range(count):
                 run()
             samples[side].append((time.perf_counter() - start) / count)
-    return {side: statistics.median(times) for side, times in samples.items()}
+    return {side: statistics.median(seconds) for side, seconds in samples.items()}
+
+
+def _settle(run: Run, seconds: float = 0.02) -> None:
+    """Run untimed, at least once and for this long."""
+    end = time.perf_counter() + seconds
+    run()
+    while time.perf_counter() < end:
+        run()
 
 
 def _times(run: Run) -> int:
     """How often a run is repeated within one sample: about a millisecond's worth."""
-    run()
+    _settle(run)
     start = time.perf_counter()
     run()
     return max(1, int(1e-3 / (time.perf_counter() - start)))
+
+
+def backward_medians(runs: dict[str, tuple[Run, BackwardRun]], repeats: int) -> dict[str, float]:
+    """Median seconds of each side's backward, of a value that was computed untimed just before."""
+    samples: dict[str, list[float]] = {side: [] for side in runs}
+    order, rng = list(runs), random.Random(0)
+    for _ in range(repeats):
+        rng.shuffle(order)
+        for side in order:
+            forward, backward_of = runs[side]
+            _settle(lambda forward=forward, backward_of=backward_of: backward_of(forward()))
+            value = forward()
+            start = time.perf_counter()
+            backward_of(value)
+            samples[side].append(time.perf_counter() - start)
+    return {side: statistics.median(seconds) for side, seconds in samples.items()}
 
 
 def measure(w: Workload, repeats: int, quick: bool, copy: float) -> Row:
@@ -104,9 +136,10 @@ def measure(w: Workload, repeats: int, quick: bool, copy: float) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         forward = medians(forwards(w, arrays, together), repeats)
+        backward = backward_medians(backwards(w, arrays, together), repeats)
     roof = least_bytes(w, arrays) / copy
     alone = {} if quick else {side: fresh(side, w.name) for side in together if side in ALONE}
-    return Row(w.name, w.kind, together, forward, roof, alone)
+    return Row(w.name, w.kind, together, forward, backward, roof, alone)
 
 
 def main() -> None:
@@ -126,7 +159,8 @@ def main() -> None:
         f"torch {torch.__version__}, numpy {np.__version__}, {status()[1]}; {n_threads()} threads; "
         f"medians of {repeats}; a copy moves {copy / 1e9:.1f} GB/s"
     )
-    report = Report(heading, rows, [] if options.only else compile_times(options.quick))
+    chains = [] if options.only else compile_times(options.quick)
+    report = Report(heading, rows, chains, check_seconds())
     report.show(console)
     if options.write:
         report.write(DOCS)

@@ -23,6 +23,7 @@ class Row:
     kind: str
     together: dict[str, float]
     forward: dict[str, float]
+    backward: dict[str, float]
     roof: float
     alone: dict[str, tuple[float, float] | None]
 
@@ -55,6 +56,7 @@ class Report:
     heading: str
     rows: list[Row]
     chains: list[tuple[int, float]]
+    check: float
 
     def tables(self) -> dict[str, list[list[str]]]:
         """Cells of each table by its title, the head first."""
@@ -62,7 +64,8 @@ class Report:
             "workload", *SIDES, "best peer / gradof", "C loop", "gradof / C loop",
             "roofline / gradof",
         ]  # fmt: skip
-        both, forward, first = [head], [["workload", *SIDES]], [["workload", *SIDES]]
+        both = [head]
+        forward, backward, first = ([["workload", *SIDES]] for _ in range(3))
         memory = [["workload", "gradof", "eager", "gradof / eager"]]
         for row in self.rows:
             cells = [shown(row.together[s]) if s in row.together else "-" for s in SIDES]
@@ -72,6 +75,9 @@ class Report:
             both.append([row.name, *cells, number(row.ratio), *by_hand, number(reach)])
             cells = [shown(row.forward[s]) if s in row.forward else "-" for s in SIDES]
             forward.append([row.name, *cells])
+            if row.backward:
+                cells = [shown(row.backward[s]) if s in row.backward else "-" for s in SIDES]
+                backward.append([row.name, *cells])
             if row.alone:
                 times = [row.alone.get(s) for s in SIDES]
                 first.append([row.name, *(shown(t[0]) if t else "-" for t in times)])
@@ -80,6 +86,7 @@ class Report:
                 memory.append([row.name, *cells, number(row.memory())])
         return {
             "Value and gradients": both, "Value alone": forward,
+            "Gradients alone, torch callers": backward,
             "First gradient, after import, in a fresh process": first,
             "Peak memory of value and gradients": memory,
         }  # fmt: skip
@@ -95,6 +102,8 @@ class Report:
                              f"least {min(values):.2f}")  # fmt: skip
         for n, seconds in self.chains:
             lines.append(f"a chain of {n} ops: first gradient after {seconds:.2f} s")
+        check = shown(self.check)
+        lines.append(f"the check of a call with ten arrays: {check}")
         return lines
 
     def show(self, console: Console) -> None:

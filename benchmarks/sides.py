@@ -14,6 +14,7 @@ from workloads import Workload
 from gradof import differentiate, value_and_grad
 
 Run = Callable[[], list[Any]]
+BackwardRun = Callable[[list[Any]], Any]
 SIDES = ("gradof", "gradof tiles", "gradof numpy", "eager", "torch.compile", "jax", "autograd")
 
 
@@ -127,3 +128,33 @@ def _forward(side: str, w: Workload, arrays: list[Any]) -> Run | None:
         return lambda: [jitted(*given).block_until_ready()]
     compiled = differentiate(lambda *a: array(np, *a))
     return lambda: [compiled(*arrays)]
+
+
+def backwards(
+    w: Workload, arrays: list[Any], sides_: Iterable[str]
+) -> dict[str, tuple[Run, BackwardRun]]:
+    """For the sides of torch callers: the value with its record, and the gradients from it.
+
+    The others compute value and gradients in one call, and there is no backward to time.
+    """
+    made: dict[str, tuple[Run, BackwardRun]] = {}
+    if w.torch is None:
+        return made
+    for side in sides_:
+        if side in BACKENDS:
+            fn = differentiate(w.torch)
+        elif side in ("eager", "torch.compile"):
+            fn = w.torch if side == "eager" else torch.compile(w.torch)
+        else:
+            continue
+        with backend(BACKENDS.get(side, "auto")):
+            forward, backward = _backward(fn, w, arrays)
+            backward(forward())
+        made[side] = forward, backward
+    return made
+
+
+def _backward(fn: Callable[..., Any], w: Workload, arrays: list[Any]) -> tuple[Run, BackwardRun]:
+    tensors = [torch.from_numpy(a) for a in arrays]
+    wanted = [tensors[i].requires_grad_() for i in w.argnums]
+    return lambda: [fn(*tensors)], lambda value: torch.autograd.grad(value, wanted)
