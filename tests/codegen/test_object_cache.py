@@ -122,6 +122,20 @@ def test_a_read_only_folder_serves_what_is_there(
     assert again.load("k") == b"code"
     assert again.store("other", b"code") == b"code"
     assert "cannot be written" in again.state()
+    assert again.load("k") == b"code", "what is there is still read"
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ObjectCache(tmp_path)
+
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert cache.store("k", b"code") == b"code"
+    assert not list(tmp_path.iterdir()) and "No space left" in cache.state()
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:

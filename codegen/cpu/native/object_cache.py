@@ -33,7 +33,8 @@ class ObjectCache:
     ) -> None:
         self.folder = folder
         self.limit = limit
-        self.problem = problem
+        self.problem = problem  # why nothing is read or written
+        self.unwritable: str | None = None  # why nothing is written
         if folder is not None:
             self._open(folder)
 
@@ -48,6 +49,8 @@ class ObjectCache:
             self.problem = f"{folder} belongs to another user"
         elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             self.problem = f"{folder} can be written by others"
+        elif not os.access(folder, os.W_OK):
+            self.unwritable = f"{folder} cannot be written"
 
     def load(self, key: str) -> bytes | None:
         """The object code of a key; None where there is none that is whole."""
@@ -71,23 +74,30 @@ class ObjectCache:
 
     def store(self, key: str, code: bytes) -> bytes:
         """Keep the object code of a key, if the folder can be written; returns it."""
-        if self.problem is not None:
+        if self.problem is not None or self.unwritable is not None:
             return code
         assert self.folder is not None
+        temporary: Path | None = None
         try:
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            temporary = Path(name)
             with os.fdopen(handle, "wb") as file:
                 file.write(MAGIC + hashlib.sha256(code).digest() + code)
-            Path(temporary).replace(self.folder / key)
+            temporary.replace(self.folder / key)
             self._trim()
         except OSError as error:
-            self.problem = f"{self.folder} cannot be written: {error.strerror}"
+            self.unwritable = f"{self.folder} cannot be written: {error.strerror}"
+            if temporary is not None:
+                with contextlib.suppress(OSError):  # moved already, or not to be removed either
+                    temporary.unlink()
         return code
 
     def files(self) -> list[tuple[Path, os.stat_result]]:
         """The object files that are there now."""
         found = []
         for path in self.folder.iterdir() if self.folder is not None else ():
+            if path.name.startswith(".new-"):
+                continue  # another process is writing it
             with contextlib.suppress(FileNotFoundError):  # another process may be trimming
                 found.append((path, path.stat()))
         return found
@@ -107,7 +117,8 @@ class ObjectCache:
             return f"not used: {self.problem}"
         files = self.files()
         size = sum(info.st_size for _, info in files)
-        return f"{self.folder}, {len(files)} files, {size / 1e6:.1f} MB"
+        note = f", only read: {self.unwritable}" if self.unwritable is not None else ""
+        return f"{self.folder}, {len(files)} files, {size / 1e6:.1f} MB{note}"
 
 
 @functools.cache
