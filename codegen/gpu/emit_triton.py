@@ -101,7 +101,7 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
 class _Emitter:
     def __init__(self, nest: LoopNest, form: Form) -> None:
         self.form = form
-        self.nest = replace(_safe(nest), held=frozenset())
+        self.nest = replace(_wide_sums(_safe(nest)), held=frozenset())
         self.made = {i.name: i.dtype for i in self.nest.body if i.name}
         self.folds = folds_of(self.nest)
         self.lines: list[str] = []
@@ -304,6 +304,19 @@ class _Emitter:
 
 def _reduces(i: Instr, stage: int) -> bool:
     return i.op == "reduce" and i.stage == stage + 1
+
+
+def _wide_sums(nest: LoopNest) -> LoopNest:
+    """Row results that only folds read stay in float32: the sum of them all is rounded once."""
+    readers: dict[Operand, set[str]] = {}
+    for i in nest.body:
+        for arg in i.args:
+            readers.setdefault(arg, set()).add(i.op)
+    return replace(nest, body=tuple(
+        replace(i, dtype=wide(i.dtype))
+        if i.op == "reduce" and readers.get(i.name) == {"fold"} else i
+        for i in nest.body
+    ))  # fmt: skip
 
 
 def _safe(nest: LoopNest) -> LoopNest:

@@ -19,6 +19,7 @@ from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of, wide
+from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import nest_sizes
@@ -100,7 +101,7 @@ class TritonKernel:
             if programs:
                 made.kernel[(programs,)](
                     *arguments, INDEX=_index_type(pairs), BR=blocks.rows, BC=blocks.columns,
-                    TILES=blocks.tiles,
+                    TILES=blocks.tiles, enable_fp_fusion=True,
                 )  # fmt: skip
             self._fold(made, partials, outputs, sizes)
         return tuple(outputs)
@@ -117,7 +118,8 @@ class TritonKernel:
             parts, n = partial.shape
             flat = torch.empty(n, dtype=outputs[k].dtype, device=partial.device)
             if n:
-                function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64)
+                function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64,
+                                         enable_fp_fusion=True)  # fmt: skip
             named = [a for a, d in enumerate(buffer.dims) if d is not None]
             order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
             shaped = flat.reshape([sizes[a] for a in named]).permute(order)
@@ -161,6 +163,8 @@ def _compile(nest: LoopNest, form: Form) -> Source:
     except ImportError as error:
         hint = "pip install 'gradof[triton]'"
         raise CodegenError("triton is not installed", hint=hint) from error
+    if is_interpreting():
+        complete()
     text = emit_triton(nest, form)
     # triton reads a kernel's source where inspect finds it
     filename = f"<gradof {nest.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"

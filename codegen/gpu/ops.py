@@ -127,7 +127,11 @@ def expression(
         raise CodegenError(f"{op} of {', '.join(map(str, given))} is no Triton op")
     own = given[0] if given else dtype
     if op == "cast":
-        return f"{args[0]} != 0" if dtype == BOOL else f"({args[0]}).to(tl.{NAMES[dtype]})"
+        if dtype == BOOL:
+            return f"{args[0]} != 0"
+        # torch converts to half precision from float32, whatever it starts from
+        through = ".to(tl.float32)" if dtype in HALF and given and own not in (F32, *HALF) else ""
+        return f"({args[0]}){through}.to(tl.{NAMES[dtype]})"
     if op == "where":
         if dtype == F64:  # triton reads a bare number as float32
             args = [a if a.isidentifier() else f"tl.full((), {a}, tl.float64)" for a in args]

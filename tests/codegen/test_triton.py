@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,35 +12,35 @@ from gradof.codegen.gpu.ops import expression
 from gradof.errors import CodegenError
 from gradof.ir.types import F32, F64, I64
 from tests.codegen import triton_cases as cases
+from tests.codegen.triton_process import run
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
-
-
-def run(part: str, interpret: bool, folder: Path) -> dict[str, str]:
-    """A part of triton_cases in a process of its own: what is interpreted is decided at import."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder), "TRITON_DEFAULT_FP_FUSION": "1"}
-    environment.pop("TRITON_INTERPRET", None)
-    if interpret:
-        environment["TRITON_INTERPRET"] = "1"
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.codegen.triton_cases", part], env=environment,
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+CAPABILITIES = ("80", "90", "100")
 
 
 def test_interpreted_kernels_equal_the_reference(tmp_path: Path) -> None:
-    found = run("interpret", True, tmp_path)
+    found = run("triton_cases", "interpret", tmp_path, interpret=True)
     assert set(found) == set(cases.NAMES)
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
-@pytest.mark.parametrize("capability", ["80", "90", "100"])
+@pytest.mark.parametrize("capability", CAPABILITIES)
 def test_kernels_compile_to_ptx(capability: str, tmp_path: Path) -> None:
-    found = run(capability, False, tmp_path)
+    found = run("triton_cases", capability, tmp_path, interpret=False)
     assert set(found) == set(cases.NAMES)
+    assert {k: v for k, v in found.items() if v != "ok"} == {}
+
+
+def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(tmp_path: Path) -> None:
+    found = run("triton_half", "interpret", tmp_path, interpret=True)
+    assert len(found) == 15
+    assert {k: v for k, v in found.items() if v != "ok"} == {}
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_half_precision_is_summed_in_float32(capability: str, tmp_path: Path) -> None:
+    found = run("triton_half", capability, tmp_path, interpret=False)
+    assert len(found) == 14
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 

@@ -143,40 +143,14 @@ def interpret(name: str) -> str:
 
 def ptx(name: str, capability: int) -> str:
     """Every form of every nest compiled, its folds too."""
-    import triton
-    import triton.language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
     from gradof.codegen.gpu.emit_triton import form_of
-    from gradof.codegen.gpu.kernel import _compile
+    from tests.codegen.triton_ptx import ptx_of
 
     for nest in nests(name):
         form = form_of(nest)
         for each in (form,) if form == "pointwise" else (form, "looped"):
-            made = _compile(nest, each)
-            for kernel in (made.kernel, *made.folds):
-                values = {"INDEX": tl.int32, "BR": 2, "BC": 64, "TILES": 1, "BP": 32}
-                fixed = {n: values[n] for n in kernel.arg_names if n in values}
-                kinds = {n: _kind(nest, n) for n in kernel.arg_names}
-                source = ASTSource(fn=kernel, signature=kinds, constexprs=fixed)
-                out = triton.compile(source, target=GPUTarget("cuda", capability, 32))
-                if f".target sm_{capability}" not in out.asm["ptx"]:
-                    return "no PTX"
+            assert ptx_of(nest, each, capability)
     return "ok"
-
-
-def _kind(nest: LoopNest, name: str) -> str:
-    if name.isupper():
-        return "constexpr"
-    for which, buffers in (("in", nest.inputs), ("out", nest.outputs)):
-        digits = name.removeprefix(which)
-        if name.startswith(which) and digits.isdigit():
-            dtype = buffers[int(digits)].dtype
-            return "*" + {"f32": "fp32", "f64": "fp64", "bool": "i1"}.get(dtype.name, dtype.name)
-    if name.startswith("fold") or name in ("partial", "out"):
-        return "*fp64" if any(b.dtype.name == "f64" for b in nest.outputs) else "*fp32"
-    return "i32"
 
 
 def main(part: str) -> None:

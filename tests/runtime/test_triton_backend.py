@@ -29,7 +29,7 @@ def test_workloads_equal_eager_to_second_order(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     runs = json.loads(done.stdout.splitlines()[-1])
-    assert len(runs) == 4 * len(triton_workloads.WORKLOADS)
+    assert len(runs) == 6 * len(triton_workloads.WORKLOADS)
     assert all(count >= 2 for count in runs.values()), runs  # f and df at least
 
 

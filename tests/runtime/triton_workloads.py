@@ -11,8 +11,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from gradof import differentiate
 from gradof.codegen.gpu.kernel import TritonKernel
-from tests.runtime.compare import check
+from tests.runtime.compare import check, tensors
+from tests.runtime.test_half import close
 
 
 def _black_scholes(s: Any, k: Any, t: Any) -> Any:
@@ -34,6 +36,21 @@ WORKLOADS = {
     "shared, two outputs": lambda x, w: ((h := torch.tanh(x + w)) * h, h.sum(0), h.amax(-1)),
 }
 SHAPES = {"f32": ((6, 9), torch.float32), "f64": ((5, 3), torch.float64)}
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def judge(fn: Any, half: torch.dtype) -> None:
+    """Values and gradients in half precision, as near to float64 as eager's."""
+    args = [torch.randn(s, dtype=half).requires_grad_() for s in ((6, 9), (9,))]
+    wide = [a.detach().double().requires_grad_() for a in args]
+    results = []
+    for call, given in ((differentiate(fn), args), (fn, args), (fn, wide)):
+        outs = tensors(call(*given))
+        seeds = [torch.linspace(-1, 2, o.numel()).reshape(o.shape).to(o.dtype) for o in outs]
+        grads = torch.autograd.grad(outs, given, seeds)
+        results.append([*outs, *grads])
+    for mine, theirs, exact in zip(*results, strict=True):
+        close(mine, theirs, exact)
 
 
 def main() -> None:
@@ -58,6 +75,10 @@ def main() -> None:
                 before = runs
                 check(fn, x, w, order=2)
                 found[f"{name} {dtype_name}{' strided' if strided else ''}"] = runs - before
+        for half in HALVES:
+            before = runs
+            judge(fn, half)
+            found[f"{name} {half}"] = runs - before
     check(lambda x: torch.tanh(x) * x, torch.randn((), requires_grad=True))
     check(lambda x: torch.tanh(x) * x, torch.randn(0, 3, requires_grad=True))
     print(json.dumps(found))

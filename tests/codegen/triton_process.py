@@ -1,0 +1,29 @@
+"""Parts of Triton's tests in processes of their own: what is interpreted is decided at import."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def run(module: str, part: str, folder: Path, *, interpret: bool, **env: str) -> Any:
+    """`python -m tests.codegen.MODULE PART`; the JSON of the last line it prints.
+
+    `folder` is where triton keeps what it compiles; `env` is set beside the caller's environment.
+    """
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder), **env}
+    environment.pop("TRITON_INTERPRET", None)
+    if interpret:
+        environment["TRITON_INTERPRET"] = "1"
+    else:
+        environment["TRITON_DEFAULT_FP_FUSION"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"tests.codegen.{module}", part], env=environment,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
