@@ -62,7 +62,7 @@ def test_pytorch_136662_a_copied_row_then_zeroed() -> None:
     check(fn, _leaf(2), order=2)
 
 
-def test_pytorch_185509_a_gradient_through_two_views_of_one_buffer() -> None:
+def test_a_gradient_through_two_views_of_one_buffer() -> None:
     def fn(x: Tensor) -> Tensor:
         buffer = torch.zeros(4, 4, dtype=F64)
         buffer[:2] = x[:2] * 2
