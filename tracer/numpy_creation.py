@@ -199,6 +199,14 @@ class _Proxy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["_proxied"], name)
 
+    # Equal to the module: code for several libraries compares it, or has it as a dict's key.
+    def __eq__(self, other: object) -> bool:
+        mine = vars(self)["_proxied"]
+        return (vars(other)["_proxied"] if isinstance(other, _Proxy) else other) is mine
+
+    def __hash__(self) -> int:
+        return hash(vars(self)["_proxied"])
+
 
 @functools.lru_cache(maxsize=4)
 def _replacements(loaded: tuple[str, ...]) -> dict[int, tuple[Any, Any]]:

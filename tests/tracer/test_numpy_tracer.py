@@ -223,6 +223,18 @@ def test_modules_are_left_as_they_were() -> None:
     assert all(globals()[name] is value for name, value in mine.items())
 
 
+def test_code_for_several_libraries_compares_the_module() -> None:
+    """`numpy` as a key or as one side of `==` is numpy while the trace runs, too."""
+    scale = {np: 2.0, pytest: 3.0}
+    module = np
+
+    def fn(x: Any) -> Any:
+        assert np == module and module == np and np != pytest and pytest != np
+        return x * scale[np]
+
+    assert kinds(trace(fn, V).graph) == ["Constant", "mul"]
+
+
 def test_c_code_gets_plain_arrays() -> None:
     # Generator.random takes the result of np.empty without a look at its type
     check(lambda x: x * np.random.default_rng(7).random(3) + np.zeros(3), V)
