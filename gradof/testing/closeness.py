@@ -4,7 +4,7 @@ Note [Closeness]
 Two float32 programs differ by rounding, and how much depends on the program. So the bound comes
 from it: with a reference computed in float64, our error may be at most 8 times eager's own error
 plus 64 ulps of the largest number of the group (all outputs, or all gradients: cancellation makes
-small ones from large ones). Where no float64 run can be compared, because the function draws
+small ones from large ones), 4 of them in half precision, where 64 would be half of it. Where no float64 run can be compared, because the function draws
 random numbers, 4096 ulps against eager are allowed. Integers and booleans are equal or wrong.
 
 Note [Finite differences]
@@ -26,7 +26,7 @@ import numpy as np
 
 from gradof.testing.report import Row
 
-FACTOR, ULPS, RANDOM_ULPS, FINITE = 8.0, 64.0, 4096.0, 1e-5
+FACTOR, ULPS, HALF_ULPS, RANDOM_ULPS, FINITE = 8.0, 64.0, 4.0, 4096.0, 1e-5
 
 
 def rows(
@@ -42,13 +42,13 @@ def rows(
             wrong = math.inf if (mine is None) != (theirs is None) else 0.0
             result.append(Row(name, "eager", wrong, None, 0.0, 0.0))
             continue
-        ulp = float(np.finfo(dtypes[i]).eps)
+        ulp = 2.0**-7 if str(dtypes[i]) == "bfloat16" else float(np.finfo(dtypes[i]).eps)
         if exact is None:
-            allowed = RANDOM_ULPS * ulp * scale
+            allowed = _ulps(ulp, RANDOM_ULPS) * ulp * scale
             result.append(Row(name, "eager", distance(mine, theirs), None, allowed, scale))
             continue
         own = distance(theirs, exact[i])
-        allowed = FACTOR * own + ULPS * ulp * scale
+        allowed = FACTOR * own + _ulps(ulp) * ulp * scale
         result.append(Row(name, "float64", distance(mine, exact[i]), own, allowed, scale))
         result.append(Row(name, "eager", distance(mine, theirs), None, allowed + own, scale))
     return result
@@ -75,9 +75,14 @@ def directional(
     scale = max(abs(difference), abs(ours) if math.isfinite(ours) else 0.0, magnitude)
     rounding = 32 * float(np.finfo(np.float64).eps) * max(map(abs, values)) / step
     bend = abs(on - 2 * here + back) / (2 * step)
-    allowed = (FINITE + ULPS * ulp) * scale + rounding + bend + slack
+    allowed = (FINITE + _ulps(ulp) * ulp) * scale + rounding + bend + slack
     error = abs(ours - difference) if math.isfinite(ours) else math.inf
     return Row(name, "finite differences", error, None, allowed, scale)
+
+
+def _ulps(ulp: float, most: float = ULPS) -> float:
+    """How many ulps of this size are allowed."""
+    return HALF_ULPS if ulp > 1e-4 else most
 
 
 def largest(array: Any) -> float:

@@ -16,6 +16,7 @@ from gradof.runtime.cache import Bound
 from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
 from gradof.runtime.thread import calling_plain
+from gradof.runtime.torch_bridge import to_numpy
 from gradof.testing.closeness import FACTOR, directional, equal, rows
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
@@ -127,7 +128,7 @@ def _localise(
 ) -> None:
     """Every op by itself; if none is wrong, the first line where values part."""
     f = bound.entry.plan.gradient(gradient_flags(bound)).gradient.f
-    arrays = [t.detach().numpy() for t in bound.inputs]
+    arrays = [to_numpy(t) for t in bound.inputs]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         values = values_of(f, arrays, "torch")

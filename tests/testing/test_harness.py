@@ -315,6 +315,22 @@ def test_every_op_on_request() -> None:
     assert not check(loss, inputs()).ops
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    """The bound is far below the numbers themselves, and a wrong rule is wrong there too."""
+    torch.manual_seed(0)
+    x, w = (torch.randn(n, 8, dtype=dtype).requires_grad_() for n in (3, 1))
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return torch.tanh(x) * w
+
+    report = check(fn, (x, w), per_op=True)
+    assert all(row.allowed < 0.1 * row.scale for row in report.rows)
+    with planted("tanh", vjp={"x": lambda g: g}, reads={"x": ("g",)}):
+        wrong = check(fn, (x, w), raise_on_error=False)
+    assert not wrong.ok and wrong.culprits[0].op == "tanh"
+
+
 def test_references_are_chosen() -> None:
     report = check(loss, inputs(), against=("float64",))
     assert {row.reference for row in report.rows} == {"float64"}
