@@ -4,8 +4,9 @@ Note [Closeness]
 Two float32 programs differ by rounding, and how much depends on the program. So the bound comes
 from it: with a reference computed in float64, our error may be at most 8 times eager's own error
 plus 64 ulps of the largest number of the group (all outputs, or all gradients: cancellation makes
-small ones from large ones), 4 of them in half precision, where 64 would be half of it. Where no float64 run can be compared, because the function draws
-random numbers, 4096 ulps against eager are allowed. Integers and booleans are equal or wrong.
+small ones from large ones), 4 of them in half precision, where 64 would be half of it. Where no
+float64 run can be compared, because the function draws random numbers, 4096 ulps against eager are
+allowed, and again 4 in half precision. Integers and booleans are equal or wrong.
 
 Note [Finite differences]
 They are those of the float64 function along a random direction, a step of 1e-6 to either side. Our
