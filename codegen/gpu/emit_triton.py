@@ -21,14 +21,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from gradof.codegen.gpu.ops import HALF, HELPERS, NAMES, expression, literal
+from gradof.codegen.gpu.helpers import HELPERS, LIBDEVICE, needed
+from gradof.codegen.gpu.ops import HALF, NAMES, expression, literal
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest, Operand
 from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, F32, DType
 
 Form = Literal["pointwise", "persistent", "looped"]
 HEADER = "import triton\nimport triton.language as tl\n"
-_MINE = re.compile(r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|tile|row|cell|start|rest_\w")
+_MINE = re.compile(
+    r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|libdevice|tile|row|cell|start|rest_\w"
+    r"|float|range|" + "|".join(HELPERS)
+)
 FOLD_SOURCE = '''@triton.jit
 def {name}(partial, out, parts, n, BP: tl.constexpr, BC: tl.constexpr):
     c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)[None, :]
@@ -93,9 +97,9 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
             name=f"{nest.name}_fold{k}", identity=identity(kind, dtype), dtype=NAMES[dtype],
             combine=combine(kind, dtype, "acc", "value"), reduced=reduced(kind, dtype, "acc", 0),
         )  # fmt: skip
-    needed = {h for h in HELPERS if f"{h}(" in text or f"{h}," in text}
-    needed |= {"_tanh"} if "_expm1" in needed else set()
-    return "\n\n".join([HEADER, *(HELPERS[h] for h in HELPERS if h in needed), text])
+    helpers = needed(text)
+    used = any("libdevice." in part for part in (text, *helpers))
+    return "\n\n".join([HEADER + LIBDEVICE if used else HEADER, *helpers, text])
 
 
 class _Emitter:

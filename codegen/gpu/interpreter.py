@@ -1,19 +1,28 @@
-"""What triton's interpreter lacks: rounding to bfloat16.
+"""What triton's interpreter lacks: rounding to bfloat16, and libdevice.
 
 Note [The interpreter's bfloat16]
 Hardware rounds float32 to bfloat16 to the nearest, ties to even. triton's interpreter (3.6 to 3.9)
 cuts the low bits off instead, and misreads subnormal bfloat16 numbers. `complete` replaces both
 conversions in this process, which is one that interprets: nothing compiled is touched.
+
+Note [The interpreter's libdevice]
+libdevice is machine code of NVIDIA's, so interpreted kernels compute its functions by numpy, as the
+op that they are is computed on the CPU. That tests which function a kernel calls, with which
+operands; how accurate libdevice is NVIDIA says.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradof.codegen.cpu.half import round_bf16
+from gradof.codegen.cpu.lowering import call, lowering
+from gradof.codegen.gpu.ops import LIBDEVICE_BINARY, LIBDEVICE_UNARY
+from gradof.ops.registry import get_op
 
 
 def is_interpreting() -> bool:
@@ -42,3 +51,28 @@ def complete() -> None:
         return plain(self, source, to)
 
     InterpreterBuilder.cast_impl = cast
+
+    from triton.language.extra import libdevice
+
+    for op, name in {**LIBDEVICE_UNARY, **LIBDEVICE_BINARY}.items():
+        setattr(libdevice, name, _stand_in(op))
+
+
+def _stand_in(op: str) -> Callable[..., Any]:
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    record = get_op(op)
+    low = lowering(record, "numpy")
+    names = [f"_{k}" for k in range(len(record.inputs))]
+    space = {"np": np} if low.function is None else {"np": np, low.text: low.function}
+    text = call(record, low, names, {})
+
+    def compute(*operands: Any) -> Any:
+        arrays = [t.handle.data for t in operands]
+        found = np.asarray(eval(text, {**space, **dict(zip(names, arrays, strict=True))}))
+        dtype = operands[0].dtype
+        kind = tl.block_type(dtype, list(found.shape)) if found.shape else dtype
+        return tl.tensor(TensorHandle(found.astype(arrays[0].dtype), dtype), kind)
+
+    return compute

@@ -1,0 +1,131 @@
+"""Functions that kernels call and Triton does not have, as Triton source.
+
+>>> [line for line in needed("y = _expm1(x)")[0].splitlines() if "def" in line]
+['def _tanh(x):']
+
+They use what `triton.language` has only where they can, so that its interpreter runs them: an
+exported kernel can be tried without a GPU. `tests/codegen/triton_ops.py` holds those to 4 ulps
+there; on a GPU the errors of `tl.exp` and `tl.log` come on top.
+"""
+
+from __future__ import annotations
+
+import re
+
+HELPERS = {
+    # Cephes' tanhf and tanh: a polynomial, or a quotient of two, near 0; exp elsewhere
+    "_tanh": '''@triton.jit
+def _tanh(x):
+    z = x * x
+    if x.dtype == tl.float64:
+        p = (-9.64399179425052238628e-1 * z - 9.92877231001918586564e1) * z
+        p -= 1.61468768441708447952e3
+        q = ((z + 1.12811678491632931402e2) * z + 2.23548839060100448583e3) * z
+        near = x + x * z * (p / (q + 4.84406305325125486048e3))
+    else:
+        p = (-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2
+        near = x + x * z * ((p * z + 1.33314422036e-1) * z - 3.33332819422e-1)
+    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
+    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0, -far, far))
+''',
+    # exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2))
+    "_expm1": '''@triton.jit
+def _expm1(x):
+    t = _tanh(0.5 * x)
+    return tl.where(tl.abs(x) < 0.5, 2.0 * t / (1.0 - t), tl.exp(x) - 1.0)
+''',
+    # The rounding of 1 + x cancels in log(u) x / (u - 1); Kahan's
+    "_log1p": '''@triton.jit
+def _log1p(x):
+    u = 1.0 + x
+    exact = (u == 1.0) | (tl.abs(x) == float("inf"))
+    small = tl.where(u == 1.0, x, tl.log(u))
+    return tl.where(exact, small, tl.log(u) * (x / tl.where(exact, 1.0, u - 1.0)))
+''',
+    # log(1 + exp(x)), which does not overflow
+    "_softplus": '''@triton.jit
+def _softplus(x):
+    above = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return above + _log1p(tl.exp(-tl.abs(x)))
+''',
+    "_logaddexp": '''@triton.jit
+def _logaddexp(a, b):
+    top = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.where(a == b, a + 0.6931471805599453, top + _log1p(tl.exp(-tl.abs(a - b))))
+''',
+    # the sign of the divisor, as Python and torch have it
+    "_remainder": '''@triton.jit
+def _remainder(a, b):
+    rest = libdevice.fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+''',
+    # a / b may round up to a whole number that it is not; the quotient of what fmod leaves is whole
+    "_floor_divide": '''@triton.jit
+def _floor_divide(a, b):
+    rest = libdevice.fmod(a, b)
+    below = ((rest != 0) & ((rest < 0) != (b < 0))).to(a.dtype)
+    whole = libdevice.rint((a - rest) / b - below)
+    signed = tl.where(whole == 0, (a / b) * 0, whole)
+    return tl.where(b == 0, a / b, signed)
+''',
+    # C rounds to zero; nothing is divided by zero
+    "_floor_quotient": '''@triton.jit
+def _floor_quotient(a, b):
+    safe = tl.where(b == 0, b + 1, b)
+    quotient = a // safe
+    rest = a - quotient * safe
+    below = (rest != 0) & ((rest < 0) != (safe < 0))
+    return tl.where(b == 0, b, tl.where(below, quotient - 1, quotient))
+''',
+    "_floor_rest": '''@triton.jit
+def _floor_rest(a, b):
+    return tl.where(b == 0, b, a - _floor_quotient(a, b) * b)
+''',
+    "_rest": '''@triton.jit
+def _rest(a, b):
+    safe = tl.where(b == 0, b + 1, b)
+    return tl.where(b == 0, b, a % safe)
+''',
+    # a shift by the width or more has no meaning to LLVM; torch and numpy shift everything out
+    "_left_shift": '''@triton.jit
+def _left_shift(a, b, BITS: tl.constexpr):
+    inside = (b >= 0) & (b < BITS)
+    return tl.where(inside, a << tl.where(inside, b, b * 0), a * 0)
+''',
+    "_right_shift": '''@triton.jit
+def _right_shift(a, b, BITS: tl.constexpr):
+    return a >> tl.where((b >= 0) & (b < BITS), b, b * 0 + (BITS - 1))
+''',
+    # in the lower tail erfc is small, and erfcx is what it is times exp(t t)
+    "_log_ndtr": '''@triton.jit
+def _log_ndtr(x):
+    t = x * 0.7071067811865476
+    low = tl.log(0.5 * libdevice.erfcx(-t)) - t * t
+    return tl.where(x < -1.0, low, _log1p(-0.5 * libdevice.erfc(t)))
+''',
+    "_max": '''@triton.jit
+def _max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    "_min": '''@triton.jit
+def _min(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    "_prod": '''@triton.jit
+def _prod(a, b):
+    return a * b
+''',
+}  # fmt: skip
+LIBDEVICE = "from triton.language.extra import libdevice\n"
+
+
+def needed(text: str) -> list[str]:
+    """The helpers that source calls, and those they call, in an order in which each is defined."""
+    found: set[str] = set()
+    todo = [text]
+    while todo:
+        source = todo.pop()
+        new = [h for h in HELPERS if re.search(rf"\b{h}\b", source) and h not in found]
+        found.update(new)
+        todo += [HELPERS[h] for h in new]
+    return [HELPERS[h] for h in HELPERS if h in found]

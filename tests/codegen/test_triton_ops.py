@@ -1,0 +1,33 @@
+"""Every op with a Triton expression, on every dtype, without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.codegen import triton_ops
+from tests.codegen.triton_process import run
+
+pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
+
+
+def test_interpreted_ops_equal_numpy(tmp_path: Path) -> None:
+    found = run("triton_ops", "interpret", tmp_path, interpret=True)
+    assert len(found) == len(list(triton_ops.cases()))
+    assert {k: v for k, v in found.items() if v != "ok"} == {}
+
+
+def test_functions_triton_does_not_have_are_right_to_4_ulps(tmp_path: Path) -> None:
+    found = run("triton_ops", "accuracy", tmp_path, interpret=True)
+    assert len(found) == 2 * len(triton_ops.ACCURATE)
+    assert {k: v for k, v in found.items() if not v <= 4} == {}
+
+
+def test_all_ops_compile_to_ptx(tmp_path: Path) -> None:
+    found = run("triton_ops", "ptx", tmp_path, interpret=False)
+    per_dtype = Counter(dtype.name for _, dtype, _ in triton_ops.cases())
+    assert found == {
+        f"{dtype} sm_{c}": n for dtype, n in per_dtype.items() for c in triton_ops.CAPABILITIES
+    }
