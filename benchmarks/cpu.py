@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import random
 import statistics
 import time
 import warnings
@@ -32,6 +31,7 @@ from report import Report, Row
 from rich.console import Console
 from roofline import bandwidth, least_bytes
 from sides import BACKENDS, BackwardRun, Run, backend, backwards, forwards, sides
+from tables import turns
 from workloads import WORKLOADS, Workload
 
 from gradof.codegen.cpu.native.engine import status
@@ -84,16 +84,13 @@ def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
     """
     samples: dict[str, list[float]] = {side: [] for side in runs}
     times = {side: _times(run) for side, run in runs.items()}
-    order, rng = list(runs), random.Random(0)
-    for _ in range(repeats):
-        rng.shuffle(order)
-        for side in order:
-            run, count = runs[side], times[side]
-            _settle(run)
-            start = time.perf_counter()
-            for _ in range(count):
-                run()
-            samples[side].append((time.perf_counter() - start) / count)
+    for side in turns(runs, repeats):
+        run, count = runs[side], times[side]
+        _settle(run)
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        samples[side].append((time.perf_counter() - start) / count)
     return {side: statistics.median(seconds) for side, seconds in samples.items()}
 
 
@@ -116,16 +113,13 @@ def _times(run: Run) -> int:
 def backward_medians(runs: dict[str, tuple[Run, BackwardRun]], repeats: int) -> dict[str, float]:
     """Median seconds of each side's backward, of a value that was computed untimed just before."""
     samples: dict[str, list[float]] = {side: [] for side in runs}
-    order, rng = list(runs), random.Random(0)
-    for _ in range(repeats):
-        rng.shuffle(order)
-        for side in order:
-            forward, backward_of = runs[side]
-            _settle(lambda forward=forward, backward_of=backward_of: backward_of(forward()))
-            value = forward()
-            start = time.perf_counter()
-            backward_of(value)
-            samples[side].append(time.perf_counter() - start)
+    for side in turns(runs, repeats):
+        forward, backward_of = runs[side]
+        _settle(lambda forward=forward, backward_of=backward_of: backward_of(forward()))
+        value = forward()
+        start = time.perf_counter()
+        backward_of(value)
+        samples[side].append(time.perf_counter() - start)
     return {side: statistics.median(seconds) for side, seconds in samples.items()}
 
 

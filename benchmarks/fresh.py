@@ -20,25 +20,34 @@ from pathlib import Path
 import numpy as np
 
 TIMEOUT = 120
+CACHES = ("GRADOF_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
 def fresh(side: str, workload: str) -> tuple[float, float] | None:
     """(seconds to the first gradient, peak bytes); None where that could not be measured."""
+    found = alone(__file__, side, workload)
+    if found is None:
+        return None
+    seconds, peak = found.split()[-2:]
+    return float(seconds), float(peak)
+
+
+def alone(script: str, side: str, workload: str, *further: str) -> str | None:
+    """What a script prints in a process with empty caches; None where it fails, which is told."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "GRADOF_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
         try:
             done = subprocess.run(
-                [sys.executable, __file__, side, workload], capture_output=True, text=True,
-                env=env, timeout=TIMEOUT,
+                [sys.executable, script, side, workload, *further], capture_output=True, text=True,
+                env={**os.environ, **{name: folder for name in CACHES}}, timeout=TIMEOUT,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             print(f"{workload}: the first gradient of {side} took more than {TIMEOUT} s")
             return None
     if done.returncode:
-        print(f"{workload}: {side} in a fresh process: {done.stderr.strip().splitlines()[-1]}")
+        why = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        print(f"{workload}: {side} in a fresh process: {why}")
         return None
-    seconds, peak = done.stdout.split()[-2:]
-    return float(seconds), float(peak)
+    return done.stdout
 
 
 def _status(field: str) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from sides import SIDES
+from tables import geometric_mean, markdown, number, shown
 
 PEERS = tuple(side for side in SIDES if not side.startswith("gradof"))
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -37,16 +37,6 @@ class Row:
         """Peak bytes of gradof over those of eager."""
         mine, eager = self.alone.get("gradof"), self.alone.get("eager")
         return mine[1] / eager[1] if mine and eager and eager[1] else math.nan
-
-
-def shown(seconds: float) -> str:
-    """Milliseconds, or microseconds where they are few."""
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
-
-
-def number(value: float) -> str:
-    """Two digits, or a dash."""
-    return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 @dataclass
@@ -97,7 +87,7 @@ class Report:
         for kind in dict.fromkeys(row.kind for row in self.rows):
             values = [r.ratio for r in self.rows if r.kind == kind and not math.isnan(r.ratio)]
             if values:
-                mean = math.exp(statistics.fmean(map(math.log, values)))
+                mean = geometric_mean(values)
                 lines.append(f"{kind}: geometric mean of best peer / gradof {mean:.2f}, "
                              f"least {min(values):.2f}")  # fmt: skip
         for n, seconds in self.chains:
@@ -126,8 +116,7 @@ class Report:
         parts = [f"{self.heading}.", "", "![best peer / gradof](performance.svg)", ""]
         for title, (head, *cells) in self.tables().items():
             if cells:
-                lines = [head, ["---"] * len(head), *cells]
-                parts += [f"### {title}", *(f"| {' | '.join(each)} |" for each in lines), ""]
+                parts += [f"### {title}", *markdown(head, cells), ""]
         parts += [f"- {line}" for line in self.summary()]
         page.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"\n{END}{after}")
         self.chart(docs / "performance.svg")
