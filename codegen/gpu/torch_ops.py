@@ -54,7 +54,7 @@ _TEMPLATES = {
     "log1p_exp": "torch.log1p(torch.exp({x}))", "clamp": "{x}.clamp(min={low}, max={high})",
     "zero_unreached": "torch.where(({seed} == 0) & ~torch.isfinite({grad}), 0.0, {grad})",
     "reshape": "{x}.reshape({shape})", "expand": "{x}.expand({shape})",
-    "permute": "{x}.permute({dims})", "flip": "{x}.flip({dims})",
+    "flip": "{x}.flip({dims})",
     "cat": "torch.cat(({xs},), dim={dim})", "tril": "{x}.tril({diagonal})",
     "triu": "{x}.triu({diagonal})",
     "slice_scatter": "torch.slice_scatter({x}, {src}, {dim}, {start}, {stop}, {step})",
@@ -261,6 +261,11 @@ def _slice(node: Node, operands: list[str], device: str) -> str:
     return f"{operands[0]}[{':, ' * dim}{text}]"
 
 
+def _permute(node: Node, operands: list[str], device: str) -> str:
+    dims = node.attrs["dims"]
+    return f"{operands[0]}.T" if dims == (1, 0) else f"{operands[0]}.permute({literal(dims)})"
+
+
 def _unslice(node: Node, operands: list[str], device: str) -> str:
     (g,), made = operands, _result(node)
     zeros = f"{g}.new_zeros({literal(made.shape)})"
@@ -297,6 +302,6 @@ def _in_range(node: Node, operands: list[str], device: str) -> str:
 _SPECIAL: dict[str, Callable[[Node, list[str], str], str]] = {
     "Constant": _constant, "cast": _cast, "where": _where, "sum": _reduction, "prod": _reduction,
     "amax": _reduction, "amin": _reduction, "any": _reduction, "all": _reduction,
-    "cumsum": _cumsum, "slice": _slice, "unslice": _unslice, "pad": _pad, "arange": _arange,
-    "in_range": _in_range,
+    "cumsum": _cumsum, "slice": _slice, "permute": _permute, "unslice": _unslice, "pad": _pad,
+    "arange": _arange, "in_range": _in_range,
 }  # fmt: skip
