@@ -103,6 +103,36 @@ def _log_ndtr(x):
     low = tl.log(0.5 * libdevice.erfcx(-t)) - t * t
     return tl.where(x < -1.0, low, _log1p(-0.5 * libdevice.erfc(t)))
 ''',
+    # on [1, 2] Boost's quotient times the distance from the root, which cancels nowhere; beyond 10
+    # the asymptotic series; steps of 1 between them; below 0 the reflection
+    "_digamma": '''@triton.jit
+def _digamma(x):
+    below = x < 0
+    rest = x - tl.floor(x + 0.5)
+    y = tl.where(below, 1.0 - x, x)
+    far = y >= 10.0
+    steps = tl.where(y < 1.0, -1.0 / y, 0.0)
+    near = tl.where(far, 1.0, tl.where(y < 1.0, y + 1.0, y))
+    for _ in tl.static_range(8):
+        over = near > 2.0
+        near = tl.where(over, near - 1.0, near)
+        steps += tl.where(over, 1.0 / near, 0.0)
+    z = near - 1.0
+    p = (-0.0020713321167745952 * z - 0.045251321448739056) * z - 0.28919126444774784
+    p = ((p * z - 0.65031853770896507) * z - 0.32555031186804491) * z + 0.25479851061131551
+    q = (-0.55789841321675513e-6 * z + 0.0021284987017821144) * z + 0.054151797245674225
+    q = (((q * z + 0.43593529692665969) * z + 1.4606242909763515) * z + 2.0767117023730469) * z
+    away = (near - 1.4616321325302124) - 1.2438149938918909e-08
+    middle = away * 0.99558162689208984 + away * (p / (q + 1.0)) + steps
+    top = tl.where(far, y, 10.0)
+    w = 1.0 / (top * top)
+    series = 1 / 132 - w * (691 / 32760 - w / 12)
+    series = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * series))))
+    value = tl.where(far, tl.log(top) - 0.5 / top - series, middle)
+    turn = rest * 3.141592653589793
+    mirrored = value - 3.141592653589793 * tl.cos(turn) / tl.sin(turn)
+    return tl.where(below, tl.where(rest == 0, float("nan"), mirrored), value)
+''',
     "_max": '''@triton.jit
 def _max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)

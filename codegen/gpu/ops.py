@@ -58,6 +58,7 @@ _FLOAT = {
     # torch cuts the logarithms off
     "bernoulli_nll": f"({{1}} - 1.0) * tl.maximum(_log1p(-{{0}}), -100.0, {_NAN})"
                      f" - {{1}} * tl.maximum(tl.log({{0}}), -100.0, {_NAN})",
+    "digamma": "_digamma({0})",
     "remainder": "_remainder({0}, {1})", "floor_divide": "_floor_divide({0}, {1})",
     "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
     "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")',
@@ -86,8 +87,8 @@ def supports(op: str, given: Sequence[DType], result: DType) -> bool:
     """Whether an op on operands of these dtypes is a Triton expression."""
     if op not in OPS or any(d not in NAMES for d in (*given, result)):
         return False
-    if op == "cast":
-        return not (given[0].is_float and result in (I32, I64))  # of nan and of what does not fit
+    if op == "cast":  # of nan and of what does not fit
+        return not (any(d.is_float for d in given) and result in (I32, I64))
     if op in _SAME:
         return True
     if all(d == BOOL for d in given):
@@ -109,6 +110,8 @@ def expression(
     if not supports(op, given, dtype):
         raise CodegenError(f"{op} of {', '.join(map(str, given))} is no Triton op")
     own = given[0] if given else dtype
+    if not given and op != "where":  # of numbers alone, which have no methods
+        args = [_typed(a, F32 if dtype in HALF else dtype) for a in args]
     if op == "cast":
         if dtype == BOOL:  # from float32: the interpreter compares the bits of a bfloat16
             return f"{args[0]}{'.to(tl.float32)' if own in HALF else ''} != 0"

@@ -60,8 +60,8 @@ def test_source(name: str, golden: Callable[..., None]) -> None:
 
 
 def test_ops_without_an_expression_are_refused() -> None:
-    with pytest.raises(CodegenError, match="digamma of f32"):
-        expression("digamma", F32, ["x"], [F32], {})
+    with pytest.raises(CodegenError, match="i0e of f32"):
+        expression("i0e", F32, ["x"], [F32], {})
     with pytest.raises(CodegenError, match="exp of i64"):
         expression("exp", I64, ["x"], [I64], {})
     assert expression("exp", F64, ["x"], [F64], {}) == "tl.exp(x)"
