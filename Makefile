@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench gpu clean
+.PHONY: help setup demo test check bench gpu gpu-dry-run clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
@@ -41,16 +41,13 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/cpu.py
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
-# choice. It fails where nothing ran: no device, or no test marked gpu.
+# choice. It fails where nothing ran. STEPS="tests benchmarks sanitizer" names some of its steps.
 gpu:
-	@$(PYTHON) -c "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 'make gpu: torch sees no CUDA device')"
-	@PYTHONPATH=. $(PYTHON) -m pytest -m gpu; code=$$?; \
-	if [ $$code = 5 ]; then echo "make gpu: no test is marked gpu, nothing ran" >&2; exit 1; fi; \
-	[ $$code = 0 ] || exit $$code
-	@set -e; for file in benchmarks/gpu_*.py; do \
-		if [ -e "$$file" ]; then echo "== $$file"; PYTHONPATH=. $(PYTHON) "$$file"; \
-		else echo "make gpu: there is no benchmarks/gpu_*.py, no benchmark ran"; fi; \
-	done
+	@PYTHONPATH=. $(PYTHON) benchmarks/gpu_session.py $(STEPS)
+
+# The same benchmark without a GPU: tiny arrays, triton's interpreter, no figure of a GPU.
+gpu-dry-run: $(READY)
+	@$(BIN)/python benchmarks/gpu.py --dry-run
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
