@@ -1,9 +1,11 @@
 """Are the gradients right, and did gradof make them? Asked before anything is timed.
 
 Note [Judged by float64]
-The bound is that of `gradof.testing.closeness`: 8 times eager's own distance to float64, plus some
-ulps of the largest number of the group (all outputs, or all gradients). It is computed on the
-device, where the arrays are; the reference runs the same function on the same numbers in float64.
+The reference runs the same function on the same numbers in float64, on the device. Each tensor is
+judged twice: its largest error by the bound of `gradof.testing.closeness`, 8 times eager's own plus
+64 ulps of its largest number (4 in half precision); and the norm of its error, by twice the norm of
+eager's plus 64 ulps (1 in half precision) of the norm of the tensor. The scale is the tensor's own:
+beside the sum over 16k rows that is the gradient of a bias, a wrong gradient of x would look small.
 A function that draws is judged by the reference that has the draws of the results themselves.
 """
 
@@ -19,6 +21,7 @@ from gpu_workloads import GpuWorkload, as_tuple
 
 from gradof.testing.closeness import FACTOR, HALF_ULPS, ULPS
 
+NORM_FACTOR, NORM_HALF_ULPS = 2.0, 1.0
 Results = tuple[list[torch.Tensor], list[torch.Tensor]]  # outputs, gradients
 
 
@@ -88,14 +91,16 @@ def judge(case: Case, mine: Results, eager: Results) -> dict[str, tuple[float, f
     judged = {}
     groups = zip((case.workload.outputs, wanted), mine, eager, reference, eagers, strict=True)
     for labels, ours, theirs, right, their_right in groups:
-        scale = max(largest(r) for r in right)
         for name, a, b, c, d in zip(labels, ours, theirs, right, their_right, strict=True):
             if a.dtype != b.dtype or a.shape != b.shape:
                 judged[name] = (math.inf, 0.0)
                 continue
             ulp = torch.finfo(a.dtype).eps
-            rounding = (HALF_ULPS if ulp > 1e-4 else ULPS) * ulp * scale
+            most, mean = (HALF_ULPS, NORM_HALF_ULPS) if ulp > 1e-4 else (ULPS, ULPS)
+            rounding = most * ulp * largest(c)
             judged[name] = (distance(a, c), FACTOR * distance(b, d) + rounding)
+            rounding = mean * ulp * norm(c)
+            judged[f"norm of {name}"] = (gap(a, c), NORM_FACTOR * gap(b, d) + rounding)
     return judged
 
 
@@ -113,10 +118,21 @@ def largest(a: torch.Tensor) -> float:
     return float(a.detach().abs().max()) if a.numel() else 0.0
 
 
+def norm(a: torch.Tensor) -> float:
+    """The root of the sum of squares."""
+    return float(torch.linalg.vector_norm(a.detach()))
+
+
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
     """max |a - b| in float64; infinite where one is not finite."""
-    gap = largest(a.double() - b.double())
-    return gap if math.isfinite(gap) else math.inf
+    found = largest(a.double() - b.double())
+    return found if math.isfinite(found) else math.inf
+
+
+def gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The norm of a - b in float64; infinite where one is not finite."""
+    found = norm(a.double() - b.double())
+    return found if math.isfinite(found) else math.inf
 
 
 def not_ours(fn: Any, case: Case) -> str | None:

@@ -101,12 +101,24 @@ def test_a_wrong_gradient_is_named(module: Any, dtype: str) -> None:
     eager = check.results(case, case.workload.fn)
     assert not check.wrong(check.judge(case, eager, eager))
     outputs, (dx, db) = eager
-    (found,) = check.wrong(check.judge(case, (outputs, [dx, db * 1.1]), eager))
+    found, _ = check.wrong(check.judge(case, (outputs, [dx, db * 1.1]), eager))
     assert found.startswith("db is off by")
+    # every element nearly right, and all of them too large
+    (found,) = check.wrong(check.judge(case, (outputs, [dx * 1.02, db]), eager))[-1:]
+    assert found.startswith("norm of dx is off by")
     broken = dx.clone()
     broken[0, 0] = math.nan
-    (found,) = check.wrong(check.judge(case, (outputs, [broken, db]), eager))
+    found, _ = check.wrong(check.judge(case, (outputs, [broken, db]), eager))
     assert found.startswith("dx is off by inf")
+
+
+def test_each_tensor_is_judged_by_its_own_size(module: Any) -> None:
+    """The gradient of a bias is a sum over rows, beside which that of x is small."""
+    workloads, check = module("gpu_workloads"), module("gpu_check")
+    case = check.make_case(workloads.by_name("bias-gelu"), (20000, 2), torch.bfloat16, "cpu")
+    outputs, (dx, db) = check.results(case, case.workload.fn)
+    judged = check.judge(case, (outputs, [dx * 0, db]), (outputs, [dx, db]))
+    assert [text.split(" is off")[0] for text in check.wrong(judged)] == ["dx", "norm of dx"]
 
 
 def test_another_dtype_is_wrong(module: Any) -> None:
