@@ -248,6 +248,8 @@ def to_copy(c: Call, x: Expr, *_: Any, **__: Any) -> Expr:
         return x != scalar_for(0, x.type)
     if x.dtype.is_complex and not dtype.is_complex and dtype is not BOOL:
         x = F.real(x)  # as torch does, with a warning
+    if str(c.args[0].device) != c.type().device:
+        return x.cast(dtype).to_device(c.type().device)  # fresh memory by that alone
     return F.copy(x) if dtype == x.dtype else x.cast(dtype)
 
 
@@ -263,7 +265,7 @@ def detach(c: Call, x: Expr) -> Expr:
 
 @aten("copy.default")
 def copy(c: Call, x: Expr, src: Expr, non_blocking: bool = False) -> Expr:
-    return src.cast(c.type().dtype).expand(x.shape)
+    return src.cast(c.type().dtype).to_device(c.type().device).expand(x.shape)
 
 
 @aten("fill.Scalar", "fill.Tensor")

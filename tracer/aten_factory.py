@@ -41,7 +41,7 @@ def _filled(c: Call, value: Any) -> Expr:
     if isinstance(value, Expr):
         shape = c.type().shape
         assert shape is not None
-        return value.cast(c.type().dtype).expand(shape)
+        return value.cast(c.type().dtype).to_device(c.type().device).expand(shape)
     return c.full(value)
 
 
@@ -63,4 +63,4 @@ def arange(c: Call, *args: Number, **_: Any) -> Expr:
       "bartlett_window.default")  # fmt: skip
 def table(c: Call, *_: Any, **__: Any) -> Expr:
     constant = c.constant(dense_of(c.results[0]))
-    return constant.cast(c.type().dtype)
+    return constant.cast(c.type().dtype).to_device(c.type().device)

@@ -43,6 +43,18 @@ def bernoulli(c: Call, x: Expr, p: float, *, generator: Any = None) -> Expr:
     return _drawn(c, "bernoulli", c.args[0], p=_float(p))
 
 
+@aten("native_dropout.default")  # what dropout is on CUDA devices
+def native_dropout(c: Call, x: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
+    if train is False or p == 0:
+        return F.copy(x), c.full(1, c.type(1))
+    if p == 1:
+        return F.mul(x, 0.0), c.full(0, c.type(1))
+    kept = F.dropout_mask.with_emitter(c.emitter)(
+        p=_float(p), shape=x.shape, dtype=x.dtype, device=x.type.device
+    )
+    return x * kept.cast(x.dtype) * (1.0 / (1.0 - p)), kept
+
+
 @aten("bernoulli.default")
 def bernoulli_like(c: Call, p: Expr, *, generator: Any = None) -> Expr:
     return F.bernoulli_like(p)

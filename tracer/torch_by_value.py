@@ -107,5 +107,5 @@ def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor |
 def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     ends = repeats.cumsum(0)
     count = int(ends[-1]) if len(repeats) else 0
-    places = torch.arange(count)
+    places = torch.arange(count, device=repeats.device)
     return (places[:, None] >= ends[None, :]).sum(1)

@@ -31,15 +31,17 @@ def _ctc_loss(
     # Numbers in tensors are guarded: the trace holds for calls with the same lengths.
     steps = [int(n) for n in input_lengths]
     lengths = [int(n) for n in target_lengths]
-    labels = _with_blanks(_rows(targets, lengths), blank)
-    alpha = _recursion(log_probs, labels, _numbers(steps))
-    ends = _numbers(lengths).unsqueeze(1) * 2
+    device = log_probs.device
+    labels = _with_blanks(_rows(targets.to(device), lengths), blank)
+    alpha = _recursion(log_probs, labels, _numbers(steps, device))
+    ends = _numbers(lengths, device).unsqueeze(1) * 2
     last = alpha[-1].gather(1, ends)
     label = alpha[-1].gather(1, (ends - 1).clamp(min=0))
     label = torch.where(ends > 0, label, -math.inf)
     loss = -_log_sum([last, label]).squeeze(1)
     # torch's gradient is that of normalised probabilities: it has exp(log_probs) more.
-    live = torch.arange(log_probs.shape[0]).unsqueeze(1) < _numbers(steps)
+    places = torch.arange(log_probs.shape[0], device=device)
+    live = places.unsqueeze(1) < _numbers(steps, device)
     total = torch.where(live.unsqueeze(2), log_probs.exp(), 0.0).sum((0, 2))
     loss = loss + (total - total.detach())
     if zero_infinity:
@@ -47,12 +49,12 @@ def _ctc_loss(
     return loss, torch.stack(alpha, 1)
 
 
-def _numbers(values: list[int]) -> Tensor:
+def _numbers(values: list[int], device: torch.device) -> Tensor:
     """A constant of the trace."""
     with _disable_current_modes():
         plain = torch.tensor(values, dtype=torch.int64)
     lifted: Tensor = _ATEN.lift_fresh.default(plain)
-    return lifted
+    return lifted.to(device)
 
 
 def _rows(targets: Tensor, lengths: list[int]) -> Tensor:
@@ -61,7 +63,8 @@ def _rows(targets: Tensor, lengths: list[int]) -> Tensor:
     if targets.dim() == 2:
         return targets[:, :longest]
     starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    places = _numbers(starts).unsqueeze(1) + torch.arange(longest)
+    device = targets.device
+    places = _numbers(starts, device).unsqueeze(1) + torch.arange(longest, device=device)
     if targets.shape[0] == 0:
         return targets.new_zeros((len(lengths), 0))
     return targets[places.clamp(max=targets.shape[0] - 1)]
@@ -69,7 +72,7 @@ def _rows(targets: Tensor, lengths: list[int]) -> Tensor:
 
 def _with_blanks(rows: Tensor, blank: int) -> Tensor:
     n, longest = rows.shape
-    blanks = torch.full((n, longest + 1), blank, dtype=torch.int64)
+    blanks = torch.full((n, longest + 1), blank, dtype=torch.int64, device=rows.device)
     if longest == 0:
         return blanks
     pairs = torch.stack([blanks[:, 1:], rows.to(torch.int64)], 2).reshape(n, 2 * longest)
@@ -80,7 +83,7 @@ def _recursion(log_probs: Tensor, labels: Tensor, steps: Tensor) -> list[Tensor]
     """alpha of each step; past a sequence's last step it stays."""
     n, width = labels.shape
     emitted = log_probs.gather(2, labels.unsqueeze(0).expand(log_probs.shape[0], n, width))
-    place = torch.arange(width)
+    place = torch.arange(width, device=labels.device)
     alpha = [torch.where(place < 2, emitted[0], -math.inf)]
     other = torch.cat([labels[:, :2] < 0, labels[:, 2:] != labels[:, :-2]], 1)
     skips = other & (place % 2 == 1)  # blanks are not left out between equal labels
@@ -88,7 +91,8 @@ def _recursion(log_probs: Tensor, labels: Tensor, steps: Tensor) -> list[Tensor]
         before = alpha[-1]
         ways = [before]
         for by in range(1, min(3, width)):
-            moved = torch.cat([torch.full((n, by), -math.inf).to(before), before[:, :-by]], 1)
+            before_it = before.new_full((n, by), -math.inf)
+            moved = torch.cat([before_it, before[:, :-by]], 1)
             ways.append(moved if by == 1 else torch.where(skips, moved, -math.inf))
         now = _log_sum(ways) + emitted[t]
         alpha.append(torch.where(t < steps.unsqueeze(1), now, before))

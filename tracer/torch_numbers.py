@@ -133,7 +133,8 @@ class TorchNumbers:
             return self.pinned(func, args, kwargs)
         x = args[0]
         if func is torch.full_like:
-            return torch.Tensor.expand_as, (self.tensor(value, x.dtype), x), {}
+            made = self.tensor(value, x.dtype)
+            return torch.Tensor.expand_as, (made if x.is_cpu else made.to(x.device), x), {}
         return func, (*before, self.tensor(value, x.dtype)), kwargs
 
     def makes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

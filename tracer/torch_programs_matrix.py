@@ -23,8 +23,8 @@ def _program(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _reflector(a: Tensor, i: int) -> Tensor:
     """The i-th Householder vector [..., m, 1]: zeros, a one, and what stands below the diagonal."""
     column = a[..., i + 1 :, i : i + 1]
-    one = torch.ones((*a.shape[:-2], 1, 1), dtype=a.dtype)
-    zeros = torch.zeros((*a.shape[:-2], i, 1), dtype=a.dtype)
+    one = a.new_ones((*a.shape[:-2], 1, 1))
+    zeros = a.new_zeros((*a.shape[:-2], i, 1))
     return torch.cat([zeros, one, column], -2)
 
 
@@ -36,7 +36,7 @@ def _reflected(a: Tensor, tau: Tensor, i: int, x: Tensor) -> Tensor:
 @_program(_ATEN.linalg_householder_product.default)
 def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
     m, n = a.shape[-2:]
-    q = torch.eye(m, dtype=a.dtype)[:, :n].expand(a.shape)
+    q = torch.eye(m, dtype=a.dtype, device=a.device)[:, :n].expand(a.shape)
     for i in reversed(range(tau.shape[-1])):
         q = _reflected(a, tau, i, q)
     return q

@@ -226,7 +226,8 @@ def _embedding_bag(
             include_last_offset, padding_idx,
         )
     starts = offsets[:-1] if include_last_offset else offsets
-    bag = (torch.arange(len(indices))[:, None] >= starts[None, :]).sum(1) - 1
+    places = torch.arange(len(indices), device=indices.device)
+    bag = (places[:, None] >= starts[None, :]).sum(1) - 1
     rows = weight[indices]
     if scale_grad_by_freq:
         often = (indices[:, None] == indices[None, :]).sum(1).to(weight.dtype)[:, None]
@@ -234,7 +235,7 @@ def _embedding_bag(
     used = (indices != padding_idx)[:, None]
     bags, width = len(starts), weight.shape[1]
     if mode == 2:
-        inside = (bag[None, :] == torch.arange(bags)[:, None])[..., None] & used
+        inside = (bag[None, :] == torch.arange(bags, device=bag.device)[:, None])[..., None] & used
         table = torch.where(inside, rows, -torch.inf)
         if not len(indices):
             return (weight.new_zeros((bags, width)), *rest)
@@ -244,6 +245,7 @@ def _embedding_bag(
         rows = rows * per_sample_weights[:, None]
     total = weight.new_zeros((bags, width)).index_add(0, bag, torch.where(used, rows, 0.0))
     if mode == 1:
-        count = torch.zeros(bags, dtype=torch.int64).index_add(0, bag, used[:, 0].to(torch.int64))
+        count = torch.zeros(bags, dtype=torch.int64, device=bag.device)
+        count = count.index_add(0, bag, used[:, 0].to(torch.int64))
         total = total / count.clamp(min=1).to(weight.dtype)[:, None]
     return (total, *rest)

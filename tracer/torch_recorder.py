@@ -122,8 +122,9 @@ class Recorder:
         """A dense constant with the tensor's elements; `tensor` stands for it from now on."""
         self.builder.loc = site.loc
         value = self.builder.constant(dense_of(tensor))
-        if value.type != type_of(tensor):  # bfloat16 is kept as float32
-            value = self.emitter.wrap(value).cast(type_of(tensor).dtype).value
+        if value.type != type_of(tensor):  # bfloat16 is kept as float32, on the CPU
+            moved = self.emitter.wrap(value).cast(type_of(tensor).dtype)
+            value = moved.to_device(type_of(tensor).device).value
         self._name(value, site)
         self.bind(tensor, value)
         return value
@@ -166,8 +167,9 @@ class Recorder:
             self._name(values[0], site)
 
     def _emit(self, name: str, call: Call, site: Site) -> Sequence[Expr | None]:
-        args = tuple(self._operand(a, site) for a in call.args)
-        kwargs = {k: self._operand(v, site) for k, v in call.kwargs.items()}
+        device = str(call.results[0].device) if call.results else "cpu"
+        args = tuple(self._operand(a, site, device) for a in call.args)
+        kwargs = {k: self._operand(v, site, device) for k, v in call.kwargs.items()}
         adaptor = ADAPTORS.get(name)
         if adaptor is not None:
             return _as_list(adaptor(call, *args, **kwargs))
@@ -220,11 +222,13 @@ class Recorder:
             self.guards -= node.kind == "Guard"
             node.erase()
 
-    def _operand(self, arg: Any, site: Site) -> Any:
+    def _operand(self, arg: Any, site: Site, device: str) -> Any:
         if isinstance(arg, torch.Tensor):
-            return self.emitter.wrap(self.value(arg, site.loc))
+            expr = self.emitter.wrap(self.value(arg, site.loc))
+            # what torch takes from the CPU beside tensors of a device: numbers, indices
+            return expr.to_device(device) if expr.type.device == "cpu" else expr
         if isinstance(arg, (list, tuple)) and any(isinstance(a, torch.Tensor) for a in arg):
-            return [self._operand(a, site) for a in arg]
+            return [self._operand(a, site, device) for a in arg]
         return arg
 
     def _propagate(self, before: Node | None, random: bool) -> None:

@@ -61,6 +61,7 @@ from gradof.tracer.result import (
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch_custom import custom_functions
+from gradof.tracer.torch_device import OneDevice, cuda_state
 from gradof.tracer.torch_functional import functionalization, inner, scalar, unfused, wrap
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
@@ -145,6 +146,7 @@ class _Trace:
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
         self.outer = OuterState(fn)
+        self.devices = OneDevice(fn)
         self.found: list[Origin | GeneratorState] = []
         self.params: list[Value] = []
         self.real: list[torch.Tensor] = []
@@ -174,7 +176,10 @@ class _Trace:
         )  # fmt: skip
         names = _names_of(self.fn, paths)
         regions = recording_into(self.recorder.builder)
-        with unfused(), functionalization(), recorded_seeds(self.recorder), regions:
+        for leaf, path in zip(leaves, paths, strict=True):
+            if isinstance(leaf, torch.Tensor):
+                self.devices.admit(leaf, path)
+        with unfused(), cuda_state(), functionalization(), recorded_seeds(self.recorder), regions:
             wrapped = [self.argument(i, leaf, names[i]) for i, leaf in enumerate(leaves)]
             args, kwargs = tree.unflatten(wrapped)
             followed = custom_functions(self.recorder, self.api)
@@ -248,6 +253,7 @@ class _Trace:
                 hint="pass it as an argument, or keep it where it can be read again at every call",
             )
         check_tensor(tensor, str(origin), self.fn)
+        self.devices.admit(tensor, str(origin))
         wrapper = self._lifted[id(tensor)] = self.wrap(tensor, _identifier(origin.name))
         self.found.append(origin)
         return wrapper

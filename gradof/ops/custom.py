@@ -81,7 +81,8 @@ def _infer_second(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Ty
     return (TensorType(dtype, int_tuple(attrs["shape"], "shape"), first.device),)
 
 
-def _refuse(g: Any, dtype: Any, shape: Any) -> NoReturn:
+def refuse_second_derivative(g: Any, dtype: Any, shape: Any) -> NoReturn:
+    """Raise CustomRuleError."""
     raise CustomRuleError(
         "trying to differentiate twice a function that was marked with @once_differentiable",
         hint="take the mark off its backward, if that can be differentiated",
@@ -92,5 +93,6 @@ op("once_differentiable(*xs) -> y", family=Family(_infer_once),
    numpy=lambda *xs: xs[0].copy(), vjp={"xs": _once_rule},
    doc="The first operand, a gradient that has no derivative.")  # fmt: skip
 
-op("second_derivative(g; dtype, shape) -> y", family=Family(_infer_second), numpy=_refuse,
-   vjp={"g": None}, doc="An error when it is computed.")  # fmt: skip
+op("second_derivative(g; dtype, shape) -> y", family=Family(_infer_second),
+   numpy=refuse_second_derivative, vjp={"g": None},
+   doc="An error when it is computed.")  # fmt: skip

@@ -190,6 +190,10 @@ class Expr:
         """This value in another dtype (itself if it has it)."""
         return self if self.dtype == dtype else F.cast(self, dtype=dtype)
 
+    def to_device(self, device: str) -> Expr:
+        """This value on another device (itself if it is there)."""
+        return self if self.type.device == device else F.to_device(self, device=device)
+
     def reshape(self, shape: tuple[int, ...]) -> Expr:
         """This value in another shape (itself if it has it)."""
         return self if self.shape == shape else F.reshape(self, shape=shape)
@@ -242,7 +246,7 @@ class _Call:
         )
         if emitter is None:
             raise InferenceError(f"{self._kind} needs at least one tensor operand")
-        values = [as_value(x, emitter) for x in operands]
+        values = _on_one_device(self._kind, [as_value(x, emitter) for x in operands], emitter)
         node = emitter.body.emit_node(self._kind, *values, **attrs)
         return tuple(Expr(v, emitter) for v in node.outputs)
 
@@ -264,6 +268,35 @@ def as_value(operand: Any, emitter: Emitter) -> Value:
     if isinstance(operand, (bool, int, float, complex, Dense)):
         return emitter.body.constant(operand)
     raise InferenceError(f"cannot use a {type(operand).__name__} as an operand")
+
+
+# Their operands may be on several devices.
+_ANYWHERE = frozenset({"to_device", "Opaque", "CustomRule", "once_differentiable"})
+
+
+def _on_one_device(kind: str, values: list[Value], emitter: Emitter) -> list[Value]:
+    """Operands, with numbers and constants of the CPU where the others are.
+
+    torch lets a tensor without dims stand beside those of any device; a constant has none.
+    """
+    devices = {v.type.device for v in values if isinstance(v.type, TensorType)}
+    if len(devices) < 2 or kind in _ANYWHERE:
+        return values
+    others = devices - {"cpu"}
+    if len(others) != 1:
+        raise InferenceError(f"operands on {' and '.join(sorted(others))}")
+    (device,) = others
+    return [
+        Expr(v, emitter).to_device(device).value
+        if isinstance(v.type, TensorType) and v.type.device == "cpu" and _goes_along(v) else v
+        for v in values
+    ]  # fmt: skip
+
+
+def _goes_along(value: Value) -> bool:
+    node, type_ = value.node, value.type
+    constant = node is not None and node.kind == "Constant"
+    return constant or (isinstance(type_, TensorType) and type_.shape == ())
 
 
 Expansion = Callable[..., Any]

@@ -35,7 +35,8 @@ def same_number(a: Number, b: Number) -> bool:
     return repr(a) == repr(b)
 
 
-def _check(x: Any, *, value: Number, number: int) -> tuple[()]:
+def check_guard(x: Any, *, value: Number, number: int) -> tuple[()]:
+    """Raise GuardFailed where an array or tensor of one element is not `value`."""
     found: Number = x.item()
     if not same_number(found, value):
         raise GuardFailed(number, found)
@@ -51,5 +52,5 @@ def _infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...
     return ()
 
 
-op("Guard(x; value, number) -> ", family=Family(_infer), numpy=_check, vjp={"x": None},
+op("Guard(x; value, number) -> ", family=Family(_infer), numpy=check_guard, vjp={"x": None},
    traits={"effect"}, doc="Raises where the value differs from the one that was traced.")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.attrs import Attr
-from gradof.ir.types import I64, DType, TensorType, Type
+from gradof.ir.types import BOOL, I64, DType, TensorType, Type
 from gradof.ops.families import int_tuple, known_shape, same_as_first, tensor
 from gradof.ops.registry import Family, op
 
@@ -77,6 +77,17 @@ op("exponential(; rate, shape, dtype, device) -> y", family=DRAWN, numpy=_np_exp
 op("randint(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_randint,
    torch="torch.randint({low}, {high}, {shape}, dtype=to_torch({dtype}), device={device})",
    doc="Integers in low..high-1.")
+
+
+def _infer_mask(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    (drawn,) = _drawn(inputs, attrs)
+    return (tensor(drawn).with_dtype(BOOL),)
+
+
+op("dropout_mask(; p, shape, dtype, device) -> mask", family=Family(_infer_mask, RANDOM),
+   numpy=lambda *, p, shape, dtype, device: np.asarray(np.random.random_sample(shape) >= p),
+   torch="torch.native_dropout(" + EMPTY + ", {p}, True)[1]",
+   doc="Where dropout keeps an element of a tensor of this dtype; drawn as CUDA devices draw it.")
 
 
 def _infer_randperm(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -1,4 +1,4 @@
-"""Ops that carry structure: constants, symbolic zeros, run-time sizes, casts, detachment.
+"""Ops that carry structure: constants, symbolic zeros, run-time sizes, casts, devices, detachment.
 
 `AutogradZero` is a gradient known to be zero; `AutogradAdd` adds gradients of which either may be
 zero. `size`, `_size_if_not_equal` and `_grad_sum_to_size` undo broadcasting where shapes are only
@@ -74,6 +74,13 @@ def _infer_cast(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type
     if x.dtype.is_complex and not dt.is_complex and dt.kind != "bool":
         raise InferenceError(f"a cast of {x} to {dt} drops the imaginary part; take `real` first")
     return (x.with_dtype(dt),)
+
+
+def _infer_to_device(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x, device = tensor(inputs[0]), attrs["device"]
+    if not isinstance(device, str):
+        raise InferenceError(f"to_device needs a device, not {device!r}")
+    return (TensorType(x.dtype, x.shape, device),)
 
 
 def _infer_autograd_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -159,3 +166,7 @@ op("alias(x) -> y", family=same_as_first(), numpy="{x}", vjp={"x": lambda g: g},
 op("copy(x) -> y", family=unary(ALL), numpy="{x}.copy()",
    vjp={"x": lambda g: g}, traits={"linear"}, names=["aten.clone", "numpy.copy"],
    doc="A fresh array.")  # fmt: skip
+
+op("to_device(x; device) -> y", family=Family(_infer_to_device), numpy="{x}.copy()",
+   vjp={"x": lambda g, x_like: g.to_device(x_like.type.device)}, traits={"linear"},
+   doc="The same values on another device; the gradient goes back.")  # fmt: skip

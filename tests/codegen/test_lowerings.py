@@ -95,6 +95,8 @@ CALLS: list[Row] = [
     ("logcumsumexp", (X,), {"dim": 0}),
     ("cummin", (X,), {"dim": 0}),
     ("frexp", (X,), {}),
+    ("to_device", (X,), {"device": "cpu"}), ("again", (X,), {"region": 1}),
+    ("AutogradAdd", (X, X), {}),
     *((name, ((2, 3, 3),), {}) for name in (
         "inv", "det", "slogdet", "svd", "svdvals", "qr", "matrix_exp", "lu_pivots", "lu_unpivoted",
     )),
