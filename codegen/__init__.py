@@ -9,7 +9,8 @@ def f(x):
 
 `compile_graph` chooses the emitter (`backend`). Large arrays are computed by fusion groups
 (`fusion`), each a loop nest (`space`, `schedule`, `loopnest`) that an emitter prints; the rest is
-straight-line numpy.
+straight-line numpy. Tensors on a CUDA device are computed by straight-line torch and Triton kernels
+(`gpu.execute`).
 '''
 
 from typing import Literal
@@ -21,6 +22,7 @@ if __name__ != "gradof.codegen":
 from gradof.codegen.backend import Backend, default_backend, has_large, kernel_maker, with_groups
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
+from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.ir.core import Graph
 
 __all__ = ["Executable", "compile_graph"]
@@ -30,14 +32,18 @@ def compile_graph(
     graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None,
     backend: Backend | None = None,
 ) -> Executable:  # fmt: skip
-    """Code for a graph of primitives on the CPU.
+    """Code for a graph of primitives.
 
     `library` owns the arrays of the caller: with "torch", ops that are not worth our own code
     (matrix products, convolutions, random numbers) run in torch. `backend` overrides what the
-    environment asks for (`gradof.codegen.backend`). Raises CodegenError, before
-    anything runs, for composites, GradOf blocks, symbolic zeros, bfloat16 and other devices.
+    environment asks for (`gradof.codegen.backend`). Where tensors of torch are on a CUDA device,
+    or the backend is "triton", the code takes tensors (`takes_tensors`), otherwise numpy arrays.
+    Raises CodegenError, before anything runs, for composites, GradOf blocks, symbolic zeros, and
+    ops or devices that the emitter does not have.
     """
     backend = backend or default_backend()
+    if library == "torch" and (backend == "triton" or devices_of(graph) - {"cpu"}):
+        return emit_torch(graph, name, fused=backend != "numpy")
     if backend == "numpy" or (backend != "triton" and not has_large(graph)):
         return emit(graph, library, name)
     make = kernel_maker(backend)

@@ -33,6 +33,8 @@ class Executable:
     `kernels` are the functions it calls for its fusion groups.
     """
 
+    takes_tensors = False  # torch's, as they are; see gradof.codegen.gpu.execute
+
     def __init__(
         self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = ()
     ) -> None:

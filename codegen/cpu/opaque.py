@@ -1,10 +1,12 @@
 """Running an `Opaque` node: torch's op on the same memory, under torch's own autograd.
 
+`run_opaque` is for numpy arrays over torch's memory, `run_on_tensors` for tensors of any device.
 Imported only where torch's arrays are run.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,29 +32,43 @@ def run_opaque(
     narrow = {"bf16": torch.bfloat16, "c32": torch.complex32}
     for i, name_ in (held or {}).items():
         tensors[i] = tensors[i].to(narrow[name_])
-    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
-        leaves = tensors
-        if vjps:
-            constant = constant_operands(call)
-            leaves = [t if i in constant else _leaf(t) for i, t in enumerate(tensors)]
-        with torch.set_grad_enabled(bool(vjps)):
-            results = _evaluate(name, call, vjps, leaves, create_graph=False)
-    shapes = [tuple(r.shape) for r in results]
-    if shapes != [tuple(shape) for _, shape in types]:
-        raise DataDependentShapeError(
-            f"{name} gave results of shapes {shapes}, which depend on values, and not "
-            f"{[tuple(shape) for _, shape in types]} as when it was traced",
-            hint="call it outside of the compiled function",
-        )
-    own = {t.untyped_storage().data_ptr() for t in tensors}
-    fresh = [
-        r.detach().clone() if r.untyped_storage().data_ptr() in own else r.detach()
-        for r in results
-    ]  # fmt: skip
+    fresh = run_on_tensors(tensors, name, call, tuple(shape for _, shape in types), vjps)
     wide = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
     fresh = [r.to(wide.get(r.dtype, r.dtype)) for r in fresh]
     out = tuple(r.resolve_conj().resolve_neg().numpy() for r in fresh)
     return out[0] if len(types) == 1 else out
+
+
+def run_on_tensors(
+    tensors: Sequence[Any], name: str, call: tuple[Any, ...], shapes: tuple[Any, ...],
+    vjps: tuple[tuple[bool, ...], ...],
+) -> list[Any]:  # fmt: skip
+    """The same on tensors; results of these shapes, in memory of their own."""
+    import torch
+
+    kinds = {"cpu", *(t.device.type for t in tensors)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        for kind in kinds:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        leaves = [t.detach() for t in tensors]
+        if vjps:
+            constant = constant_operands(call)
+            leaves = [t if i in constant else _leaf(t) for i, t in enumerate(leaves)]
+        with torch.set_grad_enabled(bool(vjps)):
+            results = _evaluate(name, call, vjps, leaves, create_graph=False)
+    found = [tuple(r.shape) for r in results]
+    if found != [tuple(shape) for shape in shapes]:
+        raise DataDependentShapeError(
+            f"{name} gave results of shapes {found}, which depend on values, and not "
+            f"{[tuple(shape) for shape in shapes]} as when it was traced",
+            hint="call it outside of the compiled function",
+        )
+    own = {t.untyped_storage().data_ptr() for t in tensors}
+    return [
+        r.detach().clone() if r.untyped_storage().data_ptr() in own else r.detach()
+        for r in results
+    ]  # fmt: skip
 
 
 def _readable(array: Any) -> Any:

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.gpu.ops import NAMES, supports
@@ -23,11 +27,7 @@ class InterpretedKernel:
     emitter = "triton, interpreted"
 
     def __init__(self, nest: LoopNest) -> None:
-        if os.environ.get("TRITON_INTERPRET") != "1":
-            raise CodegenError(
-                "Triton kernels of CPU arrays run in triton's interpreter only",
-                hint="set TRITON_INTERPRET=1 before the process starts, or another GRADOF_BACKEND",
-            )
+        require_interpreter()
         self.nest = nest
         self.kernel = TritonKernel(nest)
 
@@ -46,8 +46,36 @@ class InterpretedKernel:
             t.bfloat16() if b.dtype == BF16 else t
             for b, t in zip(self.kernel.nest.inputs, map(as_tensor, arrays), strict=True)
         ]
-        results = self.kernel(*tensors)
+        results = interpret(self.kernel, tensors)
         return tuple((t.float() if t.dtype == torch.bfloat16 else t).numpy() for t in results)
+
+
+_ONE_AT_A_TIME = threading.Lock()  # the interpreter replaces triton.language while it runs
+
+
+def interpret(kernel: TritonKernel, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a kernel in triton's interpreter; inf and nan are results, without a warning.
+
+    Tensors are copied where two storages of unlike sizes begin at one place, which the interpreter
+    takes for one; they come of numpy views of one array.
+    """
+    sizes: dict[int, int] = {}
+    apart = []
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        first = sizes.setdefault(storage.data_ptr(), storage.nbytes())
+        apart.append(tensor if first == storage.nbytes() else tensor.clone())
+    with _ONE_AT_A_TIME, np.errstate(all="ignore"):
+        return kernel(*apart)
+
+
+def require_interpreter() -> None:
+    """CodegenError where kernels are compiled, which CPU memory has no use for."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise CodegenError(
+            "Triton kernels of CPU arrays run in triton's interpreter only",
+            hint="set TRITON_INTERPRET=1 before the process starts, or another GRADOF_BACKEND",
+        )
 
 
 def in_triton(node: Node) -> bool:

@@ -1,0 +1,313 @@
+"""Graph → straight-line Python over torch tensors: a kernel per fusion group, torch for the rest.
+
+    def loss_constants():
+        global c0
+        c0 = torch.from_numpy(array0).to(cuda_0)
+
+    def loss(x, w):
+        \"\"\"loss(x : f32[4,3]@cuda:0, w : f32[3,2]@cuda:0) -> (f32[]@cuda:0)\"\"\"
+        h = torch.mm(x, w)  # mlp.py:7
+        y, l = loss_kernel(h)  # mlp.py:8
+        del h
+        return (y, l)
+
+Everything is queued on the current stream of the tensors' device. Constants are made once, before
+the first run. What is returned is the caller's own: never an input, a constant, or one tensor
+twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradof.codegen.cpu.emit import _identifier, _tuple, _wrapped
+from gradof.codegen.cpu.executable import Executable
+from gradof.codegen.fusion import Group, fuse, is_free
+from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.launch import Launch
+from gradof.codegen.gpu.torch_calls import namespace, statement
+from gradof.codegen.gpu.torch_ops import torch_expression
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.schedule import schedule
+from gradof.errors import CodegenError
+from gradof.ir.attrs import Dense
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.types import ScalarType, SizeType, TensorType
+
+MakeKernel = Callable[[LoopNest, str], Any]
+# Their results may share memory with their first operand.
+VIEWS = frozenset({
+    "alias", "again", "cast", "conj", "detach", "expand", "imag", "in_range", "once_differentiable",
+    "permute", "real", "reshape", "slice", "to_device",
+})  # fmt: skip
+_WEAK = {"bool": "torch.bool", "int": "torch.int64", "float": "torch.float64",
+         "complex": "torch.complex128"}  # fmt: skip
+# What is computed once where its operands are constants.
+FIXED = VIEWS - {"in_range"} | {"Constant"}
+
+
+class TorchExecutable(Executable):
+    """Emitted code that takes and returns torch tensors, all of one device but for numbers."""
+
+    takes_tensors = True
+
+    def __init__(
+        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any],
+        devices: frozenset[str],
+    ) -> None:  # fmt: skip
+        super().__init__(name, source, namespace, kernels)
+        self.devices = devices
+        self._make_constants: Callable[[], None] | None = namespace.get(f"{name}_constants")
+        self._kinds = tuple({device.partition(":")[0] for device in devices})
+        self._lock = threading.Lock()
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Run on tensors, one per graph input; fresh tensors come back.
+
+        Whatever torch raises passes through; torch.OutOfMemoryError gets a note that says where.
+        """
+        import torch
+
+        if len(tensors) != self._arity:
+            raise CodegenError(f"{self.name} takes {self._arity} tensors, got {len(tensors)}")
+        if self._make_constants is not None:
+            self._constants()
+        try:
+            for kind in self._kinds:
+                if torch.is_autocast_enabled(kind):  # its casts are in the graph
+                    with torch.autocast(kind, enabled=False):
+                        return self(*tensors)
+            result: tuple[Any, ...] = self.function(*tensors)
+        except torch.OutOfMemoryError as error:
+            where = self._where(error)
+            if where is not None:
+                error.add_note(where)
+            raise
+        return result
+
+    def _constants(self) -> None:
+        with self._lock:
+            if self._make_constants is not None:
+                self._make_constants()
+                self._make_constants = None
+
+    def _where(self, error: BaseException) -> str | None:
+        """The statement of ours that was running, with the user's line; None if it was noted."""
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f.line for f in frames if f.filename == self.filename]
+        if not lines:
+            return None
+        return (
+            f"gradof: out of memory in {self.name}, at: {lines[-1]}\n"
+            "gradof: differentiate(..., memory_budget=0.5) saves less for the backward"
+        )
+
+
+def emit_torch(
+    graph: Graph, name: str | None = None, *, fused: bool = True,
+    make_kernel: MakeKernel = Launch,
+) -> TorchExecutable:  # fmt: skip
+    """Emit and compile a graph of primitives for torch tensors.
+
+    Raises CodegenError, before anything runs, for an op that has no torch form; it names the op.
+    Without `fused` every op is torch's own.
+    """
+    if fused:
+        graph = fuse(graph, _in_kernel, _worth)
+    return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
+
+
+def devices_of(graph: Graph) -> frozenset[str]:
+    """The devices of all tensors of a graph."""
+    values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]
+    return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
+
+
+def _in_kernel(node: Node) -> bool:
+    types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
+    if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
+        return False  # a number of the caller's is no memory of the device
+    return len({t.device for t in types}) == 1 and in_triton(node)
+
+
+def _worth(group: Group) -> bool:
+    """What torch has no single call for; a kernel finds its device by the tensors it reads."""
+    made = {v for node in group.nodes for v in node.outputs}
+    reads = any(
+        isinstance(v.type, TensorType) and v not in made and not _from_nothing(v)
+        for node in group.nodes for v in node.inputs
+    )  # fmt: skip
+    return reads and sum(not is_free(node) for node in group.nodes) > 1
+
+
+def _from_nothing(value: Value) -> bool:
+    return value.node is not None and is_free(value.node) and not any(
+        isinstance(v.type, TensorType) for v in value.node.inputs
+    )  # fmt: skip
+
+
+class _Emitter:
+    def __init__(self, graph: Graph, name: str, make_kernel: MakeKernel) -> None:
+        self.graph = graph
+        self.make_kernel = make_kernel
+        self.namespace: dict[str, Any] = namespace()
+        self.taken = {*self.namespace, *keyword.kwlist}
+        self.suffixes: dict[str, itertools.count[int]] = {}
+        self.counter = itertools.count()
+        self.names: dict[Value, str] = {}
+        self.root: dict[Value, Value] = {}  # whose memory a value may share
+        self.expanded: set[Value] = set()  # may have one element for many
+        self.fixed: dict[Value, str] = {}
+        self.setup: list[str] = []
+        self.kernels: list[Any] = []
+        self.name = self.unique(name)
+
+    def emit(self) -> TorchExecutable:
+        for value in self.graph.inputs:
+            self.names[value] = self.fresh(value)
+        nodes = list(self.graph.nodes())
+        last = self.last_uses(nodes)
+        body = [
+            f"{self.names[v]} = {self.names[v]}.item()" for v in self.graph.inputs
+            if isinstance(v.type, ScalarType)
+        ]  # fmt: skip
+        for node in nodes:
+            body += self.node(node)
+            dead = [self.names[v] for v in last.get(node, ()) if v in self.names]
+            if dead:
+                body.append(f"del {', '.join(dead)}")
+        typed = ", ".join(f"{self.names[v]} : {v.type}" for v in self.graph.inputs)
+        types = ", ".join(str(v.type) for v in self.graph.outputs)
+        results = self.results()
+        head = []
+        if self.setup:
+            made = ", ".join(dict.fromkeys(self.fixed.values()))
+            head = [f"def {self.name}_constants():", f"    global {made}",
+                    *("    " + line for line in self.setup), "", ""]  # fmt: skip
+        lines = [
+            *head,
+            *_wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
+            *_wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
+            *("    " + line for line in body),
+            *_wrapped(f"    return {_tuple(results)}"),
+        ]
+        return TorchExecutable(
+            self.name, "\n".join(lines) + "\n", self.namespace, self.kernels,
+            devices_of(self.graph),
+        )  # fmt: skip
+
+    def last_uses(self, nodes: Sequence[Node]) -> dict[Node, list[Value]]:
+        """After which node each tensor made here is let go."""
+        last: dict[Value, Node] = {}
+        for node in nodes:
+            for out in node.outputs:
+                last[out] = node
+            for value in node.inputs:
+                if value in last:
+                    last[value] = node
+        kept = set(self.graph.outputs)
+        found: dict[Node, list[Value]] = {}
+        for value, node in last.items():
+            if value not in kept and isinstance(value.type, (TensorType, SizeType)):
+                found.setdefault(node, []).append(value)
+        return found
+
+    def node(self, node: Node) -> list[str]:
+        if node.kind == "FusionGroup":
+            return self.kernel(node)
+        operands = [self.fixed.get(v) or self.names[v] for v in node.inputs]
+        if node.kind == "Constant" and not isinstance(node.attrs["value"], Dense):
+            self.names[node.output] = torch_expression(node, operands, "")
+            return []
+        if node.kind in FIXED and all(
+            v in self.fixed or isinstance(v.type, ScalarType) for v in node.inputs
+        ):
+            self.constant(node, operands)
+            return []
+        text = statement(node, operands, self.device(node))
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        if node.kind in VIEWS:
+            source = node.inputs[0]
+            self.root[node.output] = self.root.get(source, source)
+            if node.kind == "expand" or source in self.expanded:
+                self.expanded.add(node.output)
+        names = ", ".join(self.names[out] for out in node.outputs)
+        return [_placed(f"{names} = {text}" if names else text, node)]
+
+    def constant(self, node: Node, operands: list[str]) -> None:
+        """A tensor that no input changes, made before the first run."""
+        name = self.unique(f"c{next(self.counter)}")
+        value = node.attrs.get("value")
+        if isinstance(value, Dense):
+            array = self.unique(f"array{next(self.counter)}")
+            self.namespace[array] = value.numpy().copy()  # torch wants it writable
+            text = f"torch.from_numpy({array})"
+        else:
+            text = statement(node, operands, self.device(node))
+        self.fixed[node.output] = name
+        self.setup.append(f"{name} = {text}")
+
+    def kernel(self, node: Node) -> list[str]:
+        name = self.unique(f"{self.name}_kernel")
+        nest = schedule(node, name)
+        device = next(v.type.device for v in node.outputs if isinstance(v.type, TensorType))
+        self.namespace[name] = self.make_kernel(nest, device)
+        self.kernels.append(self.namespace[name])
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        given = [node.inputs[k] for k in nest.reads]
+        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in given)
+        left = _tuple([self.names[out] for out in node.outputs])
+        return [_placed(f"{left} = {name}({arguments})", node)]
+
+    def device(self, node: Node) -> str:
+        """The name of the device on which a node makes its results."""
+        types = [v.type for v in (*node.outputs, *node.inputs) if isinstance(v.type, TensorType)]
+        device = types[0].device if types else "cpu"
+        name = device.replace(":", "_")
+        if name not in self.namespace:
+            import torch
+
+            self.taken.add(name)
+            self.namespace[name] = torch.device(device)
+        return name
+
+    def results(self) -> list[str]:
+        """What is returned, tensors of their own."""
+        returned: set[Value] = set()
+        texts = []
+        for value in self.graph.outputs:
+            root = self.root.get(value, value)
+            fixed = self.fixed.get(value)
+            name = fixed or self.names[value]
+            if isinstance(value.type, ScalarType):
+                texts.append(f"torch.tensor({name}, dtype={_WEAK[value.type.kind]})")
+                continue
+            if fixed or root.node is None or root in returned or root in self.fixed:
+                name += ".clone()"
+            elif value in self.expanded:
+                name += ".contiguous()"
+            returned.add(root)
+            texts.append(name)
+        return texts
+
+    def fresh(self, value: Value) -> str:
+        return self.unique(_identifier(value.hint) if value.hint else f"t{next(self.counter)}")
+
+    def unique(self, base: str) -> str:
+        name = base
+        while name in self.taken:
+            name = f"{base}_{next(self.suffixes.setdefault(base, itertools.count(1)))}"
+        self.taken.add(name)
+        return name
+
+
+def _placed(text: str, node: Node) -> str:
+    """A statement with its line of the user's code."""
+    return text if node.loc is None else f"{text}  # {' '.join(str(node.loc).split())}"
