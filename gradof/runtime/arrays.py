@@ -20,7 +20,8 @@ from gradof.tracer.pytree import TreeDef, flatten_call, thaw
 
 Library = Literal["numpy", "torch"]
 MODES = (  # what `_modes` lists
-    "grad mode", "inference mode", "autocast", "the dtype of autocast", "the default dtype",
+    "grad mode", "inference mode", "autocast", "the dtype of autocast", "autocast on CUDA devices",
+    "the default dtype",
 )
 FIRST_LEAF = 2  # where the parts of the leaves begin in a key
 _GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
@@ -110,7 +111,8 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
 
         check_tensor(leaf, path)
         requires_grad = leaf.requires_grad
-        return (leaf.dtype, leaf.shape, requires_grad, requires_grad and leaf.is_leaf)
+        leafy = requires_grad and leaf.is_leaf
+        return (leaf.dtype, leaf.shape, requires_grad, leafy, leaf.device)
     value = thaw(leaf)
     try:
         hash(value)
@@ -146,6 +148,7 @@ def _modes(library: Library) -> tuple[Any, ...]:
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu"),
         torch.get_autocast_dtype("cpu"),
+        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
         torch.get_default_dtype(),
     )
 

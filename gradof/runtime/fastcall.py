@@ -166,16 +166,17 @@ class _Writer:
         )
 
     def tensor(self, name: str, part: tuple[Any, ...]) -> None:
-        """A dense CPU tensor of the dtype, shape and requires_grad of the trace."""
+        """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
         torch = torch_if_loaded()
-        dtype, shape, requires_grad, is_leaf = part
+        dtype, shape, requires_grad, is_leaf, device = part
+        there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
         self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
         conditions = [
             f"(type({name}) is Tensor or type({name}) is Parameter)",
             f"{name}.dtype is {self.bind(dtype, 'dtype')}",
             f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
             f"{name}.requires_grad is {requires_grad}",
-            f"{name}.is_cpu", f"{name}.layout is strided",
+            f"{name}.{there}", f"{name}.layout is strided",
         ]  # fmt: skip
         if requires_grad:
             conditions.append(f"{name}.is_leaf is {is_leaf}")
@@ -186,7 +187,7 @@ class _Writer:
         if self.call.library != "torch":
             return
         torch = torch_if_loaded()
-        grad, inference, autocast, dtype, default = self.call.key[-5:]
+        grad, inference, autocast, dtype, cuda, default = self.call.key[-6:]
         self.names.update(
             grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
             autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
@@ -195,8 +196,11 @@ class _Writer:
         self.unless(
             f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
             f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
+            f"and autocast('cuda') is {cuda is not None} "
             f"and default() is {self.bind(default, 'dtype')}"
         )
+        if cuda is not None:
+            self.unless(f"autocast_dtype('cuda') is {self.bind(cuda, 'dtype')}")
 
     def state(self, entry: Entry) -> None:
         """The Python state that the trace read is as it was."""

@@ -52,7 +52,7 @@ def _leaf(path: str, new: tuple[Any, ...], old: tuple[Any, ...]) -> str:
     shown, was = _shown(new), _shown(old)
     if shown == was:  # the same type: requires_grad, or being a leaf
         flags = "requires grad" if new[2:3] != old[2:3] else "is a leaf"
-        return f"{path} {flags} now" if any(new[2:]) else f"{path} {flags} no more"
+        return f"{path} {flags} now" if any(new[2:4]) else f"{path} {flags} no more"
     return f"{path} is {shown}, was {was}"
 
 
@@ -61,4 +61,5 @@ def _shown(part: tuple[Any, ...]) -> str:
     if isinstance(kind, type) and not isinstance(kind, np.dtype):
         return f"any {kind.__name__}" if value == "any" and kind is not str else str(value)
     name = str(kind).removeprefix("torch.")
-    return f"{name}[{','.join(map(str, value))}]"
+    device = f"@{part[4]}" if part[4:] and part[4].type != "cpu" else ""
+    return f"{name}[{','.join(map(str, value))}]{device}"
