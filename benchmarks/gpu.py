@@ -56,16 +56,12 @@ class Bench:
         """Everything about one case. What fails is noted, and the run goes on."""
         row = Row(w.name, label(size), dtype, w.products, w.judged, {}, {})
         try:
-            case = make_case(w, size, DTYPES[dtype], self.device)
-            row.formulas = w.formulas(case.args)
-            row.nbytes = w.nbytes(case.args, case.cotangents)
-            if self.first != "only":
-                fns = self.checked(case, row)
-                if not row.failed:
-                    self.timed(case, fns, row)
-        except Exception as error:  # the machine is lent: the other workloads are still measured
+            self.measure(make_case(w, size, DTYPES[dtype], self.device), row)
+        except Exception as error:  # the other workloads are still measured
             traceback.print_exc()
             row.failed.append(f"{type(error).__name__}: {str(error).strip()[:200]}")
+        if self.device == "cuda":
+            torch.cuda.empty_cache()  # for the fresh processes
         if with_first and self.first != "no":
             for side in self.sides(row):
                 seconds = first(side, w.name, dtype, self.device)
@@ -74,6 +70,15 @@ class Bench:
                 else:
                     row.first[side] = seconds
         return row
+
+    def measure(self, case: Case, row: Row) -> None:
+        """Judge and time a case, unless only first gradients are wanted."""
+        row.formulas = case.workload.formulas(case.args)
+        row.nbytes = case.workload.nbytes(case.args, case.cotangents)
+        if self.first != "only":
+            fns = self.checked(case, row)
+            if not row.failed:
+                self.timed(case, fns, row)
 
     def sides(self, row: Row) -> list[str]:
         """Those that can run here; a dry run has no torch.compile, which is said."""
@@ -163,7 +168,8 @@ def commit() -> str:
         ).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain") else "")
+        changes = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + (" with changes" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("GRADOF_COMMIT", "unknown: no git checkout")
 

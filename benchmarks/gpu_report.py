@@ -90,6 +90,11 @@ class Report:
         return row.bandwidth(which, side) / self.copy
 
     @property
+    def times(self) -> str:
+        """Whose times these are."""
+        return "device time" if self.gpu else "CPU time in the interpreter"
+
+    @property
     def failures(self) -> list[str]:
         """What is wrong, with the workload's name."""
         return [f"{row.name}: {why}" for row in self.rows for why in row.failed]
@@ -102,9 +107,7 @@ class Report:
         for which in PASSES:
             lines += self._ratios(which, "torch.compile") + self._ratios(which, "eager")
         lines += self._ratios("together", "torch.compile", waited=True)
-        lines += self._shares() + self._firsts()
-        lines += [f"left out: {row.name}: {side}: {why}"
-                  for row in self.rows for side, why in row.left_out.items()]  # fmt: skip
+        lines += self._shares() + self._firsts() + self._left_out()
         return lines + [f"FAILED: {why}" for why in self.failures]
 
     def _ratios(self, which: str, peer: str, waited: bool = False) -> list[str]:
@@ -113,13 +116,22 @@ class Report:
         if not found:
             return []
         least = min(found, key=lambda name: found[name])
-        what = "time a caller waits" if waited else "device time"
+        what = "time a caller waits" if waited else self.times
         return [f"{which}, {what}: geometric mean of {peer} / gradof "
                 f"{geometric_mean(found.values()):.2f}, least {found[least]:.2f} ({least}), "
                 f"{len(found)} cases"]  # fmt: skip
 
+    def _left_out(self) -> list[str]:
+        cases: dict[str, list[str]] = {}
+        for row in self.rows:
+            for side, why in row.left_out.items():
+                cases.setdefault(f"{side}: {why}", []).append(row.name)
+        return [f"left out: {what} ({', '.join(names)})" for what, names in cases.items()]
+
     def _shares(self) -> list[str]:
-        lines = []
+        lines: list[str] = []
+        if not self.gpu:
+            return lines
         for workload in dict.fromkeys(row.workload for row in self.rows if row.judged):
             found = {
                 f"{which} {row.dtype} {row.size}": self.share(row, which)
@@ -156,7 +168,7 @@ class Report:
         timed = [row for row in self.rows if row.device]
         for which in PASSES:
             head = [*case, *SIDES, "torch.compile / gradof", "eager / gradof", "GB/s", "of a copy"]
-            found[f"{which}: device time"] = [head, *(self._timed(row, which) for row in timed)]
+            found[f"{which}: {self.times}"] = [head, *(self._timed(row, which) for row in timed)]
         found["both together: host time to queue it"] = [
             [*case, *SIDES], *([*_case(r), *_seconds(r.host["together"])] for r in timed)
         ]  # fmt: skip

@@ -43,6 +43,13 @@ def test_ratios_and_shares(module: Any) -> None:
     assert "a fifth or less: 1 of 1" in summary
 
 
+def test_a_dry_run_claims_no_bandwidth(module: Any) -> None:
+    report = report_of(module, gpu=False)
+    assert report.summary()[0] == module("gpu_report").NO_GPU
+    text = report.text()
+    assert "reach 85%" not in text and "device time" not in text
+
+
 def test_a_side_that_is_missing_is_a_dash_and_no_ratio(module: Any) -> None:
     report = report_of(module)
     (row,) = report.rows
@@ -51,7 +58,7 @@ def test_a_side_that_is_missing_is_a_dash_and_no_ratio(module: Any) -> None:
     row.left_out["torch.compile"] = "it cannot"
     assert math.isnan(row.ratio("forward"))
     text = report.text()
-    assert "left out: softmax bf16 8x8: torch.compile: it cannot" in text
+    assert "left out: torch.compile: it cannot (softmax bf16 8x8)" in text
     assert "| softmax | bf16 | 8x8 | 1000.00 ms | 4000.00 ms | - | - | 4.00 | 8e-08 | 80% |" in text
     assert "torch.compile / gradof 2.00" not in text
 
