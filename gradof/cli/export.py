@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,20 @@ from gradof.runtime.results import gradient_flags
 ULPS = 4096
 
 
-def export_numpy(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The text of a module that imports numpy only; TargetError for what cannot be one.
+@dataclass(frozen=True)
+class Derived:
+    """A function with f and df of one call."""
 
-    The function itself is checked first (`gradof.testing.check`), then the text against it, with
-    random cotangents; GradientMismatchError if either is wrong.
-    """
+    compiled: Differentiated
+    bound: Bound
+    plan: GradientPlan
+    df: SpecializedPlan
+    defined: tuple[bool, ...]  # which cotangents df is given: those of results
+
+
+def derive(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Derived:
+    """What is exported; TargetError for what no file can hold."""
     from gradof.api import differentiate
-    from gradof.testing import check
 
     compiled = differentiate(fn)
     if not isinstance(compiled, Differentiated):
@@ -51,12 +58,24 @@ def export_numpy(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     plan = bound.entry.plan.gradient(gradient_flags(bound))
     if not plan.gradient.df_output_vjps:
         raise TargetError("there is no gradient: no output depends on an input that requires grad")
-    _refuse_dtypes(plan)
-    check(compiled.fn, args, kwargs)
-    vjps = plan.gradient.df_input_vjps
-    defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
+    defined = tuple(i < plan.gradient.f_real_outputs for i in plan.gradient.df_input_vjps)
     df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps))
-    text = _module_text(compiled.fn, plan, df)
+    return Derived(compiled, bound, plan, df, defined)
+
+
+def export_numpy(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The text of a module that imports numpy only; TargetError for what cannot be one.
+
+    The function itself is checked first (`gradof.testing.check`), then the text against it, with
+    random cotangents; GradientMismatchError if either is wrong.
+    """
+    from gradof.testing import check
+
+    derived = derive(fn, args, kwargs)
+    bound, plan, df, defined = derived.bound, derived.plan, derived.df, derived.defined
+    _refuse_dtypes(plan)
+    check(derived.compiled.fn, args, kwargs)
+    text = _module_text(derived.compiled.fn, plan, df)
     _verify(text, bound, plan, df, defined)
     return text
 

@@ -185,8 +185,8 @@ def check(
 
 @main.command(epilog=_TARGET_HELP.format(name="export", more=" -o loss_numpy.py"))
 @click.argument("target")
-@click.option("--backend", type=click.Choice(["numpy"]), default="numpy", show_default=True,
-              help="what the file imports")  # fmt: skip
+@click.option("--backend", type=click.Choice(["numpy", "triton"]), default="numpy",
+              show_default=True, help="what the file imports; triton: and torch")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True,
               metavar="PATH", help="the file to write")  # fmt: skip
 @click.option("--force", is_flag=True, help="write over a file that exists")
@@ -195,16 +195,19 @@ def check(
 def export(
     target: str, backend: str, output: Path, force: bool, args: tuple[str, ...], library: Any
 ) -> None:
-    """Write TARGET and its gradient as a file that imports numpy only, for these shapes.
+    """Write TARGET and its gradient as a file that does not need gradof, for these shapes.
 
+    numpy: functions f and df. triton: kernels, and a torch.autograd.Function that launches them.
     The file is run before it is written, and compared with the function it came from.
     """
     from gradof.cli.export import export_numpy, write_export
+    from gradof.cli.export_triton import export_triton
     from gradof.cli.target import inputs_for, load_target
 
     fn, module = load_target(target)
     positional, named = inputs_for(fn, module, args, library)
-    text = export_numpy(fn, positional, named)
+    make = {"numpy": export_numpy, "triton": export_triton}[backend]
+    text = make(fn, positional, named)
     write_export(text, output, force)
     click.echo(f"{output}: {len(text.splitlines())} lines, verified")
 
