@@ -2,7 +2,8 @@
 
 Given    graph f(%x) returning a scalar %l
 `value_and_gradient_graph(f, wrt=[0])` is  graph f_grad(%x): ... return (%l, %dx), f and df in one,
-`pullback_graph(f, wrt=[0])`           is  graph f_vjp(%x, %dl): ... return (%dx).
+`pullback_graph(f, wrt=[0])`           is  graph f_vjp(%x, %dl): ... return (%dx),
+`together_graph(gradient of f, ...)`   is  graph f(%x, %dl): ... return (%l, temporaries, %dx).
 
 An input the output does not depend on gets a gradient of zeros, as JAX gives.
 """
@@ -52,6 +53,24 @@ def pullback_graph(
     }
     _, gradients = _compose(graph, wrt, seeds, result, emitter, memory_budget)
     result.set_outputs(gradients)
+    run_passes(result, CLEAN_UP)
+    return result
+
+
+def together_graph(gradient: Gradient, df: Graph, df_inputs: Sequence[int]) -> Graph:
+    """f's inputs and a cotangent of its output 0 → f's outputs, temporaries too, and df's.
+
+    `df` is the gradient's, specialised for that cotangent alone; it takes `df_inputs` of its own.
+    """
+    result, _ = _copy_inputs(gradient.f, gradient.f.name)
+    params = list(result.inputs)
+    value = gradient.f.outputs[0]
+    seed = result.block.add_param(value.type, f"d{value.hint or ''}")
+    values = inline(gradient.f.block, params, result.block, result.block.returns)
+    arguments = _df_arguments(gradient, params, values, {0: seed})
+    given = [arguments[i] for i in df_inputs]
+    gradients = inline(df.block, given, result.block, result.block.returns)
+    result.set_outputs([*values, *gradients])
     run_passes(result, CLEAN_UP)
     return result
 

@@ -81,6 +81,7 @@ class Instr:
     stage: int
     attrs: Mapping[str, Attr] = field(default_factory=dict)
     loc: Loc | None = None
+    body: tuple[Instr, ...] = ()  # of a native `pick`
 
 
 @dataclass(frozen=True)

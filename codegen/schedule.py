@@ -71,7 +71,7 @@ class _Scheduler:
             self.name, sizes, self.rows, tuple(self.inputs), tuple(self.outputs),
             tuple(self.body), reads=tuple(self.reads),
         )  # fmt: skip
-        return replace(nest, held=_held(nest))
+        return replace(nest, held=held_cells(nest))
 
     # --- inputs and outputs ----------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ def is_free_here(node: Node) -> bool:
     return is_free(node)
 
 
-def _held(nest: LoopNest) -> frozenset[str]:
+def held_cells(nest: LoopNest) -> frozenset[str]:
     """Cells of earlier stages that cost more to compute again than to read back."""
     made = {i.name: i for i in nest.body if i.name}
     cost: dict[str, int] = {}

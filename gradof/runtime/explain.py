@@ -59,6 +59,7 @@ class Explanation:
     traces: tuple[tuple[str, float], ...] = ()  # of the function so far: why, and the seconds
     reason: str = ""  # of the trace that serves this call
     seconds: float = 0.0
+    together: bool = False  # whether value and gradients are one run (gradof.runtime.together)
 
     @property
     def saved_bytes(self) -> int:
@@ -83,6 +84,8 @@ class Explanation:
         lines.append(f"gradients of: {', '.join(self.gradients_of) or 'none'}")
         if self.kernels:
             lines.append(f"fused kernels of the forward: {', '.join(self.kernels)}")
+        if self.together:
+            lines.append("value and gradients are one run: the last calls wanted both")
         if self.opaque:
             lines.append(f"run by torch, under its own autograd: {', '.join(self.opaque)}")
         if self.paths:
@@ -129,6 +132,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         traces=tuple(function.cache.traces),
         reason=bound.entry.reason,
         seconds=bound.entry.seconds,
+        together=plan.together.begun is not None,
         paths=tuple(render_tree(function.paths(bound.call))),
         opaque=tuple(
             f"{n.attrs['name']} at {n.loc}" for n in traced.graph.walk() if n.kind == "Opaque"

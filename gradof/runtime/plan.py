@@ -25,6 +25,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.runtime.together import Together
 from gradof.tracer.views import ViewOf
 
 Library = Literal["numpy", "torch"]
@@ -85,6 +86,12 @@ class GraphPlan:
         self.count()
         return self.executable(*arrays)
 
+    def with_graph(self, graph: Graph) -> GraphPlan:
+        """A plan for another graph that counts as a run of this one."""
+        return GraphPlan(
+            graph, self.library, self.counts, role=self.role, memory_budget=self.memory_budget
+        )
+
     def count(self) -> None:
         """Note one run."""
         if self.role == "forward":
@@ -127,6 +134,7 @@ class GradientPlan:
         self._lock = threading.RLock()
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)
+        self.outputs = len(gradient.f.outputs)
         self.real_outputs = gradient.f_real_outputs
         self.output_vjps = tuple(gradient.df_input_vjps)
         self.input_vjps = tuple(gradient.df_output_vjps)
@@ -136,6 +144,7 @@ class GradientPlan:
         self.constant_outputs = tuple(
             i for i in range(len(gradient.f.outputs)) if i not in differentiable
         )
+        self.together = Together(self)
 
     def df(self, defined: Flags, wanted: Flags) -> SpecializedPlan:
         """df where cotangent i of `df_input_vjps` is given iff defined[i]."""

@@ -13,11 +13,12 @@ derivative flows through them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from gradof.codegen import Executable
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import DType
 from gradof.runtime.plan import GradientPlan, GraphPlan
@@ -46,8 +47,11 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on the values of tensors; no autograd."""
-    made = [from_numpy(array) for array in plan(*[to_numpy(t) for t in tensors])]
-    if plan.holds:
+    if plan.executable.takes_tensors:
+        made = list(plan(*map(resolved, tensors)))
+    else:
+        made = [from_numpy(array) for array in plan(*[to_numpy(t) for t in tensors])]
+    if plan.holds and not plan.executable.takes_tensors:
         pairs = zip(made, plan.held, strict=True)
         made = [t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs]
     for i, view in plan.views:
@@ -55,16 +59,15 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(made)
 
 
-def run_check(check: Callable[..., Any], tensors: Sequence[Tensor], random: bool) -> None:
+def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> None:
     """Run the deciding part of a path; random numbers it draws will be drawn again."""
+    arrays = [resolved(t) if check.takes_tensors else to_numpy(t) for t in tensors]
     if not random:
-        check(*[to_numpy(t) for t in tensors])
+        check(*arrays)
         return
-    state = torch.get_rng_state()
-    try:
-        check(*[to_numpy(t) for t in tensors])
-    finally:
-        torch.set_rng_state(state)
+    devices = {t.device for t in tensors if t.is_cuda}
+    with torch.random.fork_rng(devices=list(devices)):
+        check(*arrays)
 
 
 def from_numpy(array: Any) -> Tensor:
@@ -72,6 +75,13 @@ def from_numpy(array: Any) -> Tensor:
     if array.ndim and min(array.strides) < 0:
         array = array.copy()
     return torch.from_numpy(array)
+
+
+def resolved(tensor: Tensor) -> Tensor:
+    """The tensor, with what torch keeps beside its memory (conjugates, signs, zeros) in it."""
+    if tensor._is_zerotensor():
+        return tensor.detach().clone()
+    return tensor.resolve_conj().resolve_neg()
 
 
 def to_numpy(tensor: Tensor) -> Any:
@@ -85,17 +95,18 @@ def to_numpy(tensor: Tensor) -> Any:
 
 
 def check_tensor(tensor: Tensor, path: str) -> None:
-    """Refuse what the numpy backend cannot read, before anything runs."""
+    """Refuse what compiled code cannot read, before anything runs."""
     refuse_transformed(tensor, path)
-    if tensor.dtype in _PLAIN and tensor.is_cpu and tensor.layout is torch.strided:
+    there = tensor.is_cpu or tensor.is_cuda
+    if tensor.dtype in _PLAIN and there and tensor.layout is torch.strided:
         return
     if tensor.layout != torch.strided:
         raise LeafTypeError(
             f"{path} is a {tensor.layout} tensor", hint="pass a dense tensor: x.to_dense()"
         )
-    if tensor.device.type != "cpu":
+    if not there:
         raise DeviceError(
-            f"{path} is on {tensor.device}; the numpy backend runs on the CPU",
+            f"{path} is on {tensor.device}; compiled functions run on the CPU and on CUDA devices",
             hint="move the tensor and the module with .cpu()",
         )
     if tensor.is_quantized:
@@ -108,8 +119,13 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: GradientPlan, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        outputs = run(plan.f, tensors)
-        ctx.plan = plan
+        ctx.plan, ctx.seed, begun = plan, None, plan.together.begun
+        if begun is None:
+            outputs = run(plan.f, tensors)
+        else:
+            ctx.seed, cotangent = begun
+            both = run(plan.together.plan(), (*tensors, cotangent))
+            outputs, ctx.gradients = both[: plan.outputs], both[plan.outputs :]
         ctx.save_for_backward(
             *[tensors[i] for i in plan.captured_inputs],
             *[outputs[i] for i in plan.captured_outputs],
@@ -121,10 +137,16 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
         plan: GradientPlan = ctx.plan
+        if ctx.seed is not None:
+            there = _computed_with_value(ctx, plan, cotangents)
+            if there is not None:
+                return there
         result: list[Tensor | None] = [None] * plan.arity
         vjps = [cotangents[i] for i in plan.output_vjps]
         defined = tuple([g is not None for g in vjps])
-        wanted = _wanted(ctx, plan.input_vjps)
+        wanted = _wanted(ctx, plan)
+        if plan.together.is_learning:
+            _learn(plan, cotangents, wanted)
         if True in defined and True in wanted:
             special = plan.df(defined, wanted)
             arguments = [*vjps, *ctx.saved_tensors]
@@ -135,18 +157,55 @@ class _Compiled(torch.autograd.Function):
         return (None, *result)
 
 
+def _computed_with_value(
+    ctx: Any, plan: GradientPlan, cotangents: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...] | None:
+    """The gradients that f's run has made, once; None where df is to run. Note [Together]."""
+    seed, ctx.seed = ctx.seed, None
+    gradients, ctx.gradients = ctx.gradients, None
+    if torch.is_grad_enabled() or _only_number(cotangents) != seed:
+        plan.together.missed()
+        return None
+    ctx.saved_tensors  # noqa: B018  # refuses tensors changed meanwhile, and a freed graph
+    plan.f.counts.backward += 1
+    result: list[Tensor | None] = [None] * plan.arity
+    for place, gradient in zip(plan.together.places, gradients, strict=True):
+        result[place] = gradient
+    return (None, *result)
+
+
+def _learn(plan: GradientPlan, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> None:
+    number = None if torch.is_grad_enabled() else _only_number(cotangents)
+    if number is None or not all(wanted):
+        plan.together.note(None)
+    elif plan.together.note(number):
+        plan.together.begin(number, cotangents[0].detach().clone())  # type: ignore[union-attr]
+
+
+def _only_number(cotangents: Sequence[Tensor | None]) -> float | None:
+    """The cotangent of the value, a number; None where there are others, or it is none."""
+    first = cotangents[0]
+    if first is None or any(c is not None for c in cotangents[1:]):
+        return None
+    return float(first.item())
+
+
 def cotangent_dtype_matches(tensor: Any, dtype: DType) -> bool:
     """Whether a cotangent is a tensor of the given dtype."""
     return isinstance(tensor, Tensor) and from_torch_dtype(tensor.dtype) == dtype
 
 
-def _wanted(ctx: Any, inputs: Sequence[int]) -> tuple[bool, ...]:
+def _wanted(ctx: Any, plan: GradientPlan) -> tuple[bool, ...]:
     """Whether the backward now running asks for the gradients of these tensor inputs.
 
     `needs_input_grad` is as of the forward; `torch.autograd.grad(loss, [w])` wants less than that.
+    Where one gradient is left it is wanted, or there were no backward.
     """
     edges, needs = ctx.next_functions, ctx.needs_input_grad
-    return tuple([bool(needs[1 + i]) and _is_wanted(edges[i][0]) for i in inputs])
+    nodes = [edges[i][0] if needs[1 + i] else None for i in plan.input_vjps]
+    if sum(node is not None for node in nodes) == 1:
+        return tuple([node is not None for node in nodes])
+    return tuple([_is_wanted(node) for node in nodes])
 
 
 def _is_wanted(node: Any) -> bool:

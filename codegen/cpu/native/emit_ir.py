@@ -7,8 +7,7 @@ Held cells go to `scratch`, a row each; folds to `partial`, which holds this chu
 fold: one element per column for cells, one for row values.
 
 Every value is a vector (`vectors`), those of rows and of the kernel with equal lanes. The innermost
-loop runs over full vectors, and once more, masked, over what is left. Sums over columns are added
-up in blocks (`BLOCK`), so that no lane adds more than a few hundred numbers in a row.
+loop (`columns`) runs over full vectors, and once more, masked, over what is left.
 """
 
 from __future__ import annotations
@@ -16,15 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradof.codegen.cpu.native.memory import Memory, Stride
-from gradof.codegen.cpu.native.vectors import FLOATS, STORED
-from gradof.codegen.loopnest import Instr, LoopNest, Operand
-from gradof.errors import CodegenError
-from gradof.ir.types import BOOL, F32, F64, I64, DType
-
-BLOCK = 2048  # columns whose sum is made before it is added to the row's
-_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
-_WORD = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+from gradof.codegen.cpu.native.columns import WORD, Columns, identity, index_of, kind_of
+from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.vectors import STORED
+from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.ir.types import F32, F64, I64
 
 
 @dataclass(frozen=True)
@@ -41,29 +36,16 @@ def emit_ir(nest: LoopNest, strides: Sequence[Stride], lanes: int) -> Code:
     return _Emitter(nest, strides, lanes).run()
 
 
-class _Emitter(Memory):
+class _Emitter(Columns):
     def __init__(self, nest: LoopNest, strides: Sequence[Stride], lanes: int) -> None:
-        super().__init__(lanes, len(nest.inputs) + len(nest.outputs), len(nest.sizes))
-        self.nest = nest
-        self.strides = strides
-        self.values: dict[str, str] = {}
-        self.made = {i.name: i for i in nest.body if i.name}
+        super().__init__(nest, strides, lanes)
         self.buffers = [*nest.inputs, *nest.outputs]
         self.scratch: list[tuple[str, int]] = []
-        self.labels = 0
-        self.head: list[str] = []  # allocas
-
-    def label(self, what: str) -> str:
-        self.labels += 1
-        return f"{what}{self.labels}"
-
-    def block(self, label: str) -> None:
-        self.code.lines.append(f"{label}:")
 
     def run(self) -> Code:
         nest = self.nest
-        self.folds = [i for i in nest.body if i.op == "fold"]
-        self.scratch = [(n, _width(self.made[n].dtype)) for n in sorted(nest.held)]
+        self.scratch = [(n, self.made[n].dtype.itemsize) for n in sorted(nest.held)
+                        if n not in self.lent]
         for k in range(len(self.buffers)):
             self.argument(f"%base{k}", k)
         for axis in range(self.axes):
@@ -74,7 +56,7 @@ class _Emitter(Memory):
         self.partial_pointers()
         for i in nest.once():
             if i.op == "store":  # the same number from every chunk
-                k = len(nest.inputs) + _index(i)
+                k = len(nest.inputs) + index_of(i)
                 pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
                 self.store_lane(self.operand(i.args[0], i.dtype), pointer, i.dtype)
             else:
@@ -85,10 +67,11 @@ class _Emitter(Memory):
         body = "\n".join([*self.head, *self.code.lines])
         text = (
             f"{declared}\n\ndefine void @kernel(ptr noalias %args, i64 %r0, i64 %r1, i64 %c0, "
-            f"i64 %c1, ptr noalias %scratch, ptr noalias %partial) {{\nentry:\n{body}\n}}\n"
+            "i64 %c1, ptr noalias %scratch, ptr noalias %partial) alignstack(64) "  # for spills
+            f"{{\nentry:\n{body}\n}}\n"
         )
         return Code(text, tuple(self.scratch), tuple(
-            (_index(i), str(i.attrs["kind"]), i.level == "cell") for i in self.folds
+            (index_of(i), kind_of(i), i.level == "cell") for i in self.folds
         ))  # fmt: skip
 
     @property
@@ -119,18 +102,9 @@ class _Emitter(Memory):
             rounded = self.code.emit(f"and i64 {aligned}, -64")
             at = self.code.emit(f"add i64 {at}, {rounded}")
             if i.level != "cell":
-                kind = str(i.attrs["kind"])
+                kind = kind_of(i)
                 self.slot(f"%acc{k}", i.dtype)
-                self.put(f"%acc{k}", self.code.constant(_identity(kind, i.dtype), i.dtype), i.dtype)
-
-    def slot(self, name: str, dtype: DType) -> None:
-        self.head.append(f"  {name} = alloca {self.code.vector(dtype)}, align 64")
-
-    def put(self, name: str, value: str, dtype: DType) -> None:
-        self.line(f"store {self.code.vector(dtype)} {value}, ptr {name}, align 64")
-
-    def get(self, name: str, dtype: DType) -> str:
-        return self.code.emit(f"load {self.code.vector(dtype)}, ptr {name}, align 64")
+                self.put(f"%acc{k}", self.code.constant(identity(kind, i.dtype), i.dtype), i.dtype)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -190,202 +164,16 @@ class _Emitter(Memory):
         elif i.op == "fold":
             k = self.folds.index(i)
             both = [self.get(f"%acc{k}", i.dtype), self.operand(i.args[0], i.dtype)]
-            kind = _WORD[str(i.attrs["kind"])]
+            kind = WORD[kind_of(i)]
             self.put(f"%acc{k}", self.code.op(kind, i.dtype, both, [i.dtype] * 2, {}), i.dtype)
+        elif i.op == "pick":
+            self.pick(i)
         else:
             self.value(i, None, None)
 
     def pointer(self, i: Instr) -> str:
-        k = _index(i)
+        k = index_of(i)
         return self.pointers[k if i.op == "load" else len(self.nest.inputs) + k]
-
-    # --- columns ---------------------------------------------------------------------------------
-
-    def stage(self, stage: int) -> None:
-        """One loop over the columns: full vectors, then one masked vector for the rest."""
-        body = self.nest.loop(stage)
-        if not body:
-            return
-        reductions = [i for i in body if i.op == "reduce"]
-        for i in reductions:
-            name = f"%red_{i.name}"
-            for each in (name, f"{name}_block"):
-                self.slot(each, i.dtype)
-            self.put(name, self.code.constant(_identity(_kind(i), i.dtype), i.dtype), i.dtype)
-            self.put(f"{name}_block", self.code.constant(_identity(_kind(i), i.dtype), i.dtype),
-                     i.dtype)  # fmt: skip
-        at = f"%col_at{stage}"
-        self.head.append(f"  {at} = alloca i64")
-        self.line(f"store i64 %c0, ptr {at}")
-        outer, block, inner, tail, rest, done = map(
-            self.label, ("block", "block_body", "col", "tail", "rest", "col_done")
-        )
-        width = self.code.emit("sub i64 %c1, %c0")
-        whole = self.code.emit(f"sdiv i64 {width}, {self.lanes}")
-        whole = self.code.emit(f"mul i64 {whole}, {self.lanes}")
-        end = self.code.emit(f"add i64 %c0, {whole}")
-        self.line(f"br label %{outer}")
-        self.block(outer)
-        start = self.code.emit(f"load i64, ptr {at}")
-        more = self.code.emit(f"icmp slt i64 {start}, {end}")
-        self.line(f"br i1 {more}, label %{block}, label %{tail}")
-        self.block(block)
-        far = self.code.emit(f"add i64 {start}, {BLOCK * self.lanes // 16}")
-        near = self.code.emit(f"icmp slt i64 {far}, {end}")
-        stop = self.code.emit(f"select i1 {near}, i64 {far}, i64 {end}")
-        self.line(f"br label %{inner}")
-        self.block(inner)
-        column = self.code.emit(f"load i64, ptr {at}")
-        self.cells(body, stage, column, None)
-        following = self.code.emit(f"add i64 {column}, {self.lanes}")
-        self.line(f"store i64 {following}, ptr {at}")
-        again = self.code.emit(f"icmp slt i64 {following}, {stop}")
-        flush = self.label("flush")
-        self.line(f"br i1 {again}, label %{inner}, label %{flush}")
-        self.block(flush)
-        self.flush(reductions)
-        self.line(f"br label %{outer}")
-        self.block(tail)
-        left = self.code.emit(f"icmp slt i64 {end}, %c1")
-        self.line(f"br i1 {left}, label %{rest}, label %{done}")
-        self.block(rest)
-        self.cells(body, stage, end, self.mask(end))
-        self.flush(reductions)
-        self.line(f"br label %{done}")
-        self.block(done)
-        for i in reductions:
-            self.values[i.name] = self.across(i)
-
-    def flush(self, reductions: Sequence[Instr]) -> None:
-        """The block's accumulators into the row's."""
-        for i in reductions:
-            name, word = f"%red_{i.name}", _WORD[_kind(i)]
-            both = [self.get(name, i.dtype), self.get(f"{name}_block", i.dtype)]
-            self.put(name, self.code.op(word, i.dtype, both, [i.dtype] * 2, {}), i.dtype)
-            self.put(f"{name}_block", self.code.constant(_identity(_kind(i), i.dtype), i.dtype),
-                     i.dtype)  # fmt: skip
-
-    def cells(self, body: Sequence[Instr], stage: int, column: str, mask: str | None) -> None:
-        outer = dict(self.values)
-        self.column, self.masked = column, mask
-        for i in body:
-            if i.op == "reduce":
-                self.accumulate(i, mask)
-            elif i.op == "store":
-                k = len(self.nest.inputs) + _index(i)
-                value = self.operand(i.args[0], i.dtype)
-                self.store(value, self.pointers[k], self.strides[k], k, i.dtype, column, mask)
-            elif i.op == "fold":
-                self.fold_cell(i, column, mask)
-            else:
-                self.value(i, column, mask)
-                if i.name in self.nest.held and i.stage == stage:
-                    self.store(self.values[i.name], f"%held_{i.name}", "one", -1, i.dtype, column,
-                               mask)  # fmt: skip
-        self.values = outer
-
-    def accumulate(self, i: Instr, mask: str | None) -> None:
-        slot, dtype = f"%red_{i.name}_block", i.dtype
-        value = self.operand(i.args[0], dtype)
-        if mask is not None:
-            none = self.code.constant(_identity(_kind(i), dtype), dtype)
-            value = self.code.op("where", dtype, [mask, value, none], [BOOL, dtype, dtype], {})
-        both = [self.get(slot, dtype), value]
-        self.put(slot, self.code.op(_WORD[_kind(i)], dtype, both, [dtype] * 2, {}), dtype)
-
-    def across(self, i: Instr) -> str:
-        """The lanes of a reduction combined, in halves, in every lane."""
-        dtype, value = i.dtype, self.get(f"%red_{i.name}", i.dtype)
-        v, step = self.code.vector(dtype), self.lanes // 2
-        while step:
-            order = ", ".join(f"i32 {k ^ step}" for k in range(self.lanes))
-            other = self.code.emit(
-                f"shufflevector {v} {value}, {v} poison, <{self.lanes} x i32> <{order}>"
-            )
-            value = self.code.op(_WORD[_kind(i)], dtype, [value, other], [dtype] * 2, {})
-            step //= 2
-        return value
-
-    def fold_cell(self, i: Instr, column: str, mask: str | None) -> None:
-        at, dtype = f"%fold{self.folds.index(i)}", i.dtype
-        old = self.load(at, "one", -1, dtype, column, mask)
-        both = [old, self.operand(i.args[0], dtype)]
-        new = self.code.op(_WORD[_kind(i)], dtype, both, [dtype] * 2, {})
-        self.store(new, at, "one", -1, dtype, column, mask)
-
-    # --- values ----------------------------------------------------------------------------------
-
-    def operand(self, arg: Operand, dtype: DType) -> str:
-        if not isinstance(arg, str):
-            return self.code.constant(arg, dtype)
-        if arg not in self.values:
-            self.values[arg] = self.held(arg)
-        return self.values[arg]
-
-    def held(self, name: str) -> str:
-        assert self.column is not None and name in self.nest.held
-        return self.load(
-            f"%held_{name}", "one", -1, self.made[name].dtype, self.column, self.masked
-        )
-
-    column: str | None = None
-    masked: str | None = None
-
-    def value(self, i: Instr, column: str | None, mask: str | None) -> None:
-        if i.op == "load":
-            self.values[i.name] = self.load_instr(i, column, mask)
-        elif i.op == "index":
-            self.values[i.name] = self.position(i, column)
-        else:
-            given = [self.dtype(a, i, k) for k, a in enumerate(i.args)]
-            args = [self.operand(a, d) for a, d in zip(i.args, given, strict=True)]
-            self.values[i.name] = self.code.op(i.op, i.dtype, args, given, i.attrs)
-
-    def dtype(self, arg: Operand, i: Instr, k: int) -> DType:
-        """The dtype of an operand; a number has that of the operands beside it."""
-        if isinstance(arg, str):
-            return self.made[arg].dtype
-        if i.op == "where":
-            return i.dtype if k else BOOL
-        others = [self.made[a].dtype for a in i.args if isinstance(a, str)]
-        return others[0] if others else i.dtype
-
-    def position(self, i: Instr, column: str | None) -> str:
-        if column is None:
-            raise CodegenError("positions of rows are not native")
-        lanes = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
-        return self.code.emit(f"add <{self.lanes} x i64> {lanes}, {self.splat(column, 'i64')}")
-
-    def load_instr(self, i: Instr, column: str | None, mask: str | None) -> str:
-        k = _index(i)
-        if i.level == "once":
-            pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
-            return self.load_one(pointer, i.dtype)
-        if column is None:
-            return self.load_one(self.pointers[k], i.dtype)
-        return self.load(self.pointers[k], self.strides[k], k, i.dtype, column, mask)
-
-
-def _index(i: Instr) -> int:
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
-
-
-def _kind(i: Instr) -> str:
-    return str(i.attrs["kind"])
-
-
-def _width(dtype: DType) -> int:
-    return dtype.itemsize
-
-
-def _identity(kind: str, dtype: DType) -> float:
-    if dtype in FLOATS or kind in ("sum", "prod"):
-        return _IDENTITY[kind]
-    low = -(1 << (dtype.bits - 1))
-    return low if kind == "max" else -(low + 1)
-
 
 def lanes_for(nest: LoopNest, bits: int) -> int:
     """Lanes of a vector register of `bits` bits, by the widest float the nest computes with."""

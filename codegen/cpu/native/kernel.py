@@ -25,6 +25,7 @@ import numpy as np
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import compile_kernel, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.sparse import with_picks
 from gradof.codegen.cpu.native.vectors import supports
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
@@ -33,7 +34,7 @@ from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
 
-CHUNK = 1 << 16  # cells of a chunk
+CHUNK = 1 << 18  # cells of a chunk
 _MAX_LAYOUTS = 256  # kept per kernel
 _OWN = frozenset({"load", "index", "store", "reduce", "fold"})
 
@@ -165,7 +166,7 @@ class NativeKernel:
                 inputs=tuple(_one_column(b, rows) for b in self.nest.inputs),
                 outputs=tuple(_one_column(b, rows) for b in self.nest.outputs),
             )  # fmt: skip
-            code = emit_ir(nest, classes, self.lanes)
+            code = emit_ir(with_picks(nest), classes, self.lanes)
             found = self._variants[classes] = compile_kernel(code.text), code
         return found
 

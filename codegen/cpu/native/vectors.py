@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradof.codegen.cpu.native.exponential import LANES, exp_f32
 from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
 
@@ -43,6 +44,7 @@ COMPOSED = frozenset(
      "logical_not", "isnan", "isinf", "isfinite", "maximum", "minimum", "div", "clamp", "detach",
      "alias", "log1p_exp", "xlogy"}
 )  # fmt: skip
+CALLS = frozenset({*LIBMVEC, "sigmoid", "log1p_exp", "xlogy"})  # of the library's functions
 OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *COMPOSED})
 _FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
     "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu",
@@ -131,7 +133,7 @@ class Vectors:
         if kind in LIBMVEC:
             return self.library(kind, own, args)
         if kind == "abs" and own not in FLOATS:
-            return self.emit(self._select(own, self._negative(own, args[0]),
+            return self.emit(self.select(own, self._negative(own, args[0]),
                                           self._minus(own, args[0]), args[0]))  # fmt: skip
         if kind in INTRINSICS:
             return self.intrinsic(INTRINSICS[kind], own, args)
@@ -146,17 +148,24 @@ class Vectors:
         return self.emit(f"{word} {self.vector(dtype)} {args[0]}, {args[1]}")
 
     def library(self, kind: str, dtype: DType, args: Sequence[str]) -> str:
-        """A function of libmvec."""
+        """A function of libmvec, or the code of it."""
+        if kind == "exp" and self.is_inline(kind, dtype):
+            return exp_f32(self, *args)
         name, n = LIBMVEC[kind]
         suffix = "f" if dtype is F32 else ""
         symbol = f"_ZGV{self._isa(dtype)}N{self.lanes}{'v' * n}_{name}{suffix}"
         return self.call(symbol, dtype, args)
 
+    def is_inline(self, op: str, dtype: DType) -> bool:
+        """Whether an op that is a function of the library for others is straight code here."""
+        return op in ("exp", "sigmoid") and dtype is F32 and self.lanes == LANES
+
     def _isa(self, dtype: DType) -> str:
         bits = self.lanes * dtype.bits
         return {128: "b", 256: "d", 512: "e"}[bits]
 
-    def _select(self, dtype: DType, mask: str, a: str, b: str) -> str:
+    def select(self, dtype: DType, mask: str, a: str, b: str) -> str:
+        """The text of a choice per lane."""
         v = self.vector(dtype)
         return f"select <{self.lanes} x i1> {mask}, {v} {a}, {v} {b}"
 
@@ -197,38 +206,50 @@ class Vectors:
         no_nan = self.emit(f"fcmp ord {self.vector(own)} {args[1]}, {args[1]}")
         both = self.binary("and", BOOL, [at_zero, no_nan])
         product = self.binary("fmul", own, [args[0], self.library("log", own, [args[1]])])
-        return self.emit(self._select(own, both, zero, product))
+        return self.emit(self.select(own, both, zero, product))
 
     def _maximum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.intrinsic("maximum" if own in FLOATS else "smax", own, args)
+        return self._extreme("maximum", own, args)
 
     def _minimum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.intrinsic("minimum" if own in FLOATS else "smin", own, args)
+        return self._extreme("minimum", own, args)
+
+    def _extreme(self, kind: str, own: DType, args: Sequence[str]) -> str:
+        """As numpy has it: the first if it is not the lesser one, or nan. Two comparisons and a
+        choice; LLVM's own, which tells -0 from 0, takes twice that."""
+        if own not in FLOATS:
+            return self.intrinsic("smax" if kind == "maximum" else "smin", own, args)
+        v, how = self.vector(own), "oge" if kind == "maximum" else "ole"
+        first = self.emit(f"fcmp {how} {v} {args[0]}, {args[1]}")
+        nan = self.emit(f"fcmp uno {v} {args[0]}, {args[0]}")
+        return self.emit(self.select(own, self.binary("or", BOOL, [first, nan]), *args))
 
     def _relu(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.intrinsic("maximum", own, [args[0], self.constant(0, own)])
+        zero = self.constant(0, own)
+        kept = self.emit(f"fcmp uge {self.vector(own)} {args[0]}, {zero}")  # nan, too
+        return self.emit(self.select(own, kept, args[0], zero))
 
     def _clamp(
         self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
     ) -> str:
         x = args[0]
         if attrs["low"] is not None:
-            x = self.intrinsic("maximum", own, [x, self.constant(attrs["low"], own)])
+            x = self._extreme("maximum", own, [x, self.constant(attrs["low"], own)])
         if attrs["high"] is not None:
-            x = self.intrinsic("minimum", own, [x, self.constant(attrs["high"], own)])
+            x = self._extreme("minimum", own, [x, self.constant(attrs["high"], own)])
         return x
 
     def _sign(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         v, zero = self.vector(own), self.constant(0, own)
         up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
         down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
-        some = self.emit(self._select(own, down, self.constant(-1, own), args[0]))
-        signed = self.emit(self._select(own, up, self.constant(1, own), some))
+        some = self.emit(self.select(own, down, self.constant(-1, own), args[0]))
+        signed = self.emit(self.select(own, up, self.constant(1, own), some))
         at_zero = self.emit(f"fcmp oeq {v} {args[0]}, {zero}")
-        return self.emit(self._select(own, at_zero, zero, signed))
+        return self.emit(self.select(own, at_zero, zero, signed))
 
     def _where(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.emit(self._select(dtype, *args))
+        return self.emit(self.select(dtype, *args))
 
     def _copy(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return args[0]

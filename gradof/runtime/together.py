@@ -1,0 +1,100 @@
+"""Value and gradients of a torch caller in one run, where both are asked for every time.
+
+    loss = fn(x, w)                     runs f, and df too, with the cotangent of the last times
+    loss.backward()                     hands over what is there
+
+Note [Together]
+A torch caller asks for the value and then, in another call, for the gradients, so that f and df
+read the same arrays twice. Where the value is one number, its cotangent is one number too, and
+nearly always the same one: 1, or a loss scale. After `ENOUGH` backwards in a row that wanted all
+gradients and had equal cotangents, f is run as one graph with df. The backward compares: for
+another cotangent, or with `create_graph=True`, it runs df as ever, from what f saved. After
+`TOO_MANY` such misses f is never run so again; neither is a function whose value is more than one
+number, that has a memory budget, or part of which torch's own autograd runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from gradof.autodiff.compose import together_graph
+from gradof.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from gradof.runtime.plan import GradientPlan, GraphPlan
+
+ENOUGH = 2
+TOO_MANY = 3
+
+
+class Together:
+    """What a GradientPlan knows of the backwards that followed its forwards. Thread-safe."""
+
+    def __init__(self, owner: GradientPlan) -> None:
+        self._owner = owner
+        self._possible = is_possible(owner)
+        self._lock = threading.Lock()
+        self._last: float | None = None
+        self._in_row = 0
+        self._misses = 0
+        self._plan: GraphPlan | None = None
+        self.places: tuple[int, ...] = ()  # of the gradients that `plan` gives: inputs of f
+        # the cotangent df is run with, as a number and as a tensor; None where f runs alone
+        self.begun: tuple[float, Any] | None = None
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether a backward that ran df should be told of."""
+        return self._possible and self.begun is None
+
+    def note(self, cotangent: float | None) -> bool:
+        """A backward ran df on its own; True if it is time to begin with this cotangent.
+
+        None where it wanted only some gradients, or not only values.
+        """
+        with self._lock:
+            same = cotangent is not None and cotangent == self._last
+            self._in_row = self._in_row + 1 if same else int(cotangent is not None)
+            self._last = cotangent
+            return self._in_row >= ENOUGH and self._possible
+
+    def begin(self, cotangent: float, tensor: Any) -> None:
+        """Run df with f from now on, with this cotangent, a tensor of the value's dtype."""
+        with self._lock:
+            self.begun = cotangent, tensor
+
+    def missed(self) -> None:
+        """A backward wanted something other than what was computed with f."""
+        with self._lock:
+            self._misses += 1
+            self._in_row, self._last, self.begun = 0, None, None
+            self._possible = self._possible and self._misses < TOO_MANY
+
+    def plan(self) -> GraphPlan:
+        """f and df as one graph: f's inputs and the cotangent → f's outputs and the gradients."""
+        with self._lock:
+            if self._plan is None:
+                special = self._owner.df(
+                    tuple(i == 0 for i in self._owner.output_vjps),
+                    (True,) * len(self._owner.input_vjps),
+                )
+                gradient, f = self._owner.gradient, self._owner.f
+                graph = together_graph(gradient, special.plan.graph, special.inputs)
+                self.places = tuple(self._owner.input_vjps[i] for i in special.outputs)
+                self._plan = f.with_graph(graph)
+            return self._plan
+
+
+def is_possible(plan: GradientPlan) -> bool:
+    """Whether f and df can be one run; see Note [Together]."""
+    f = plan.gradient.f
+    if plan.real_outputs != 1 or plan.output_vjps[:1] != (0,) or plan.f.views:
+        return False
+    type_ = f.outputs[0].type
+    if not isinstance(type_, TensorType) or type_.shape != () or type_.device != "cpu":
+        return False
+    if not type_.dtype.is_float or plan.f.memory_budget is not None or plan.f.library != "torch":
+        return False
+    graphs = (f, plan.gradient.df)
+    return not any(node.kind == "Opaque" for graph in graphs for node in graph.walk())
