@@ -45,7 +45,7 @@ class GpuWorkload:
     fn: Callable[..., Any]
     make: Callable[..., list[torch.Tensor]]  # make(draw, *size)
     sizes: tuple[Size, ...]
-    tiny: Size
+    tiny: tuple[Size, ...]  # of the dry run; then of tests on a device, which reads long rows fast
     reads: tuple[str, ...]
     outputs: tuple[str, ...] = ("y",)
     dtypes: tuple[str, ...] = ("bf16", "f32")
@@ -208,31 +208,32 @@ def _options(draw: Draw, n: int) -> list[torch.Tensor]:
 
 # Rows of 1k to 16k; each matrix is several times an L2 cache.
 WIDE = ((65536, 1024), (16384, 4096), (4096, 16384))
+FEW = ((5, 96), (2, 16384))
 WORKLOADS = (
-    GpuWorkload("softmax", softmax, _rows("full"), WIDE, (5, 96), ("y",), judged=True),
-    GpuWorkload("layer norm", layer_norm, _rows("full", "row", "row"), WIDE, (5, 96), ("x", "w"),
+    GpuWorkload("softmax", softmax, _rows("full"), WIDE, FEW, ("y",), judged=True),
+    GpuWorkload("layer norm", layer_norm, _rows("full", "row", "row"), WIDE, FEW, ("x", "w"),
                 judged=True),
-    GpuWorkload("RMS norm", rms_norm, _rows("full", "row"), WIDE, (5, 96), ("x", "w"), judged=True),
-    GpuWorkload("group norm", group_norm, _images, ((64, 256, 64, 64),), (2, 16, 4, 5),
+    GpuWorkload("RMS norm", rms_norm, _rows("full", "row"), WIDE, FEW, ("x", "w"), judged=True),
+    GpuWorkload("group norm", group_norm, _images, ((64, 256, 64, 64),), ((2, 16, 4, 5),),
                 ("x", "w")),
-    GpuWorkload("cross-entropy", cross_entropy, _classes, ((4096, 32768), (2048, 131072)), (5, 200),
-                ("x", "t"), judged=True),
-    GpuWorkload("bias-gelu", bias_gelu, _rows("full", "row"), WIDE[1:], (5, 96), ("x", "b"),
+    GpuWorkload("cross-entropy", cross_entropy, _classes, ((4096, 32768), (2048, 131072)),
+                ((5, 200), (2, 131072)), ("x", "t"), judged=True),
+    GpuWorkload("bias-gelu", bias_gelu, _rows("full", "row"), WIDE[1:], FEW, ("x", "b"),
                 judged=True),
     GpuWorkload("bias-dropout-residual-layernorm", dropout_norm, _dropout_inputs, (WIDE[1],),
-                (5, 96), ("w", "h"), ("y", "h"), exact=dropout_norm_exact),
-    GpuWorkload("swiglu", swiglu, _rows("full", "full"), (WIDE[1],), (5, 96), ("a", "b")),
-    GpuWorkload("rope", rope, _turned, ((8, 32, 2048, 128),), (1, 2, 6, 8), ("cos", "sin")),
-    GpuWorkload("attention", attention, attention_inputs, ((4, 16, 2048, 128),), (1, 2, 8, 16),
+                FEW, ("w", "h"), ("y", "h"), exact=dropout_norm_exact),
+    GpuWorkload("swiglu", swiglu, _rows("full", "full"), (WIDE[1],), FEW[:1], ("a", "b")),
+    GpuWorkload("rope", rope, _turned, ((8, 32, 2048, 128),), ((1, 2, 6, 8),), ("cos", "sin")),
+    GpuWorkload("attention", attention, attention_inputs, ((4, 16, 2048, 128),), ((1, 2, 8, 16),),
                 ("q", "k", "v"), products=True),
-    GpuWorkload("Adam update", adam, _moments, ((1 << 26,),), (300,), ("g", "m2", "v2"),
+    GpuWorkload("Adam update", adam, _moments, ((1 << 26,),), ((300,),), ("g", "m2", "v2"),
                 ("p2", "m2", "v2")),
-    GpuWorkload("Black-Scholes", prices, _options, ((1 << 25,),), (300,), ("s", "k", "t", "v"),
+    GpuWorkload("Black-Scholes", prices, _options, ((1 << 25,),), ((300,),), ("s", "k", "t", "v"),
                 dtypes=("f32",)),
-    GpuWorkload("MLP block", mlp_block, mlp_inputs, ((8192, 2048, 8192),), (4, 16, 32),
+    GpuWorkload("MLP block", mlp_block, mlp_inputs, ((8192, 2048, 8192),), ((4, 16, 32),),
                 ("x", "w1", "b1", "w2"), products=True),
     GpuWorkload("transformer block", transformer_block, transformer_inputs, ((8, 1024, 1024),),
-                (1, 6, 128), ("x", "wqkv", "wo", "w1", "w2", "n1", "n2"), products=True),
+                ((1, 6, 128),), ("x", "wqkv", "wo", "w1", "w2", "n1", "n2"), products=True),
 )  # fmt: skip
 
 

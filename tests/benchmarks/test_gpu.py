@@ -47,8 +47,10 @@ def test_a_dry_run_says_so_first_and_last(dry: tuple[str, Path], module: Any) ->
 def test_a_dry_run_judges_and_times_every_workload(dry: tuple[str, Path], module: Any) -> None:
     report = module("gpu_report").Report.read(dry[1] / "dry-run.json")
     assert not report.gpu and report.environment["device"].startswith("no GPU")
-    cases = [(w.name, dtype) for w in module("gpu_workloads").WORKLOADS for dtype in w.dtypes]
-    assert [(row.workload, row.dtype) for row in report.rows] == cases
+    assert [(row.workload, row.size, row.dtype) for row in report.rows] == [
+        (w.name, "x".join(map(str, w.tiny[0])), dtype)
+        for w in module("gpu_workloads").WORKLOADS for dtype in w.dtypes
+    ]  # fmt: skip
     for row in report.rows:
         assert not row.failed, row
         assert min(row.kernels.values()) >= 1, f"{row.name}: no kernel of gradof's"
@@ -81,9 +83,23 @@ def test_without_a_gpu_one_line_says_so() -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_workload_nobody_has_is_refused() -> None:
-    done = script("gpu.py", "--dry-run", "--only", "softmax,frobnicate")
-    assert done.returncode == 1 and "no workload has 'frobnicate'" in done.stderr
+def test_interpreted_kernels_are_not_timed_as_a_gpu(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(SystemExit, match="would not run on the GPU"):
+        module("gpu").needs_cuda()
+
+
+def test_workloads_are_selected_by_parts_of_their_names(module: Any) -> None:
+    selected = module("gpu_workloads").selected
+    assert [w.name for w in selected("norm,Adam")] == [
+        "layer norm", "RMS norm", "group norm", "bias-dropout-residual-layernorm", "Adam update"
+    ]  # fmt: skip
+    assert len(selected("")) == 14
+    with pytest.raises(SystemExit, match="no workload has 'frobnicate'"):
+        selected("softmax,frobnicate")
 
 
 # --- judging ----------------------------------------------------------------------------------
@@ -92,7 +108,7 @@ def test_a_workload_nobody_has_is_refused() -> None:
 def case_of(module: Any, name: str, dtype: str = "f32") -> Any:
     workloads, check = module("gpu_workloads"), module("gpu_check")
     w = workloads.by_name(name)
-    return check.make_case(w, w.tiny, workloads.DTYPES[dtype], "cpu")
+    return check.make_case(w, w.tiny[0], workloads.DTYPES[dtype], "cpu")
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
@@ -164,12 +180,12 @@ def test_a_failure_is_noted_and_the_next_case_runs(
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(gpu, "compiled", lambda side, fn: broken if side == "gradof" else fn)
-    row = bench.row(w, w.tiny, "f32", with_first=False)
+    row = bench.row(w, w.tiny[0], "f32", with_first=False)
     assert row.failed == ["RuntimeError: out of memory"] and not row.device
     assert "in broken" in capsys.readouterr().err
     wrong = differentiate(lambda a, b: torch.nn.functional.silu(a) * b * 1.5)
     monkeypatch.setattr(gpu, "compiled", lambda side, fn: wrong if side == "gradof" else fn)
-    row = bench.row(w, w.tiny, "f32", with_first=False)
+    row = bench.row(w, w.tiny[0], "f32", with_first=False)
     assert row.failed[0].startswith("y is off by") and not row.device, "timed although it failed"
 
 
@@ -279,23 +295,25 @@ def test_the_cache_is_flushed_before_the_first_event(
 # --- on a GPU ---------------------------------------------------------------------------------
 
 
-def cases() -> list[tuple[str, str]]:
+def cases() -> list[tuple[str, int, str]]:
     sys.path.insert(0, str(FOLDER))
     try:
         workloads = importlib.import_module("gpu_workloads").WORKLOADS
     finally:
         sys.path.remove(str(FOLDER))
-    return [(w.name, dtype) for w in workloads for dtype in w.dtypes]
+    return [(w.name, k, dtype) for w in workloads for k in range(len(w.tiny)) for dtype in w.dtypes]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "dtype"), cases())
-def test_on_the_device_gradients_are_right_and_ours(module: Any, name: str, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "size", "dtype"), cases())
+def test_on_the_device_gradients_are_right_and_ours(
+    module: Any, name: str, size: int, dtype: str
+) -> None:
     from gradof import differentiate
 
     workloads, check = module("gpu_workloads"), module("gpu_check")
     w = workloads.by_name(name)
-    case = check.make_case(w, w.tiny, workloads.DTYPES[dtype], "cuda")
+    case = check.make_case(w, w.tiny[size], workloads.DTYPES[dtype], "cuda")
     eager, fn = check.results(case, w.fn), differentiate(w.fn)
     for _ in range(2):
         mine = check.results(case, fn)
