@@ -38,7 +38,7 @@ def main(side: str, name: str, dtype: str, device: str) -> None:
     warnings.simplefilter("ignore")
     w = by_name(name)
     # runs the function once, eagerly: torch's own kernels are loaded for every side
-    case = make_case(w, w.sizes[0] if device == "cuda" else w.tiny, DTYPES[dtype], device)
+    case = make_case(w, w.sizes[0] if device == "cuda" else w.tiny[0], DTYPES[dtype], device)
     for module in ("triton", "torch._inductor.compile_fx"):  # no import is counted
         __import__(module)
     synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
