@@ -51,6 +51,15 @@ def complete() -> None:
         return plain(self, source, to)
 
     InterpreterBuilder.cast_impl = cast
+    splat = InterpreterBuilder.create_splat
+
+    def splat_bits(self: Any, to: Any, source: Any) -> Any:
+        if source.data.dtype != np.bool_:
+            return splat(self, to, source)
+        # a comparison's handle has the dtype of its operands, as which its bits would be stored
+        return TensorHandle(np.full(to.shape, source.data[0], np.bool_), source.dtype.scalar)
+
+    InterpreterBuilder.create_splat = splat_bits
 
     from triton.language.extra import libdevice
 
@@ -72,7 +81,8 @@ def _stand_in(op: str) -> Callable[..., Any]:
         arrays = [t.handle.data for t in operands]
         found = np.asarray(eval(text, {**space, **dict(zip(names, arrays, strict=True))}))
         dtype = operands[0].dtype
-        kind = tl.block_type(dtype, list(found.shape)) if found.shape else dtype
+        block = any(t.type.is_block() for t in operands)  # a scalar is an array of one element
+        kind = tl.block_type(dtype, list(found.shape)) if block else dtype
         return tl.tensor(TensorHandle(found.astype(arrays[0].dtype), dtype), kind)
 
     return compute
