@@ -74,7 +74,7 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> T
 
 @_program(_ATEN._pdist_forward.default)
 def _pdist(a: Tensor, p: float = 2.0) -> Tensor:
-    first, second = torch.triu_indices(a.shape[0], a.shape[0], 1)
+    first, second = torch.triu_indices(a.shape[0], a.shape[0], 1, device=a.device)
     rows = a.index_select(0, first).unsqueeze(1), a.index_select(0, second).unsqueeze(1)
     distances: Tensor = _cdist(*rows, p)
     return distances[:, 0, 0]

@@ -294,9 +294,15 @@ def _on_one_device(kind: str, values: list[Value], emitter: Emitter) -> list[Val
 
 
 def _goes_along(value: Value) -> bool:
-    node, type_ = value.node, value.type
-    constant = node is not None and node.kind == "Constant"
-    return constant or (isinstance(type_, TensorType) and type_.shape == ())
+    type_ = value.type
+    return _is_constant(value) or (isinstance(type_, TensorType) and type_.shape == ())
+
+
+def _is_constant(value: Value) -> bool:
+    node = value.node
+    if node is None or node.kind not in ("Constant", "cast", "reshape", "expand", "permute"):
+        return False
+    return all(map(_is_constant, node.inputs))
 
 
 Expansion = Callable[..., Any]
