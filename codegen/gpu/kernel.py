@@ -4,13 +4,13 @@
     y, total = kernel(x, w)             # fresh outputs, in the order of the nest
 
 Source is made on the first call, for the axes that are left once neighbouring ones are merged, and
-for the form (`emit_triton`) that the size of a row asks for. Where the environment says
+for the form (`emit_triton`) that the size of a row asks for. What shapes and strides decide is
+kept, so that later calls take memory and launch. Where the environment says
 TRITON_INTERPRET=1 before triton is imported, the same source runs on CPU tensors.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of, wide
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
-from gradof.codegen.loopnest import Buffer, LoopNest
+from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 from gradof.codegen.run_nest import nest_sizes
 from gradof.errors import CodegenError
 
@@ -29,6 +29,7 @@ MAX_BLOCK = 1 << 14  # columns that one program holds in registers
 CELLS = 2048  # of a tile, where rows are shorter
 PROGRAMS = 1024  # that a fold is shared out to: as many partial results are added afterwards
 WIDE_INDEX = 1 << 31
+MAX_PLANNED = 64  # sets of shapes and strides that a kernel remembers the launch of
 
 
 @dataclass(frozen=True)
@@ -49,25 +50,113 @@ class Blocks:
     tiles: int
 
 
+class Planned:
+    """A call for one set of shapes and strides: what is left is memory, and the launch."""
+
+    def __init__(
+        self, device: Any, outputs: Sequence[tuple[Any, Any] | None], arguments: list[Any],
+        places: Sequence[int], kernel: Any, programs: int, constants: dict[str, Any],
+        folds: Sequence[_Fold],
+    ) -> None:  # fmt: skip
+        self.device = device
+        self.outputs = outputs  # shape and dtype; None for those that a fold makes
+        self.arguments = arguments  # of the kernel, with None in the places of tensors
+        self.places = places
+        self.kernel = kernel
+        self.programs = programs
+        self.constants = constants
+        self.folds = folds
+
+    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """Launch; fresh outputs."""
+        import torch
+
+        device = self.device
+        if device.type == "cuda" and torch.cuda.current_device() != device.index:
+            with torch.cuda.device(device):  # triton launches on the current one
+                return self(tensors)
+        outputs = [
+            None if made is None else torch.empty(made[0], dtype=made[1], device=device)
+            for made in self.outputs
+        ]  # fmt: skip
+        partials = [
+            torch.empty(f.partial, dtype=f.dtype, device=device) for f in self.folds
+        ]  # fmt: skip
+        arguments = list(self.arguments)
+        given = [*tensors, *(t for t in outputs if t is not None), *partials]
+        for place, tensor in zip(self.places, given, strict=True):
+            arguments[place] = tensor
+        if self.programs:
+            self.kernel[(self.programs,)](*arguments, **self.constants)
+        for fold, partial in zip(self.folds, partials, strict=True):
+            outputs[fold.output] = fold(partial)
+        return tuple(outputs)
+
+
+class _Fold:
+    """The second kernel of a fold: it adds the partial results of all programs, in order."""
+
+    def __init__(
+        self, nest: LoopNest, fold: Instr, function: Any, programs: int, n_columns: int,
+        sizes: Sequence[int], outputs: Sequence[Any],
+    ) -> None:  # fmt: skip
+        import torch
+
+        k = fold.attrs["buffer"]
+        assert isinstance(k, int)
+        self.output, self.function = k, function
+        buffer, made = nest.outputs[k], outputs[k]
+        self.partial = (programs, n_columns if fold.level == "cell" else 1)
+        self.dtype = getattr(torch, NAMES[wide(fold.dtype)])
+        self.own_dtype, self.shape = made.dtype, made.shape
+        named = [a for a, d in enumerate(buffer.dims) if d is not None]
+        self.sizes = [sizes[a] for a in named]
+        self.order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
+
+    def __call__(self, partial: Any) -> Any:
+        """The output."""
+        import torch
+
+        parts, n = self.partial
+        flat = torch.empty(n, dtype=self.own_dtype, device=partial.device)
+        if n:
+            self.function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64,
+                                          enable_fp_fusion=True)  # fmt: skip
+        return flat.reshape(self.sizes).permute(self.order).reshape(self.shape)
+
+
 class TritonKernel:
     """See the module docstring. Thread-safe. CodegenError for an op Triton does not have."""
 
-    def __init__(self, nest: LoopNest, max_block: int = MAX_BLOCK) -> None:
+    def __init__(self, nest: LoopNest, max_block: int | None = None) -> None:
         self.nest = nest
-        self.max_block = max_block
+        self.max_block = max_block or MAX_BLOCK
         self.form = form_of(nest)
         self.source = emit_triton(nest, self.form)
         self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
+        self._planned: dict[Any, Planned] = {}
         self._lock = threading.Lock()
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Outputs on the device of the inputs; queued on its current stream."""
+        device = tensors[0].device if tensors else None
+        key = (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
+        planned = self._planned.get(key)
+        if planned is None:
+            planned = self._plan(tensors)
+            if len(self._planned) >= MAX_PLANNED:
+                self._planned.clear()
+            self._planned[key] = planned
+        return planned(tensors)
+
+    def _plan(self, tensors: Sequence[Any]) -> Planned:
+        """Everything of a call that shapes and strides decide."""
         import torch
 
         nest = self.nest
         sizes = nest_sizes(nest, tensors)
         device = tensors[0].device if tensors else torch.device("cpu")
-        outputs = [_empty(b, sizes, device) for b in nest.outputs]
+        outputs = [_empty(b, sizes, "meta") for b in nest.outputs]
         pairs = [*zip(nest.inputs, tensors, strict=True), *zip(nest.outputs, outputs, strict=True)]
         strides = [
             [None if d is None else t.stride(d) for d in b.dims] for b, t in pairs
@@ -83,47 +172,30 @@ class TritonKernel:
         made = self._source(form, tuple(g[-1] for g in groups))
         blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block)
         programs = _programs(form, n_rows, n_columns, blocks)
-        partials = [
-            torch.empty((programs, n_columns if f.level == "cell" else 1), device=device,
-                        dtype=getattr(torch, NAMES[wide(f.dtype)]))
-            for f in folds_of(nest)
+        folds = [
+            _Fold(nest, f, function, programs, n_columns, sizes, outputs)
+            for f, function in zip(folds_of(nest), made.folds, strict=True)
         ]  # fmt: skip
-        folded = {f.attrs["buffer"] for f in folds_of(nest)}
+        folded = {f.output for f in folds}
         arguments: list[Any] = []
-        for k, ((_, tensor), all_strides) in enumerate(zip(pairs, strides, strict=True)):
+        places: list[int] = []
+        for k, all_strides in enumerate(strides):
             if k - len(nest.inputs) not in folded:
-                arguments.append(tensor)
+                places.append(len(arguments))
                 found = [all_strides[g[-1]] for g in groups]
-                arguments += [s for s in found if s is not None]
-        arguments += [*partials, *merged, n_rows, n_columns]
-        context = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-        with context:
-            if programs:
-                made.kernel[(programs,)](
-                    *arguments, INDEX=_index_type(pairs), BR=blocks.rows, BC=blocks.columns,
-                    TILES=blocks.tiles, enable_fp_fusion=True,
-                )  # fmt: skip
-            self._fold(made, partials, outputs, sizes)
-        return tuple(outputs)
-
-    def _fold(
-        self, made: Source, partials: list[Any], outputs: list[Any], sizes: Sequence[int]
-    ) -> None:
-        import torch
-
-        for fold, function, partial in zip(folds_of(self.nest), made.folds, partials, strict=True):
-            k = fold.attrs["buffer"]
-            assert isinstance(k, int)
-            buffer = self.nest.outputs[k]
-            parts, n = partial.shape
-            flat = torch.empty(n, dtype=outputs[k].dtype, device=partial.device)
-            if n:
-                function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64,
-                                         enable_fp_fusion=True)  # fmt: skip
-            named = [a for a, d in enumerate(buffer.dims) if d is not None]
-            order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
-            shaped = flat.reshape([sizes[a] for a in named]).permute(order)
-            outputs[k] = shaped.reshape(outputs[k].shape)
+                arguments += [None, *(s for s in found if s is not None)]
+        for _ in folds:
+            places.append(len(arguments))
+            arguments.append(None)
+        constants = {
+            "INDEX": _index_type(pairs), "BR": blocks.rows, "BC": blocks.columns,
+            "TILES": blocks.tiles, "enable_fp_fusion": True,
+        }  # fmt: skip
+        return Planned(
+            device, [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
+            [*arguments, *merged, n_rows, n_columns], places, made.kernel, programs, constants,
+            folds,
+        )  # fmt: skip
 
     def _source(self, form: Form, kept: tuple[int, ...]) -> Source:
         """The source for the axes that are left, each named by the last it was merged from."""
