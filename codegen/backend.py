@@ -121,8 +121,11 @@ def _large(node: Node) -> bool:
 
 
 def _worth(group: Group) -> bool:
-    """Large enough for threads, and either several statements, or one that is no mere copy."""
+    """Large enough for threads, and either several statements, or one that is no mere copy.
+
+    numpy's `where` waits for each element of a random mask.
+    """
     kinds = [node.kind for node in group.nodes]
     if cells(group) < SMALL:
         return False
-    return len(kinds) > 1 or kinds[0] in EXPENSIVE or kinds[0] in REDUCTIONS
+    return len(kinds) > 1 or kinds[0] in EXPENSIVE or kinds[0] in REDUCTIONS or "where" in kinds

@@ -25,7 +25,7 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import BF16, C32, F32, F64, DType, ScalarType, TensorType
+from gradof.ir.types import BF16, C32, F16, F32, F64, DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 
 Library = Literal["numpy", "torch"]
@@ -73,6 +73,10 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
+    if node.kind == "mm" and library == "torch" and not _is_half(node.output):
+        from gradof.codegen.cpu.products import mm
+
+        return Lowering("function", "mm", mm)
     return lowering(record, library)
 
 
@@ -83,6 +87,10 @@ _SMALL = 64 * 64  # elements; below it, handing arrays to torch takes longer tha
 def _is_small(value: Value) -> bool:
     type_ = value.type
     return isinstance(type_, TensorType) and type_.dtype in (F32, F64) and type_.size <= _SMALL
+
+
+def _is_half(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in (F16, BF16, C32)
 
 
 def _number(value: Value) -> object:

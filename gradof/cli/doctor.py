@@ -33,6 +33,10 @@ def report() -> Iterator[tuple[str, str]]:
         "triton": "triton's interpreter, for tests",
     }[backend]  # fmt: skip
     yield "large arrays", f"{used} (GRADOF_BACKEND={backend})"
+    if importlib.util.find_spec("torch"):
+        from gradof.codegen.cpu.products import float32_library
+
+        yield "products", f"{float32_library()} for float32 tensors, MKL for float64"
     yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"
 
 
