@@ -251,8 +251,9 @@ class _Half:
                 self.names[node.output] = text
                 return []
             if len(source.uses) == 1 and source.hint == node.output.hint and source.node:
-                self.names[node.output] = self.names[source]
-        names = [self.names.get(v) or self.fresh(v) for v in node.outputs]
+                name = self.names[node.output] = self.names[source]
+                return wrapped(f"{name} = {text}", 8)
+        names = [self.fresh(v) for v in node.outputs]
         return [*self.comment(node), *wrapped(f"{', '.join(names)} = {text}" if names else text, 8)]
 
     def is_operand(self, value: Value) -> bool:

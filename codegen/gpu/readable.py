@@ -167,6 +167,7 @@ class _Row:
 
 def _row(line: str) -> _Row:
     code, _, loc = line.strip().partition("  # ")
+    loc = "" if " = tl.load(" in code else loc  # of what reads it
     return _Row(len(line) - len(line.lstrip()), code, loc)
 
 

@@ -23,7 +23,7 @@ from gradof.cli.export import Derived, derive
 from gradof.codegen.gpu.export import IMPORTS, Halves, Module, write_module
 from gradof.codegen.gpu.readable import wrapped
 from gradof.codegen.gpu.torch_ops import dtype_text
-from gradof.errors import CodegenError, TargetError
+from gradof.errors import CodegenError, GradientMismatchError, TargetError
 from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
 from gradof.tracer.pytree import TreeDef
@@ -57,19 +57,30 @@ def export_triton(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     if importlib.util.find_spec("triton") is None:
         raise CodegenError("triton is not installed", hint="pip install 'gradof[triton]'")
     derived = derive(fn, args, kwargs)
-    traced = derived.bound.entry.traced
-    _refuse(traced, derived)
+    name, text = triton_module(derived, args, kwargs)
     check(derived.compiled.fn, args, kwargs)
-    public = _Public(derived, args, kwargs)
-    module = write_module(_halves(derived), public.name)
-    text = public.module(module)
     from gradof.testing.torch_export import check_exported
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "exported.py")
         path.write_text(text)
-        check_exported(derived.compiled, args, kwargs, path, public.name).raise_if_wrong()
+        report = check_exported(derived.compiled, args, kwargs, path, name)
+    if not report.ok:
+        rows = [f"{r.what} by {r.error:.1e} ({r.reference})" for r in report.rows if not r.ok]
+        raise GradientMismatchError(
+            f"the exported file is wrong, in {', '.join(rows) or 'that it gives nothing'}",
+            hint="nothing was written; this is a bug in gradof",
+        )
     return text
+
+
+def triton_module(
+    derived: Derived, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, str]:
+    """The name of the function in the file, and the text, not yet checked; errors as above."""
+    _refuse(derived.bound.entry.traced, derived)
+    public = _Public(derived, args, kwargs)
+    return public.name, public.module(write_module(_halves(derived), public.name))
 
 
 def _refuse(traced: Traced, derived: Derived) -> None:
@@ -169,11 +180,11 @@ class _Public:
             f"    {place} : {v.type}" for place, v in zip(self.inputs, graph.inputs, strict=True)
         ]
         notes = (
-            "Values and gradients were those of the original when this file was written. In "
-            "kernels, r and c are numbers of rows and columns, x_s0 is the stride of x along the "
-            "first axis. Sizes and strides are arguments; BR and BC, the rows and columns that a "
-            f"program computes, were chosen for these sizes. {made.function_class} joins the "
-            "kernels; their launchers come after each of them."
+            "Values and gradients were those of the original when this file was written. "
+            f"{made.function_class} joins the kernels; the launcher of each comes after it. In "
+            "kernels, r and c are the numbers of rows and columns, x_s0 is the stride of x along "
+            "axis 0. Sizes and strides are arguments; BR and BC, the rows and columns of one "
+            "program, were chosen for these sizes."
         )
         return [
             f'"""{self.name} and its gradient as Triton kernels, for these tensors:\n', *rows, "",
