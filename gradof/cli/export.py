@@ -9,10 +9,12 @@ What is written was run first, from its text, and gave the numbers of the functi
 
 from __future__ import annotations
 
+import linecache
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ import numpy as np
 from gradof.cli.target import Library
 from gradof.codegen import Executable, compile_graph
 from gradof.codegen.export import standalone
+from gradof.codegen.gpu.readable import comment
 from gradof.errors import GradientMismatchError, TargetError
 from gradof.ir.core import Value
 from gradof.ir.types import TensorType
@@ -111,9 +114,31 @@ def _module_text(
         f'"""{name} and its gradient in plain numpy, for the shapes and dtypes below.\n',
         *(f"    {line}" for line in _described(plan)),
         '"""\n',
-        "import numpy as np\n\n",
+        "import numpy as np\n\n\n",
     ]
-    return "\n".join(head) + standalone([f, d]) + "\n\n" + _driver(f.name, d.name, plan, df)
+    source = _with_the_users_lines(standalone([f, d]))
+    return "\n".join(head) + source + "\n\n" + _driver(f.name, d.name, plan, df)
+
+
+def _with_the_users_lines(source: str) -> str:
+    """Emitted source with each line of the user's once, above what was made of it."""
+    found: list[str] = []
+    current = ""
+    for line in source.split("\n"):
+        match = re.fullmatch(r"( +)(\S.*)  # (.+):(\d+)", line)
+        if line.startswith("def "):
+            current = ""
+        if match is None:
+            found.append(line)
+            continue
+        indent, code, file, number = match.groups()
+        name = f"{PurePath(file).name}:{number}"
+        if name != current:
+            current = name
+            text = linecache.getline(file, int(number)).strip()
+            found.append(comment(name, text, len(indent)))
+        found.append(indent + code)
+    return "\n".join(found)
 
 
 def _names(values: Sequence[Value]) -> list[str]:

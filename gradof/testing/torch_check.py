@@ -305,7 +305,7 @@ def _finite_differences(
         for output, mine in zip(outputs, exact.floats, strict=True):
             weight = _random_like(output, weights)
             if mine.requires_grad:
-                total += float((weight * output).sum())
+                total += float((weight * output.detach()).sum())  # it may be an argument
         for tensor, original in zip(inputs.wanted, originals, strict=True):
             tensor.data = original
         inputs.restore()

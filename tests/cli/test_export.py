@@ -164,6 +164,16 @@ def test_cross_entropy_with_an_ignored_row(targets: str, tmp_path: Path) -> None
     judge(path, [logits, np.array([3, 0, 8, -100, 3, 1])], "0", "cross_entropy", 1)
 
 
+def test_lines_of_the_users_are_comments(targets: str, tmp_path: Path) -> None:
+    path = tmp_path / "rms.py"
+    done = export(f"{targets}:rms_norm", path, *args(x="f64[4,8]", weight="f64[8]"))
+    assert done.exit_code == 0, done.output
+    lines = path.read_text().splitlines()
+    user = "return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * weight"
+    assert lines.count(f"    # export_targets.py:7: {user}") == 2  # in f and in df
+    assert "    t0 = np.multiply(x, x)" in lines
+
+
 @pytest.mark.parametrize("shape", ["", "0", "3", "2,0,4"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_any_shape_of_a_pointwise_function(

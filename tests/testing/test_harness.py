@@ -303,6 +303,13 @@ def test_integer_results_are_compared() -> None:
     assert [row.what for row in report.rows if not row.ok] == ["output 1"]
 
 
+def test_a_result_may_be_an_argument() -> None:
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    report = check(lambda x, w: (x * w, w), (x, w))
+    assert report.ok
+    assert any(row.reference == "finite differences" for row in report.rows)
+
+
 def test_every_op_on_request() -> None:
     report = check(loss, inputs(), per_op=True)
     assert {"mm", "tanh", "sub", "exp", "mul"} <= {row.op for row in report.ops}
