@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from gradof.codegen.space import Fit, Space, follow, own_cells, renames_axes, shape_of
+from gradof.codegen.space import Fit, Space, follow, in_order, own_cells, renames_axes, shape_of
 from gradof.ir.attrs import Dense
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Graph, Node, Value
@@ -43,6 +43,17 @@ class Group:
     space: Space
     nodes: list[Node] = field(default_factory=list)
     largest: int = 0  # cells that one of the nodes has by itself
+    merged: bool = False  # from groups whose nodes were placed apart, not in order
+
+    def parts(self) -> list[Group]:
+        """Itself, or groups of nodes that fit from the first to the last; see `in_order`."""
+        spaces = in_order(self.nodes, self.space.supports) if self.merged else [self.space]
+        if len(spaces) == 1:
+            return [self]
+        made = [Group(self.number, space, [f.node for f in space.fits]) for space in spaces]
+        for group in made:
+            group.largest = max(map(own_cells, group.nodes))
+        return made
 
 
 Worth = Callable[[Group], bool]
@@ -53,7 +64,7 @@ def fuse(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> Graph:
 
     `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels.
     """
-    groups = _Grouping(graph, supports).run()
+    groups = [part for group in _Grouping(graph, supports).run() for part in group.parts()]
     return _Rebuild(graph, [g for g in groups if g.space.order and worth(g)]).run()
 
 
@@ -200,7 +211,7 @@ class _Grouping:
         largest = max(large.largest, small.largest)
         if space is None or math.prod(space.sizes.values()) > largest:
             return a
-        large.largest = largest
+        large.largest, large.merged = largest, True
         order = {n: i for i, n in enumerate(self.nodes)} if len(self.nodes) < 4096 else None
         large.space = space
         large.nodes = sorted(
@@ -217,11 +228,11 @@ class _Grouping:
     def union(self, large: Group, small: Group) -> Space | None:
         """All nodes in one space: the small group's after the large one's, or all in order."""
         if not any(self.made_in(v) is small for n in large.nodes for v in self.bases(n)):
-            after = _add_all(large.space.copy(), small.nodes)
+            after = large.space.copy().with_nodes(small.nodes)
             if after is not None:
                 return after
         nodes = sorted((*large.nodes, *small.nodes), key=_position)
-        return _add_all(Space(self.supports), nodes) if len(nodes) <= 2 * MERGED else None
+        return Space(self.supports).with_nodes(nodes) if len(nodes) <= 2 * MERGED else None
 
     def rename(self, old: int, new: int) -> None:
         bit = 1 << old
@@ -235,15 +246,6 @@ class _Grouping:
         for readers in self.readers.values():
             if old in readers:
                 readers[:] = [new if n == old else n for n in readers]
-
-
-def _add_all(space: Space, nodes: list[Node]) -> Space | None:
-    for node in nodes:
-        fit = space.fit(node)
-        if fit is None:
-            return None
-        space.add(fit)
-    return space
 
 
 def _position(node: Node) -> int:

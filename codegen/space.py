@@ -28,7 +28,7 @@ apart. Indices are known to be in range, because they come from `in_range`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,6 +171,15 @@ class Space:
             self.hidden.add(out)
         self.columns = fit.columns if fit.columns is not None else self.columns
         self.rows = fit.rows if fit.rows is not None else self.rows
+
+    def with_nodes(self, nodes: Sequence[Node]) -> Space | None:
+        """This space once all of these have joined, in order; None if one does not fit."""
+        for node in nodes:
+            fit = self.fit(node)
+            if fit is None:
+                return None
+            self.add(fit)
+        return self
 
     # --- the parts of fit ------------------------------------------------------------------------
 
@@ -323,6 +332,23 @@ class Space:
         if node.kind == "gather":
             return nothing
         return "fold", space - reduced, reduced
+
+
+def in_order(nodes: Sequence[Node], supports: Callable[[Node], bool]) -> list[Space]:
+    """Spaces of nodes that fit one after the other, as `schedule` places them.
+
+    Nodes of one size all around may fit as two groups are merged, and not from the first to the
+    last. What comes after that is a space of its own, and nothing has to run in between.
+    """
+    spaces: list[Space] = []
+    for node in nodes:
+        fit = spaces[-1].fit(node) if spaces else None
+        if fit is None:
+            spaces.append(Space(supports))
+            fit = spaces[-1].fit(node)
+            assert fit is not None, f"{node.kind} was placed before"
+        spaces[-1].add(fit)
+    return spaces
 
 
 def _size(value: Value, dim: int) -> int:

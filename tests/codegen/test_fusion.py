@@ -224,3 +224,48 @@ def test_an_outer_product_is_one_loop_with_what_it_is_made_of() -> None:
     ))  # fmt: skip
     (group,) = groups_of(graph)
     assert schedule(group, "k").sizes == (40, 30)
+
+
+def test_square_groups_that_were_merged_are_placed_by_their_schedule() -> None:
+    graph = parse_graph("""
+    graph f(%t : f32[5,5], %t1 : f32[5,1], %t2 : f32[5,1], %0 : bool[5,1], %1 : f32[5,1],
+            %d : f32[5,5], %d1 : f32[5,5], %2 : f32[5,5], %3 : f32[5,5], %d2 : f32[5,1]):
+      %4 : float = Constant[value=2.0]()
+      %5 : float = Constant[value=0.0]()
+      %a : f32[5,1] = where(%0, %5, %t2)
+      %b : f32[5,1] = where(%0, %t2, %5)
+      %c : f32[5,1] = add(%a, %b)
+      %6 : f32[5,1] = div(%d2, %1)
+      %7 : f32[5,1] = mul(%c, %6)
+      %d3 : f32[5,1] = neg(%7)
+      %d4 : f32[5,5] = expand[shape=(5, 5)](%t1)
+      %t3 : f32[5,5] = neg(%d4)
+      %t4 : f32[5,5] = add(%t, %t3)
+      %e : f32[5,5] = mul(%t4, %3)
+      %d5 : f32[5,5] = mul(%t4, %d1)
+      %d6 : f32[5,5] = mul(%d5, %4)
+      %d7 : f32[5,5] = expand[shape=(5, 5)](%c)
+      %d8 : f32[5,5] = neg(%d7)
+      %d9 : f32[5,5] = mul(%d8, %d)
+      %d10 : f32[5,5] = div(%d9, %1)
+      %8 : f32[5,5] = div(%2, %1)
+      %9 : f32[5,5] = mul(%d9, %8)
+      %10 : f32[5,5] = neg(%9)
+      %d11 : f32[5,1] = sum[dims=(1,), keepdims=True](%10)
+      %d12 : f32[5,1] = add(%d3, %d11)
+      %11 : f32[5,5] = div(%d1, %1)
+      %12 : f32[5,5] = mul(%e, %11)
+      %13 : f32[5,5] = neg(%12)
+      %d13 : f32[5,1] = sum[dims=(1,), keepdims=True](%13)
+      %d14 : f32[5,1] = add(%d12, %d13)
+      return (%d14, %d6, %d10)""")
+    rng = np.random.default_rng(0)
+    inputs = [
+        rng.uniform(0.5, 1.5, v.type.shape).astype(np.float32)  # type: ignore[union-attr]
+        for v in graph.inputs
+    ]
+    inputs[3] = inputs[3] > 1.0  # type: ignore[assignment]
+    want = emit(graph, "numpy")(*inputs)
+    have = emit(fused(graph), "numpy", make_kernel=TileKernel)(*inputs)
+    for mine, theirs in zip(have, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
