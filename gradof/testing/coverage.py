@@ -67,7 +67,9 @@ def run_torch(
     return [rows[task] for task in tasks]
 
 
-def cover_named(name: str, dtype: str, limit: int | None = None) -> OpCoverage:
+def cover_named(
+    name: str, dtype: str, limit: int | None = None, device: str = "cpu"
+) -> OpCoverage:
     """One op of torch's table, by name; see `cover`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own table warns as it is read
@@ -76,4 +78,4 @@ def cover_named(name: str, dtype: str, limit: int | None = None) -> OpCoverage:
 
         if not _ENTRIES:
             _ENTRIES.update((entry.formatted_name, entry) for entry in entries())
-        return cover(_ENTRIES[name], dtype, limit)
+        return cover(_ENTRIES[name], dtype, limit, device)

@@ -84,15 +84,17 @@ class OpCoverage:
         return "native" if all(self.native[: order + 1]) else "opaque"
 
 
-def cover(entry: Any, dtype: str, limit: int | None = None) -> OpCoverage:
-    """Run every sample of one op, or `limit` spread over them.
+def cover(
+    entry: Any, dtype: str, limit: int | None = None, device: str = "cpu"
+) -> OpCoverage:
+    """Run every sample of one op on a device, or `limit` spread over them.
 
     Nothing is raised, what went wrong stands in the result.
     """
     result = OpCoverage(entry.formatted_name, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = list(samples(entry, dtype))
+        chosen = list(samples(entry, dtype, device))
         if limit is not None and len(chosen) > limit:
             chosen = [chosen[i * len(chosen) // limit] for i in range(limit)]
         for sample in chosen:
@@ -235,7 +237,7 @@ def _padded(runs: Runs, upto: int | None, wanted: Sequence[Tensor]) -> Runs:
 
 def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
     double = torch.complex128 if tensor.is_complex() else torch.float64
-    return torch.randn(tensor.shape, generator=generator, dtype=double).to(tensor.dtype)
+    return torch.randn(tensor.shape, generator=generator, dtype=double).to(tensor)
 
 
 def _compare(ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]) -> float:
@@ -304,7 +306,8 @@ def _excused(
         if not tensor.is_floating_point() and not tensor.is_complex():
             return tensor
         step = torch.empty(tensor.shape, dtype=torch.float64)
-        return (tensor * (1 + eps * step.uniform_(-1, 1, generator=generator))).to(tensor.dtype)
+        ways = step.uniform_(-1, 1, generator=generator).to(tensor.device)
+        return (tensor * (1 + eps * ways)).to(tensor.dtype)
 
     for _ in range(8):
         tensors = sample.fresh()

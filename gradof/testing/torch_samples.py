@@ -61,12 +61,12 @@ def entries() -> list[Any]:
     ]  # fmt: skip
 
 
-def samples(entry: Any, dtype: str) -> Iterator[Sample]:
+def samples(entry: Any, dtype: str, device: str = "cpu") -> Iterator[Sample]:
     """The sample calls of one op in one dtype; none where torch lacks the op in it."""
-    if DTYPES[dtype] not in entry.dtypes:
+    if DTYPES[dtype] not in (entry.dtypes if device == "cpu" else entry.dtypesIfCUDA):
         return
     torch.manual_seed(0)
-    given = entry.sample_inputs("cpu", DTYPES[dtype], requires_grad=True)
+    given = entry.sample_inputs(device, DTYPES[dtype], requires_grad=True)
     for number, sample in enumerate(given):
         leaves, tree = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -101,7 +101,7 @@ def _copy(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
         copy = source.to(dtype)
     else:
         memory = source.untyped_storage().clone()  # type: ignore[no-untyped-call]
-        copy = torch.empty(0, dtype=source.dtype).set_(
+        copy = torch.empty(0, dtype=source.dtype, device=source.device).set_(
             memory, source.storage_offset(), source.size(), source.stride()
         )
     return copy.requires_grad_(tensor.requires_grad)
