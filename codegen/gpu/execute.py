@@ -118,7 +118,9 @@ def emit_torch(
     Without `fused` every op is torch's own.
     """
     if fused:
-        graph = fuse(graph, _in_kernel, _worth)
+        others = devices_of(graph) - {"cpu"}
+        home = min(others, default="cpu")  # beside a device's, tensors of the CPU are few and small
+        graph = fuse(graph, lambda node: _in_kernel(node, home), _worth)
     return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
 
 
@@ -128,11 +130,11 @@ def devices_of(graph: Graph) -> frozenset[str]:
     return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
 
 
-def _in_kernel(node: Node) -> bool:
+def _in_kernel(node: Node, device: str) -> bool:
     types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
     if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
         return False  # a number of the caller's is no memory of the device
-    return len({t.device for t in types}) == 1 and in_triton(node)
+    return {t.device for t in types} == {device} and in_triton(node)
 
 
 def _worth(group: Group) -> bool:

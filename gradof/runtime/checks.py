@@ -200,6 +200,11 @@ def _match(leaf: Any, type_: Any, what: str, bound: Bound) -> Any:
             f"{what} has dtype {found}, the result {type_}",
             hint="a cotangent has the dtype of the result: cast it",
         )
+    if bound.entry.traced.library == "torch" and str(array.device) != type_.device:
+        raise CotangentError(
+            f"{what} is on {array.device}, the result is {type_} on {type_.device}",
+            hint="a cotangent is where the result is: torch.ones_like(out)",
+        )
     return array
 
 
@@ -216,6 +221,11 @@ def match_seeds(leaves: Sequence[Any], likes: Sequence[Any], what: str) -> list[
             raise CotangentError(
                 f"{what} of shape {list(array.shape)} for a primal of shape {list(like.shape)}",
                 hint="each has the shape of its primal",
+            )
+        if is_tensor(leaf) and leaf.device != like.device:
+            raise CotangentError(
+                f"{what} on {leaf.device} for a primal on {like.device}",
+                hint="each is where its primal is: torch.ones_like(x)",
             )
         result.append(array)
     return result

@@ -60,6 +60,7 @@ class Explanation:
     reason: str = ""  # of the trace that serves this call
     seconds: float = 0.0
     together: bool = False  # whether value and gradients are one run (gradof.runtime.together)
+    backend: str = "numpy"  # or "torch and Triton", where compiled code takes tensors
 
     @property
     def saved_bytes(self) -> int:
@@ -70,7 +71,7 @@ class Explanation:
         total = sum(s.nbytes for s in self.saved)
         lines = [
             f"{self.name}: {self.forward_nodes} nodes forward, {self.backward_nodes} backward; "
-            f"numpy backend, {self.library} arrays",
+            f"{self.backend} backend, {self.library} arrays",
             f"inputs: {', '.join(self.inputs) or 'none'}",
         ]
         lines.append(
@@ -129,6 +130,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
             n for i, n in enumerate(names) if flags[i] and i not in reached
         ),
         source=plan.f.executable.source,
+        backend="torch and Triton" if plan.f.executable.takes_tensors else "numpy",
         traces=tuple(function.cache.traces),
         reason=bound.entry.reason,
         seconds=bound.entry.seconds,
