@@ -3,8 +3,8 @@
     class Loss(torch.autograd.Function): ...     # forward runs f's kernels, backward df's
     def loss(x, w): ...                          # the original's signature
 
-What is written was run first, in a process that cannot import gradof: CPU tensors in Triton's
-interpreter, CUDA tensors on their device. It gave the values and gradients of the original.
+What is written was run first, on CPU tensors in Triton's interpreter, in a process that cannot
+import gradof. It gave the values and gradients of the original. Nothing in it depends on a device.
 '''
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ def _refuse(traced: Traced, derived: Derived) -> None:
         raise TargetError(
             "kernels are for torch tensors, and the arguments are numpy arrays",
             hint="--backend numpy, or a function of tensors",
+        )
+    if any(t.device.type != "cpu" for t in derived.bound.inputs):
+        raise TargetError(
+            "a file is checked in Triton's interpreter, and the arguments are on a device",
+            hint="export it with CPU tensors; the file runs on tensors of either",
         )
     if traced.origins:
         raise TargetError(
@@ -189,7 +194,8 @@ class _Public:
         return [
             f'"""{self.name} and its gradient as Triton kernels, for these tensors:\n', *rows, "",
             *textwrap.wrap(notes, 88), "",
-            "On CPU tensors, set TRITON_INTERPRET=1 before triton is imported.", '"""', "",
+            "CPU tensors need TRITON_INTERPRET=1 in the environment when triton is imported.",
+            '"""', "",
         ]  # fmt: skip
 
     def header(self, made: Module) -> str:

@@ -19,6 +19,7 @@ from gradof.cli.export import derive
 from gradof.cli.export_triton import export_triton, triton_module
 from gradof.cli.main import main
 from gradof.codegen.gpu.export import IMPORTS, write_module
+from gradof.errors import TargetError
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
 torch = pytest.importorskip("torch")
@@ -334,3 +335,26 @@ def test_a_file_that_is_wrong_is_not_written(
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not (tmp_path / "no.py").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["rms_norm", "several"])
+def test_a_file_runs_on_a_device(name: str, targets: str, tmp_path: Path) -> None:
+    shapes = {"rms_norm": [(5, 8), (8,)], "several": [(4, 3), (2,), (4, 2)]}[name]
+    given = tuple(torch.randn(s, dtype=torch.float64).requires_grad_() for s in shapes)
+    original = getattr(load(Path(targets)), name)
+    path = tmp_path / "exported.py"
+    path.write_text(export_triton(original, given, {}))
+    there = tuple(t.detach().cuda().requires_grad_() for t in given)
+    results = []
+    for fn in (getattr(load(path), name), original):
+        found = fn(*there)
+        tensors = [found] if torch.is_tensor(found) else [found["y"], *found["rest"][:1]]
+        results.append([*tensors, *torch.autograd.grad(
+            sum(t.sum() for t in tensors), there, allow_unused=True)])  # fmt: skip
+    for mine, theirs in zip(*results, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    with pytest.raises(TargetError, match="arguments are on a device"):
+        export_triton(original, there, {})
