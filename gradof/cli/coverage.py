@@ -24,7 +24,7 @@ def run_coverage(
 ) -> bool:
     """Run, print what is not native, write the page if everything ran; whether all is right."""
     from gradof.testing.coverage import op_names, run_torch
-    from gradof.testing.coverage_page import page
+    from gradof.testing.coverage_page import page, triton_section
     from gradof.testing.numpy_coverage import numpy_rows
 
     names = op_names(pattern)
@@ -44,7 +44,8 @@ def run_coverage(
             cases = numpy_rows(lambda _: progress.advance(bar))
     _print(rows, cases)
     if output is not None and not pattern:
-        output.write_text(page(rows, cases))
+        kept = triton_section(output.read_text()) if output.exists() else ""
+        output.write_text(page(rows, cases, kept))
         click.echo(f"wrote {output}")
     wrong = [r for r in rows if any(r.status(order) in BAD for order in range(3))]
     return not wrong and all(case.ok for case in cases)

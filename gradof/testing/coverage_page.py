@@ -1,4 +1,7 @@
-"""`docs/coverage.md`, from the rows of a coverage run."""
+"""`docs/coverage.md`, from the rows of a coverage run.
+
+The section on Triton is written by `python -m tests.codegen.triton_matrix` and kept here.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 ORDERS = ("value", "first gradient", "second gradient")
 HALVES = ("bf16", "f16")
+TRITON = "## Triton\n"
+EVERY_OP = "## Every op of torch\n"
 RANK = ("error", "wrong", "opaque", "native", "none")  # worst first
 
 # What is expected to fail, and why; the tests hold that it does.
@@ -42,8 +47,10 @@ def counts(rows: Sequence[OpCoverage]) -> list[Counter[str]]:
     return [Counter(status(group, order) for group in ops.values()) for order in range(3)]
 
 
-def page(torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow]) -> str:
-    """The whole page."""
+def page(
+    torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow], triton: str = ""
+) -> str:
+    """The whole page; `triton` is the section on Triton."""
     lines = [
         "# Coverage",
         "Written by `gradof coverage`; "
@@ -55,8 +62,19 @@ def page(torch_rows: Sequence[OpCoverage], numpy_rows: Sequence[NumpyRow]) -> st
     lines += _torch_summary(wide) + _not_native(wide)
     lines += _halves([row for row in torch_rows if row.dtype in HALVES]) + _rough()
     lines += _numpy(numpy_rows)
-    lines += _torch_table(wide)
-    return "\n".join(lines) + "\n"
+    return with_triton("\n".join([*lines, *_torch_table(wide)]) + "\n", triton)
+
+
+def triton_section(text: str) -> str:
+    """The section on Triton of a page; empty if there is none."""
+    start = text.find(TRITON)
+    return "" if start < 0 else text[start : text.index(EVERY_OP)]
+
+
+def with_triton(text: str, section: str) -> str:
+    """A page with another section on Triton."""
+    before, title, after = text.replace(triton_section(text), "").partition(EVERY_OP)
+    return before + section + title + after
 
 
 def _torch_summary(rows: Sequence[OpCoverage]) -> list[str]:
@@ -129,7 +147,7 @@ def _why(name: str, group: Sequence[OpCoverage], states: Sequence[str]) -> str:
 def _torch_table(rows: Sequence[OpCoverage]) -> list[str]:
     dtypes = sorted({row.dtype for row in rows})
     lines = [
-        "## Every op of torch",
+        EVERY_OP.rstrip(),
         "Programs per dtype, status by order, and the worst difference from eager of any output or "
         "gradient, relative to the largest number of its group.",
         "",

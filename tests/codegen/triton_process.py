@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 
-def run(module: str, part: str, folder: Path, *, interpret: bool, **env: str) -> Any:
-    """`python -m tests.codegen.MODULE PART`; the JSON of the last line it prints.
+def run(module: str, part: str, folder: Path, *more: str, interpret: bool, **env: str) -> Any:
+    """`python -m tests.codegen.MODULE PART MORE`; the JSON of the last line it prints.
 
     `folder` is where triton keeps what it compiles; `env` is set beside the caller's environment.
     """
@@ -21,8 +21,9 @@ def run(module: str, part: str, folder: Path, *, interpret: bool, **env: str) ->
         environment["TRITON_INTERPRET"] = "1"
     else:
         environment["TRITON_DEFAULT_FP_FUSION"] = "1"
+    command = [sys.executable, "-W", "error", "-m", f"tests.codegen.{module}", part, *more]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"tests.codegen.{module}", part], env=environment,
+        command, env=environment,
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
