@@ -21,6 +21,8 @@ from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of, wide
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
+from gradof.codegen.gpu.planned import Fold, Planned, PlannedParts
+from gradof.codegen.gpu.totals import take_totals
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 from gradof.codegen.run_nest import nest_sizes
 from gradof.errors import CodegenError
@@ -50,81 +52,6 @@ class Blocks:
     tiles: int
 
 
-class Planned:
-    """A call for one set of shapes and strides: what is left is memory, and the launch."""
-
-    def __init__(
-        self, device: Any, outputs: Sequence[tuple[Any, Any] | None], arguments: list[Any],
-        places: Sequence[int], kernel: Any, programs: int, constants: dict[str, Any],
-        folds: Sequence[_Fold],
-    ) -> None:  # fmt: skip
-        self.device = device
-        self.outputs = outputs  # shape and dtype; None for those that a fold makes
-        self.arguments = arguments  # of the kernel, with None in the places of tensors
-        self.places = places
-        self.kernel = kernel
-        self.programs = programs
-        self.constants = constants
-        self.folds = folds
-
-    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """Launch; fresh outputs."""
-        import torch
-
-        device = self.device
-        if device.type == "cuda" and torch.cuda.current_device() != device.index:
-            with torch.cuda.device(device):  # triton launches on the current one
-                return self(tensors)
-        outputs = [
-            None if made is None else torch.empty(made[0], dtype=made[1], device=device)
-            for made in self.outputs
-        ]  # fmt: skip
-        partials = [
-            torch.empty(f.partial, dtype=f.dtype, device=device) for f in self.folds
-        ]  # fmt: skip
-        arguments = list(self.arguments)
-        given = [*tensors, *(t for t in outputs if t is not None), *partials]
-        for place, tensor in zip(self.places, given, strict=True):
-            arguments[place] = tensor
-        if self.programs:
-            self.kernel[(self.programs,)](*arguments, **self.constants)
-        for fold, partial in zip(self.folds, partials, strict=True):
-            outputs[fold.output] = fold(partial)
-        return tuple(outputs)
-
-
-class _Fold:
-    """The second kernel of a fold: it adds the partial results of all programs, in order."""
-
-    def __init__(
-        self, nest: LoopNest, fold: Instr, function: Any, programs: int, n_columns: int,
-        sizes: Sequence[int], outputs: Sequence[Any],
-    ) -> None:  # fmt: skip
-        import torch
-
-        k = fold.attrs["buffer"]
-        assert isinstance(k, int)
-        self.output, self.function = k, function
-        buffer, made = nest.outputs[k], outputs[k]
-        self.partial = (programs, n_columns if fold.level == "cell" else 1)
-        self.dtype = getattr(torch, NAMES[wide(fold.dtype)])
-        self.own_dtype, self.shape = made.dtype, made.shape
-        named = [a for a, d in enumerate(buffer.dims) if d is not None]
-        self.sizes = [sizes[a] for a in named]
-        self.order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
-
-    def __call__(self, partial: Any) -> Any:
-        """The output."""
-        import torch
-
-        parts, n = self.partial
-        flat = torch.empty(n, dtype=self.own_dtype, device=partial.device)
-        if n:
-            self.function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64,
-                                          enable_fp_fusion=True)  # fmt: skip
-        return flat.reshape(self.sizes).permute(self.order).reshape(self.shape)
-
-
 class TritonKernel:
     """See the module docstring. Thread-safe. CodegenError for an op Triton does not have."""
 
@@ -134,7 +61,8 @@ class TritonKernel:
         self.form = form_of(nest)
         self.source = emit_triton(nest, self.form)
         self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
-        self._planned: dict[Any, Planned] = {}
+        self._planned: dict[Any, Planned | PlannedParts] = {}
+        self._parts: PlannedParts | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
@@ -149,7 +77,7 @@ class TritonKernel:
             self._planned[key] = planned
         return planned(tensors)
 
-    def _plan(self, tensors: Sequence[Any]) -> Planned:
+    def _plan(self, tensors: Sequence[Any]) -> Planned | PlannedParts:
         """Everything of a call that shapes and strides decide."""
         import torch
 
@@ -168,12 +96,14 @@ class TritonKernel:
         n_columns = _product(sizes[rows:])
         form = self.form
         if form == "persistent" and n_columns > self.max_block:
+            if (parts := self._in_parts()) is not None:
+                return parts
             form = "looped"
         made = self._source(form, tuple(g[-1] for g in groups))
         blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block)
         programs = _programs(form, n_rows, n_columns, blocks)
         folds = [
-            _Fold(nest, f, function, programs, n_columns, sizes, outputs)
+            Fold(nest, f, function, programs, n_columns, sizes, outputs)
             for f, function in zip(folds_of(nest), made.folds, strict=True)
         ]  # fmt: skip
         folded = {f.output for f in folds}
@@ -197,6 +127,19 @@ class TritonKernel:
             folds,
         )  # fmt: skip
 
+    def _in_parts(self) -> PlannedParts | None:
+        """The nest in two, if a row of it is too much for one program and need not be one's."""
+        with self._lock:
+            found = take_totals(self.nest) if self._parts is None else None
+            if found is not None:
+                second = found.second
+                self._parts = PlannedParts(
+                    TritonKernel(found.first, self.max_block),
+                    None if second is None else TritonKernel(second, self.max_block),
+                    found.given, found.made,
+                )  # fmt: skip
+            return self._parts
+
     def _source(self, form: Form, kept: tuple[int, ...]) -> Source:
         """The source for the axes that are left, each named by the last it was merged from."""
         with self._lock:
@@ -216,7 +159,7 @@ def blocks_for(nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: in
         columns = min(_power(n_columns), most, CELLS // (rows // 2 or 1))
     else:
         columns = _power(n_columns)
-        rows = min(64, max(1, CELLS // columns), _power(n_rows))
+        rows = min(64 if columns > 1 else 1024, max(1, CELLS // columns), _power(n_rows))
     tiles = 1
     if folds_of(nest) and not (form == "looped" and cell_folds):
         tiles = _power(-(-n_rows // (rows * PROGRAMS)))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.fusion import fuse
+from gradof.codegen.gpu.totals import take_totals
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import run_nest
 from gradof.codegen.schedule import schedule
@@ -23,7 +24,45 @@ from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 _UNARY = ("exp", "expm1", "log1p", "tanh", "sigmoid", "erf", "relu", "sqrt", "rsqrt", "sin", "sign",
           "floor", "trunc", "abs", "neg", "reciprocal", "exp2", "log2", "cos", "ceil")  # fmt: skip
+TOTALS = {  # over everything
+    "total and mean": """graph mean(%x : f64[300], %y : f64[300]):
+      %0 : f64[300] = mul(%x, %y)
+      %1 : f64[] = sum[dims=(0,), keepdims=False](%0)
+      %n : float = Constant[value=300.0]()
+      %2 : f64[] = div(%1, %n)
+      return (%1, %2, %0)""",
+    "vector softmax": """graph softmax(%x : f64[77]):
+      %0 : f64[1] = amax[dims=(0,), keepdims=True](%x)
+      %1 : f64[77] = sub(%x, %0)
+      %2 : f64[77] = exp(%1)
+      %3 : f64[1] = sum[dims=(0,), keepdims=True](%2)
+      %4 : f64[77] = div(%2, %3)
+      return (%4, %3)""",
+    "norm": """graph norm(%x : f64[90], %y : f64[90]):
+      %0 : f64[90] = square(%x)
+      %1 : f64[1] = sum[dims=(0,), keepdims=True](%0)
+      %2 : f64[1] = rsqrt(%1)
+      %3 : f64[90] = mul(%x, %2)
+      %4 : f64[90] = add(%3, %y)
+      return (%4)""",
+    "sum alone": """graph whole(%x : f64[300], %y : f64[300]):
+      %0 : f64[300] = mul(%x, %y)
+      %1 : f64[] = sum[dims=(0,), keepdims=False](%0)
+      %2 : f64[] = amin[dims=(0,), keepdims=False](%x)
+      return (%1, %0, %2)""",
+    "squared error": """graph mse(%x : f64[6,50], %w : f64[50]):
+      %0 : f64[6,50] = sub(%x, %w)
+      %1 : f64[6,50] = square(%0)
+      %2 : f64[] = sum[dims=(0, 1), keepdims=False](%1)
+      %3 : f64[] = amax[dims=(0, 1), keepdims=False](%0)
+      return (%2, %0, %3)""",
+    "stored twice": """graph twice(%x : f64[40]):
+      %0 : f64[] = sum[dims=(0,), keepdims=False](%x)
+      %1 : f64[] = copy(%0)
+      return (%0, %1)""",
+}  # fmt: skip
 GRAPHS = {
+    **TOTALS,
     "rms norm": """graph rms(%x : f32[7,20], %w : f32[20]):
       %0 : f32[7,20] = square(%x)
       %1 : f32[7,1] = sum[dims=(1,), keepdims=True](%0)
@@ -129,7 +168,9 @@ def interpret(name: str) -> str:
             for strided in (False, True):
                 given = arrays(nest, strided)
                 want = run_nest(nest, given)
-                have = TritonKernel(nest, cut)(*map(torch.from_numpy, given))
+                kernel = TritonKernel(nest, cut)
+                have = kernel(*map(torch.from_numpy, given))
+                assert (kernel._parts is not None) == (cut == 8 and take_totals(nest) is not None)
                 for a, b in zip(have, want, strict=True):
                     mine = a.numpy()
                     if mine.dtype != b.dtype or mine.shape != b.shape:
@@ -146,7 +187,11 @@ def ptx(name: str, capability: int) -> str:
     from gradof.codegen.gpu.emit_triton import form_of
     from tests.codegen.triton_ptx import ptx_of
 
-    for nest in nests(name):
+    todo = nests(name)
+    for nest in todo:
+        parts = take_totals(nest)
+        if parts is not None:
+            todo += [parts.first, *([] if parts.second is None else [parts.second])]
         form = form_of(nest)
         for each in (form,) if form == "pointwise" else (form, "looped"):
             assert ptx_of(nest, each, capability)

@@ -1,0 +1,82 @@
+"""Nests without rows taken apart: the parts together are the nest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradof.codegen.fusion import fuse
+from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.totals import Totals, take_totals
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.run_nest import run_nest
+from gradof.codegen.schedule import schedule
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.parser import parse_graph
+from tests.codegen.triton_cases import TOTALS
+
+
+def nest_of(name: str) -> LoopNest:
+    graph = fuse(parse_graph(TOTALS[name]), in_triton, lambda group: True)
+    (node,) = [n for n in graph.nodes() if n.kind == "FusionGroup"]
+    return schedule(node)
+
+
+def in_parts(nest: LoopNest, arrays: list[Any]) -> tuple[list[Any], int]:
+    """The outputs, and how many nests made them."""
+    parts = take_totals(nest)
+    if parts is None:
+        return run_nest(nest, arrays), 1
+    first = run_nest(parts.first, arrays)
+    if parts.second is None:
+        return [first[k] for k in parts.made], 1
+    pool = [*arrays, *first]
+    second, count = in_parts(parts.second, [pool[k] for k in parts.given])
+    found = [*first, *second]
+    return [found[k] for k in parts.made], 1 + count
+
+
+# nests for each: a total that is stored as it is needs no second one
+@pytest.mark.parametrize(("name", "count"), [
+    ("total and mean", 2), ("vector softmax", 3), ("norm", 2), ("sum alone", 1),
+    ("stored twice", 2), ("squared error", 1),
+])  # fmt: skip
+def test_parts_make_the_outputs_of_the_nest(name: str, count: int) -> None:
+    nest = nest_of(name)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(b.shape).astype(to_numpy_dtype(b.dtype)) for b in nest.inputs]
+    have, nests = in_parts(nest, arrays)
+    assert nests == count
+    for a, b in zip(have, run_nest(nest, arrays), strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_the_first_part_has_the_columns_as_rows_and_folds() -> None:
+    parts = take_totals(nest_of("vector softmax"))
+    assert isinstance(parts, Totals)
+    assert parts.first.rows == len(parts.first.sizes) == 1
+    assert [i.op for i in parts.first.body] == ["load", "fold"]
+    assert parts.second is not None and parts.second.stages == 2
+
+
+def test_rows_and_columns_of_a_squared_error_are_rows() -> None:
+    parts = take_totals(nest_of("squared error"))
+    assert isinstance(parts, Totals)
+    assert parts.first.rows == len(parts.first.sizes) == 2
+    assert not any(i.op == "reduce" for i in parts.first.body)
+
+
+@pytest.mark.parametrize("text", [
+    "graph f(%x : f64[4,5]):\n %y : f64[4,1] = amax[dims=(1,), keepdims=True](%x)\n"
+    " %z : f64[] = sum[dims=(0, 1), keepdims=False](%y)\n return (%z)",
+    "graph f(%x : f64[4,5]):\n %y : f64[] = sum[dims=(0, 1), keepdims=False](%x)\n"
+    " %z : f64[4,1] = sum[dims=(1,), keepdims=True](%x)\n return (%y, %z)",
+    "graph f(%x : f64[4,5]):\n %y : f64[4,1] = sum[dims=(1,), keepdims=True](%x)\n return (%y)",
+    "graph f(%x : f64[4]):\n %y : f64[4] = exp(%x)\n return (%y)",
+])  # fmt: skip
+def test_rows_that_matter_and_cells_alone_are_left_as_they_are(text: str) -> None:
+    for node in fuse(parse_graph(text), in_triton, lambda group: True).nodes():
+        assert node.kind == "FusionGroup" and take_totals(schedule(node)) is None
