@@ -38,6 +38,7 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import ScalarType, SizeType, TensorType
+from gradof.passes.purity import is_pure
 
 MakeKernel = Callable[[LoopNest, str], Any]
 # Their results may share memory with their first operand.
@@ -118,8 +119,7 @@ def emit_torch(
     Without `fused` every op is torch's own.
     """
     if fused:
-        others = devices_of(graph) - {"cpu"}
-        home = min(others, default="cpu")  # beside a device's, tensors of the CPU are few and small
+        home = home_of(graph)
         graph = fuse(graph, lambda node: _in_kernel(node, home), _worth)
     return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
 
@@ -128,6 +128,11 @@ def devices_of(graph: Graph) -> frozenset[str]:
     """The devices of all tensors of a graph."""
     values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]
     return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
+
+
+def home_of(graph: Graph) -> str:
+    """The device on which the work is; beside its tensors those of the CPU are few and small."""
+    return min(devices_of(graph) - {"cpu"}, default="cpu")
 
 
 def _in_kernel(node: Node, device: str) -> bool:
@@ -157,6 +162,7 @@ class _Emitter:
     def __init__(self, graph: Graph, name: str, make_kernel: MakeKernel) -> None:
         self.graph = graph
         self.make_kernel = make_kernel
+        self.home = home_of(graph)
         self.namespace: dict[str, Any] = namespace()
         self.taken = {*self.namespace, *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
@@ -226,9 +232,7 @@ class _Emitter:
         if node.kind == "Constant" and not isinstance(node.attrs["value"], Dense):
             self.names[node.output] = torch_expression(node, operands, "")
             return []
-        if node.kind in FIXED and all(
-            v in self.fixed or isinstance(v.type, ScalarType) for v in node.inputs
-        ):
+        if self.is_fixed(node):
             self.constant(node, operands)
             return []
         text = statement(node, operands, self.device(node))
@@ -241,6 +245,18 @@ class _Emitter:
                 self.expanded.add(node.output)
         names = ", ".join(self.names[out] for out in node.outputs)
         return [_placed(f"{names} = {text}" if names else text, node)]
+
+    def is_fixed(self, node: Node) -> bool:
+        """Whether a tensor is made once: of constants, with memory that is there or the CPU's."""
+        for value in node.inputs:
+            number = isinstance(value.type, ScalarType) and value.node is not None
+            if value not in self.fixed and not number:
+                return False
+        if node.kind in FIXED:
+            return True
+        types = [v.type for v in node.outputs]
+        on_cpu = all(isinstance(t, TensorType) and t.device == "cpu" for t in types)
+        return self.home != "cpu" and on_cpu and len(types) == 1 and is_pure(node)
 
     def constant(self, node: Node, operands: list[str]) -> None:
         """A tensor that no input changes, made before the first run."""

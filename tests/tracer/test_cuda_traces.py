@@ -1,0 +1,214 @@
+"""Traces of CUDA tensors, without a device: torch's fake tensors have its types and no data.
+
+A trace on a device is the CPU's, but for devices and for what is moved to it. Fake tensors do not
+require grad here: torch's autograd asks the device for a stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+from gradof.autodiff.differentiate import differentiate
+from gradof.autodiff.zeros import specialize_autograd_zero
+from gradof.codegen.gpu.execute import TorchExecutable, devices_of, emit_torch
+from gradof.codegen.loopnest import LoopNest
+from gradof.errors import DeviceError, UnsupportedOpError
+from gradof.ir.attrs import Dense
+from gradof.ir.clone import clone_graph
+from gradof.ir.core import Graph
+from gradof.ir.types import TensorType
+from gradof.ir.verify import verify
+from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.tracer import torch_modes, torch_recorder, torch_tracer, torch_types
+from gradof.tracer.torch_device import OneDevice, _DeviceGenerator
+from gradof.tracer.torch_tracer import trace_torch
+
+PREPARE = ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP)
+Tensor = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Inside, tensors are fake, and a trace takes them for plain ones."""
+    plain = torch_modes.AtenMode._dispatch
+
+    def dispatch(self: Any, func: Any, args: Any, kwargs: Any, site: Any) -> Any:
+        if func is torch.ops.prim.device.default:  # how a fake tensor tells its device
+            return func(*args, **kwargs)
+        return plain(self, func, args, kwargs, site)
+
+    def dense_of(tensor: Tensor) -> Dense:
+        with unset_fake_temporarily():
+            return torch_types.dense_of(tensor)
+
+    monkeypatch.setattr(torch_recorder, "dense_of", dense_of)
+    monkeypatch.setattr(torch_modes.AtenMode, "_dispatch", dispatch)
+    monkeypatch.setattr(torch_tracer, "check_leaves", lambda *_: None)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield
+
+
+def traced(fn: Callable[..., Any], shapes: Any, device: str, dtype: torch.dtype) -> Graph:
+    """The verified graph of a call with tensors of these shapes on a device."""
+    args = tuple(torch.empty(shape, dtype=dtype, device=device) for shape in shapes)
+    graph = trace_torch(fn, args, {}).graph
+    verify(graph)
+    return graph
+
+
+class NoKernel:
+    source = ""
+
+    def __init__(self, nest: LoopNest, device: str) -> None:
+        self.nest, self.device = nest, device
+
+
+def code(graph: Graph) -> TorchExecutable:
+    graph = clone_graph(graph)
+    run_passes(graph, PREPARE)
+    return emit_torch(graph, make_kernel=NoKernel)
+
+
+def without_devices(graph: Graph) -> list[str]:
+    """What the graph computes, line by line, without devices and moves."""
+    text = re.sub(r"@cuda:0|#.*", "", str(graph)).replace("cuda:0", "cpu")
+    named: dict[str, str] = {}
+    lines = []
+    for line in text.splitlines():
+        move = re.match(r"\s*(%\S+) : \S+ = to_device\[device='cpu'\]\((%\S+)\)", line)
+        if move is not None:
+            named[move[1]] = named.get(move[2], move[2])
+            continue
+        for new, old in named.items():
+            line = re.sub(rf"{re.escape(new)}(?![\w.])", old, line)
+        lines.append(line)
+    return _numbered(lines)
+
+
+def _numbered(lines: list[str]) -> list[str]:
+    seen: dict[str, str] = {}
+    return [
+        re.sub(r"%[\w.]+", lambda m: seen.setdefault(m[0], f"%{len(seen)}"), line).strip()
+        for line in lines
+    ]
+
+
+def _in_place(x: Tensor, w: Tensor) -> Tensor:
+    y = x * 2
+    y.add_(w).mul_(torch.tensor(3.0))
+    y.T.relu_()
+    return y
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "mlp": (lambda x, w: torch.tanh(x @ w).sum(), ((4, 3), (3, 2))),
+    "softmax": (lambda x: F.softmax(x * 2.5, -1), ((4, 3),)),
+    "layer norm": (lambda x, w: F.layer_norm(x, (3,), w, w), ((4, 3), (3,))),
+    "batch norm": (lambda x, w: F.batch_norm(x, None, None, w, training=True), ((4, 3), (3,))),
+    "group norm": (lambda x: F.group_norm(x, 2), ((2, 4, 3),)),
+    "cross-entropy": (
+        lambda x: F.cross_entropy(x, torch.arange(4, device=x.device) % 3), ((4, 3),)),
+    "convolution": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 3, 5, 5), (4, 3, 3, 3))),
+    "max pool": (lambda x: F.max_pool2d(x, 2), ((2, 3, 4, 4),)),
+    "attention": (lambda q, k: F.softmax(q @ k.T / 8**0.5, -1) @ k, ((4, 8), (5, 8))),
+    "a CPU number": (lambda x: x * torch.tensor(2.0) + torch.tensor([1, 2]).sum(), ((4, 3),)),
+    "a CPU constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0]).to(x.device), ((4, 3),)),
+    "in place": (_in_place, ((4, 3), (3,))),
+    "scan": (lambda x: x.cumsum(0) * x.logcumsumexp(1), ((4, 3),)),
+    "gather": (lambda x: x.gather(1, x.argmax(1, keepdim=True)), ((4, 3),)),
+    "dropout": (lambda x: torch.native_dropout(x, 0.5, True)[0], ((4, 3),)),
+    "linalg": (lambda x: torch.linalg.solve(x @ x.mT + 1, x).logsumexp(0), ((3, 3),)),
+    "fft": (lambda x: torch.fft.rfft(x).abs().sum(), ((4, 8),)),
+    "special": (lambda x: torch.lgamma(x) + torch.special.ndtri(x).erf(), ((4, 3),)),
+    "branches of where": (lambda x: torch.where(x > 0, x, torch.zeros(())), ((4, 3),)),
+}  # fmt: skip
+
+
+SINGLE = ("linalg", "fft", "special")  # torch has them in single precision at least
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(n, torch.float32) for n in FUNCTIONS]
+    + [(n, torch.bfloat16) for n in FUNCTIONS if n not in SINGLE],
+)
+def test_a_trace_on_a_device_is_the_cpus(name: str, dtype: torch.dtype) -> None:
+    fn, shapes = FUNCTIONS[name]
+    there = traced(fn, shapes, "cuda:0", dtype)
+    here = traced(fn, shapes, "cpu", dtype)
+    assert all(v.type.device == "cuda:0" for v in there.outputs if isinstance(v.type, TensorType))
+    assert devices_of(here) == {"cpu"}
+    assert without_devices(there) == without_devices(here)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_f_and_df_stay_on_the_device(name: str) -> None:
+    fn, shapes = FUNCTIONS[name]
+    graph = traced(fn, shapes, "cuda:0", torch.float32)
+    gradient = differentiate(graph, [True] * len(graph.inputs))
+    df = specialize_autograd_zero(
+        gradient.df, (True,) * len(gradient.df_input_vjps), (True,) * len(gradient.df_output_vjps)
+    ).graph
+    for half in (gradient.f, df):
+        run = code(half)
+        assert all(kernel.device == "cuda:0" for kernel in run.kernels)
+        body = run.source.partition(f"def {run.name}(")[2]
+        assert ".to(cuda_0)" not in body, "moved at every call, and not once"
+    assert {v.type.device for v in df.outputs if isinstance(v.type, TensorType)} == {"cuda:0"}
+
+
+def test_the_gradient_of_a_cpu_number_goes_back_to_the_cpu() -> None:
+    x, n = torch.empty(3, device="cuda:0"), torch.empty(())
+    graph = trace_torch(lambda x, n: (x * n).sum(), (x, n), {}).graph
+    gradient = differentiate(graph, [True, True])
+    df = specialize_autograd_zero(gradient.df, (True,), (True, True)).graph
+    devices = [v.type.device for v in df.outputs if isinstance(v.type, TensorType)]
+    assert devices == ["cuda:0", "cpu"]
+    assert ".to(cpu)" in code(df).source and ".to(cuda_0)" in code(gradient.f).source
+
+
+def test_what_the_function_moves_is_moved() -> None:
+    graph = traced(lambda x: (x.cpu().exp().to(x.device), x.double().cpu()), ((3,),), "cuda:0",
+                   torch.float32)  # fmt: skip
+    kinds = [node.kind for node in graph.nodes()]
+    assert kinds.count("to_device") == 3 and "copy" not in kinds
+    assert devices_of(graph) == {"cpu", "cuda:0"}
+
+
+def test_tensors_on_two_devices_are_one_clear_error() -> None:
+    x, y = torch.empty(3, device="cuda:0"), torch.empty(3, device="cuda:1")
+    for other in (y, torch.empty(3)):
+        with pytest.raises(DeviceError) as caught:
+            trace_torch(lambda x, y: x.sum(), (x, other), {})
+        text = str(caught.value)
+        assert "args[0] is on cuda:0, args[1] on " + str(other.device) in text
+        assert "hint: move one of them with .to(device)" in text
+
+
+def test_a_free_tensor_on_another_device_is_named() -> None:
+    table = torch.empty(3, device="cuda:1")
+    devices = OneDevice(test_a_free_tensor_on_another_device_is_named)
+    devices.admit(torch.empty(3, device="cuda:0"), "args[0]")
+    devices.admit(torch.empty(()), "args[1]")  # a number
+    with pytest.raises(DeviceError, match="the closure variable table on cuda:1"):
+        devices.admit(table, "the closure variable table")
+
+
+def test_a_device_that_no_backend_serves() -> None:
+    with pytest.raises(DeviceError, match=r"args\[0\] is on xpu:0; compiled functions run on"):
+        OneDevice(print).admit(torch.empty(3, device="xpu:0"), "args[0]")
+
+
+def test_the_state_of_a_cuda_generator_is_not_read_in_a_trace() -> None:
+    generator: Any = _DeviceGenerator(torch.Generator())
+    assert generator.manual_seed(3).initial_seed() == 3
+    for method in ("get_state", "set_state", "seed"):
+        with pytest.raises(UnsupportedOpError, match=f"{method} of a CUDA device's random"):
+            getattr(generator, method)()
