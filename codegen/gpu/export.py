@@ -38,6 +38,7 @@ from gradof.errors import CodegenError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import ScalarType, TensorType
+from gradof.ops.registry import get_op
 
 IMPORTS = (
     f"import torch\n{HEADER}from torch.autograd.function import once_differentiable\n"
@@ -52,11 +53,11 @@ RESERVED = frozenset({
     "n_columns", "index_type", "check_tensor", "check_value", "float", "complex", "IndexError",
     "RuntimeError", *HELPERS,
 })  # fmt: skip
-_LOCAL = re.compile(r"n\d+|_\w+")  # sizes in a launcher; functions that kernels call
+_LOCAL = re.compile(r"n\d+")  # sizes in a launcher
 # Values without a name are called after their op, but for what Python or the file calls so.
 _CALLED = {
     "sum": "total", "abs": "magnitude", "round": "rounded", "pow": "power", "all": "every",
-    "any": "some", "in_range": "index",
+    "any": "some", "in_range": "index", "Constant": "constant",
 }  # fmt: skip
 _POSTFIX = ("reshape", "permute", "expand", "slice", "real", "imag")  # x.T, x[:, 1:], ...
 _VIEWS = (*_POSTFIX, "alias", "again", "detach", "in_range", "conj")
@@ -280,7 +281,7 @@ class _Names:
 
     def fresh(self, base: str) -> str:
         """`base`, or with a number where that is taken."""
-        base = re.sub(r"\W", "_", base, flags=re.ASCII)
+        base = re.sub(r"\W", "_", base, flags=re.ASCII).lstrip("_")  # kernels call _tanh
         base = base if base.isidentifier() else f"x{base}"
         base = f"{base}_1" if _LOCAL.fullmatch(base) else base
         name, k = base, 0
@@ -305,12 +306,19 @@ def _named_copy(
         for value, name in zip(copy.outputs, gradients.values(), strict=True):
             _call(value, name)
     for node in copy.block.walk():
-        for value in node.outputs:
+        for k, value in enumerate(node.outputs):
             if isinstance(value.type, TensorType):
-                value.hint = value.hint or _CALLED.get(node.kind, node.kind)
+                value.hint = value.hint or _called(node, k)
         if node.loc is not None:
             node.loc = Loc(PurePath(node.loc.file).name, node.loc.line)
     return copy
+
+
+def _called(node: Node, k: int) -> str:
+    if len(node.outputs) == 1:
+        return _CALLED.get(node.kind, node.kind)
+    names = get_op(node.kind).outputs
+    return names[k] if len(names) == len(node.outputs) else node.kind
 
 
 def _call(value: Value, name: str) -> None:

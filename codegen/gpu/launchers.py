@@ -168,8 +168,9 @@ class _Writer:
         made = [f"{n} : {_typed(b)}" for n, b in zip(self.results, self.nest.outputs, strict=True)]
         head = wrapped(f"def {self.name}({', '.join(self.operands)}):", extra=8)
         head += wrapped(f'"""{", ".join(yes)} → {", ".join(made)}"""', 4)
-        for name in self.made_contiguous():
-            head.append(f"    {name} = {name}.contiguous()  # several of its axes are one below")
+        merged = self.made_contiguous()
+        head += ["    # some of their axes are one in the kernel"] * bool(merged)
+        head += [f"    {name} = {name}.contiguous()" for name in merged]
         body = self.body(parameters, folds)
         return [*head, *self.sizes(names_in("\n".join(body))), *body]
 

@@ -77,7 +77,7 @@ def one_tile(lines: Sequence[str]) -> list[str]:
 def wrapped(text: str, indent: int = 0, extra: int = 4) -> list[str]:
     """A statement broken at its blanks where it is long, in brackets where it needs them.
 
-    No line ends at a no-break space; what comes out has ordinary ones.
+    No line ends at a no-break space, if that can be; what comes out has ordinary ones.
     """
     head, equals, value = text.partition(" = ")
     tries = [text]
@@ -86,10 +86,17 @@ def wrapped(text: str, indent: int = 0, extra: int = 4) -> list[str]:
     elif equals:
         left = f"({head})" if "," in head else head
         tries += [f"{left} = {value}", f"{left} = ({value})"]
+    tries.append(text.replace("def ", "def\xa0").replace("(", "( ", 1))  # after the first bracket
+    tries += [each.replace("\xa0", " ") for each in tries]
+    right = []
     for each in tries:
         lines = _broken(each, indent, extra)
         if text.startswith('"""') or all(_open("".join(lines[:k])) for k in range(1, len(lines))):
-            return lines
+            right.append(lines)
+            if max(map(len, lines)) <= WIDTH:
+                return lines
+    if right:
+        return right[0]
     raise CodegenError(f"cannot break the line {text!r}")
 
 

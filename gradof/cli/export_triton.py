@@ -272,8 +272,12 @@ def _lengths(value: Any, path: str) -> Iterator[tuple[str, int]]:
 
 
 def _literal(place: str, value: Any) -> str:
-    """A plain value as source; TargetError for any other."""
+    """A plain value as source, or a dtype of torch's; TargetError for any other."""
+    import torch
+
     text = repr(value)
+    if isinstance(value, torch.dtype):
+        return text
     try:
         plain = ast.literal_eval(text) == value
     except (ValueError, SyntaxError):
