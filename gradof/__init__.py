@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         hvp,
         jacobian,
         jvp,
+        release_memory,
         value_and_grad,
         vjp,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "jvp",
+    "release_memory",
     "value_and_grad",
     "vjp",
 ]

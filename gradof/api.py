@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from gradof.errors import InputError
+from gradof.ops.memory import clear
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
@@ -18,8 +19,16 @@ from gradof.runtime.refuse import Numerics
 
 __all__ = [
     "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
-    "value_and_grad", "vjp",
+    "release_memory", "value_and_grad", "vjp",
 ]  # fmt: skip
+
+
+def release_memory() -> None:
+    """Give the system back the memory of arrays that are gone, which is kept for the next ones.
+
+    At most GRADOF_KEPT_MB megabytes are kept, 128 by default, in arrays of a megabyte and more.
+    """
+    clear()
 
 
 @overload

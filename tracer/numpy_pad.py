@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
+from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import as_array, axis_of, composed, expression
 from gradof.tracer.numpy_recorder import Recorder
 
@@ -82,6 +83,11 @@ def _lengths(stat_length: Any, rank: int) -> Any:
 
 
 def _pad_constant(array: Any, widths: Any, values: Any) -> Any:
+    if isinstance(array, TracedArray) and type(values) in (int, float) and abs(values) < 2**53:
+        pads = tuple((int(before), int(after)) for before, after in widths)
+        padded = array.recorder.numpy(np.pad, array, pads, constant_values=values)
+        expr = F.pad(array.expr, pads=pads, value=float(values))
+        return array.recorder.wrap(padded, expr)
     fill = np.broadcast_to(as_array(values), (array.ndim, 2))
     for dim, (before, after) in enumerate(widths):
         parts = [array]

@@ -32,6 +32,7 @@ from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.loopnest import Instr, LoopNest
 from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype
+from gradof.ops.memory import empty
 from gradof.ops.registry import get_op
 
 CELLS = 1 << 17  # of a tile: a dozen f32 buffers of them fit into a core's cache
@@ -105,7 +106,7 @@ class TileKernel:
         for axis, dim in enumerate(buffer.dims):
             if dim is not None:
                 shape[dim] = sizes[axis]
-        return np.empty(shape, to_numpy_dtype(buffer.dtype))
+        return empty(tuple(shape), to_numpy_dtype(buffer.dtype))
 
     def _buffers(self, cells: int) -> list[Any]:
         """This thread's scratch arrays, bytes."""

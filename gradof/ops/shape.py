@@ -24,6 +24,7 @@ from gradof.ops.families import (
     shaped,
     tensor,
 )
+from gradof.ops.memory import empty
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -122,12 +123,35 @@ def _unslice_shape(
     return shape
 
 
+def _pad_shape(x: Shape, *, pads: tuple[tuple[int, int], ...], value: float) -> Shape:
+    if len(pads) != len(x) or any(a < 0 or b < 0 for a, b in pads):
+        raise InferenceError(f"pads {pads} do not fit a tensor of rank {len(x)}")
+    return tuple(n + a + b for n, (a, b) in zip(x, pads, strict=True))
+
+
+def _np_pad(x: Array, *, pads: tuple[tuple[int, int], ...], value: float) -> Array:
+    """Each element is written once; np.pad goes over the array once per dim."""
+    result = empty(_pad_shape(x.shape, pads=pads, value=value), x.dtype)
+    inside = result
+    for dim, (low, high) in enumerate(pads):
+        if low or high:
+            head, size = (slice(None),) * dim, inside.shape[dim]
+            inside[(*head, slice(0, low))] = value
+            inside[(*head, slice(size - high, size))] = value
+            inside = inside[(*head, slice(low, size - high))]
+    inside[...] = x
+    return result
+
+
 def _np_unslice(
     g: Array, *, shape: Shape, dim: int, start: int, stop: int, step: int
 ) -> Array:
-    result = np.zeros(shape, g.dtype)
-    _np_slice(result, dim=dim, start=start, stop=stop, step=step)[...] = g
-    return result
+    if step != 1:
+        result = np.zeros(shape, g.dtype)
+        _np_slice(result, dim=dim, start=start, stop=stop, step=step)[...] = g
+        return result
+    pads = tuple((start, n - stop) if k == dim else (0, 0) for k, n in enumerate(shape))
+    return _np_pad(g, pads=pads, value=0)
 
 
 def _unslice_vjp(g: Expr, dim: int, start: int, stop: int, step: int) -> Expr:
@@ -199,12 +223,6 @@ op("flip(x; dims) -> y", family=shaped(_flip_shape), traits={"view", "linear"},
    numpy="np.flip({x}, {dims})", vjp={"x": lambda g, dims: F.flip(g, dims=dims)})
 
 
-def _pad_shape(x: Shape, *, pads: tuple[tuple[int, int], ...], value: float) -> Shape:
-    if len(pads) != len(x) or any(a < 0 or b < 0 for a, b in pads):
-        raise InferenceError(f"pads {pads} do not fit a tensor of rank {len(x)}")
-    return tuple(n + a + b for n, (a, b) in zip(x, pads, strict=True))
-
-
 def _pad_vjp(g: Expr, pads: tuple[tuple[int, int], ...]) -> Expr:
     for dim, (low, high) in enumerate(pads):
         if low or high:
@@ -212,8 +230,7 @@ def _pad_vjp(g: Expr, pads: tuple[tuple[int, int], ...]) -> Expr:
     return g
 
 
-op("pad(x; pads, value) -> y", family=shaped(_pad_shape),
-   numpy="np.pad({x}, {pads}, constant_values={value})", vjp={"x": _pad_vjp},
+op("pad(x; pads, value) -> y", family=shaped(_pad_shape), numpy=_np_pad, vjp={"x": _pad_vjp},
    doc="`pads` is one (before, after) pair per dim, none negative (a crop is a slice).")
 
 # --- gathering along one dim --------------------------------------------------------------------

@@ -18,6 +18,7 @@ from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.expand_composites import expand_composites
 from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.forget_custom_rules import forget_custom_rules
+from gradof.passes.join_slices import join_slices
 
 Pass = Callable[[Graph], bool]
 
@@ -29,6 +30,7 @@ PASSES: dict[str, Pass] = {
     "expand-composites": expand_composites,
     "forget-checkpoints": forget_checkpoints,
     "forget-custom-rules": forget_custom_rules,
+    "join-slices": join_slices,
 }
 
 CLEAN_UP = ("canonicalize", "common-subexpression", "constant-pooling", "eliminate-dead-code")

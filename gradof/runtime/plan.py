@@ -61,8 +61,9 @@ class GraphPlan:
         """The graph as it is emitted: primitives only, cleaned up."""
         graph = clone_graph(self.graph)
         run_passes(
-            graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP)
-        )
+            graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP,
+                    "join-slices")
+        )  # fmt: skip
         return graph
 
     @cached_property

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import gradof
 from gradof.codegen import Executable, compile_graph
 from gradof.codegen.cpu.interpret import interpret
 from gradof.ir.attrs import to_numpy_dtype
@@ -134,6 +135,7 @@ def test_integers_agree_exactly_and_wrap_alike(case: Case) -> None:
 def peak(run: Any, *arrays: Array) -> int:
     """The most bytes held at once during a call, beyond what was held before."""
     run(*arrays)
+    gradof.release_memory()
     tracemalloc.start()
     try:
         run(*arrays)

@@ -198,6 +198,7 @@ def test_peak_memory_of_a_torch_training_step_falls_with_the_budget() -> None:
     for budget in (1.0, 0.5, 0.25, 0.0):
         compiled = gradof.differentiate(loss, memory_budget=budget)
         torch.autograd.grad(compiled(x, *weights), weights)  # traces and compiles
+        gradof.release_memory()
         tracemalloc.start()
         gradients.append(torch.autograd.grad(compiled(x, *weights), weights))
         peaks.append(tracemalloc.get_traced_memory()[1])

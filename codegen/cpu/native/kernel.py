@@ -33,6 +33,7 @@ from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
+from gradof.ops.memory import empty
 
 CHUNK = 1 << 18  # cells of a chunk
 _MAX_LAYOUTS = 256  # kept per kernel
@@ -98,7 +99,7 @@ class NativeKernel:
         layout = self._layouts[key]
         if layout is None:
             return self._whole()(*arrays)
-        outputs = [np.empty(shape, dtype) for shape, dtype in layout.outputs]
+        outputs = [empty(shape, dtype) for shape, dtype in layout.outputs]
         # the axes of the nest are those of the arrays, so both begin at one address
         packed = array("q", [a.__array_interface__["data"][0] for a in (*given, *outputs)])
         packed.extend(layout.tail)
