@@ -10,8 +10,9 @@
 Note [Forms]
 `pointwise`: nothing but cells; all axes are one, a program has BC of them. `persistent`: a row fits
 into a block, so every value is computed once and stays in registers. `looped`: each stage is a loop
-over blocks of columns, and cells of earlier stages are computed again. Folds leave one partial
-result per program, which a second kernel adds in order: no atomics, the same bits every time.
+over blocks of columns, and cells of earlier stages are computed again; but see `online`. Folds
+leave one partial result per program, which a second kernel adds in order: no atomics, the same bits
+every time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gradof.codegen.gpu.helpers import HELPERS, LIBDEVICE, needed
+from gradof.codegen.gpu.online import joined, online_sums, running
 from gradof.codegen.gpu.ops import HALF, NAMES, expression, literal
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest, Operand
 from gradof.errors import CodegenError
@@ -108,6 +110,7 @@ class _Emitter:
         self.nest = replace(_wide_sums(_safe(nest)), held=frozenset())
         self.made = {i.name: i.dtype for i in self.nest.body if i.name}
         self.folds = folds_of(self.nest)
+        self.online = online_sums(self.nest) if form == "looped" else {}
         self.lines: list[str] = []
         self.indent = 1
         self.rows = range(0 if form == "pointwise" else nest.rows)
@@ -189,7 +192,7 @@ class _Emitter:
                 for i in body:
                     if (i.level == "cell" and i.stage == stage) or _reduces(i, stage):
                         self.instr(i)
-            elif loop:
+            elif loop and not any(t.stage == stage + 1 for t in self.online.values()):
                 self.loop(loop, stage)
 
     def block(self) -> None:
@@ -201,6 +204,9 @@ class _Emitter:
             dtype = wide(i.dtype)
             start = identity(str(i.attrs["kind"]), dtype)
             self.add(f"acc_{i.name} = tl.full((BR, BC), {start}, tl.{NAMES[dtype]})")
+            if i.name in self.online:
+                total = self.online[i.name].name
+                self.add(f"acc_{total} = tl.full((BR, BC), 0, tl.{NAMES[dtype]})")
         self.add("for start in range(0, n_columns, BC):")
         self.indent += 1
         self.add("c = start + tl.arange(0, BC)[None, :].to(INDEX)")
@@ -209,14 +215,22 @@ class _Emitter:
         for i in loop:
             if i in found:
                 kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
-                value = combine(kind, dtype, f"acc_{i.name}", self.operand(i.args[0], dtype))
-                self.add(f"acc_{i.name} = tl.where(cell, {value}, acc_{i.name})", i.loc)
+                own = self.operand(i.args[0], dtype)
+                value = combine(kind, dtype, f"acc_{i.name}", own)
+                if i.name in self.online:
+                    for line in running(i.name, self.online[i.name].name, own, value):
+                        self.add(line)
+                else:
+                    self.add(f"acc_{i.name} = tl.where(cell, {value}, acc_{i.name})", i.loc)
             elif i.op not in ("store", "fold") or i.stage == stage:
                 self.instr(i)
         self.indent -= 1
         for i in found:
             text = reduced(str(i.attrs["kind"]), wide(i.dtype), f"acc_{i.name}", 1)
             self.add(f"{i.name} = {self.rounded(text, i.dtype)}", i.loc)
+            if i.name in self.online:
+                total_of = self.online[i.name]
+                self.add(f"{total_of.name} = {joined(i.name, total_of.name)}", total_of.loc)
 
     def split(self, name: str, axes: range) -> None:
         """Positions along axes from the number of a row or a column; `r_0`, `c_1`."""

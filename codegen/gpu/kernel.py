@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
-from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of, wide
+from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.gpu.planned import Fold, Planned, PlannedParts
 from gradof.codegen.gpu.totals import take_totals
-from gradof.codegen.loopnest import Buffer, Instr, LoopNest
+from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import nest_sizes
 from gradof.errors import CodegenError
 

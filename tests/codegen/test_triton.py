@@ -51,7 +51,7 @@ def test_source_has_the_users_names() -> None:
     assert "# in0: x : f32" in text
 
 
-@pytest.mark.parametrize("name", ["rms norm", "folds", "views and masks"])
+@pytest.mark.parametrize("name", ["rms norm", "softmax", "folds", "views and masks"])
 def test_source(name: str, golden: Callable[..., None]) -> None:
     (nest,) = cases.nests(name)
     forms: tuple[Form, ...] = (form_of(nest),)
