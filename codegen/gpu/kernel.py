@@ -117,8 +117,13 @@ class TritonKernel:
         for _ in folds:
             places.append(len(arguments))
             arguments.append(None)
+        # positions that masks cut off are computed, too
+        covered = (
+            programs * blocks.rows * blocks.tiles, -(-n_columns // blocks.columns) * blocks.columns,
+            *(f.partial[0] * f.partial[1] for f in folds),
+        )  # fmt: skip
         constants = {
-            "INDEX": _index_type(pairs), "BR": blocks.rows, "BC": blocks.columns,
+            "INDEX": _index_type(pairs, max(covered)), "BR": blocks.rows, "BC": blocks.columns,
             "TILES": blocks.tiles, "enable_fp_fusion": True,
         }  # fmt: skip
         return Planned(
@@ -190,13 +195,14 @@ def _compile(nest: LoopNest, form: Form) -> Source:
     return Source(text, space[nest.name], folds)
 
 
-def _index_type(pairs: Sequence[tuple[Buffer, Any]]) -> Any:
+def _index_type(pairs: Sequence[tuple[Buffer, Any]], largest: int) -> Any:
+    """int64 where int32 does not hold the place of an element, or all of `largest` positions."""
     import triton.language as tl
 
-    reach = (
-        sum((n - 1) * abs(s) for n, s in zip(t.shape, t.stride(), strict=True)) for _, t in pairs
-    )
-    return tl.int64 if max(reach, default=0) >= WIDE_INDEX else tl.int32
+    reach = [
+        sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) for _, t in pairs
+    ]
+    return tl.int64 if max(largest - 1, *reach) >= WIDE_INDEX else tl.int32
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
