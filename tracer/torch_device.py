@@ -61,14 +61,15 @@ def cuda_state() -> Iterator[None]:
         yield
         return
     states = torch.cuda.get_rng_state_all()
-    cudnn = torch.backends.cudnn.flags(enabled=False)
     module: Any = torch.cuda
-    generators = module.default_generators
+    private: Any = torch._C
+    generators, cudnn = module.default_generators, private._get_cudnn_enabled()
+    module.default_generators = tuple(map(_DeviceGenerator, generators))
+    private._set_cudnn_enabled(False)
     try:
-        with cudnn:
-            module.default_generators = tuple(map(_DeviceGenerator, generators))
-            yield
+        yield
     finally:
+        private._set_cudnn_enabled(cudnn)
         module.default_generators = generators
         torch.cuda.set_rng_state_all(states)
 

@@ -12,6 +12,7 @@ from gradof.codegen.gpu.interpreted import interpret, require_interpreter
 from gradof.codegen.gpu.interpreter import is_interpreting
 from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.loopnest import LoopNest
+from gradof.errors import CodegenError
 
 
 class Launch:
@@ -25,6 +26,7 @@ class Launch:
         self.nest = nest
         self.device = device
         self.kernel = TritonKernel(nest)
+        self._interprets: bool | None = None
 
     @property
     def source(self) -> str:
@@ -32,7 +34,17 @@ class Launch:
         return self.kernel.source
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
-        """Fresh outputs, in the order of the nest."""
-        if not is_interpreting():
-            return self.kernel(*tensors)
-        return interpret(self.kernel, tensors)
+        """Fresh outputs, in the order of the nest; CodegenError where triton is not installed."""
+        if self._interprets is None:
+            self._interprets = _interprets()
+        return interpret(self.kernel, tensors) if self._interprets else self.kernel(*tensors)
+
+
+def _interprets() -> bool:
+    try:
+        return is_interpreting()
+    except ImportError as error:
+        raise CodegenError(
+            "triton is not installed, and CUDA tensors are computed by its kernels",
+            hint="pip install 'gradof[triton]', or GRADOF_BACKEND=numpy: every op is torch's then",
+        ) from error

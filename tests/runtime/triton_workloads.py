@@ -27,7 +27,9 @@ WORKLOADS = {
     "rms norm": lambda x, w: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w,
     "layer norm": lambda x, w: F.layer_norm(x, (x.shape[-1],), w, 0.5 * w),
     "softmax": lambda x, w: F.softmax(x * w, -1),
-    "cross-entropy": lambda x, w: F.cross_entropy(x * w, torch.arange(x.shape[0]) % x.shape[1]),
+    "cross-entropy": lambda x, w: F.cross_entropy(
+        x * w, torch.arange(x.shape[0], device=x.device) % x.shape[1]
+    ),
     "bias-gelu": lambda x, w: F.gelu(x + w),
     "bias-gelu tanh": lambda x, w: F.gelu(x + w, approximate="tanh"),
     "mse": lambda x, w: F.mse_loss(x, w.expand_as(x)),
