@@ -18,27 +18,33 @@ What no kernel computes is one torch call each (`torch_ops`).
 
 from __future__ import annotations
 
-import keyword
-import linecache
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.emit_triton import HEADER
+from gradof.codegen.gpu.emit_triton import HEADER, form_of
 from gradof.codegen.gpu.helpers import needed
 from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.kernel import MAX_BLOCK
 from gradof.codegen.gpu.launchers import Launcher, write_launcher
+from gradof.codegen.gpu.naming import (
+    POSTFIX,
+    RESERVED,
+    VIEWS,
+    Names,
+    named_copy,
+    users_lines,
+    values_of,
+)
 from gradof.codegen.gpu.ops import OPS, expression, literal
 from gradof.codegen.gpu.readable import comment, wrapped
 from gradof.codegen.gpu.torch_ops import HELPERS, needed_helpers, torch_expression
+from gradof.codegen.gpu.totals import take_totals
+from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
-from gradof.ir.clone import clone_graph
-from gradof.ir.core import Graph, Loc, Node, Value
+from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import ScalarType, TensorType
-from gradof.ops.registry import get_op
 
 IMPORTS = (
     f"import torch\n{HEADER}from torch.autograd.function import once_differentiable\n"
@@ -48,19 +54,6 @@ INDEX_TYPE = '''def index_type(*tensors):
     reach = max(sum((n - 1) * s for n, s in zip(t.shape, t.stride())) for t in tensors)
     return tl.int64 if reach >= 2**31 else tl.int32
 '''
-RESERVED = frozenset({
-    *keyword.kwlist, "torch", "triton", "tl", "once_differentiable", "ctx", "grid", "n_rows",
-    "n_columns", "index_type", "check_tensor", "check_value", "float", "complex", "IndexError",
-    "RuntimeError", *HELPERS,
-})  # fmt: skip
-_LOCAL = re.compile(r"n\d+")  # sizes in a launcher
-# Values without a name are called after their op, but for what Python or the file calls so.
-_CALLED = {
-    "sum": "total", "abs": "magnitude", "round": "rounded", "pow": "power", "all": "every",
-    "any": "some", "in_range": "index", "Constant": "constant",
-}  # fmt: skip
-_POSTFIX = ("reshape", "permute", "expand", "slice", "real", "imag")  # x.T, x[:, 1:], ...
-_VIEWS = (*_POSTFIX, "alias", "again", "detach", "in_range", "conj")
 
 
 @dataclass(frozen=True)
@@ -105,15 +98,15 @@ class _Module:
         self.class_name = "".join(p[:1].upper() + p[1:] for p in name.split("_")) or "Function"
         if self.class_name == name or len(self.class_name) == 1:
             self.class_name += "Function"
-        self.names = _Names({*RESERVED, name, self.class_name})
-        hints = {v.hint for v in _values(halves.f) if v.hint}
+        self.names = Names({*RESERVED, name, self.class_name})
+        hints = {v.hint for v in values_of(halves.f) if v.hint}
         self.users = hints | {f"d{hint}" for hint in hints}
-        self.texts = _texts(halves.f, halves.df)
+        self.texts = users_lines(halves.f, halves.df)
         self.in_range: set[tuple[object, ...]] = set()  # indices that were compared with a size
 
     def write(self) -> Module:
         h = self.halves
-        f = _named_copy(h.f, h.f.outputs[: h.real_outputs])
+        f = named_copy(h.f, h.f.outputs[: h.real_outputs])
         forward = _Half(f, f"{self.name}_forward", self)
         inputs = [self.names.fresh(v.hint or "x") for v in f.inputs]
         lines = forward.statements(inputs)
@@ -124,7 +117,7 @@ class _Module:
             *(inputs[i] for i in h.saved_inputs),
             *(outputs[i] for i in h.saved_outputs),
         ]
-        df = _named_copy(h.df, (), arguments, {i: f"d{inputs[i]}" for i in h.wanted})
+        df = named_copy(h.df, (), arguments, {i: f"d{inputs[i]}" for i in h.wanted})
         backward = _Half(df, f"{self.name}_backward", self)
         backward_lines = backward.statements(arguments)
         gradients = [backward.names[v] for v in backward.graph.outputs]
@@ -225,19 +218,43 @@ class _Half:
     def group(self, node: Node) -> list[str]:
         if not node.inputs:
             raise CodegenError(f"a kernel of {self.role} reads no tensor", loc=node.loc)
+        operands = [self.names[v] for v in node.inputs]
+        nest = schedule(node, self.role)
+        return self.launches(nest, operands, [self.fresh(v) for v in node.outputs])
+
+    def launches(
+        self, nest: LoopNest, operands: Sequence[str], results: Sequence[str]
+    ) -> list[str]:
+        """Calls of the launchers of a nest; a row too long for one program is taken apart."""
+        tensors = [operands[k] for k in nest.reads]
+        long = form_of(nest) == "persistent" and nest.n_columns > MAX_BLOCK
+        parts = take_totals(nest) if long else None
+        if parts is None:
+            return self.launch(nest, operands, results)
+        first = [
+            results[parts.made.index(k)] if k in parts.made else self.taken.fresh(b.name or "total")
+            for k, b in enumerate(parts.first.outputs)
+        ]  # fmt: skip
+        lines = self.launches(parts.first, operands, first)
+        if parts.second is not None:
+            every = [*tensors, *first]
+            given = [every[k] for k in parts.given]
+            distinct = list(dict.fromkeys(given))
+            second = replace(parts.second, reads=tuple(map(distinct.index, given)))
+            left = [results[k] for k, at in enumerate(parts.made) if at >= len(first)]
+            lines += self.launches(second, distinct, left)
+        return lines
+
+    def launch(self, nest: LoopNest, operands: Sequence[str], results: Sequence[str]) -> list[str]:
         number = str(len(self.launchers)) if self.several else ""
         name = self.taken.fresh(f"{self.role}{number}")
         self.taken.taken.add(f"{name}_kernel")
-        given = [self.names[v] for v in node.inputs]
-        own = _Names(set(RESERVED))
-        parameters = [own.fresh(n) for n in given]
-        results = [self.fresh(v) for v in node.outputs]
-        nest = schedule(node, name)
+        own = Names(set(RESERVED))
         self.launchers.append(write_launcher(
-            nest, name, parameters, [own.fresh(n) for n in results], self.module.users,
-            self.module.texts,
+            nest, name, [own.fresh(n) for n in operands], [own.fresh(n) for n in results],
+            self.module.users, self.module.texts,
         ))  # fmt: skip
-        return wrapped(f"{', '.join(results)} = {name}({', '.join(given)})", 8)
+        return wrapped(f"{', '.join(results)} = {name}({', '.join(operands)})", 8)
 
     def call(self, node: Node) -> list[str]:
         operands = [self.names[v] for v in node.inputs]
@@ -245,10 +262,10 @@ class _Half:
         if node.kind == "Constant" and isinstance(node.output.type, ScalarType):
             self.names[node.output] = text
             return []
-        if node.kind in _VIEWS:
+        if node.kind in VIEWS:
             source = node.inputs[0]
             self.base[node.output] = self.base.get(source, source)
-            if text.isidentifier() or (node.kind in _POSTFIX and self.is_operand(node.output)):
+            if text.isidentifier() or (node.kind in POSTFIX and self.is_operand(node.output)):
                 self.names[node.output] = text
                 return []
             if len(source.uses) == 1 and source.hint == node.output.hint and source.node:
@@ -261,7 +278,7 @@ class _Half:
         """Whether one call reads the value, and nobody has a name for it."""
         users = [use.node for use in value.uses]
         return (
-            len(users) == 1 and users[0].kind not in ("FusionGroup", *_VIEWS)
+            len(users) == 1 and users[0].kind not in ("FusionGroup", *VIEWS)
             and users[0] is not self.graph.block.returns and value.hint not in self.module.users
         )  # fmt: skip
 
@@ -271,78 +288,6 @@ class _Half:
             return []
         self.line = line
         return [comment(line, self.module.texts.get(line, ""), 8)]
-
-
-class _Names:
-    """Identifiers, each given once."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
-
-    def fresh(self, base: str) -> str:
-        """`base`, or with a number where that is taken."""
-        base = re.sub(r"\W", "_", base, flags=re.ASCII).lstrip("_")  # kernels call _tanh
-        base = base if base.isidentifier() else f"x{base}"
-        base = f"{base}_1" if _LOCAL.fullmatch(base) else base
-        name, k = base, 0
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
-
-
-def _named_copy(
-    graph: Graph, results: Sequence[Value], inputs: Sequence[str] = (),
-    gradients: Mapping[int, str] | None = None,
-) -> Graph:  # fmt: skip
-    """The graph with a name for every tensor, and lines without the folders of their files."""
-    copy = clone_graph(graph)
-    for value, name in zip(copy.inputs, inputs, strict=False):
-        value.hint = name
-    for value in copy.outputs[: len(results)]:
-        value.hint = value.hint or "result"
-    if gradients is not None:
-        for value, name in zip(copy.outputs, gradients.values(), strict=True):
-            _call(value, name)
-    for node in copy.block.walk():
-        for k, value in enumerate(node.outputs):
-            if isinstance(value.type, TensorType):
-                value.hint = value.hint or _called(node, k)
-        if node.loc is not None:
-            node.loc = Loc(PurePath(node.loc.file).name, node.loc.line)
-    return copy
-
-
-def _called(node: Node, k: int) -> str:
-    if len(node.outputs) == 1:
-        return _CALLED.get(node.kind, node.kind)
-    names = get_op(node.kind).outputs
-    return names[k] if len(names) == len(node.outputs) else node.kind
-
-
-def _call(value: Value, name: str) -> None:
-    """Name a gradient, and what it is a view of."""
-    value.hint = name
-    node = value.node
-    if node is not None and node.kind in _VIEWS and len(node.inputs[0].uses) == 1:
-        if node.inputs[0].node is not None:
-            _call(node.inputs[0], name)
-
-
-def _values(graph: Graph) -> list[Value]:
-    return [*graph.inputs, *(v for node in graph.walk() for v in node.outputs)]
-
-
-def _texts(*graphs: Graph) -> dict[str, str]:
-    """The user's lines by loc, without the folder; not those of files that have one name."""
-    found: dict[str, str] = {}
-    for node in (node for graph in graphs for node in graph.walk()):
-        if node.loc is not None:
-            text = linecache.getline(node.loc.file, node.loc.line).strip()
-            name = f"{PurePath(node.loc.file).name}:{node.loc.line}"
-            found[name] = text if found.get(name, text) == text else ""
-    return found
 
 
 def _in_file(node: Node) -> bool:

@@ -212,7 +212,7 @@ class _Writer:
         made = [(name, size) for name, size in made if name in needed]
         tensor = made[0][1].partition(".shape")[0] if len(made) > 1 else ""
         rank = next((len(b.shape) for t, b in self.tensors() if t == tensor), 0)
-        if [size for _, size in made] == [f"{tensor}.shape[{k}]" for k in range(rank)]:
+        if made and [size for _, size in made] == [f"{tensor}.shape[{k}]" for k in range(rank)]:
             made = [(", ".join(name for name, _ in made), f"{tensor}.shape")]
         return [f"    {name} = {size}" for name, size in [*made, *products]]
 

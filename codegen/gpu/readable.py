@@ -44,7 +44,8 @@ def readable(
     rows = _without_copies(rows)
     for row in rows:
         row.simplify(dtypes)
-    _drop_unread(rows, dtypes)
+    places = {row.target for row in rows if re.fullmatch(r"row|cell|[rc](_\d+)?", row.target or "")}
+    _drop_unread(rows, {*dtypes, *places})
     _inline(rows, [name for name in dtypes if name not in keep])
     numbers = _numbers([row.target for row in rows if row.target in dtypes], keep)
     found: list[str] = []
@@ -242,8 +243,8 @@ def _runs(rows: Sequence[_Row]) -> list[int]:
     return found
 
 
-def _drop_unread(rows: list[_Row], names: Collection[str]) -> None:
-    """Leave out what a stage makes again and does not read: every run that does makes its own."""
+def _drop_unread(rows: list[_Row], names: Collection[str | None]) -> None:
+    """Leave out what a run makes and does not read, where every run that reads it makes its own."""
     done = False
     while not done:
         runs = _runs(rows)

@@ -55,6 +55,10 @@ def shared(x):
 def settings(p, *more, power=2.0, label="a", **named):
     return p["x"][0].sin() ** power * more[0] + named["z"]
 
+def normal(x):
+    centered = x - x.mean()
+    return centered / (centered * centered).mean().sqrt()
+
 def closes_over(x):
     return x * BIAS
 
@@ -216,6 +220,14 @@ def readable(text: str, limit: int = 300) -> None:
         "import torch", "import triton", "import triton.language as tl",
         "from torch.autograd.function import once_differentiable",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_a_row_too_long_for_one_block(rows: tuple[int, ...], targets: str, tmp_path: Path) -> None:
+    path = tmp_path / "normal.py"
+    done = export(f"{targets}:normal", path, *args(x=(*rows, 20000)))
+    assert done.exit_code == 0, done.output
+    readable(path.read_text())
 
 
 def test_a_file_has_the_users_names_and_lines(targets: str, tmp_path: Path) -> None:
