@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from gradof.codegen.gpu.emit_triton import HEADER, Form, emit_triton, folds_of, form_of, wide
 from gradof.codegen.gpu.kernel import (
     MAX_BLOCK,
+    WIDE_INDEX,
     Blocks,
     _indexed,
     _merged,
@@ -263,6 +264,8 @@ class _Writer:
         if p in settled:
             return f"{p}={settled[p]}"
         if p == "INDEX":
+            if self.covered() > WIDE_INDEX:
+                return "INDEX=tl.int64"
             names = [*dict.fromkeys(self.reads)]
             names += [r for k, r in enumerate(self.results) if k not in self.fold_of]
             given = JOINED.join(names)
@@ -283,6 +286,14 @@ class _Writer:
             return name
         buffer = (self.nest.inputs if which == "in" else self.nest.outputs)[k]
         return f"{name}.stride({buffer.dims[self.groups[int(part[3])][-1]]})"
+
+    def covered(self) -> int:
+        """The most positions that programs count, with those that masks cut off."""
+        b = self.blocks
+        programs = _programs(self.form, self.n_rows, self.n_columns, b)
+        partial = programs * self.n_columns if self.folds else 0
+        columns = -(-self.n_columns // b.columns) * b.columns
+        return max(programs * b.rows * b.tiles, columns, partial)
 
     def combined(self, k: int, fold_name: str) -> list[str]:
         """Partial results, one per program, become one."""
