@@ -15,9 +15,11 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
+from gradof.codegen.gpu import tune
 from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
@@ -50,6 +52,21 @@ class Blocks:
     rows: int
     columns: int
     tiles: int
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What shapes and strides say of a call, before its tile is chosen."""
+
+    device: Any
+    sizes: tuple[int, ...]
+    pairs: list[tuple[Buffer, Any]]  # operands and outputs; the latter without memory
+    strides: list[list[int | None]]  # along the axes of the nest
+    groups: list[list[int]]
+    n_rows: int
+    n_columns: int
+    made: Source
 
 
 class TritonKernel:
@@ -91,7 +108,6 @@ class TritonKernel:
         ]  # fmt: skip
         rows = 0 if self.form == "pointwise" else nest.rows
         groups = _merged(sizes, rows, strides, _indexed(nest))
-        merged = [_product([sizes[a] for a in g]) for g in groups]
         n_rows = _product(sizes[:rows])
         n_columns = _product(sizes[rows:])
         form = self.form
@@ -100,35 +116,54 @@ class TritonKernel:
                 return parts
             form = "looped"
         made = self._source(form, tuple(g[-1] for g in groups))
+        call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made)
         blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block)
-        programs = _programs(form, n_rows, n_columns, blocks)
+        if tune.applies(device, n_rows * n_columns):
+            blocks = tune.choose(
+                tune.key(made.text, [str(b.dtype) for b, _ in pairs], n_rows, n_columns, device),
+                tune.candidates(blocks, form, n_columns, self.max_block, bool(folds_of(nest))),
+                lambda b: tune.seconds_of(
+                    partial(self._planned_with(call, form, b), tensors), device
+                ),
+            )  # fmt: skip
+        return self._planned_with(call, form, blocks)
+
+    def _planned_with(self, call: _Call, form: Form, blocks: Blocks) -> Planned:
+        """The call in tiles of a size."""
+        nest, made = self.nest, call.made
+        outputs = [t for _, t in call.pairs[len(nest.inputs) :]]
+        programs = _programs(form, call.n_rows, call.n_columns, blocks)
         folds = [
-            Fold(nest, f, function, programs, n_columns, sizes, outputs)
+            Fold(nest, f, function, programs, call.n_columns, call.sizes, outputs)
             for f, function in zip(folds_of(nest), made.folds, strict=True)
         ]  # fmt: skip
         folded = {f.output for f in folds}
         arguments: list[Any] = []
         places: list[int] = []
-        for k, all_strides in enumerate(strides):
+        for k, all_strides in enumerate(call.strides):
             if k - len(nest.inputs) not in folded:
                 places.append(len(arguments))
-                found = [all_strides[g[-1]] for g in groups]
+                found = [all_strides[g[-1]] for g in call.groups]
                 arguments += [None, *(s for s in found if s is not None)]
         for _ in folds:
             places.append(len(arguments))
             arguments.append(None)
+        arguments += [_product([call.sizes[a] for a in g]) for g in call.groups]
         # positions that masks cut off are computed, too
         covered = (
-            programs * blocks.rows * blocks.tiles, -(-n_columns // blocks.columns) * blocks.columns,
+            programs * blocks.rows * blocks.tiles,
+            -(-call.n_columns // blocks.columns) * blocks.columns,
             *(f.partial[0] * f.partial[1] for f in folds),
-        )  # fmt: skip
+        )
         constants = {
-            "INDEX": _index_type(pairs, max(covered)), "BR": blocks.rows, "BC": blocks.columns,
-            "TILES": blocks.tiles, "enable_fp_fusion": True,
+            "INDEX": _index_type(call.pairs, max(covered)), "BR": blocks.rows,
+            "BC": blocks.columns, "TILES": blocks.tiles, "num_warps": blocks.warps,
+            "enable_fp_fusion": True,
         }  # fmt: skip
         return Planned(
-            device, [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
-            [*arguments, *merged, n_rows, n_columns], places, made.kernel, programs, constants,
+            call.device,
+            [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
+            [*arguments, call.n_rows, call.n_columns], places, made.kernel, programs, constants,
             folds,
         )  # fmt: skip
 
@@ -155,7 +190,7 @@ class TritonKernel:
 
 
 def blocks_for(nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: int) -> Blocks:
-    """Sizes of the tile by what fits into registers."""
+    """Sizes of the tile by what fits into registers, and 16 cells of it a thread."""
     if form == "pointwise":
         return Blocks(1, min(1024, _power(n_columns)), 1)
     cell_folds = any(f.level == "cell" for f in folds_of(nest))
@@ -168,7 +203,7 @@ def blocks_for(nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: in
     tiles = 1
     if folds_of(nest) and not (form == "looped" and cell_folds):
         tiles = _power(-(-n_rows // (rows * PROGRAMS)))
-    return Blocks(rows, columns, tiles)
+    return Blocks(rows, columns, tiles, tune.warps_for(rows * columns))
 
 
 def _programs(form: Form, n_rows: int, n_columns: int, blocks: Blocks) -> int:

@@ -1,0 +1,139 @@
+"""Which tile a kernel runs with on a GPU: a few are timed at its first call, the best is kept.
+
+    best = choose(key(source, ...), candidates(...), seconds)
+
+Timed are kernels of a million positions or more, for each bucket of sizes, powers of two. What was
+found is kept on disk beside machine code (`object_cache`: GRADOF_CACHE_DIR), by the kernel's
+source, the bucket, the device's name and triton's version, so that later processes do not time.
+
+GRADOF_AUTOTUNE=0 takes the tile that fits registers (`blocks_for`) for every call: sums have the
+same order, and results the same bits, on every machine. Nothing is timed in triton's interpreter,
+nor while a CUDA graph is captured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Any
+
+from gradof.codegen.cpu.native.object_cache import object_cache
+from gradof.codegen.gpu.interpreter import is_interpreting
+from gradof.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gradof.codegen.gpu.kernel import Blocks
+
+SMALL = 1 << 20  # positions: below, a launch costs more than any tile saves
+MAX_WARPS = 16
+_chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
+_lock = threading.Lock()
+
+
+def is_on() -> bool:
+    """GRADOF_AUTOTUNE, 1 by default; ConfigError where it is neither 0 nor 1."""
+    value = os.environ.get("GRADOF_AUTOTUNE", "1")
+    if value not in ("0", "1"):
+        raise ConfigError(f"GRADOF_AUTOTUNE is {value!r}", hint="1 times tiles on GPUs, 0 does not")
+    return value == "1"
+
+
+def applies(device: Any, positions: int) -> bool:
+    """Whether a kernel of so many positions is timed on the device."""
+    if device.type != "cuda" or positions < SMALL or is_interpreting() or not is_on():
+        return False
+    import torch
+
+    return not torch.cuda.is_current_stream_capturing()
+
+
+def candidates(
+    default: Blocks, form: str, n_columns: int, most: int, folds: bool
+) -> tuple[Blocks, ...]:
+    """The default first, then its neighbours: tiles and warps half and twice as large.
+
+    `most` is the number of cells that a tile may have. Where there are folds, the rows of a program
+    stay, and with them the number of partial results.
+    """
+    found = [default]
+    if form == "persistent":
+        for rows in (default.rows // 2, default.rows * 2):
+            tiles = default.tiles * default.rows // max(rows, 1) if folds else 1
+            if rows and tiles and rows * default.columns <= most:
+                warps = warps_for(rows * default.columns)
+                found.append(replace(default, rows=rows, tiles=tiles, warps=warps))
+    else:
+        for columns in (default.columns // 2, default.columns * 2, default.columns * 4):
+            if 256 <= columns <= _power(n_columns) and default.rows * columns <= most:
+                warps = warps_for(default.rows * columns)
+                found.append(replace(default, columns=columns, warps=warps))
+    for warps in (default.warps // 2, default.warps * 2):
+        if warps <= MAX_WARPS:
+            found.append(replace(default, warps=warps))
+    return tuple(dict.fromkeys(found))
+
+
+def warps_for(cells: int) -> int:
+    """Warps for a tile: 16 cells a thread, between 4 and 16."""
+    return max(4, min(MAX_WARPS, _power(cells) // 512))
+
+
+def _power(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def key(source: str, dtypes: Sequence[str], n_rows: int, n_columns: int, device: Any) -> str:
+    """Under which name a choice is kept."""
+    import torch
+    import triton
+
+    name = torch.cuda.get_device_name(device)
+    bucket = [_power(n_rows), _power(n_columns)]
+    text = json.dumps([source, list(dtypes), bucket, name, triton.__version__])
+    return "tile-" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def choose(name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float]) -> Blocks:
+    """The fastest, as it was found before, or as `seconds` says now.
+
+    Each is timed once; the first one wins where none is faster. One that cannot be launched takes
+    infinitely long. Without memory to time in, the first is taken, and nothing is kept.
+    """
+    import torch
+
+    by_numbers = {astuple(b): b for b in found}
+    with _lock:
+        kept = _chosen.get(name) or _load(name)
+        if kept not in by_numbers:
+            try:
+                times = {b: seconds(b) for b in found}
+            except torch.OutOfMemoryError:
+                return found[0]
+            kept = astuple(min(found, key=lambda b: times[b]))
+            object_cache().store(name, json.dumps(kept).encode())
+        _chosen[name] = kept
+    return by_numbers[kept]
+
+
+def _load(name: str) -> tuple[int, ...]:
+    """What the disk says; () where it says nothing. Checksums hold that it is what was written."""
+    content = object_cache().load(name)
+    return () if content is None else tuple(json.loads(content))
+
+
+def seconds_of(launch: Callable[[], Any], device: Any) -> float:
+    """The median time of a launch; infinite where the device has no room for its tile."""
+    import torch
+    from triton.runtime.errors import OutOfResources
+    from triton.testing import do_bench
+
+    with torch.cuda.device(device):  # whose events take the time
+        try:
+            return float(do_bench(launch, warmup=5, rep=20, return_mode="median")) / 1e3
+        except OutOfResources:
+            return math.inf
