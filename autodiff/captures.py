@@ -24,8 +24,8 @@ are captured, and random results. Random numbers and effects never run twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from gradof.autodiff.cut import Network, minimum_cut
 from gradof.autodiff.optimize import captured_uses
 from gradof.autodiff.recompute import recompute
 from gradof.autodiff.regions import checkpointed
@@ -105,39 +105,28 @@ def _least_cut(
 
     Results of nodes `inside` a checkpointed region are not saved at any cost.
     """
-    import networkx as nx  # where something large is saved, and not before
-
-    network: Any = nx.DiGraph()
-    seen: set[Value] = set()
+    costs: dict[Value, int] = {}
+    feeds: dict[Value, list[Value]] = {}  # value -> what is computed again from it
     todo = list(captured)
     while todo:
         value = todo.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        shared = value.node is None or value in graph.outputs
-        cost = max(1, _bytes(value) // (10 if shared else 1))
         node = value.node
-        if node is not None and is_constant(node):
+        if value in costs or (node is not None and is_constant(node)):
             continue
-        limit = {} if node in inside else {"capacity": cost}
-        network.add_edge((value, "in"), (value, "out"), **limit)
-        if node is None or node not in twice:
-            network.add_edge("source", (value, "in"))
-            continue
-        for operand in node.inputs:
-            if operand.node is None or not is_constant(operand.node):
-                network.add_edge((operand, "out"), (value, "in"))
+        shared = node is None or value in graph.outputs
+        costs[value] = max(1, _bytes(value) // (10 if shared else 1))
+        if node is not None and node in twice:
+            for operand in node.inputs:
+                feeds.setdefault(operand, []).append(value)
                 todo.append(operand)
-    for value in captured:
-        network.add_edge((value, "out"), "sink")
-    if "source" not in network or "sink" not in network:
+    roots = [v for v in costs if v.node is None or v.node not in twice]
+    reads = [v for v in captured if v in costs]
+    if not roots or not reads:
         return captured
-    _, (reached, _) = nx.minimum_cut(network, "source", "sink")
-    order = [
-        v for v in (*graph.inputs, *(o for n in graph.nodes() for o in n.outputs)) if v in seen
-    ]
-    return [v for v in order if (v, "in") in reached and (v, "out") not in reached]
+    free = {v for v in costs if v.node in inside}
+    cut = minimum_cut(Network(roots, costs, feeds, reads, free))
+    order = (*graph.inputs, *(o for n in graph.nodes() for o in n.outputs))
+    return [v for v in order if v in cut]
 
 
 def _within(
