@@ -34,16 +34,17 @@ def release_memory() -> None:
 @overload
 def differentiate(
     fn: Callable[..., Any], *, static_argnames: Sequence[str] = (), strict: bool = False,
-    memory_budget: float | None = None, numerics: Numerics = "eager",
+    memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
 ) -> Any: ...
 @overload
 def differentiate(
     fn: None = None, *, static_argnames: Sequence[str] = (), strict: bool = False,
-    memory_budget: float | None = None, numerics: Numerics = "eager",
+    memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def differentiate(
     fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = (),
     strict: bool = False, memory_budget: float | None = None, numerics: Numerics = "eager",
+    cuda_graph: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
 
@@ -62,17 +63,22 @@ def differentiate(
     With numerics="nan_safe" a branch of `where` that is not taken contributes zero, never 0 * inf;
     "eager", the default, gives what eager gives. `.lint(...)` lists the lines where they differ.
 
+    With `cuda_graph` f and df, on a CUDA device, are recorded into CUDA graphs at their second run
+    and replayed from then on, which saves what launches cost. Results are copied out of the graphs'
+    memory, so gradients accumulate as ever. DeviceError for CPU tensors, CodegenError where an op
+    cannot be in a CUDA graph.
+
     Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if fn is None:
         return lambda given: differentiate(
             given, static_argnames=names, strict=strict, memory_budget=memory_budget,
-            numerics=numerics,
+            numerics=numerics, cuda_graph=cuda_graph,
         )
     torch = torch_if_loaded()
     if torch is not None and isinstance(fn, torch.nn.Module):
-        return differentiate_module(fn, names, strict, memory_budget, numerics)
+        return differentiate_module(fn, names, strict, memory_budget, numerics, cuda_graph)
     if isinstance(fn, Differentiated):
         return fn if numerics == "eager" else fn.with_numerics(numerics)
     if not callable(fn):
@@ -80,4 +86,4 @@ def differentiate(
             f"differentiate takes a function or a module, not a {type(fn).__name__}",
             hint="use it as a decorator: @differentiate",
         )
-    return Differentiated(fn, names, strict, memory_budget, numerics)
+    return Differentiated(fn, names, strict, memory_budget, numerics, cuda_graph)

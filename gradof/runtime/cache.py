@@ -54,10 +54,7 @@ class Entry:
         with self.lock:
             plan = self.derived.get(key)
             if plan is None:
-                plan = GraphPlan(
-                    build(self.traced.graph), self.plan.library, self.plan.counts, role="backward",
-                    memory_budget=self.plan.memory_budget,
-                )  # fmt: skip
+                plan = self.plan.with_graph(build(self.traced.graph), role="backward")
                 self.derived[key] = plan
             return plan
 

@@ -67,10 +67,12 @@ class Differentiated:
     def __init__(
         self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False,
         memory_budget: float | None = None, numerics: Numerics = "eager",
+        cuda_graph: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
         self._numerics = checked_numerics(numerics)
         self._memory_budget = checked_budget(memory_budget)
+        self._cuda_graph = cuda_graph
         self._fn = fn
         self._strict = strict
         self._static = static_argnames
@@ -230,7 +232,7 @@ class Differentiated:
             traced=traced,
             plan=GraphPlan(
                 traced.graph, call.library, cache.counts, memory_budget=self._memory_budget,
-                views=traced.views,
+                views=traced.views, cuda_graph=self._cuda_graph,
             ),
             state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
             free_keys=free_keys(free),
@@ -311,7 +313,9 @@ class Differentiated:
         """The same function compiled anew with other numerics; itself if they are its own."""
         if checked_numerics(numerics) == self._numerics:
             return self
-        return Differentiated(self._fn, self._static, self._strict, self._memory_budget, numerics)
+        return Differentiated(
+            self._fn, self._static, self._strict, self._memory_budget, numerics, self._cuda_graph
+        )
 
     @property
     def nan_safe(self) -> bool:
@@ -339,7 +343,7 @@ class Differentiated:
             return self
         bound = Differentiated(
             MethodType(self._fn, instance), self._static, self._strict, self._memory_budget,
-            self._numerics,
+            self._numerics, self._cuda_graph,
         )  # fmt: skip
         bound._cache = self._cache.of_instance(instance)
         return bound
@@ -347,7 +351,8 @@ class Differentiated:
     def __reduce__(self) -> Any:
         return name_of(self, self._fn) or (
             Differentiated,
-            (self._fn, self._static, self._strict, self._memory_budget, self._numerics),
+            (self._fn, self._static, self._strict, self._memory_budget, self._numerics,
+             self._cuda_graph),
         )  # fmt: skip
 
     def __repr__(self) -> str:

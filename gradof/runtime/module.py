@@ -18,7 +18,7 @@ from gradof.runtime.refuse import Numerics
 
 def differentiate_module(
     module: Any, static_argnames: tuple[str, ...], strict: bool = False,
-    memory_budget: float | None = None, numerics: Numerics = "eager",
+    memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
 ) -> Any:  # fmt: skip
     """A module like `module` that runs compiled; see the module docstring.
 
@@ -28,14 +28,16 @@ def differentiate_module(
     if hasattr(cls, "_gradof_original"):
         raise InputError("this module is differentiated already", hint="use it as it is")
     forward_ = MethodType(cls.forward, module)
-    compiled = Differentiated(forward_, static_argnames, strict, memory_budget, numerics)
+    compiled = Differentiated(
+        forward_, static_argnames, strict, memory_budget, numerics, cuda_graph
+    )
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)
 
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return differentiate_module, (
-            module, static_argnames, strict, memory_budget, numerics
+            module, static_argnames, strict, memory_budget, numerics, cuda_graph
         )  # fmt: skip
 
     members: dict[str, Any] = {

@@ -21,6 +21,7 @@ from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen import Executable, compile_graph
 from gradof.codegen.cpu.half import held_dtype
+from gradof.codegen.gpu.capture import CapturedExecutable
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.types import DType
@@ -46,6 +47,7 @@ class GraphPlan:
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
         memory_budget: float | None = None, views: tuple[tuple[int, ViewOf], ...] = (),
+        cuda_graph: bool = False,
     ) -> None:  # fmt: skip
         self.graph = graph
         self.views = views  # results that torch is given as views of the inputs
@@ -53,6 +55,7 @@ class GraphPlan:
         self.counts = counts
         self.role = role
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
+        self.cuda_graph = cuda_graph  # see gradof.codegen.gpu.capture
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = threading.RLock()
 
@@ -73,6 +76,13 @@ class GraphPlan:
             return compile_graph(self.prepared, library=self.library, name=self.graph.name)
 
     @cached_property
+    def captured(self) -> CapturedExecutable:
+        """The emitted code as a CUDA graph; see CapturedExecutable for what it raises."""
+        executable = self.executable
+        with self._lock:
+            return CapturedExecutable(executable, self.prepared)
+
+    @cached_property
     def held(self) -> tuple[DType | None, ...]:
         """Per result, its dtype where numpy has none and holds it in a wider array."""
         return tuple(held_dtype(v) for v in self.graph.outputs)
@@ -83,15 +93,19 @@ class GraphPlan:
         return any(self.held)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """Run on numpy arrays; fresh numpy arrays come back."""
+        """Run on arrays as the executable takes them; fresh ones come back."""
         self.count()
-        return self.executable(*arrays)
+        return self.captured(*arrays) if self.cuda_graph else self.executable(*arrays)
 
-    def with_graph(self, graph: Graph) -> GraphPlan:
-        """A plan for another graph that counts as a run of this one."""
+    def with_graph(
+        self, graph: Graph, role: str | None = None,
+        views: tuple[tuple[int, ViewOf], ...] = (),
+    ) -> GraphPlan:  # fmt: skip
+        """A plan for a graph made from this one, with the same settings and counts."""
         return GraphPlan(
-            graph, self.library, self.counts, role=self.role, memory_budget=self.memory_budget
-        )
+            graph, self.library, self.counts, role=role or self.role, views=views,
+            memory_budget=self.memory_budget, cuda_graph=self.cuda_graph,
+        )  # fmt: skip
 
     def count(self) -> None:
         """Note one run."""
@@ -127,10 +141,7 @@ class GradientPlan:
 
     def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
         self.gradient = gradient
-        self.f = GraphPlan(
-            gradient.f, owner.library, owner.counts, role=owner.role,
-            memory_budget=owner.memory_budget, views=owner.views,
-        )  # fmt: skip
+        self.f = owner.with_graph(gradient.f, views=owner.views)
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = threading.RLock()
         # what every call reads, as plain attributes
@@ -157,10 +168,7 @@ class GradientPlan:
             if plan is None:
                 special = specialize_autograd_zero(self.gradient.df, defined, wanted)
                 plan = SpecializedPlan(
-                    GraphPlan(
-                        special.graph, self.f.library, self.f.counts, role="backward",
-                        memory_budget=self.f.memory_budget,
-                    ),
+                    self.f.with_graph(special.graph, role="backward"),
                     tuple(special.inputs),
                     tuple(special.outputs),
                 )
