@@ -192,6 +192,7 @@ class _Writer:
         lines.append(f"    with torch.cuda.device_of({self.operands[0]}):")
         if programs:
             given = _listed(parameters, {p: self.argument(p) for p in parameters})
+            given += "" if b.warps == 4 else f", num_warps={b.warps}"  # 4 is Triton's default
             lines += wrapped(f"{self.kernel_name}[grid]({given})", 8)
         for k, fold_name in enumerate(folds):
             lines += self.combined(k, fold_name)

@@ -189,7 +189,7 @@ class _Public:
             f"{made.function_class} joins the kernels; the launcher of each comes after it. In "
             "kernels, r and c are the numbers of rows and columns, x_s0 is the stride of x along "
             "axis 0. Sizes and strides are arguments; BR and BC, the rows and columns of one "
-            "program, were chosen for these sizes."
+            "program, and its warps were chosen for these sizes."
         )
         return [
             f'"""{self.name} and its gradient as Triton kernels, for these tensors:\n', *rows, "",

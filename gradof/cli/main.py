@@ -22,7 +22,7 @@ or from a function example_inputs() beside it that returns a tuple of arguments.
 
 \b
 Examples:
-  gradof {name} examples/mlp.py:loss
+  gradof {name} examples/mlp.py:loss{first}
   gradof {name} mypackage.model:loss --arg x=f32[4,3] --arg power=2{more}
 """
 _OPT_HELP = """\b
@@ -89,7 +89,7 @@ _library = click.option(
 )
 
 
-@main.command(epilog=_TARGET_HELP.format(name="show", more=" --stage df"))
+@main.command(epilog=_TARGET_HELP.format(name="show", first="", more=" --stage df"))
 @click.argument("target")
 @click.option(
     "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
@@ -141,7 +141,7 @@ def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
     print_code(str(graph), "gradof-ir")
 
 
-@main.command(epilog=_TARGET_HELP.format(name="check", more=" --order 2"))
+@main.command(epilog=_TARGET_HELP.format(name="check", first="", more=" --order 2"))
 @click.argument("target")
 @click.option("--order", type=click.IntRange(1, 2), default=1, show_default=True,
               help="2 checks second derivatives too")  # fmt: skip
@@ -183,7 +183,10 @@ def check(
         raise click.exceptions.Exit(1)
 
 
-@main.command(epilog=_TARGET_HELP.format(name="export", more=" -o loss_numpy.py"))
+_FILES = {"first": " --backend triton -o loss_triton.py", "more": " -o loss_numpy.py"}
+
+
+@main.command(epilog=_TARGET_HELP.format(name="export", **_FILES))
 @click.argument("target")
 @click.option("--backend", type=click.Choice(["numpy", "triton"]), default="numpy",
               show_default=True, help="what the file imports; triton: and torch")  # fmt: skip
