@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradof.errors import GradientMismatchError, LeafTypeError
+from gradof.errors import DeviceError, GradientMismatchError, LeafTypeError
 from gradof.ir.opinfo import has_trait
 from gradof.runtime.cache import Bound
 from gradof.runtime.function import Differentiated
@@ -78,6 +78,12 @@ def check_torch(
     eager = compiled.fn
     args, kwargs = _own_leaves(eager, args, kwargs)
     bound = compiled.bind(args, kwargs)
+    away = [t.device for t in bound.inputs if not t.is_cpu]
+    if away:
+        raise DeviceError(
+            f"check compares on the CPU, and a tensor is on {away[0]}",
+            hint="check the function with .cpu() tensors; f and df are the same graphs there",
+        )
     inputs = _inputs(bound, args, kwargs)
     graph = bound.entry.traced.graph
     report = Report(getattr(eager, "__qualname__", type(eager).__name__), nodes=len(graph.block))

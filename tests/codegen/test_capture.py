@@ -201,6 +201,7 @@ def test_gradients_accumulate_and_saved_values_stay(
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")
 @pytest.mark.parametrize("dropout", [0.0, 0.25])
 def test_training_on_a_device(dropout: float) -> None:
     def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

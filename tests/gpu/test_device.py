@@ -13,7 +13,12 @@ from gradof import differentiate
 from gradof.errors import DeviceError, UnsupportedOpError
 from tests.gpu.judge import fresh, judge
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    # said once, by whichever thread of autograd multiplies first
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
+]
 Tensor = torch.Tensor
 BILLIONS = 2**31
 

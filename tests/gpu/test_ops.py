@@ -10,7 +10,7 @@ import torch
 from gradof.testing.coverage import cover_named, op_names
 from gradof.testing.coverage_page import REASONS
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]  # the table's own
 pytest.importorskip("expecttest", reason="torch's table of ops needs expecttest")
 
 

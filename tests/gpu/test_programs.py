@@ -15,7 +15,11 @@ from gradof import differentiate
 from gradof.errors import CotangentError, OpaqueOpWarning, UnsupportedOpError
 from tests.gpu.judge import close, derivatives, executables, fresh, judge, kernels
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    # said once, by whichever thread of autograd multiplies first
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
 Tensor = torch.Tensor
 
 
