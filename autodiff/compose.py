@@ -57,10 +57,13 @@ def pullback_graph(
     return result
 
 
-def together_graph(gradient: Gradient, df: Graph, df_inputs: Sequence[int]) -> Graph:
-    """f's inputs and a cotangent of its output 0 → f's outputs, temporaries too, and df's.
+def together_graph(
+    gradient: Gradient, df: Graph, df_inputs: Sequence[int], *, temporaries: bool
+) -> Graph:
+    """f's inputs and a cotangent of its output 0 → f's outputs, and df's.
 
-    `df` is the gradient's, specialised for that cotangent alone; it takes `df_inputs` of its own.
+    With `temporaries` f's outputs are all, else the real ones. `df` is the gradient's, specialised
+    for that cotangent alone; it takes `df_inputs` of its own.
     """
     result, _ = _copy_inputs(gradient.f, gradient.f.name)
     params = list(result.inputs)
@@ -70,7 +73,8 @@ def together_graph(gradient: Gradient, df: Graph, df_inputs: Sequence[int]) -> G
     arguments = _df_arguments(gradient, params, values, {0: seed})
     given = [arguments[i] for i in df_inputs]
     gradients = inline(df.block, given, result.block, result.block.returns)
-    result.set_outputs([*values, *gradients])
+    kept = values if temporaries else values[: gradient.f_real_outputs]
+    result.set_outputs([*kept, *gradients])
     run_passes(result, CLEAN_UP)
     return result
 

@@ -19,6 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from gradof.autodiff.compose import together_graph
+from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Together:
         self._in_row = 0
         self._misses = 0
         self._plan: GraphPlan | None = None
+        self.is_lean = is_lean(owner)
         self.places: tuple[int, ...] = ()  # of the gradients that `plan` gives: inputs of f
         # the cotangent df is run with, as a number and as a tensor; None where f runs alone
         self.begun: tuple[float, Any] | None = None
@@ -72,7 +74,10 @@ class Together:
             self._possible = self._possible and self._misses < TOO_MANY
 
     def plan(self) -> GraphPlan:
-        """f and df as one graph: f's inputs and the cotangent → f's outputs and the gradients."""
+        """f and df as one graph: f's inputs and the cotangent → f's outputs and the gradients.
+
+        Of a lean plan the value and the gradients.
+        """
         with self._lock:
             if self._plan is None:
                 special = self._owner.df(
@@ -80,7 +85,9 @@ class Together:
                     (True,) * len(self._owner.input_vjps),
                 )
                 gradient, f = self._owner.gradient, self._owner.f
-                graph = together_graph(gradient, special.plan.graph, special.inputs)
+                graph = together_graph(
+                    gradient, special.plan.graph, special.inputs, temporaries=not self.is_lean
+                )
                 self.places = tuple(self._owner.input_vjps[i] for i in special.outputs)
                 self._plan = f.with_graph(graph)
             return self._plan
@@ -98,3 +105,14 @@ def is_possible(plan: GradientPlan) -> bool:
         return False
     graphs = (f, plan.gradient.df)
     return not any(node.kind == "Opaque" for graph in graphs for node in graph.walk())
+
+
+def is_lean(plan: GradientPlan) -> bool:
+    """Whether what f saves can be computed again: from inputs that are all saved, without draws.
+
+    An input that is not saved may change between value and gradient, as in eager.
+    """
+    f = plan.gradient.f
+    if len(set(plan.captured_inputs)) != len(f.inputs) or not is_possible(plan):
+        return False
+    return not any(has_trait(node.kind, "random") for node in f.walk())

@@ -22,6 +22,7 @@ from gradof.codegen import Executable
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import DType
 from gradof.runtime.plan import GradientPlan, GraphPlan
+from gradof.runtime.torch_together import Joined
 from gradof.tracer.torch_functional import refuse_transformed, transforms_active
 from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
 
@@ -40,6 +41,9 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         flags = tuple([t.requires_grad for t in tensors])
         if True in flags:
             gradient = plan.gradient(flags)
+            begun = gradient.together.begun
+            if begun is not None and gradient.together.is_lean:
+                return (Joined.apply(gradient, begun, _Compiled.apply, *tensors),)  # type: ignore[no-untyped-call]
             outputs: tuple[Tensor, ...] = _Compiled.apply(gradient, *tensors)  # type: ignore[no-untyped-call]
             return outputs[: gradient.real_outputs]
     return run(plan, tensors)
@@ -120,7 +124,7 @@ class _Compiled(torch.autograd.Function):
     def forward(ctx: Any, plan: GradientPlan, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.plan, ctx.seed, begun = plan, None, plan.together.begun
-        if begun is None:
+        if begun is None or plan.together.is_lean:
             outputs = run(plan.f, tensors)
         else:
             ctx.seed, cotangent = begun

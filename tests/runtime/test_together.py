@@ -25,8 +25,16 @@ def picked(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(x * w, target)
 
 
+def biased(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Not lean: no gradient reads w."""
+    return (x.tanh() * x.square().mean() + w).mean()
+
+
 def noisy(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return (torch.nn.functional.dropout(x, 0.5) * w).sum()
+
+
+LOSSES = pytest.mark.parametrize("loss", [rms, biased])
 
 
 def arguments(rows: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
@@ -57,7 +65,7 @@ def gradients(fn: Callable[..., Any], given: list[torch.Tensor], scale: float = 
     return [value.detach(), *torch.autograd.grad(value * scale, given)]
 
 
-@pytest.mark.parametrize("loss", [rms, picked, noisy])
+@pytest.mark.parametrize("loss", [rms, picked, biased, noisy])
 @pytest.mark.parametrize("rows", [4, 2048])
 @pytest.mark.parametrize("scale", [1.0, 1024.0])
 def test_the_same_bits_as_apart(loss: Loss, rows: int, scale: float) -> None:
@@ -88,40 +96,44 @@ def test_both_are_counted_and_nothing_runs_in_the_backward() -> None:
         torch.testing.assert_close(mine.grad, eager.grad)
 
 
-def test_another_cotangent_runs_df() -> None:
-    fn, given = gradof.differentiate(rms), arguments(8)
+@LOSSES
+def test_another_cotangent_runs_df(loss: Loss) -> None:
+    fn, given = gradof.differentiate(loss), arguments(8)
     warm(fn, given)
     reference = arguments(8)
     (3.0 * fn(*given)).backward()
-    torch.autograd.backward(3.0 * rms(*reference))
+    torch.autograd.backward(3.0 * loss(*reference))
     for mine, eager in zip(given, reference, strict=True):
         torch.testing.assert_close(mine.grad, eager.grad)
     assert the_plan(fn).together.begun is None
 
 
-def test_a_second_backward_of_one_graph_runs_df() -> None:
-    fn, given = gradof.differentiate(rms), arguments(8)
+@LOSSES
+def test_a_second_backward_of_one_graph_runs_df(loss: Loss) -> None:
+    fn, given = gradof.differentiate(loss), arguments(8)
     warm(fn, given)
     value = fn(*given)
     first = torch.autograd.grad(value, given, retain_graph=True)
     first[0].zero_()  # the caller's own
     again = torch.autograd.grad(value, given)
-    expected = torch.autograd.grad(rms(*given), given)
+    expected = torch.autograd.grad(loss(*given), given)
     for found, eager in zip(again, expected, strict=True):
         torch.testing.assert_close(found, eager)
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         torch.autograd.grad(value, given)
 
 
-def test_second_derivatives_run_df() -> None:
-    fn, given = gradof.differentiate(rms), arguments(8, torch.float64)
+@LOSSES
+def test_second_derivatives_run_df(loss: Loss) -> None:
+    fn, given = gradof.differentiate(loss), arguments(8, torch.float64)
     warm(fn, given)
 
     def twice(f: Callable[..., Any]) -> tuple[torch.Tensor, ...]:
         first = torch.autograd.grad(f(*given), given, create_graph=True)
-        return torch.autograd.grad(torch.stack([g.square().sum() for g in first]).sum(), given)
+        total = torch.stack([g.square().sum() for g in first]).sum()
+        return torch.autograd.grad(total, given, materialize_grads=True)
 
-    for found, eager in zip(twice(fn), twice(rms), strict=True):
+    for found, eager in zip(twice(fn), twice(loss), strict=True):
         torch.testing.assert_close(found, eager)
 
 
@@ -133,6 +145,26 @@ def test_tensors_changed_meanwhile_are_an_error_as_in_eager() -> None:
         given[1].mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         value.backward()
+
+
+def test_an_input_that_no_gradient_reads_may_change() -> None:
+    fn, given = gradof.differentiate(biased), arguments(8)
+    warm(fn, given)
+    values = fn(*given), biased(*given)
+    with torch.no_grad():
+        given[1].zero_()
+    for found, eager in zip(*(torch.autograd.grad(2.0 * v, given) for v in values), strict=True):
+        torch.testing.assert_close(found, eager)
+
+
+def test_lean_plans_save_inputs_alone() -> None:
+    for loss, lean in ((rms, True), (picked, True), (biased, False), (noisy, False)):
+        fn, given = gradof.differentiate(loss), arguments(8)
+        warm(fn, given)
+        together = the_plan(fn).together
+        assert together.is_lean is lean, loss
+        outputs = 1 if lean else the_plan(fn).outputs
+        assert len(together.plan().graph.outputs) == outputs + len(given)
 
 
 def test_who_wants_some_gradients_only_is_not_run_so() -> None:

@@ -1,0 +1,70 @@
+"""One run for value and gradients under torch's autograd; see Note [Together] in `together`.
+
+`Together.is_lean` plans save f's inputs alone: what else df would read is computed again where the
+backward wants something other than the gradients that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from gradof.runtime.plan import GradientPlan
+
+Tensor = torch.Tensor
+Apply = Callable[..., tuple[Tensor, ...]]
+
+
+class Joined(torch.autograd.Function):
+    """The value of a lean plan; its gradients wait for the backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, plan: GradientPlan, begun: tuple[float, Tensor], apart: Apply, *tensors: Tensor
+    ) -> Tensor:
+        """`begun` is `Together.begun`; `apart` records f by itself, on the same plan."""
+        from gradof.runtime.torch_bridge import run
+
+        ctx.seed, cotangent = begun
+        value, *ctx.gradients = run(plan.together.plan(), (*tensors, cotangent))
+        ctx.plan, ctx.apart = plan, apart
+        ctx.save_for_backward(*tensors)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients that are there, once; else those of f and df by themselves."""
+        plan: GradientPlan = ctx.plan
+        gradients, ctx.gradients = ctx.gradients, None
+        inputs = ctx.saved_tensors  # refuses tensors changed meanwhile, and a freed graph
+        if gradients is None or torch.is_grad_enabled() or cotangent.item() != ctx.seed:
+            if gradients is not None:
+                plan.together.missed()
+            return (None, None, None, *_apart(ctx, inputs, cotangent))
+        plan.f.counts.backward += 1
+        result: list[Tensor | None] = [None] * (3 + plan.arity)
+        for place, gradient in zip(plan.together.places, gradients, strict=True):
+            result[3 + place] = gradient
+        return tuple(result)
+
+
+def _apart(ctx: Any, inputs: Sequence[Tensor], cotangent: Tensor) -> list[Tensor | None]:
+    """The gradients by f and df, with a history of their own where one is asked for."""
+    create = torch.is_grad_enabled()
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+    with torch.enable_grad():
+        given = list(inputs) if create else [t.detach() for t in inputs]
+        for i in wanted:
+            if not create:
+                given[i].requires_grad_()
+        value = ctx.apart(ctx.plan, *given)[0]
+        found = torch.autograd.grad(
+            value, [given[i] for i in wanted], cotangent, create_graph=create, allow_unused=True
+        )
+    result: list[Tensor | None] = [None] * len(inputs)
+    for i, gradient in zip(wanted, found, strict=True):
+        result[i] = gradient
+    return result
