@@ -73,7 +73,7 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
-    if node.kind == "mm" and library == "torch" and not _is_half(node.output):
+    if record.torch == "torch.mm" and library == "torch" and not _is_half(node.output):
         from gradof.codegen.cpu.products import mm
 
         return Lowering("function", "mm", mm)
