@@ -17,6 +17,7 @@ def report() -> Iterator[tuple[str, str]]:
     from gradof.codegen.cpu.native.engine import status
     from gradof.codegen.cpu.native.object_cache import object_cache
     from gradof.codegen.cpu.threads import n_threads
+    from gradof.ops.memory import limit
 
     yield "gradof", __version__
     yield "python", f"{platform.python_version()} on {platform.platform()}"
@@ -37,6 +38,7 @@ def report() -> Iterator[tuple[str, str]]:
         from gradof.codegen.cpu.products import float32_library
 
         yield "products", f"{float32_library()} for float32 tensors, MKL for float64"
+    yield "memory", f"up to {limit() >> 20} MB kept for the next arrays (GRADOF_KEPT_MB)"
     yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"
 
 
