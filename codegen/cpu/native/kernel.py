@@ -35,7 +35,8 @@ from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
 from gradof.ops.memory import empty
 
-CHUNK = 1 << 18  # cells of a chunk
+CHUNK = 1 << 16  # cells of a chunk at least
+_CHUNKS, _MOST = 32, 4  # chunks that large arrays are to have, and how far a chunk grows for that
 _MAX_LAYOUTS = 256  # kept per kernel
 _OWN = frozenset({"load", "index", "store", "reduce", "fold"})
 
@@ -132,7 +133,8 @@ class NativeKernel:
     ) -> None:  # fmt: skip
         address = packed.buffer_info()[0]
         scratch = sum((columns + self.lanes) * width for _, width in code.scratch)
-        chunk = CHUNK if self.split else max(1, CHUNK // max(1, columns))
+        cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
+        chunk = cells if self.split else max(1, cells // max(1, columns))
         n = columns if self.split else rows
         parts = _Partials(self.nest, code, columns, -(-n // chunk))
 
