@@ -133,6 +133,12 @@ def _digamma(x):
     mirrored = value - 3.141592653589793 * tl.cos(turn) / tl.sin(turn)
     return tl.where(below, tl.where(rest == 0, float("nan"), mirrored), value)
 ''',
+    # to the next number away from zero
+    "_spacing": '''@triton.jit
+def _spacing(x):
+    far = tl.where(x < 0, float("-inf"), float("inf")).to(x.dtype)
+    return libdevice.nextafter(x, far) - x
+''',
     "_max": '''@triton.jit
 def _max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)

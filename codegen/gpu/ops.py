@@ -59,6 +59,7 @@ _FLOAT = {
     "bernoulli_nll": f"({{1}} - 1.0) * tl.maximum(_log1p(-{{0}}), -100.0, {_NAN})"
                      f" - {{1}} * tl.maximum(tl.log({{0}}), -100.0, {_NAN})",
     "digamma": "_digamma({0})",
+    "spacing": "_spacing({0})",
     "remainder": "_remainder({0}, {1})", "floor_divide": "_floor_divide({0}, {1})",
     "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
     "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")',
@@ -79,6 +80,7 @@ _INTEGER = {
     "right_shift": "_right_shift({0}, {1}, {bits})",
 }  # fmt: skip
 _OTHERS = frozenset({"where", "cast", "clamp", "softplus", "signbit"})
+_OWN_BITS = frozenset({"nextafter", "spacing"})  # of float32, half precision has no such bits
 _SAME = frozenset({"where", "copy", "alias", "detach", "eq", "ne"})  # of bool, too
 OPS = frozenset({*_ANY, *_LOGICAL, *_FLOAT, *_INTEGER, *_OTHERS})
 
@@ -95,6 +97,8 @@ def supports(op: str, given: Sequence[DType], result: DType) -> bool:
         return op in _LOGICAL
     if op in _ANY:
         return all(d != BOOL for d in given)
+    if op in _OWN_BITS and any(d in HALF for d in given):
+        return False
     if all(d.is_float for d in given):
         return op in _FLOAT or op in _OTHERS
     return (op in _INTEGER or op == "clamp") and all(d in (I32, I64) for d in given)

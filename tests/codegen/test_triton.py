@@ -10,7 +10,7 @@ import pytest
 from gradof.codegen.gpu.emit_triton import Form, emit_triton, form_of
 from gradof.codegen.gpu.ops import expression
 from gradof.errors import CodegenError
-from gradof.ir.types import F32, F64, I64
+from gradof.ir.types import BF16, F32, F64, I64
 from tests.codegen import triton_cases as cases
 from tests.codegen.triton_process import run
 
@@ -64,4 +64,6 @@ def test_ops_without_an_expression_are_refused() -> None:
         expression("i0e", F32, ["x"], [F32], {})
     with pytest.raises(CodegenError, match="exp of i64"):
         expression("exp", I64, ["x"], [I64], {})
+    with pytest.raises(CodegenError, match="nextafter of bf16, bf16"):  # float32 has other bits
+        expression("nextafter", BF16, ["x", "y"], [BF16, BF16], {})
     assert expression("exp", F64, ["x"], [F64], {}) == "tl.exp(x)"

@@ -139,7 +139,8 @@ def interpret(op: str, dtype: DType, attrs: str) -> None:
     given = operands(op, dtype, len(get_op(op).inputs))
     compare(nest_of(op, dtype, attrs), given)
     if len(given) == 2 and dtype != BOOL:
-        for k, value in itertools.product((0, 1), (0.1, 2.0, -3.0) if dtype.is_float else (3, -2)):
+        numbers = (0.1, 2.0) if dtype.is_float else (3, -2)
+        for k, value in itertools.product((0, 1), numbers):
             compare(nest_of(op, dtype, attrs, (k, value)), [given[1 - k]])
 
 

@@ -16,7 +16,6 @@ from tests.codegen.triton_ops import cases
 PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 WITHOUT = {
     "complex numbers, which Triton does not have": ("complex", "conj", "imag", "real"),
-    "not written yet": ("spacing",),
 }
 OTHERS = "functions that neither Triton nor libdevice has"
 
