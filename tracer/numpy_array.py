@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gradof.errors import DataDependentError, TraceError, UnsupportedOpError
+from gradof.errors import DataDependentError, ShapeError, TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
 from gradof.tracer.source import user_loc
 
@@ -119,8 +119,9 @@ class TracedArray(NDArrayOperatorsMixin):
             "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
             hint="a plain array cannot hold traced values: make it with np.zeros_like, np.stack, "
-            "or np.zeros or np.array spelled so in the function itself; write X @ x for X.dot(x), "
-            "and np.take(table, i) for table[i]; code in C cannot be traced",
+            "or np.zeros or np.array spelled so in the function itself (np.zeros_like(a) + a for "
+            "a.copy()); write X @ x for X.dot(x), and np.take(table, i) for table[i]; code in C "
+            "cannot be traced",
         )
 
     def plain(self) -> np.ndarray[Any, Any]:
@@ -146,6 +147,11 @@ class TracedArray(NDArrayOperatorsMixin):
         )
 
     def __bool__(self) -> bool:
+        if self.concrete.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
+            raise ShapeError(
+                f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
+                hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
+            )
         truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
         return bool(truth._python_value("a branch (bool)"))
 
