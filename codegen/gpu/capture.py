@@ -167,8 +167,12 @@ def checked_device(graph: Graph) -> str:
                 "a tensor is moved to the CPU, which a CUDA graph does not wait for", loc=node.loc,
                 hint="move it outside the function, or leave cuda_graph out",
             )  # fmt: skip
-    others = devices_of(graph) - {"cpu"}
-    assert len(others) == 1, others
+    others = sorted(devices_of(graph) - {"cpu"})
+    if len(others) > 1:
+        raise CodegenError(
+            f"cuda_graph=True, but {graph.name} computes on {' and '.join(others)}",
+            hint="keep the function to one device, or leave cuda_graph out",
+        )
     return home_of(graph)
 
 

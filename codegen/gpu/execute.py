@@ -85,9 +85,8 @@ class TorchExecutable(Executable):
                         return self(*tensors)
             result: tuple[Any, ...] = self.function(*tensors)
         except torch.OutOfMemoryError as error:
-            where = self._where(error)
-            if where is not None:
-                error.add_note(where)
+            if not getattr(error, "__notes__", None):
+                error.add_note(self._where(error))
             raise
         return result
 
@@ -97,14 +96,12 @@ class TorchExecutable(Executable):
                 self._make_constants()
                 self._make_constants = None
 
-    def _where(self, error: BaseException) -> str | None:
-        """The statement of ours that was running, with the user's line; None if it was noted."""
+    def _where(self, error: BaseException) -> str:
+        """The statement of ours that was running, with the user's line."""
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [f.line for f in frames if f.filename == self.filename]
-        if not lines:
-            return None
+        line = next(f.line for f in reversed(frames) if f.filename == self.filename)
         return (
-            f"gradof: out of memory in {self.name}, at: {lines[-1]}\n"
+            f"gradof: out of memory in {self.name}, at: {line}\n"
             "gradof: differentiate(..., memory_budget=0.5) saves less for the backward"
         )
 

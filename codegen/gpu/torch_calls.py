@@ -19,7 +19,6 @@ from gradof.ops.custom import refuse_second_derivative
 from gradof.ops.guard import check_guard
 
 _TEMPLATES = {
-    "to_device": "{0}.to({device})",
     "once_differentiable": "{0}",
     "second_derivative": "refuse_second_derivative({0}, None, None)",
     "random_seed": "torch.manual_seed({seed})",
@@ -40,6 +39,10 @@ def statement(node: Node, operands: Sequence[str], device: str) -> str:
     if node.kind == "Guard":
         value, number = node.attrs["value"], node.attrs["number"]
         return f"check_guard({operands[0]}, value={literal(value)}, number={number})"
+    if node.kind == "to_device":
+        # to a device from memory of the caller's: CUDA takes a copy of it before it returns
+        late = "" if node.attrs["device"] == "cpu" else ", non_blocking=True"
+        return f"{operands[0]}.to({device}{late})"
     if node.kind == "Opaque":
         return _opaque(node, operands)
     template = _TEMPLATES.get(node.kind)

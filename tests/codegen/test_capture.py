@@ -129,6 +129,10 @@ BAD: dict[str, tuple[str, type[GradofError], str]] = {
         "graph f(%x : f32[3]@cuda:0):\n random_seed[seed=3]()\n return (%x)",
         CodegenError, "random_seed cannot be part",
     ),
+    "two devices": (
+        "graph f(%x : f32[3]@cuda:0):\n %y : f32[3]@cuda:1 = to_device[device='cuda:1'](%x)\n"
+        " return (%y)", CodegenError, "f computes on cuda:0 and cuda:1",
+    ),
     "a move to the CPU": (
         "graph f(%x : f32[3]@cuda:0):\n %y : f32[3] = to_device[device='cpu'](%x)\n return (%y)",
         CodegenError, "moved to the CPU",

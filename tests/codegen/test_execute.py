@@ -148,8 +148,8 @@ def test_a_graph_of_two_devices_moves_what_it_says() -> None:
       return (%z, %b, %f)""")  # fmt: skip
     assert devices_of(graph) == {"cpu", "cuda:0"}
     run = emit_torch(graph, make_kernel=Reference)
-    assert "    c2 = c0.to(cuda_0)\n" in run.source
-    assert "m = n.to(cuda_0)  # step.py:3" in run.source
+    assert "    c2 = c0.to(cuda_0, non_blocking=True)\n" in run.source
+    assert "m = n.to(cuda_0, non_blocking=True)  # step.py:3" in run.source
     assert "device=cuda_0" in run.source
     assert run.devices == {"cpu", "cuda:0"}
     assert [kernel.device for kernel in run.kernels] == ["cuda:0"], run.source
@@ -173,8 +173,11 @@ def test_out_of_memory_is_torchs_error_with_the_users_line() -> None:
         def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
+    run, given = emitted(MLP, make_kernel=Full), (torch.ones(4, 3), torch.ones(3, 2), torch.ones(2))
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(torch.OutOfMemoryError):
+        run(*given)
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        emitted(MLP, make_kernel=Full)(torch.ones(4, 3), torch.ones(3, 2), torch.ones(2))
+        run(*given)
     (note,) = caught.value.__notes__
     assert "out of memory in f, at: (y, l) = f_kernel(h, b)  # mlp.py:8" in note
     assert "memory_budget" in note

@@ -52,6 +52,20 @@ def test_nothing_waits_for_the_device(pair: tuple[Tensor, Tensor]) -> None:
     torch.testing.assert_close(have, want)
 
 
+def test_a_number_that_varies_is_handed_over_without_waiting() -> None:
+    compiled = differentiate(lambda x, lr: (x * lr).tanh().exp())
+    x = torch.randn(64, device="cuda", requires_grad=True)
+    for lr in (0.5, 0.25, 0.125):
+        compiled(x, lr)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        have = compiled(x, 0.75)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(have, (x * 0.75).tanh().exp())
+
+
 def test_an_index_is_checked_without_waiting() -> None:
     table = torch.randn(50, 8, device="cuda", requires_grad=True)
     places = torch.arange(20, device="cuda") % 50
