@@ -27,6 +27,9 @@ from gradof.tracer.torch_functional import refuse_transformed, transforms_active
 from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
 
 Tensor = torch.Tensor
+# torch.utils.checkpoint runs f again and wants as many tensors saved as the first time, though the
+# habits of `together` may have changed in between
+_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
                     torch.bool, torch.complex64, torch.complex128, torch.complex32})
 _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
@@ -42,7 +45,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if True in flags:
             gradient = plan.gradient(flags)
             begun = gradient.together.begun
-            if begun is not None and gradient.together.is_lean:
+            if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
                 return (Joined.apply(gradient, begun, _Compiled.apply, *tensors),)  # type: ignore[no-untyped-call]
             outputs: tuple[Tensor, ...] = _Compiled.apply(gradient, *tensors)  # type: ignore[no-untyped-call]
             return outputs[: gradient.real_outputs]

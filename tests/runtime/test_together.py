@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import gradof
 from gradof.runtime.function import Differentiated
@@ -165,6 +166,29 @@ def test_lean_plans_save_inputs_alone() -> None:
         assert together.is_lean is lean, loss
         outputs = 1 if lean else the_plan(fn).outputs
         assert len(together.plan().graph.outputs) == outputs + len(given)
+
+
+def test_a_checkpoint_saves_as_much_when_it_runs_again() -> None:
+    """The habit begins between the forward of a checkpointed part and its second run."""
+    fn, given = gradof.differentiate(rms), arguments(8)
+
+    def part(f: Loss, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda t: t * f(t, given[1]), x, use_reentrant=False)
+
+    def loss(f: Loss) -> torch.Tensor:
+        x = given[0]
+        for _ in range(2 * ENOUGH):
+            x = part(f, x) * 0.0 + given[0]
+            x = x + f(given[0], given[1])
+        return x.sum()
+
+    for _ in range(2 * ENOUGH):
+        found = torch.autograd.grad(fn(*given) + 1e-3 * loss(fn), given)
+        expected = torch.autograd.grad(rms(*given) + 1e-3 * loss(rms), given)
+        for mine, eager in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, eager)
+        for _ in range(ENOUGH):
+            fn(*given).backward()
 
 
 def test_who_wants_some_gradients_only_is_not_run_so() -> None:
