@@ -101,7 +101,7 @@ def _leaves(node: Node) -> list[Node] | None:
     todo = list(node.inputs)
     while todo:
         inner = todo.pop().node
-        if inner is None or len(inner.output.uses) != 1:
+        if inner is None or len(inner.outputs) != 1 or len(inner.output.uses) != 1:
             return None
         if inner.kind == "add":
             todo += inner.inputs

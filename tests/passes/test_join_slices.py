@@ -80,3 +80,12 @@ def test_the_user_line_and_name_stay() -> None:
     graph = parse_graph(CHUNKS)
     join_slices(graph)
     assert next(iter(graph.nodes())).output.hint == "s"
+
+
+def test_a_sum_of_one_of_several_results_is_left() -> None:
+    graph = parse_graph("""graph f(%x : f32[4], %g : f32[2]):
+      %u : f32[4] = unslice[shape=(4,), dim=0, start=0, stop=2, step=1](%g)
+      %a : f32[4], %b : i64[4] = sort[dim=0, descending=False, stable=False](%x)
+      %s : f32[4] = add(%u, %a)
+      return (%s)""")
+    assert not join_slices(graph)
