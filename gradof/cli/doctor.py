@@ -38,8 +38,22 @@ def report() -> Iterator[tuple[str, str]]:
         from gradof.codegen.cpu.products import float32_library
 
         yield "products", f"{float32_library()} for float32 tensors, MKL for float64"
+        yield "CUDA tensors", _cuda_tensors(backend)
     yield "memory", f"up to {limit() >> 20} MB kept for the next arrays (GRADOF_KEPT_MB)"
     yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"
+
+
+def _cuda_tensors(backend: str) -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    name = torch.cuda.get_device_name()
+    if backend == "numpy":
+        return f"torch alone on {name} (GRADOF_BACKEND=numpy)"
+    if importlib.util.find_spec("triton") is None:
+        return f"an error on {name}: triton is not installed"
+    return f"Triton kernels and torch on {name}"
 
 
 def print_report() -> None:

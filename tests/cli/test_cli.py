@@ -329,3 +329,19 @@ def test_show_triton_prints_the_kernels_of_f_and_df(tmp_path: Path) -> None:
     assert "def loss_kernel0(" in text and "def dloss_kernel0(" in text
     assert "# mm: the library's own" in text
     assert re.search(r"_tanh\(\w+\)  # .*m\.py:7", text)
+
+
+def test_doctor_tells_what_runs_cuda_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def line() -> str:
+        output = CliRunner().invoke(main, ["doctor"]).output
+        (found,) = (text for text in output.splitlines() if text.startswith("CUDA tensors"))
+        return found
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert line() == "CUDA tensors  torch sees no CUDA device"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a device")
+    monkeypatch.setenv("GRADOF_BACKEND", "numpy")
+    assert "torch alone on a device" in line()
+    monkeypatch.setenv("GRADOF_BACKEND", "auto")
+    assert "Triton kernels and torch on a device" in line() or "triton is not installed" in line()
