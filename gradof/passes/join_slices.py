@@ -41,9 +41,11 @@ def _erase(node: Node) -> None:
 def _nested(node: Node) -> Value | None:
     """An unslice, or a pad by zeros, of an unslice as one pad."""
     inner = node.inputs[0].node if node.kind == "unslice" and _is_plain(node) else None
-    if inner is None or len(inner.output.uses) != 1 or node.block is None:
+    if inner is None or node.block is None:
         return None
     if not (inner.kind == "unslice" and _is_plain(inner)) and not _is_zero_pad(inner):
+        return None
+    if len(inner.output.uses) != 1:
         return None
     pads = [a + b for a, b in zip(_pads(node), _pads(inner), strict=True)]
     pairs = tuple(zip(pads[::2], pads[1::2], strict=True))

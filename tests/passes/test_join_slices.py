@@ -89,3 +89,11 @@ def test_a_sum_of_one_of_several_results_is_left() -> None:
       %s : f32[4] = add(%u, %a)
       return (%s)""")
     assert not join_slices(graph)
+
+
+def test_a_slice_of_one_of_several_results_is_left() -> None:
+    graph = parse_graph("""graph f(%x : f32[2]):
+      %a : f32[2], %b : i64[2] = sort[dim=0, descending=False, stable=False](%x)
+      %u : f32[4] = unslice[shape=(4,), dim=0, start=0, stop=2, step=1](%a)
+      return (%u)""")
+    assert not join_slices(graph)

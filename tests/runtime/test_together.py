@@ -173,7 +173,9 @@ def test_a_checkpoint_saves_as_much_when_it_runs_again() -> None:
     fn, given = gradof.differentiate(rms), arguments(8)
 
     def part(f: Loss, x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(lambda t: t * f(t, given[1]), x, use_reentrant=False)
+        out = checkpoint(lambda t: t * f(t, given[1]), x, use_reentrant=False)
+        assert isinstance(out, torch.Tensor)
+        return out
 
     def loss(f: Loss) -> torch.Tensor:
         x = given[0]
