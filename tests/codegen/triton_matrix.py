@@ -3,7 +3,7 @@
     python -m tests.codegen.triton_matrix            # minutes; writes docs/coverage.md's section
 
 Each op with a Triton expression on every dtype, its value and its pullback; each workload of both
-benchmarks, value and gradients, with rows in one block, and again in blocks of 16 columns.
+benchmarks, value and gradients, with rows in one block, and again in short blocks.
 `interpret FILE` runs them and leaves the kernels that ran in FILE; `ptx FILE CAPABILITY` compiles
 those, `sample FILE N` one of N: `tests/codegen/test_triton_matrix.py` does.
 """
@@ -52,7 +52,7 @@ SHAPE = (5, 33)
 EPS = {F16: 2.0**-10, BF16: 2.0**-7}
 GPU_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 CAPABILITIES = (80, 90, 100)
-LONG = 16  # columns of a block where rows are to be longer
+LONG = {"cpu": 16, "gpu": 64}  # columns of a block where rows of that benchmark are to be longer
 Kernels = dict[str, tuple[LoopNest, Form]]  # by source, without names and lines
 
 
@@ -204,13 +204,13 @@ def run_case(case: Case) -> None:
             close_to_float64(a, b, c)
 
 
-def workloads() -> Iterator[tuple[str, Case]]:
-    """All of them, by name."""
+def workloads() -> Iterator[tuple[str, Case, str]]:
+    """All of them: name, case, benchmark."""
     for case in of_the_cpu_benchmark():
-        yield case.name, case
+        yield case.name, case, "cpu"
     for name, dtype in GPU_DTYPES.items():
         for case in of_gpus(dtype):
-            yield f"{case.name} {name}", case
+            yield f"{case.name} {name}", case, "gpu"
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -233,9 +233,9 @@ def interpret(only: str, recorder: Recorder) -> dict[str, Any]:
             name = f"op {role} {dtype} {op}[{attrs}]"
             if re.search(only, name):
                 attempt(name, partial(run_op, op, dtype, attrs, graph))
-    for title, block in (("workload", MAX_BLOCK), ("workload, long rows", LONG)):
-        kernel_module.MAX_BLOCK = block
-        for name, case in workloads():
+    for title in ("workload", "workload, long rows"):
+        for name, case, benchmark in workloads():
+            kernel_module.MAX_BLOCK = MAX_BLOCK if title == "workload" else LONG[benchmark]
             if re.search(only, f"{title} {name}"):
                 attempt(f"{title} {name}", partial(run_case, case))
     return found
