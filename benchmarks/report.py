@@ -76,7 +76,7 @@ class Report:
                 memory.append([row.name, *cells, number(row.memory())])
         return {
             "Value and gradients": both, "Value alone": forward,
-            "Gradients alone, torch callers": backward,
+            "The backward after the value, torch callers": backward,
             "First gradient, after import, in a fresh process": first,
             "Peak memory of value and gradients": memory,
         }  # fmt: skip
