@@ -61,9 +61,10 @@ def _status(field: str) -> int:
 def main(side: str, name: str) -> None:
     """Run in the fresh process."""
     warnings.simplefilter("ignore")
-    from gradof import release_memory
     from sides import BACKENDS, sides
     from workloads import WORKLOADS
+
+    from gradof import release_memory
 
     (w,) = (w for w in WORKLOADS if w.name == name)
     arrays = w.make(np.random.default_rng(0))
