@@ -25,7 +25,7 @@ from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.ir.core import Graph
 
-__all__ = ["Executable", "compile_graph"]
+__all__ = ["Executable", "compile_graph", "has_kernels"]
 
 
 def compile_graph(
@@ -42,9 +42,19 @@ def compile_graph(
     ops or devices that the emitter does not have.
     """
     backend = backend or default_backend()
-    if library == "torch" and (backend == "triton" or devices_of(graph) - {"cpu"}):
+    if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy")
     if backend == "numpy" or (backend != "triton" and not has_large(graph)):
         return emit(graph, library, name)
     make = kernel_maker(backend)
     return emit(with_groups(graph, library, make), library, name, make_kernel=make)
+
+
+def has_kernels(graph: Graph, library: Literal["numpy", "torch"]) -> bool:
+    """Whether `compile_graph` gives code that takes tensors, with Triton kernels."""
+    backend = default_backend()
+    return backend != "numpy" and _takes_tensors(graph, library, backend)
+
+
+def _takes_tensors(graph: Graph, library: str, backend: Backend) -> bool:
+    return library == "torch" and (backend == "triton" or bool(devices_of(graph) - {"cpu"}))

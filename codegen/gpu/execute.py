@@ -28,10 +28,12 @@ from typing import Any
 from gradof.codegen.cpu.emit import _identifier, _tuple, _wrapped
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.fusion import Group, fuse, is_free
+from gradof.codegen.gpu.flash import flash_of
 from gradof.codegen.gpu.interpreted import in_triton
 from gradof.codegen.gpu.launch import Launch
 from gradof.codegen.gpu.torch_calls import namespace, statement
 from gradof.codegen.gpu.torch_ops import torch_expression
+from gradof.codegen.gpu.with_attention import is_attention
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
@@ -225,6 +227,8 @@ class _Emitter:
     def node(self, node: Node) -> list[str]:
         if node.kind == "FusionGroup":
             return self.kernel(node)
+        if is_attention(node):
+            return self.attention(node)
         operands = [self.fixed.get(v) or self.names[v] for v in node.inputs]
         if node.kind == "Constant" and not isinstance(node.attrs["value"], Dense):
             self.names[node.output] = torch_expression(node, operands, "")
@@ -278,6 +282,18 @@ class _Emitter:
             self.names[out] = self.fresh(out)
         given = [node.inputs[k] for k in nest.reads]
         arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in given)
+        left = _tuple([self.names[out] for out in node.outputs])
+        return [_placed(f"{left} = {name}({arguments})", node)]
+
+    def attention(self, node: Node) -> list[str]:
+        """A call of `flash`; of the backward only what is read is computed."""
+        suffix = "" if node.kind == "attention" else "_backward"
+        name = self.unique(f"{self.name}_attention{suffix}")
+        self.namespace[name] = flash_of(node, name)
+        self.kernels.append(self.namespace[name])
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in node.inputs)
         left = _tuple([self.names[out] for out in node.outputs])
         return [_placed(f"{left} = {name}({arguments})", node)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class InterpretedKernel:
 _ONE_AT_A_TIME = threading.Lock()  # the interpreter replaces triton.language while it runs
 
 
-def interpret(kernel: TritonKernel, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def interpret(kernel: Callable[..., tuple[Any, ...]], tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Run a kernel in triton's interpreter; inf and nan are results, without a warning.
 
     Tensors are copied where two storages of unlike sizes begin at one place, which the interpreter

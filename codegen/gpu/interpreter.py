@@ -3,7 +3,8 @@
 Note [The interpreter's bfloat16]
 Hardware rounds float32 to bfloat16 to the nearest, ties to even. triton's interpreter (3.6 to 3.9)
 cuts the low bits off instead, and misreads subnormal bfloat16 numbers. `complete` replaces both
-conversions in this process, which is one that interprets: nothing compiled is touched.
+conversions in this process, which is one that interprets: nothing compiled is touched. Products of
+bfloat16 are of float32 there: exact, as the hardware's are before they are summed.
 
 Note [The interpreter's libdevice]
 libdevice is machine code of NVIDIA's, so interpreted kernels compute its functions by numpy, as the
@@ -60,6 +61,14 @@ def complete() -> None:
         return TensorHandle(np.full(to.shape, source.data[0], np.bool_), source.dtype.scalar)
 
     InterpreterBuilder.create_splat = splat_bits
+    dot = InterpreterBuilder.create_dot
+
+    def wide_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        if a.dtype.scalar == tl.bfloat16:  # its bits would be multiplied as whole numbers
+            a, b = (cast(self, x, tl.float32) for x in (a, b))
+        return dot(self, a, b, *rest)
+
+    InterpreterBuilder.create_dot = wide_dot
 
     from triton.language.extra import libdevice
 

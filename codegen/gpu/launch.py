@@ -36,11 +36,12 @@ class Launch:
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Fresh outputs, in the order of the nest; CodegenError where triton is not installed."""
         if self._interprets is None:
-            self._interprets = _interprets()
+            self._interprets = interprets()
         return interpret(self.kernel, tensors) if self._interprets else self.kernel(*tensors)
 
 
-def _interprets() -> bool:
+def interprets() -> bool:
+    """Whether triton interprets; CodegenError where it is not installed."""
     try:
         return is_interpreting()
     except ImportError as error:

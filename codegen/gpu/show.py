@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from gradof.codegen.fusion import fuse
+from gradof.codegen.gpu.emit_flash import emit_flash
 from gradof.codegen.gpu.emit_triton import HEADER, emit_triton, form_of
+from gradof.codegen.gpu.flash import shape_of
 from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.with_attention import is_attention
 from gradof.codegen.schedule import schedule
 from gradof.ir.core import Graph
 
@@ -22,6 +25,13 @@ def show_triton(graph: Graph) -> str:
             nest = schedule(node, f"{graph.name}_kernel{counter}")
             counter += 1
             parts.append(emit_triton(nest, form_of(nest)).removeprefix(HEADER).strip())
+        elif is_attention(node):
+            shape = shape_of(node, f"{graph.name}_attention{counter}")
+            counter += 1
+            parts += [
+                emit_flash(shape, part).removeprefix(HEADER).strip()
+                for part in (("forward",) if node.kind == "attention" else ("queries", "keys"))
+            ]
         elif node.kind != "Constant":
             parts.append(f"# {node.kind}: the library's own  # {node.loc}")
     return "\n\n\n".join(parts) + "\n"

@@ -23,6 +23,7 @@ from gradof.cli.export import Derived, derive
 from gradof.codegen.gpu.export import IMPORTS, Halves, Module, write_module
 from gradof.codegen.gpu.readable import wrapped
 from gradof.codegen.gpu.torch_ops import dtype_text
+from gradof.codegen.gpu.with_attention import without_attention
 from gradof.errors import CodegenError, GradientMismatchError, TargetError
 from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
@@ -129,7 +130,8 @@ def _halves(derived: Derived) -> Halves:
     ]  # fmt: skip
     vjps, inputs, outputs = (tuple(n for w, n in taken if w == which) for which in range(3))
     return Halves(
-        derived.plan.f.prepared, special.plan.prepared, gradient.f_real_outputs,
+        without_attention(derived.plan.f.prepared), without_attention(special.plan.prepared),
+        gradient.f_real_outputs,
         vjps=vjps, saved_inputs=inputs, saved_outputs=outputs,
         wanted=tuple(gradient.df_output_vjps[k] for k in special.outputs),
         differentiable=tuple(gradient.df_input_vjps),

@@ -2,6 +2,7 @@
 
 from gradof.ops import (
     activation,
+    attention,
     bessel,
     complex_numbers,
     conv,
@@ -34,6 +35,7 @@ from gradof.ops import (
 
 __all__ = [
     "activation",
+    "attention",
     "bessel",
     "complex_numbers",
     "conv",

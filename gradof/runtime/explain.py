@@ -60,6 +60,7 @@ class Explanation:
     reason: str = ""  # of the trace that serves this call
     seconds: float = 0.0
     together: bool = False  # whether value and gradients are one run (gradof.runtime.together)
+    attention: tuple[str, ...] = ()  # each softmax(Q K^T) V: a flash kernel, or why not
     backend: str = "numpy"  # or "torch and Triton", where compiled code takes tensors
 
     @property
@@ -85,6 +86,7 @@ class Explanation:
         lines.append(f"gradients of: {', '.join(self.gradients_of) or 'none'}")
         if self.kernels:
             lines.append(f"fused kernels of the forward: {', '.join(self.kernels)}")
+        lines += [f"attention, {said}" for said in self.attention]
         if self.together:
             lines.append("value and gradients are one run: the last calls wanted both")
         if self.opaque:
@@ -135,6 +137,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         reason=bound.entry.reason,
         seconds=bound.entry.seconds,
         together=plan.together.begun is not None,
+        attention=bound.entry.plan.attention(flags),
         paths=tuple(render_tree(function.paths(bound.call))),
         opaque=tuple(
             f"{n.attrs['name']} at {n.loc}" for n in traced.graph.walk() if n.kind == "Opaque"

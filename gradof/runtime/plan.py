@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen import Executable, compile_graph
+from gradof.codegen import Executable, compile_graph, has_kernels
 from gradof.codegen.cpu.half import held_dtype
+from gradof.codegen.gpu.attention import Attention, recognised
 from gradof.codegen.gpu.capture import CapturedExecutable
+from gradof.codegen.gpu.with_attention import with_attention, without_attention
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.types import DType
@@ -67,7 +69,23 @@ class GraphPlan:
             graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP,
                     "join-slices")
         )  # fmt: skip
+        if self.has_kernels:
+            graph, found = with_attention(graph)
+            if any(not a.reason for a in found):
+                run_passes(graph, CLEAN_UP)
         return graph
+
+    @cached_property
+    def has_kernels(self) -> bool:
+        """Whether Triton runs it, so that attention can be one kernel."""
+        return has_kernels(self.graph, self.library)
+
+    def recognised(self, flags: Sequence[bool]) -> tuple[Graph, list[Attention]]:
+        """The graph as it is differentiated for these flags, and the attention in it."""
+        graph = without_attention(self.graph)
+        if self.graph.nan_safe or not self.has_kernels:
+            return graph, []
+        return with_attention(graph, flags)
 
     @cached_property
     def executable(self) -> Executable:
@@ -91,6 +109,15 @@ class GraphPlan:
     def holds(self) -> bool:
         """Whether any result is held in a wider array."""
         return any(self.held)
+
+    def attention(self, flags: Sequence[bool]) -> tuple[str, ...]:
+        """Every softmax(Q K^T) V with the user's line: a flash kernel, or why not."""
+        if self.has_kernels and not self.graph.nan_safe:
+            return tuple(map(str, self.recognised(flags)[1]))
+        why = "nan_safe takes its gradient op by op"
+        if not self.has_kernels:
+            why = "the backend has no Triton kernels"
+        return tuple(str(replace(a, reason=why)) for a in recognised(self.graph, flags)[1])
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on arrays as the executable takes them; fresh ones come back."""
@@ -124,8 +151,10 @@ class GraphPlan:
             plan = self._gradients.get(flags)
             if plan is None:
                 plan = GradientPlan(
-                    differentiate(self.graph, flags, memory_budget=self.memory_budget), self
-                )
+                    differentiate(
+                        self.recognised(flags)[0], flags, memory_budget=self.memory_budget
+                    ), self,
+                )  # fmt: skip
                 self._gradients[flags] = plan
             return plan
 

@@ -1,0 +1,168 @@
+"""Attention on torch tensors: the launches of the kernels that `emit_flash` prints.
+
+    run = Flash(shape, "cuda:0")
+    o, l = run.forward(q, kt, v, bias)
+    dq, dkt, dv = run.backward(q, kt, v, l, g, delta, bias)
+
+Strides are arguments, so no operand is copied. Sizes of blocks follow from the size of a head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.codegen.cpu.executable import _remember
+from gradof.codegen.gpu.emit_flash import FlashShape, arguments, axes_of, emit_flash
+from gradof.codegen.gpu.interpreted import interpret, require_interpreter
+from gradof.codegen.gpu.interpreter import complete, is_interpreting
+from gradof.codegen.gpu.launch import interprets
+from gradof.ir.core import Node
+from gradof.ops.families import known_shape, tensor
+
+_LOCK = threading.Lock()
+
+
+class Flash:
+    """One attention of a graph, or its backward. Thread-safe."""
+
+    emitter = "triton, flash attention"
+
+    def __init__(
+        self, shape: FlashShape, device: str, parts: Sequence[str], sizes: tuple[int, ...]
+    ) -> None:
+        if device == "cpu":
+            require_interpreter()
+        self.shape, self.device, self.parts = shape, device, tuple(parts)
+        self.name, self.sizes = shape.name, sizes
+        self._made: dict[str, Any] = {}
+
+    @property
+    def nest(self) -> Flash:
+        """What reports read `name` and `sizes` of, as of a loop nest."""
+        return self
+
+    @property
+    def source(self) -> str:
+        """The Triton source of every part."""
+        return "\n\n".join(emit_flash(self.shape, part) for part in self.parts)
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Fresh results on the device of the operands; queued on its current stream."""
+        run = self.forward if self.parts == ("forward",) else self.backward
+        if interprets():
+            return interpret(run, tensors)
+        return run(*tensors)
+
+    def forward(self, q: Any, kt: Any, v: Any, *extras: Any) -> tuple[Any, ...]:
+        """o, and per row the log of the sum of exponentials."""
+        import torch
+
+        rows = q.shape[:-1]
+        o = v.new_empty((*rows, v.shape[-1]))
+        sums = torch.empty(rows, dtype=torch.float32, device=q.device)
+        self.launch("forward", [q, kt, v, *self.framed(q, kt, extras), o, sums])
+        return o, sums
+
+    def backward(
+        self, q: Any, kt: Any, v: Any, sums: Any, g: Any, delta: Any, *extras: Any
+    ) -> tuple[Any, ...]:
+        """Gradients of q, kt and v; None for those that no part computes."""
+        read = [q, kt, v, sums, g, delta, *self.framed(q, kt, extras)]
+        dq = dkt = dv = None
+        if "queries" in self.parts:
+            dq = q.new_empty(q.shape)
+            self.launch("queries", [*read, dq])
+        if "keys" in self.parts:
+            dkt, dv = kt.new_empty(kt.mT.shape).mT, v.new_empty(v.shape)
+            self.launch("keys", [*read, dkt, dv])
+        return dq, dkt, dv
+
+    def framed(self, q: Any, kt: Any, extras: Sequence[Any]) -> list[Any]:
+        """Tensors that steps read, in the shape of the scores, without copies."""
+        frame = (*q.shape[:-1], kt.shape[-1])
+        return [x.expand(frame) for x in extras]
+
+    def launch(self, part: str, tensors: Sequence[Any]) -> None:
+        """Run a kernel on tensors in the order of its arguments."""
+        import torch
+
+        q, kt, v = tensors[:3]
+        device = q.device
+        if device.type == "cuda" and torch.cuda.current_device() != device.index:
+            with torch.cuda.device(device):  # triton launches on the current one
+                return self.launch(part, tensors)
+        read, written = arguments(self.shape, part)
+        given: list[Any] = []
+        batch = q.dim() - 2
+        for name, x in zip((*read, *written), tensors, strict=True):
+            strides = list(x.stride())
+            given += [x, *([0] * (2 - batch)), *strides]
+            assert len(strides) - batch == len(axes_of(name)), name
+        m, d, n, e = q.shape[-2], q.shape[-1], kt.shape[-1], v.shape[-1]
+        heads = q.shape[1] if batch == 2 else q.shape[0] if batch else 1
+        constants = blocks_for(part, d, e, q.element_size())
+        tiles = -(-n // constants["BN"]) if part == "keys" else -(-m // constants["BM"])
+        count = tiles * (q.shape[:batch].numel() if batch else 1)
+        tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
+        constants["PRECISION"] = "tf32" if tf32 else "ieee"
+        self.kernel(part)[(count,)](*given, heads, m, n, D=d, E=e, enable_fp_fusion=True,
+                                   **constants)  # fmt: skip
+        return None
+
+    def kernel(self, part: str) -> Any:
+        """The compiled kernel."""
+        with _LOCK:
+            if part not in self._made:
+                self._made[part] = compile_flash(self.shape, part)
+            return self._made[part]
+
+
+def flash_of(node: Node, name: str) -> Flash:
+    """The kernels of an `attention` or `attention_backward` node; of the latter those that count.
+
+    CodegenError where its device is the CPU and nothing interprets.
+    """
+    q, kt = (tensor(v.type) for v in node.inputs[:2])
+    made = {"forward": node.outputs} if node.kind == "attention" else {
+        "queries": node.outputs[:1], "keys": node.outputs[1:]
+    }  # fmt: skip
+    parts = [part for part, values in made.items() if any(v.has_uses for v in values)]
+    sizes = (*known_shape(q)[:-1], known_shape(kt)[-1])
+    return Flash(shape_of(node, name), q.device, parts, sizes)
+
+
+def shape_of(node: Node, name: str) -> FlashShape:
+    """What the source of such a node depends on."""
+    steps: Any = node.attrs["steps"]
+    extras = node.inputs[3 if node.kind == "attention" else 6 :]
+    return FlashShape(
+        name, steps, tuple(tensor(v.type).dtype for v in extras), bool(node.attrs.get("safe")),
+        str(node.loc or ""),
+    )  # fmt: skip
+
+
+def compile_flash(shape: FlashShape, part: str) -> Any:
+    """Triton's function of a part."""
+    if is_interpreting():
+        complete()
+    text = emit_flash(shape, part)
+    filename = f"<gradof {shape.name}_{part} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    _remember(filename, text)
+    space: dict[str, Any] = {"__name__": f"gradof_{shape.name}"}
+    exec(compile(text, filename, "exec"), space)
+    return space[f"{shape.name}_{part}"]
+
+
+def blocks_for(part: str, d: int, e: int, itemsize: int) -> dict[str, Any]:
+    """Sizes of blocks and how many are loaded ahead, by what shared memory holds."""
+    bd, be = (max(16, 1 << (n - 1).bit_length()) for n in (d, e))
+    row = max(bd, be) * itemsize  # bytes of a row of the widest operand
+    size = 64 if row <= (256 if part == "forward" else 128) else 32
+    size = 16 if row > 512 else size
+    return {
+        "BM": size, "BN": size, "BD": bd, "BE": be, "num_warps": 4,
+        "num_stages": 2 if row <= 256 else 1,
+    }  # fmt: skip
