@@ -26,6 +26,7 @@ from gradof.passes.expand_composites import expand_composites
 PRODUCTS = frozenset({"bmm", "mm"})
 STEPS = frozenset({"add", "div", "mul", "neg", "sub", "tanh", "where"})
 DTYPES = (F16, BF16, F32)
+_RUN = "run as a flash kernel; second derivatives as primitives"
 MAX_HEAD = 256  # elements of a row of Q, K or V that a program holds
 _RENAMES = frozenset({"alias", "cast", "reshape"})
 Step = tuple[str, tuple[str | int | float, ...]]
@@ -47,7 +48,7 @@ class Attention:
     reason: str = ""
 
     def __str__(self) -> str:
-        said = f"not a flash kernel: {self.reason}" if self.reason else "run as a flash kernel"
+        said = f"not a flash kernel: {self.reason}" if self.reason else _RUN
         return f"{self.loc or 'attention'}: {said}"
 
 
@@ -190,9 +191,9 @@ def _check_types(made: Attention) -> None:
             if type_.dtype not in DTYPES:
                 raise _Unfit(f"its dtype is {type_.dtype}; f16, bf16 and f32 have a kernel")
     if _shape(made.product.output)[-2:] != (rows, keys):
-        raise _Unfit("the scores are cut into rows that the product did not have")
+        raise _Unfit("its rows are not the product's: Q and K of unlike batch dims are one matrix")
     if _shape(made.last.inputs[0])[-2:] != (rows, keys):
-        raise _Unfit("the probabilities are cut into rows that the softmax did not have")
+        raise _Unfit("its rows are not the last product's: V has other batch dims")
     if not math.prod(made.frame):
         raise _Unfit("there are no scores")
     if len(batch) > 2:

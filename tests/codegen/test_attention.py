@@ -47,6 +47,8 @@ UNFIT: dict[str, tuple[Callable[..., Any], list[torch.Tensor], str]] = {
     "squared": (lambda q, k, v: soft((s := q @ k.mT) * s) @ v, qkv(), "reads the scores twice"),
     "head": (lambda q, k, v: soft(q @ k.mT) @ v, qkv(257), "a head has 257 elements"),
     "f64": (lambda q, k, v: soft(q @ k.mT) @ v, qkv(dtype=torch.float64), "its dtype is f64"),
+    "one K": (lambda q, k, v: soft(q @ k.mT) @ v, [made(2, 3, 8, 16), made(10, 16), made(10, 4)],
+              "Q and K of unlike batch dims"),
     "three batch dims": (lambda q, k, v: soft(q[None] @ k[None].mT) @ v[None], qkv(),
                          "its batch has 3 dims"),
 }  # fmt: skip

@@ -173,8 +173,44 @@ def settings() -> dict[str, Any]:
         gradients(value, turned, second=False),
         gradients(heads, [x.detach().double().requires_grad_() for x in turned], second=False),
     )
+    found["grouped"] = grouped_heads()
+    found["nan"] = rows_without_keys()
     found["heads saved"] = value.explain(*turned).saved_bytes
     return found
+
+
+def grouped_heads() -> list[float]:
+    """Keys and values that two heads share, and one tensor that is Q, K and V."""
+    def fn(q: Any, x: Any) -> Any:
+        return F.scaled_dot_product_attention(q, x, x, enable_gqa=True) + _softmax(x @ x.mT) @ x
+
+    gen = torch.Generator().manual_seed(3)
+    q = torch.randn(2, 4, 9, 16, generator=gen, requires_grad=True)
+    x = torch.randn(2, 1, 9, 16, generator=gen, requires_grad=True)
+    compiled = gradof.differentiate(fn)
+    assert [" run as " in said for said in compiled.explain(q, x).attention] == [True, True]
+    results = []
+    for call, given in ((compiled, [q, x]), (fn, [q.detach().double(), x.detach().double()])):
+        leaves = [g.detach().requires_grad_() for g in given]
+        out = call(*leaves)
+        results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    return worst(*results)
+
+
+def rows_without_keys() -> list[bool]:
+    """Where all scores are -inf, softmax and its gradients are nan, as eager's: in each result."""
+    q, k, v = (torch.ones(5, 16).requires_grad_() for _ in "qkv")
+    rows = torch.tensor([False, False, True, False, False])[:, None]
+
+    def fn(q: Any, k: Any, v: Any) -> Any:
+        return _softmax((q @ k.mT).masked_fill(rows, float("-inf"))) @ v
+
+    pairs = []
+    for call in (gradof.differentiate(fn), fn):
+        out = call(q, k, v)
+        pairs.append([t.isnan() for t in (out, *torch.autograd.grad(out.sum(), (q, k, v)))])
+    assert pairs[1][0].sum() == 16
+    return [torch.equal(a, b) for a, b in zip(*pairs, strict=True)]
 
 
 def main() -> None:
