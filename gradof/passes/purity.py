@@ -5,12 +5,15 @@ from __future__ import annotations
 from gradof.ir.core import Node
 from gradof.ir.opinfo import OPS, STRUCTURAL, has_trait
 
+_IMPURE = frozenset({"random", "effect"})
+
 
 def is_pure(node: Node) -> bool:
     """Whether the node may be dropped when unused, merged with an equal, or computed again."""
     if node.kind in STRUCTURAL:
         return all(is_pure(inner) for block in node.blocks for inner in block.nodes())
-    return node.kind in OPS and not any(has_trait(node.kind, t) for t in ("random", "effect"))
+    info = OPS.get(node.kind)
+    return info is not None and _IMPURE.isdisjoint(info.traits)
 
 
 def is_constant(node: Node) -> bool:
