@@ -8,8 +8,9 @@ A torch caller asks for the value and then, in another call, for the gradients, 
 read the same arrays twice. Where the value is one number, its cotangent is one number too, and
 nearly always the same one: 1, or a loss scale. After `ENOUGH` backwards in a row that wanted all
 gradients and had equal cotangents, f is run as one graph with df. The backward compares: for
-another cotangent, or with `create_graph=True`, it runs df as ever, from what f saved. After
-`TOO_MANY` such misses f is never run so again; neither is a function whose value is more than one
+another cotangent, or with `create_graph=True`, it runs df as ever, from what f saved. That is a
+miss, and so are `IDLE` values in a row whose gradients nobody asked for, as in an evaluation. After
+`TOO_MANY` misses f is never run so again; neither is a function whose value is more than one
 number, that has a memory budget, or part of which torch's own autograd runs.
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 2
 TOO_MANY = 3
+IDLE = 8
 
 
 class Together:
@@ -39,6 +41,7 @@ class Together:
         self._last: float | None = None
         self._in_row = 0
         self._misses = 0
+        self._idle = 0
         self._plan: GraphPlan | None = None
         self.is_lean = is_lean(owner)
         self.places: tuple[int, ...] = ()  # of the gradients that `plan` gives: inputs of f
@@ -66,12 +69,26 @@ class Together:
         with self._lock:
             self.begun = cotangent, tensor
 
+    def ran(self) -> None:
+        """f was run with df, whose gradients wait."""
+        with self._lock:
+            self._idle += 1
+            if self._idle >= IDLE:
+                self._miss()
+
+    def taken(self) -> None:
+        """A backward took the gradients that waited."""
+        self._idle = 0
+
     def missed(self) -> None:
         """A backward wanted something other than what was computed with f."""
         with self._lock:
-            self._misses += 1
-            self._in_row, self._last, self.begun = 0, None, None
-            self._possible = self._possible and self._misses < TOO_MANY
+            self._miss()
+
+    def _miss(self) -> None:
+        self._misses += 1
+        self._in_row, self._last, self._idle, self.begun = 0, None, 0, None
+        self._possible = self._possible and self._misses < TOO_MANY
 
     def plan(self) -> GraphPlan:
         """f and df as one graph: f's inputs and the cotangent → f's outputs and the gradients.

@@ -133,6 +133,7 @@ class _Compiled(torch.autograd.Function):
             ctx.seed, cotangent = begun
             both = run(plan.together.plan(), (*tensors, cotangent))
             outputs, ctx.gradients = both[: plan.outputs], both[plan.outputs :]
+            plan.together.ran()
         ctx.save_for_backward(
             *[tensors[i] for i in plan.captured_inputs],
             *[outputs[i] for i in plan.captured_outputs],
@@ -174,6 +175,7 @@ def _computed_with_value(
         plan.together.missed()
         return None
     ctx.saved_tensors  # noqa: B018  # refuses tensors changed meanwhile, and a freed graph
+    plan.together.taken()
     plan.f.counts.backward += 1
     result: list[Tensor | None] = [None] * plan.arity
     for place, gradient in zip(plan.together.places, gradients, strict=True):

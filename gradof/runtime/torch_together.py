@@ -30,6 +30,7 @@ class Joined(torch.autograd.Function):
 
         ctx.seed, cotangent = begun
         value, *ctx.gradients = run(plan.together.plan(), (*tensors, cotangent))
+        plan.together.ran()
         ctx.plan, ctx.apart = plan, apart
         ctx.save_for_backward(*tensors)
         return value
@@ -44,6 +45,7 @@ class Joined(torch.autograd.Function):
             if gradients is not None:
                 plan.together.missed()
             return (None, None, None, *_apart(ctx, inputs, cotangent))
+        plan.together.taken()
         plan.f.counts.backward += 1
         result: list[Tensor | None] = [None] * (3 + plan.arity)
         for place, gradient in zip(plan.together.places, gradients, strict=True):

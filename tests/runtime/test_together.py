@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import gradof
 from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GradientPlan
-from gradof.runtime.together import ENOUGH, TOO_MANY
+from gradof.runtime.together import ENOUGH, IDLE, TOO_MANY
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -207,6 +207,20 @@ def test_a_value_without_a_backward_costs_no_result() -> None:
         quiet = fn(*given)
     torch.testing.assert_close(quiet, rms(*given).detach())
     torch.testing.assert_close(fn(*given).detach(), quiet)
+
+
+@LOSSES
+def test_values_whose_gradients_nobody_wants_end_the_habit(loss: Loss) -> None:
+    fn, given = gradof.differentiate(loss), arguments(8)
+    warm(fn, given)
+    for _ in range(IDLE - 1):
+        fn(*given)
+    fn(*given).backward()
+    assert the_plan(fn).together.begun is None
+    warm(fn, given)
+    for _ in range(2 * IDLE):
+        fn(*given).backward()
+    assert the_plan(fn).together.begun is not None
 
 
 def test_after_too_many_misses_f_runs_alone_for_good() -> None:
