@@ -1,0 +1,177 @@
+"""A loop nest → the same nest in fewer passes over the cells of a tile.
+
+    q = mul x y        cell                s = dot x y       row
+    s = reduce[sum] q  row          →
+
+    n = neg q          cell                r = reduce[sum] q row
+    s = reduce[sum] n  row          →      s = neg r         row
+
+    h = eq index t     cell
+    w = where h l 0    cell         →
+    z = add w y        cell                z = place y t l   cell
+
+Numpy computes each instruction in a pass of its own, so that what matters is their number. Results
+are those of the nest, but for the order of sums (Note [Sums by BLAS] in
+`gradof.codegen.cpu.tile_sums`), and for the sign of a zero to which a `place` adds nothing. Sums of
+one cell a row become a `pick`, as in native code (`gradof.codegen.cpu.native.sparse`).
+
+`dot` and `total` have `attrs["kind"]` as a `reduce` has, and a `fold` may be `negated`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gradof.codegen.cpu.native.sparse import with_picks
+from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.ir.types import F32, F64
+
+SUMS = frozenset({"reduce", "dot", "total"})
+
+
+def for_tiles(nest: LoopNest) -> LoopNest:
+    """The nest in fewer passes; its stages are not kept up to date."""
+    if nest.rows:
+        nest = with_picks(nest)
+        nest = _each(nest, _placed)
+    nest = _each(nest, _signed)
+    return _each(nest, _by_blas)
+
+
+def varying(nest: LoopNest) -> dict[str, frozenset[int]]:
+    """The axes of the nest along which each value varies."""
+    columns = frozenset(range(nest.rows, len(nest.sizes)))
+    found: dict[str, frozenset[int]] = {}
+    for i in nest.body:
+        if not i.name:
+            continue
+        axes = frozenset().union(*(found[a] for a in reads(i)))
+        if i.op == "load":
+            axes = load_axes(nest, i)
+        elif i.op == "index":
+            axis = i.attrs["axis"]
+            assert isinstance(axis, int)
+            axes = frozenset({axis})
+        elif i.op == "pick":
+            loads = (load_axes(nest, j) for j in i.body if j.op == "load")
+            axes = axes.union(*loads) - columns
+        elif i.op in SUMS:
+            axes = axes - columns
+        found[i.name] = axes
+    return found
+
+
+def load_axes(nest: LoopNest, i: Instr) -> frozenset[int]:
+    """The axes along which what a `load` reads varies."""
+    k = i.attrs["buffer"]
+    assert isinstance(k, int)
+    return frozenset(axis for axis, d in enumerate(nest.inputs[k].dims) if d is not None)
+
+
+def reads(i: Instr) -> list[str]:
+    """The values an instruction reads, those of its own body left out."""
+    own = {j.name for j in i.body}
+    args = [*i.args, *(a for j in i.body for a in j.args)]
+    return [a for a in args if isinstance(a, str) and a not in own]
+
+
+class _Nest:
+    """What the rules ask of a nest."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.made = {i.name: i for i in nest.body if i.name}
+        self.readers = Counter(a for i in nest.body for a in reads(i))
+        self.varies = varying(nest)
+
+    def only(self, arg: object, op: str) -> Instr | None:
+        """The cell instruction of this op that makes an operand, if nothing else reads that."""
+        i = self.made.get(arg) if isinstance(arg, str) else None
+        fits = i is not None and i.op == op and i.level == "cell" and self.readers[i.name] == 1
+        return i if fits else None
+
+    def only_sums_read(self, name: str) -> bool:
+        """Whether nothing but sums over rows or columns reads a value."""
+        readers = [i for i in self.nest.body if name in reads(i)]
+        return all(i.op in ("reduce", "fold") and i.attrs["kind"] == "sum" for i in readers)
+
+
+def _each(nest: LoopNest, rule: Callable[[_Nest, Instr], Sequence[Instr] | None]) -> LoopNest:
+    """The nest with what a rule puts in the place of each instruction, and nothing unread."""
+    known = _Nest(nest)
+    body: list[Instr] = []
+    for i in nest.body:
+        made = rule(known, i)
+        body += [i] if made is None else made
+    needed: set[str] = set()
+    alive: list[Instr] = []
+    for i in reversed(body):
+        if not i.name or i.name in needed:
+            alive.append(i)
+            needed.update(reads(i))
+    return replace(nest, body=tuple(alive[::-1]))
+
+
+def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
+    """The sum of what is negated is the sum, negated: rounding is the same for both signs."""
+    if i.op not in ("reduce", "fold") or i.attrs["kind"] != "sum":
+        return None
+    neg = known.made[str(i.args[0])]
+    if neg.op != "neg" or neg.level != "cell" or not known.only_sums_read(neg.name):
+        return None
+    if i.op == "fold":
+        return [replace(i, args=neg.args, attrs={**i.attrs, "negated": True})]
+    name = f"{i.name}_of_{neg.args[0]}"
+    if name in known.made:
+        return None
+    return [replace(i, name=name, args=neg.args), replace(i, op="neg", args=(name,), attrs={})]
+
+
+def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:
+    """A sum over one axis of columns, of a product that only it reads, or of cells."""
+    column = known.nest.rows
+    if len(known.nest.sizes) != column + 1 or i.op != "reduce" or i.attrs["kind"] != "sum":
+        return None
+    cells = known.made[str(i.args[0])]
+    if cells.dtype != i.dtype or i.dtype not in (F32, F64):
+        return None
+    product = known.only(cells.name, "mul") or known.only(cells.name, "square")
+    if product is not None:
+        a, b = product.args if product.op == "mul" else (product.args[0], product.args[0])
+        if isinstance(a, str) and isinstance(b, str) and all(
+            column in known.varies[x] and known.made[x].dtype == i.dtype for x in (a, b)
+        ):  # fmt: skip
+            return [replace(i, op="dot", args=(a, b))]
+    return [replace(i, op="total")] if column in known.varies[cells.name] else None
+
+
+def _placed(known: _Nest, i: Instr) -> list[Instr] | None:
+    """Cells plus what is zero but in one column."""
+    if i.op != "add" or i.level != "cell" or len(known.nest.sizes) != known.nest.rows + 1:
+        return None
+    for one, cells in (i.args, i.args[::-1]):
+        found = _one_hot(known, one)
+        if found is not None and isinstance(cells, str) and cells != one:
+            place, value = found
+            every = frozenset(range(len(known.nest.sizes)))
+            if known.varies[cells] == every and known.made[cells].dtype == i.dtype:
+                return [replace(i, op="place", args=(cells, place, value))]
+    return None
+
+
+def _one_hot(known: _Nest, name: object) -> tuple[str, str] | None:
+    """(position, value) of cells that are `where(index == position, value, 0)`."""
+    where = known.only(name, "where")
+    if where is None or isinstance(where.args[2], str) or where.args[2] != 0:
+        return None
+    hit, value = (known.made.get(a) if isinstance(a, str) else None for a in where.args[:2])
+    if hit is None or value is None or value.level == "cell" or value.dtype != where.dtype:
+        return None
+    if hit.op != "eq" or not all(isinstance(a, str) for a in hit.args):
+        return None
+    index, position = (known.made[str(a)] for a in hit.args)
+    if index.op != "index" or index.level != "cell" or position.level == "cell":
+        return None
+    return position.name, value.name

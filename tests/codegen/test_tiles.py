@@ -1,0 +1,208 @@
+"""The source of numpy tiles: few passes over the cells, the numbers of the nest, in any tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradof.codegen.cpu import tile_sums, tiles
+from gradof.codegen.cpu.threads import run_chunks
+from gradof.codegen.cpu.tiles import TileKernel
+from gradof.codegen.fusion import fuse
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.run_nest import run_nest
+from gradof.codegen.schedule import schedule
+from gradof.ir.core import Graph
+from gradof.ir.parser import parse_graph
+from gradof.passes.pipeline import CLEAN_UP, run_passes
+
+LOSS = """graph f(%x : {d}[8,40], %j : i64[8,1], %g : {d}[8,1]):
+  %i : i64[8,1] = in_range[size=40, wraps=False, error='index'](%j)
+  %m : {d}[8,1] = amax[dims=(1,), keepdims=True](%x)
+  %c : {d}[8,40] = sub(%x, %m)
+  %e : {d}[8,40] = exp(%c)
+  %s : {d}[8,1] = sum[dims=(1,), keepdims=True](%e)
+  %l : {d}[8,1] = log(%s)
+  %p : {d}[8,40] = sub(%c, %l)
+  %o : {d}[8,1] = gather[dim=1](%p, %i)
+  %z : {d}[8,40] = full[shape=(8, 40), dtype={d}, value=0.0, device='cpu']()
+  %h : {d}[8,40] = scatter_add[dim=1](%z, %i, %g)
+  %n : {d}[8,40] = neg(%h)
+  %t : {d}[8,1] = sum[dims=(1,), keepdims=True](%n)
+  %q : {d}[8,1] = div(%t, %s)
+  %k : {d}[8,40] = mul(%q, %e)
+  %d : {d}[8,40] = add(%h, %k)
+  return (%o, %d)"""
+NORM = """graph f(%x : {d}[6,32], %y : {d}[6,32], %w : {d}[32]):
+  %s : {d}[6,1] = sum[dims=(1,), keepdims=True](%x)
+  %c : {d}[6,32] = sub(%x, %s)
+  %q : {d}[6,32] = square(%c)
+  %v : {d}[6,1] = sum[dims=(1,), keepdims=True](%q)
+  %r : {d}[6,1] = rsqrt(%v)
+  %n : {d}[6,32] = mul(%c, %r)
+  %a : {d}[6,32] = mul(%n, %w)
+  %p : {d}[6,32] = mul(%a, %y)
+  %l : {d}[] = sum[dims=(0, 1), keepdims=False](%p)
+  %g : {d}[32] = sum[dims=(0,), keepdims=False](%n)
+  %h : {d}[6,32] = neg(%a)
+  %t : {d}[32] = sum[dims=(0,), keepdims=False](%h)
+  %o : {d}[6,1] = sum[dims=(1,), keepdims=True](%h)
+  return (%a, %l, %g, %t, %o)"""
+LINE = """graph f(%x : {d}[100], %y : {d}[100]):
+  %e : {d}[100] = exp(%x)
+  %p : {d}[100] = mul(%e, %y)
+  %s : {d}[] = sum[dims=(0,), keepdims=False](%p)
+  %m : {d}[] = amax[dims=(0,), keepdims=False](%e)
+  %r : {d}[] = div(%s, %m)
+  return (%e, %r, %m)"""
+DTYPES = {"f32": np.float32, "f64": np.float64}
+
+
+def nest_of(text: str) -> LoopNest:
+    graph = parse_graph(text)
+    run_passes(graph, ("expand-composites", *CLEAN_UP))
+    together: Graph = fuse(graph, lambda node: True, lambda group: True)
+    (group,) = (n for n in together.nodes() if n.kind == "FusionGroup")
+    return schedule(group)
+
+
+def inputs_of(nest: LoopNest, seed: int = 3) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(0, nest.sizes[-1], b.shape) if b.dtype.name == "i64"
+        else rng.standard_normal(b.shape).astype(DTYPES[b.dtype.name])
+        for b in nest.inputs
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cells", [1, 70, 1 << 17])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("text", [LOSS, NORM, LINE])
+def test_numbers_are_those_of_the_nest_in_any_tile(
+    text: str, dtype: str, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "CELLS", cells)
+    nest = nest_of(text.replace("{d}", dtype))
+    inputs = inputs_of(nest)
+    kept = [a.copy() for a in inputs]
+    have, want = TileKernel(nest)(*inputs), run_nest(nest, inputs)
+    for h, w in zip(have, want, strict=True):
+        assert h.dtype == w.dtype and h.shape == w.shape
+        eps = np.finfo(w.dtype).eps
+        np.testing.assert_allclose(h, w, rtol=100 * eps, atol=50 * eps * np.abs(w).max())
+    for a, b in zip(inputs, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_cell_a_row_needs_no_pass_over_the_cells() -> None:
+    source = TileKernel(nest_of(LOSS.replace("{d}", "f32"))).source
+    assert "arange" not in source and source.count("picked(") == 1
+    assert source.count("np.exp(") == 1 and "place(" in source
+    assert "place" not in source.split("np.multiply")[0]  # into the output of what it adds to
+    assert "k = np.multiply(q, e, out=out1[start:stop])" in source
+
+
+def test_a_column_that_is_not_there_is_picked_as_zero_and_placed_nowhere() -> None:
+    nest = nest_of(LOSS.replace("{d}", "f32"))
+    inputs = inputs_of(nest)
+    index = next(k for k, b in enumerate(nest.inputs) if b.dtype.name == "i64")
+    inputs[index][:4, 0] = [-1, -100, 40, 1 << 40]
+    for h, w in zip(TileKernel(nest)(*inputs), run_nest(nest, inputs), strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
+
+
+def test_products_are_summed_without_an_array_of_them() -> None:
+    source = TileKernel(nest_of(NORM.replace("{d}", "f32"))).source
+    assert "v = dot(c, c)" in source and "dot(a, y)" in source and "np.square" not in source
+    assert "np.negative(np.add.reduce(a," in source
+    assert "h = np.negative" not in source  # only its sums are negated
+
+
+def test_a_sum_over_everything_is_cut_into_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "CELLS", 16)
+    ran: list[tuple[int, int]] = []
+
+    def run(work: Callable[[int, int], None], n: int, chunk: int) -> None:
+        def told(start: int, stop: int) -> None:
+            ran.append((start, stop))
+            work(start, stop)
+
+        run_chunks(told, n, chunk)
+
+    monkeypatch.setattr(tiles, "run_chunks", run)
+    nest = nest_of(LINE.replace("{d}", "f32"))
+    TileKernel(nest)(*inputs_of(nest))
+    assert len(ran) == 7
+
+
+@pytest.mark.parametrize("text", [LOSS, NORM, LINE])
+def test_bits_do_not_depend_on_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "CELLS", 70)
+    nest = nest_of(text.replace("{d}", "f32"))
+    inputs, kernel = inputs_of(nest), TileKernel(nest)
+    found = []
+    for threads in ("1", "2", "5", "1"):
+        monkeypatch.setenv("GRADOF_NUM_THREADS", threads)
+        found.append([a.tobytes() for a in kernel(*inputs)])
+    assert all(f == found[0] for f in found)
+
+
+def test_names_of_users_are_not_those_of_the_source() -> None:
+    text = LOSS.replace("{d}", "f32")
+    for mine, theirs in zip("mcesl", ("total", "dot", "s0", "place", "at3_x"), strict=True):
+        text = text.replace(f"%{mine} ", f"%{theirs} ").replace(f"%{mine},", f"%{theirs},")
+        text = text.replace(f"%{mine})", f"%{theirs})")
+    nest = nest_of(text)
+    assert {"total", "dot", "s0", "place", "at3_x"} & {i.name for i in nest.body}
+    inputs = inputs_of(nest)
+    for h, w in zip(TileKernel(nest)(*inputs), run_nest(nest, inputs), strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
+
+
+def test_the_state_of_numpy_is_put_back() -> None:
+    nest = nest_of(NORM.replace("6,32", "6,512").replace("[32]", "[512]").replace("{d}", "f32"))
+    before = np.getbufsize(), np.geterr()
+    TileKernel(nest)(*inputs_of(nest))
+    assert (np.getbufsize(), np.geterr()) == before
+
+
+# --- sums ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 31, 1000, 4096, 4097, 10_000, 100_003, 1_000_000])
+@pytest.mark.parametrize("positive", [False, True])
+def test_sums_are_as_near_to_float64_as_numpys(n: int, positive: bool) -> None:
+    rng = np.random.default_rng(n)
+    rows = max(8, 200_000 // n)
+    make = rng.random if positive else rng.standard_normal
+    x, y = (make((rows, n)).astype(np.float32) for _ in range(2))
+    for have, want, terms in (
+        (tile_sums.total(x), np.add.reduce(x, axis=1, keepdims=True), x.astype(np.float64)),
+        (tile_sums.dot(x, y), np.add.reduce(x * y, axis=1, keepdims=True),
+         x.astype(np.float64) * y),
+    ):  # fmt: skip
+        assert have.dtype == np.float32 and have.shape == (rows, 1)
+        exact, scale = terms.sum(1, keepdims=True), np.abs(terms).sum(1, keepdims=True)
+        mine, numpys = (np.mean(np.abs(s - exact) / scale) for s in (have, want))
+        assert mine <= 4 * numpys + 2e-8  # a third of one rounding
+
+
+@pytest.mark.parametrize("n", [40, 9000])
+def test_sums_of_columns_that_lie_apart_and_of_one_row_for_all(n: int) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((n, 6)).T, rng.standard_normal((6, n))
+    row = rng.standard_normal((1, n))
+    np.testing.assert_allclose(tile_sums.dot(x, y), (x * y).sum(1, keepdims=True), rtol=1e-10)
+    np.testing.assert_allclose(tile_sums.dot(y, row), (y * row).sum(1, keepdims=True), rtol=1e-10)
+    np.testing.assert_allclose(tile_sums.total(x), x.sum(1, keepdims=True), rtol=1e-10)
+    np.testing.assert_allclose(tile_sums.total(y[0]), y[0].sum(keepdims=True), rtol=1e-10)
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    x = np.array([[np.inf, 1, 2], [np.inf, -np.inf, 0], [np.nan, 0, 0]], np.float32)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(tile_sums.total(x), [[np.inf], [np.nan], [np.nan]])
+        np.testing.assert_array_equal(tile_sums.dot(x, x), [[np.inf], [np.inf], [np.nan]])
