@@ -11,9 +11,9 @@
         np.add(q, in1, out=out0[start:stop])
         return ()
 
-Cells go to scratch arrays, over an operand that is read for the last time where a ufunc may, or
-straight into the output they are stored to. What a tile adds to a fold, or to a sum where columns
-are cut, is returned.
+Cells go to scratch arrays, over an operand that is read for the last time where that may be, or
+straight into the output they are stored to (`tile_values`). What a tile adds to a fold, or to a sum
+where columns are cut, is returned.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu import tile_sums
+from gradof.codegen.cpu import tile_select, tile_sums
 from gradof.codegen.cpu.lowering import call, literal, lowering
-from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes, reads, varying
-from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
+from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
+from gradof.codegen.loopnest import Buffer, Instr, LoopNest
+from gradof.ir.types import BOOL, F32, F64, I64
 from gradof.ops.registry import get_op
 
 _UFUNC = {"sum": "np.add", "prod": "np.multiply", "max": "np.maximum", "min": "np.minimum"}
-# Where the op's own template makes arrays on the way; the first call reads the operands.
-_STEPS = {"rsqrt": ("np.sqrt({0}, out={out})", "np.true_divide(1, {out}, out={out})")}
-_NAMES = ("dot", "total", "inside", "picked", "place")
-_HELPERS = {name: getattr(tile_sums, name) for name in _NAMES}
+_HELPERS = {
+    **{name: getattr(tile_sums, name) for name in ("dot", "total", "along", "folded")},
+    **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def emit_tiles(nest: LoopNest, tiled: bool, cut: bool) -> TileCode:
     emitter = _Emitter(nest, tiled, cut)
     once, tile, last = emitter.once_source(), emitter.tile_source(), emitter.last_source()
     space = {"np": np, **emitter.functions}
-    return TileCode(once, tile, last, space, tuple(emitter.widths), tuple(emitter.partials))
+    return TileCode(
+        once, tile, last, space, tuple(emitter.values.widths), tuple(emitter.partials)
+    )  # fmt: skip
 
 
 class _Emitter:
@@ -73,18 +77,12 @@ class _Emitter:
         self.cut = cut
         self.columns = tuple(range(nest.rows, len(nest.sizes)))
         self.rows = tuple(range(nest.rows))
-        self.varies = varying(self.nest)
-        self.widths: list[int] = []  # bytes of a cell, per scratch buffer
-        self.views: list[tuple[int, frozenset[int], str, int]] = []
-        self.free: list[int] = []
-        self.holds: dict[str, int] = {}  # value → scratch buffer
+        self.values = Values(self.nest, self.tile)
+        self.varies = self.values.varies
         self.partials: list[tuple[str, str]] = []  # (name, kind) of what a tile returns
         self.functions: dict[str, Any] = dict(_HELPERS)
         self.lines: list[str] = []
-        self.in_place: set[tuple[str, int]] = set()  # values their statement wrote to an output
-        self.made = {i.name: i for i in self.nest.body if i.name}
-        self.place = {i.name: k for k, i in enumerate(self.nest.body) if i.name}
-        self.last = {a: k for k, i in enumerate(self.nest.body) for a in reads(i)}
+        self.borrowed: set[str] = set()  # values that may be an input's memory
         self.inputs = [f"in{k}" for k in range(len(nest.inputs))]
         self.outputs = [f"out{k}" for k in range(len(nest.outputs))]
 
@@ -94,7 +92,7 @@ class _Emitter:
         """What is computed once for all tiles: values that do not vary, positions."""
         lines = [f"def {self.nest.name}_once({', '.join(self.inputs)}):"]
         lines += [f"    {i.name} = {self.expression(i)}" for i in self.once]
-        return "\n".join([*lines, f"    return {_tuple([i.name for i in self.once])}", ""])
+        return "\n".join([*lines, f"    return {tuple_of([i.name for i in self.once])}", ""])
 
     @property
     def once(self) -> list[Instr]:
@@ -113,10 +111,11 @@ class _Emitter:
                 self.statement(i, k)
                 if self.cut and i.op in SUMS:
                     self.partials.append((i.name, str(i.attrs["kind"])))
-            self.release(k, i)
-        self.lines.append(f"return {_tuple([name for name, _ in self.partials])}")
+            self.values.release(k, i)
+        self.lines.append(f"return {tuple_of([name for name, _ in self.partials])}")
         head = ["start", "stop", "scratch", "once", *self.inputs, *self.outputs]
-        return self.scratch_source() + self.function(self.nest.name, head, self.head())
+        text = self.function(self.nest.name, head, self.head())
+        return self.values.source(self.nest.name) + text
 
     def last_source(self) -> str:
         """What is computed from the sums over all columns, where these are cut; "" for nothing."""
@@ -137,24 +136,12 @@ class _Emitter:
         """Whether it is computed when all tiles are done."""
         return self.cut and i.level == "row" and i.op not in SUMS
 
-    def scratch_source(self) -> str:
-        names = [f"n{k}" for k in range(len(self.nest.sizes))]
-        shown = [self.view(*v) for v in self.views]
-        body = "".join(f"        {text},\n" for text in shown)
-        head = ", ".join(["scratch", *names])
-        result = f"(\n{body}    )" if shown else "()"
-        return f"def {self.nest.name}_scratch({head}):\n    return {result}\n\n"
-
-    def view(self, place: int, axes: frozenset[int], dtype: str, width: int) -> str:
-        shape = _tuple([f"n{k}" if k in axes else "1" for k in range(len(self.nest.sizes))])
-        count = " * ".join(f"n{k}" for k in sorted(axes)) or "1"
-        return f"scratch[{place}][: {count} * {width}].view({dtype}).reshape({shape})"
-
     def head(self) -> list[str]:
         """The scratch arrays, and the sizes that the lines below name."""
         lines = []
-        if self.views:
-            lines.append(f"{_tuple([f's{k}' for k in range(len(self.views))])} = scratch")
+        views = self.values.views
+        if views:
+            lines.append(f"{tuple_of([f's{k}' for k in range(len(views))])} = scratch")
         arrays = [*zip(self.inputs, self.nest.inputs, strict=True),
                   *zip(self.outputs, self.nest.outputs, strict=True)]  # fmt: skip
         for axis in range(len(self.nest.sizes)):
@@ -166,39 +153,60 @@ class _Emitter:
         return lines
 
     def function(self, name: str, head: Sequence[str], first: Sequence[str]) -> str:
-        lines = [*first, *self.lines] or ["pass"]
+        lines = [*first, *self.lines]
         if self.once:
-            lines = [f"{_tuple([i.name for i in self.once])} = once", *lines]
+            lines = [f"{tuple_of([i.name for i in self.once])} = once", *lines]
         body = "".join(f"    {line}\n" for line in lines)
         return f"def {name}({', '.join(head)}):\n{body}"
 
-    def tile(self, name: str, dims: Sequence[int | None]) -> str:
-        return f"{name}[start:stop]" if self.tiled and dims and dims[0] is not None else name
+    def tile(self, name: str, buffer: Buffer) -> str:
+        varies = self.tiled and buffer.dims and buffer.dims[0] is not None
+        return f"{name}[start:stop]" if varies else name
 
     # --- statements ------------------------------------------------------------------------------
 
     def statement(self, i: Instr, k: int) -> None:
         if i.op == "pick":
             self.pick(i)
-            return
-        if i.op == "place":
+        elif i.op == "place":
             self.placed(i, k)
-            return
-        out = self.target(i, k)
-        text = self.expression(i)
-        if out is None:
-            self.lines.append(f"{i.name} = {text}{_loc(i)}")
-        elif self.steps(i):
-            steps = [step.format(*map(_text, i.args), out=out) for step in _STEPS[i.op]]
-            self.lines += [*steps[:-1], f"{i.name} = {steps[-1]}{_loc(i)}"]
+        elif i.op in ("load", "index", "copy") or i.op in SUMS:
+            self.lines.append(f"{i.name} = {self.expression(i)}{_loc(i)}")
         else:
-            self.lines.append(f"{i.name} = {text[:-1]}, out={out}){_loc(i)}")
+            self.lines += [*self.elementwise(i, k)]
+
+    def elementwise(self, i: Instr, k: int) -> list[str]:
+        """The statements of an op, which write into an output or scratch where they may."""
+        args, loc = [_text(a) for a in i.args], _loc(i)
+        text = self.expression(i)
+        out: str | None
+        if self.is_select(i):
+            out = self.values.output(i) or self.values.taken(i)
+            return [f"{i.name} = chosen({', '.join(args)}, {out}){loc}"]
+        if i.op == "rsqrt" and self.same_dtype(i):
+            out = self.target(i, k)
+            if out is not None:
+                first = f"np.sqrt({args[0]}, out={out})"
+                return [first, f"{i.name} = np.true_divide(1, {out}, out={out}){loc}"]
+        if i.op == "cast" and i.level == "cell" and isinstance(i.args[0], str):
+            out = self.values.output(i) or self.values.taken(i)
+            return [f'np.copyto({out}, {args[0]}, casting="unsafe")', f"{i.name} = {out}{loc}"]
+        is_ufunc = lowering(get_op(i.op), "numpy").writes == "in place" and text.endswith(")")
+        out = self.target(i, k) if is_ufunc else None
+        if out is None:
+            return [f"{i.name} = {text}{loc}"]
+        text = f"{text[:-1]}, out={out})"
+        number = self.number(i)
+        if number is not None and out[0] == "s":
+            self.borrowed.add(i.name)
+            other = args[1] if number == args[0] else args[0]
+            text = f"{other} if {number} == 1 else {text}"
+        return [f"{i.name} = {text}{loc}"]
 
     def expression(self, i: Instr) -> str:
         args = [_text(a) for a in i.args]
         if i.op == "load":
-            k = buffer_of(i)
-            return self.tile(f"in{k}", self.nest.inputs[k].dims)
+            return self.tile(f"in{buffer_of(i)}", self.nest.inputs[buffer_of(i)])
         if i.op == "index":
             axis = i.attrs["axis"]
             shape = tuple(-1 if k == axis else 1 for k in range(len(self.nest.sizes)))
@@ -221,14 +229,19 @@ class _Emitter:
     def reduced(self, i: Instr, text: str, axes: tuple[int, ...]) -> str:
         (arg,) = i.args
         assert isinstance(arg, str)
+        kind = i.attrs["kind"]
+        assert isinstance(kind, str)
         if set(axes) - self.varies[arg]:
-            shape = _tuple([
+            shape = tuple_of([
                 f"n{k}" if k in self.varies[arg] or k in axes else "1"
                 for k in range(len(self.nest.sizes))
             ])  # fmt: skip
             text = f"np.broadcast_to({text}, {shape})"
-        kind = i.attrs["kind"]
-        assert isinstance(kind, str)
+        elif axes == self.columns and len(axes) == 1 and kind in ("max", "min"):
+            return f"along({_UFUNC[kind]}, {text})"
+        elif axes == self.rows and len(axes) == len(self.columns) == 1 and i.level == "cell":
+            if i.dtype in (F32, F64):
+                return f"folded({_UFUNC[kind]}, {text})"
         dtype = f", dtype={literal(i.dtype)}" if kind in ("sum", "prod") else ""
         return f"{_UFUNC[kind]}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
 
@@ -241,10 +254,9 @@ class _Emitter:
     def pick(self, i: Instr) -> None:
         """One cell of each row: the body, on the cells at one position each."""
         (place,) = i.args
-        at = f"at{self.place[i.name]}"
-        column = self.columns[0]
-        size = f"n{column}"
-        self.lines.append(f"{at} = inside({place}, {size})")
+        at = f"at{self.nest.body.index(i)}"
+        (column,) = self.columns
+        self.lines.append(f"{at} = inside({place}, n{column})")
         mine = {j.name: f"{at}_{j.name}" for j in i.body}
         for j in i.body:
             args = tuple(mine.get(a, a) if isinstance(a, str) else a for a in j.args)
@@ -261,13 +273,14 @@ class _Emitter:
     def placed(self, i: Instr, k: int) -> None:
         """Cells changed in place: their own, where nothing else reads them, else a copy."""
         cells, position, value = map(_text, i.args)
-        store = self.stored(i)
-        if cells in self.holds and self.last[cells] == k and store is None:
-            self.holds[i.name] = self.holds.pop(cells)
-        elif store is not None and (cells, buffer_of(store)) in self.in_place:
-            self.in_place.add((i.name, buffer_of(store)))
+        values = self.values
+        store = values.stored(i)
+        if store is None and cells in values.dying(i, k) and cells not in self.borrowed:
+            values.holds[i.name] = values.holds.pop(cells)
+        elif store is not None and (cells, store) in values.in_place:
+            values.in_place.add((i.name, store))
         else:
-            out = self.output(i) or self.taken(i, ())
+            out = values.output(i) or values.taken(i)
             self.lines.append(f"np.copyto({out}, {cells})")
             cells = out
         self.lines.append(f"{i.name} = place({cells}, {position}, {value}){_loc(i)}")
@@ -275,78 +288,44 @@ class _Emitter:
     def store(self, i: Instr) -> None:
         (arg,) = i.args
         k = buffer_of(i)
-        if (arg, k) not in self.in_place:
-            out = self.tile(f"out{k}", self.nest.outputs[k].dims)
+        if (arg, k) not in self.values.in_place:
+            out = self.tile(f"out{k}", self.nest.outputs[k])
             self.lines.append(f"np.copyto({out}, {_text(arg)})")
 
-    # --- where values live -----------------------------------------------------------------------
+    # --- what may be written where ---------------------------------------------------------------
 
     def target(self, i: Instr, k: int) -> str | None:
         """Where a ufunc writes: an output it is stored to, or scratch. None: a fresh array."""
-        if i.op in ("load", "index", "copy") or i.op in SUMS:
-            return None
-        is_ufunc = lowering(get_op(i.op), "numpy").writes == "in place"
-        if not (is_ufunc and self.expression(i).endswith(")")) and not self.steps(i):
-            return None
-        out = self.output(i)
+        out = self.values.output(i)
         if out is None and i.level == "cell":
-            dying = (a for a in i.args if isinstance(a, str) and self.last[a] == k)
-            out = self.taken(i, [a for a in dying if a in self.holds])
+            out = self.values.taken(i, self.values.dying(i, k))
         return out
 
-    def steps(self, i: Instr) -> bool:
-        """Whether calls that write into one array compute it."""
-        return i.op in _STEPS and all(
-            isinstance(a, str) and self.made[a].dtype == i.dtype for a in i.args
-        )
+    def same_dtype(self, i: Instr) -> bool:
+        return all(isinstance(a, str) and self.values.made[a].dtype == i.dtype for a in i.args)
 
-    def stored(self, i: Instr) -> Instr | None:
-        """The store of a value into an output of its shape."""
-        for s in self.nest.body:
-            if s.op == "store" and s.args == (i.name,):
-                dims = self.nest.outputs[buffer_of(s)].dims
-                if self.varies[i.name] == {k for k, d in enumerate(dims) if d is not None}:
-                    return s
-        return None
+    def is_select(self, i: Instr) -> bool:
+        """Whether it is a `where` over cells that `chosen` computes."""
+        if i.op != "where" or i.level != "cell" or i.dtype not in (F32, F64, I64):
+            return False
+        made = self.values.made
+        dtypes = [made[a].dtype for a in i.args if isinstance(a, str)]
+        is_mask = isinstance(i.args[0], str) and dtypes[0] == BOOL
+        return is_mask and all(d == i.dtype for d in dtypes[1:])
 
-    def output(self, i: Instr) -> str | None:
-        """The output a value is to be written to; that of a `place` which alone reads it, too."""
-        store = self.stored(i)
-        readers = [j for j in self.nest.body if i.name in reads(j)]
-        if store is None and len(readers) == 1 and readers[0].op == "place":
-            if readers[0].args[0] == i.name:
-                store = self.stored(readers[0])
-        if store is None:
+    def number(self, i: Instr) -> str | None:
+        """The factor of a product with an input's cells that is one number for the whole kernel.
+
+        It is 1 where the caller asks for the gradients of a sum; then the product is the input.
+        """
+        if i.op != "mul" or i.level != "cell" or not self.same_dtype(i):
             return None
-        self.in_place.add((i.name, buffer_of(store)))
-        return self.tile(f"out{buffer_of(store)}", self.nest.outputs[buffer_of(store)].dims)
-
-    def taken(self, i: Instr, dying: Sequence[str]) -> str:
-        """A scratch array: that of an operand of its shape and dtype that dies here, or a free."""
-        width = i.dtype.itemsize
-        for a in dying:
-            if self.made[a].dtype == i.dtype and self.varies[a] == self.varies[i.name]:
-                place = self.holds.pop(a)
-                break
-        else:
-            if not self.free:
-                self.free.append(len(self.widths))
-                self.widths.append(width)
-            place = self.free.pop()
-        self.widths[place] = max(self.widths[place], width)
-        self.holds[i.name] = place
-        view = (place, self.varies[i.name], literal(i.dtype), width)
-        if view not in self.views:
-            self.views.append(view)
-        return f"s{self.views.index(view)}"
-
-    def release(self, k: int, i: Instr) -> None:
-        dead = {a for a in reads(i) if self.last[a] == k}
-        if i.name and i.name not in self.last:
-            dead.add(i.name)
-        for name in dead:
-            if name in self.holds:
-                self.free.append(self.holds.pop(name))
+        for number, cells in (i.args, i.args[::-1]):
+            one, other = self.values.made[str(number)], self.values.made[str(cells)]
+            if one.level == "once" and other.op == "load":
+                if self.varies[other.name] == self.varies[i.name] and not self.varies[one.name]:
+                    return one.name
+        return None
 
 
 def _safe_names(nest: LoopNest) -> LoopNest:
@@ -371,20 +350,9 @@ def _safe_names(nest: LoopNest) -> LoopNest:
     return replace(nest, body=tuple(map(renamed, nest.body)))
 
 
-def _tuple(names: Sequence[str]) -> str:
-    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-
-
 def _text(arg: Any) -> str:
     return arg if isinstance(arg, str) else literal(arg)
 
 
 def _loc(i: Instr) -> str:
     return f"  # {i.loc}" if i.loc is not None else ""
-
-
-def buffer_of(i: Instr) -> int:
-    """Which input or output an instruction reads or writes."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k

@@ -1,4 +1,4 @@
-"""What emitted tiles call for sums over the columns, and for one cell a row.
+"""What emitted tiles call for sums and other reductions.
 
 >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
 >>> dot(x, x)
@@ -7,9 +7,11 @@ array([[ 5.],
 >>> total(x)
 array([[ 3.],
        [12.]], dtype=float32)
->>> picked(x, np.array([[2], [0]]))
+>>> along(np.maximum, x)
 array([[2.],
-       [3.]], dtype=float32)
+       [5.]], dtype=float32)
+>>> folded(np.add, x)
+array([[3., 5., 7.]], dtype=float32)
 
 Note [Sums by BLAS]
 `np.vecdot` is BLAS's dot product of each row: it reads two arrays once, where a product and its sum
@@ -29,13 +31,16 @@ from typing import Any
 import numpy as np
 
 BLOCK = 4096  # columns
+NARROW = 32  # columns: it pays to lay them out as rows first
+WIDE = 1024  # cells
+_FEW = 8  # columns, too few for a call of BLAS
 
 
 def dot(a: Any, b: Any) -> Any:
     """The sum of a * b over the last axis, which is kept; both vary along it."""
     n = a.shape[-1]
-    if a.strides[-1] != a.itemsize or b.strides[-1] != b.itemsize:
-        return np.add.reduce(np.multiply(a, b), axis=-1, keepdims=True)
+    if n <= _FEW or a.strides[-1] != a.itemsize or b.strides[-1] != b.itemsize:
+        return along(np.add, np.multiply(a, b))
     if n <= BLOCK:
         return np.vecdot(a, b)[..., None]
     even = n - n % BLOCK
@@ -49,8 +54,8 @@ def dot(a: Any, b: Any) -> Any:
 def total(a: Any) -> Any:
     """The sum over the last axis, which is kept."""
     n = a.shape[-1]
-    if a.strides[-1] != a.itemsize:
-        return np.add.reduce(a, axis=-1, keepdims=True)
+    if n <= _FEW or a.strides[-1] != a.itemsize:
+        return along(np.add, a)
     ones = _ones(a.dtype)
     if n <= BLOCK:
         return np.vecdot(a, ones[:n])[..., None]
@@ -61,22 +66,23 @@ def total(a: Any) -> Any:
     return found
 
 
-def inside(index: Any, n: int) -> Any:
-    """Positions that there are in `n` columns, for rows whose own is none of them: any."""
-    return np.minimum(np.maximum(index, 0), n - 1)
+def along(ufunc: Any, a: Any) -> Any:
+    """`ufunc.reduce` over the last axis, which is kept."""
+    if a.ndim == 2 and a.shape[1] <= NARROW < a.shape[0]:  # numpy's loops would be of a few cells
+        return ufunc.reduce(np.ascontiguousarray(a.T), axis=0)[:, None]
+    return ufunc.reduce(a, axis=-1, keepdims=True)
 
 
-def picked(a: Any, at: Any) -> Any:
-    """The cell of each row at the position `at`, which has the row's axes and one of size 1."""
-    return a[(*_rows(a.shape[:-1]), at)]
-
-
-def place(cells: Any, index: Any, value: Any) -> Any:
-    """`cells`, with `value` added in place to the cell of each row that `index` names, if any."""
-    at = inside(index, cells.shape[-1])
-    where = (*_rows(cells.shape[:-1]), at)
-    cells[where] += np.where(at == index, value, 0)
-    return cells
+def folded(ufunc: Any, a: Any) -> Any:
+    """`ufunc.reduce` over the rows, of which one is kept; in few and long loops."""
+    n, columns = a.shape
+    together = WIDE // max(1, columns)
+    even = n - n % max(1, together)
+    if together < 2 or not even or not a.flags.c_contiguous:
+        return ufunc.reduce(a, axis=0, keepdims=True)
+    wide = a[:even].reshape(even // together, together * columns)
+    found = ufunc.reduce(ufunc.reduce(wide, axis=0).reshape(together, columns), axis=0)[None]
+    return found if even == n else ufunc(found, ufunc.reduce(a[even:], axis=0, keepdims=True))
 
 
 def _blocks(a: Any, even: int) -> Any:
@@ -86,13 +92,3 @@ def _blocks(a: Any, even: int) -> Any:
 @functools.cache
 def _ones(dtype: Any) -> Any:
     return np.ones(BLOCK, dtype)
-
-
-@functools.lru_cache(maxsize=64)
-def _rows(shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The positions along each axis of rows, to index with; 0 where there is but one."""
-    n = len(shape) + 1
-    return tuple(
-        0 if size == 1 else np.arange(size).reshape([-1 if k == axis else 1 for k in range(n)])
-        for axis, size in enumerate(shape)
-    )

@@ -31,8 +31,9 @@ import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.cpu.threads import run_chunks
-from gradof.codegen.cpu.tile_emit import buffer_of, emit_tiles
+from gradof.codegen.cpu.tile_emit import emit_tiles
 from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
+from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.codegen.cpu import tile_sums, tiles
+from gradof.codegen.cpu import tile_select, tile_sums, tiles
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import fuse
@@ -58,6 +58,23 @@ LINE = """graph f(%x : {d}[100], %y : {d}[100]):
   %m : {d}[] = amax[dims=(0,), keepdims=False](%e)
   %r : {d}[] = div(%s, %m)
   return (%e, %r, %m)"""
+MASKS = """graph f(%x : {d}[9,24], %y : {d}[9,24], %r : {d}[9,1], %d : {d}[]):
+  %0 : float = Constant[value=0.0]()
+  %1 : float = Constant[value=-2.5]()
+  %p : bool[9,24] = gt(%x, %0)
+  %a : {d}[9,24] = where(%p, %x, %0)
+  %b : {d}[9,24] = where(%p, %1, %y)
+  %c : {d}[9,24] = where(%p, %0, %r)
+  %e : {d}[9,24] = where(%p, %a, %b)
+  %k : {d}[9,24] = cast[dtype={d}](%p)
+  %g : {d}[9,24] = mul(%d, %y)
+  %h : {d}[9,24] = mul(%g, %x)
+  %i : {d}[9,24] = mul(%g, %e)
+  %s : {d}[24] = sum[dims=(0,), keepdims=False](%g)
+  %m : {d}[9,1] = amax[dims=(1,), keepdims=True](%i)
+  %n : {d}[9,1] = amin[dims=(1,), keepdims=True](%h)
+  %t : {d}[24] = amax[dims=(0,), keepdims=False](%h)
+  return (%a, %b, %c, %e, %k, %h, %i, %s, %m, %n, %t)"""
 DTYPES = {"f32": np.float32, "f64": np.float64}
 
 
@@ -80,7 +97,7 @@ def inputs_of(nest: LoopNest, seed: int = 3) -> list[Any]:
 
 @pytest.mark.parametrize("cells", [1, 70, 1 << 17])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("text", [LOSS, NORM, LINE])
+@pytest.mark.parametrize("text", [LOSS, NORM, LINE, MASKS])
 def test_numbers_are_those_of_the_nest_in_any_tile(
     text: str, dtype: str, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +134,7 @@ def test_a_column_that_is_not_there_is_picked_as_zero_and_placed_nowhere() -> No
 def test_products_are_summed_without_an_array_of_them() -> None:
     source = TileKernel(nest_of(NORM.replace("{d}", "f32"))).source
     assert "v = dot(c, c)" in source and "dot(a, y)" in source and "np.square" not in source
-    assert "np.negative(np.add.reduce(a," in source
+    assert "np.negative(folded(np.add, a))" in source
     assert "h = np.negative" not in source  # only its sums are negated
 
 
@@ -138,7 +155,58 @@ def test_a_sum_over_everything_is_cut_into_tiles(monkeypatch: pytest.MonkeyPatch
     assert len(ran) == 7
 
 
-@pytest.mark.parametrize("text", [LOSS, NORM, LINE])
+@pytest.mark.parametrize("number", [1.0, 3.0, np.nan])
+def test_a_product_with_one_is_its_other_operand(number: float) -> None:
+    nest = nest_of(MASKS.replace("{d}", "f32"))
+    kernel, inputs = TileKernel(nest), inputs_of(nest)
+    assert "g = y if d == 1 else np.multiply(d, y, out=" in kernel.source
+    (place,) = (k for k, b in enumerate(nest.inputs) if b.shape == ())
+    inputs[place] = np.array(number, np.float32)
+    kept = [a.copy() for a in inputs]
+    for h, w in zip(kernel(*inputs), run_nest(nest, inputs), strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-5)
+    for a, b in zip(inputs, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_cells_are_added_to_a_copy_of_what_may_be_an_input() -> None:
+    text = """graph f(%y : f32[4,64], %d : f32[], %j : i64[4,1], %g : f32[4,1]):
+      %i : i64[4,1] = in_range[size=64, wraps=False, error='index'](%j)
+      %a : f32[4,64] = mul(%d, %y)
+      %z : f32[4,64] = full[shape=(4, 64), dtype=f32, value=0.0, device='cpu']()
+      %h : f32[4,64] = scatter_add[dim=1](%z, %i, %g)
+      %b : f32[4,64] = add(%a, %h)
+      %e : f32[4,64] = exp(%b)
+      %s : f32[4,1] = sum[dims=(1,), keepdims=True](%b)
+      return (%e, %s)"""
+    nest = nest_of(text)
+    kernel, inputs = TileKernel(nest), inputs_of(nest)
+    assert "place(" in kernel.source
+    inputs = [np.ones((), np.float32) if b.shape == () else a
+              for a, b in zip(inputs, nest.inputs, strict=True)]  # fmt: skip
+    kept = [a.copy() for a in inputs]
+    for h, w in zip(kernel(*inputs), run_nest(nest, inputs), strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-5)
+    for a, b in zip(inputs, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_masks_choose_bits_as_where_does(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40] if dtype != np.int64 else [0, -1, 1 << 40]
+    x, y = (rng.choice(np.array(special, dtype), (7, 30)) for _ in range(2))
+    mask, row = rng.random((7, 30)) < 0.5, y[:, :1]
+    for a, b in ((x, y), (x, 0), (0, y), (x, -0.0), (row, x), (x, row), (2, 0), (0, 0), (3, -1)):
+        if dtype == np.int64 and isinstance(b, float):
+            continue
+        out = np.empty_like(x)
+        want = np.where(mask, np.asarray(a, dtype), np.asarray(b, dtype))
+        assert tile_select.chosen(mask, a, b, out) is out
+        assert out.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("text", [LOSS, NORM, LINE, MASKS])
 def test_bits_do_not_depend_on_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CELLS", 70)
     nest = nest_of(text.replace("{d}", "f32"))
@@ -199,6 +267,18 @@ def test_sums_of_columns_that_lie_apart_and_of_one_row_for_all(n: int) -> None:
     np.testing.assert_allclose(tile_sums.dot(y, row), (y * row).sum(1, keepdims=True), rtol=1e-10)
     np.testing.assert_allclose(tile_sums.total(x), x.sum(1, keepdims=True), rtol=1e-10)
     np.testing.assert_allclose(tile_sums.total(y[0]), y[0].sum(keepdims=True), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(40, 2), (100, 7), (70, 32), (33, 5000), (3, 8), (1, 1)])
+def test_narrow_rows_are_reduced_in_long_loops(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(2).standard_normal(shape)
+    for ufunc in (np.maximum, np.minimum, np.add):
+        for have, axis in ((tile_sums.along(ufunc, x), 1), (tile_sums.folded(ufunc, x), 0)):
+            np.testing.assert_allclose(have, ufunc.reduce(x, axis=axis, keepdims=True), rtol=1e-12,
+                                       atol=1e-13 if ufunc is np.add else 0)  # fmt: skip
+        apart = x[:, ::-1]
+        want = ufunc.reduce(apart, axis=0, keepdims=True)
+        np.testing.assert_allclose(tile_sums.folded(ufunc, apart), want, rtol=1e-12)
 
 
 def test_what_is_not_finite_stays_so() -> None:
