@@ -51,7 +51,7 @@ def run_chunks(
         for k in range(count):
             work(k * chunk, min(n, (k + 1) * chunk))
         return
-    take = iter(range(count))  # next() of a range iterator is atomic under the GIL
+    take = iter(range(count))
     lock = threading.Lock()
 
     def worker() -> None:
@@ -62,6 +62,11 @@ def run_chunks(
                 return
             work(k * chunk, min(n, (k + 1) * chunk))
 
+    run_together(worker, threads)
+
+
+def run_together(worker: Callable[[], None], threads: int) -> None:
+    """`worker()` on as many threads, this one among them; the first exception is raised."""
     futures = [_pool(threads).submit(worker) for _ in range(threads - 1)]
     try:
         worker()  # this thread works too

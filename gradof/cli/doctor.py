@@ -40,7 +40,16 @@ def report() -> Iterator[tuple[str, str]]:
         yield "products", f"{float32_library()} for float32 tensors, MKL for float64"
         yield "CUDA tensors", _cuda_tensors(backend)
     yield "memory", f"up to {limit() >> 20} MB kept for the next arrays (GRADOF_KEPT_MB)"
-    yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores)"
+    yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores){_pool()}"
+
+
+def _pool() -> str:
+    """Whose threads run native kernels where torch is loaded."""
+    if not importlib.util.find_spec("torch"):
+        return ""
+    from gradof.codegen.cpu.native.parallel import openmp
+
+    return "; for torch callers its OpenMP threads" if openmp() else "; Python's own"
 
 
 def _cuda_tensors(backend: str) -> str:

@@ -33,7 +33,7 @@ def _gelu(x: Expr, approximate: str) -> Expr:
     if approximate == "none":
         return x * ((F.erf(x * SQRT_HALF) + 1.0) * 0.5)
     if approximate == "tanh":
-        inner = (x + x * x * x * 0.044715) * SQRT_TWO_OVER_PI
+        inner = x * (x * x * (0.044715 * SQRT_TWO_OVER_PI) + SQRT_TWO_OVER_PI)
         return x * ((F.tanh(inner) + 1.0) * 0.5)
     raise InferenceError(f"gelu knows approximate='none' and 'tanh', not {approximate!r}")
 

@@ -29,6 +29,7 @@ from gradof.errors import ConfigError
 
 LEAST = 1 << 20  # bytes; malloc keeps smaller ones itself
 _PAGE = 1 << 16  # sizes are multiples of it
+ALIGNED = 64  # bytes of a cache line, which a vector's store should not cross
 _LOCK = threading.Lock()
 _KEPT: deque[NDArray[np.uint8]] = deque()  # the longest unused first
 # A reference is told of in whatever thread and line the last view goes, perhaps with the lock held.
@@ -86,7 +87,9 @@ def _taken(size: int) -> NDArray[np.uint8]:
             memory = _KEPT[best]
             del _KEPT[best]
             return memory
-    return np.empty(size, np.uint8)
+    fresh = np.empty(size + ALIGNED, np.uint8)  # malloc's is 16 bytes behind a page's beginning
+    skip = -fresh.__array_interface__["data"][0] % ALIGNED
+    return fresh[skip : skip + size]
 
 
 def _collect() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from gradof.codegen import compile_graph
 from gradof.codegen.backend import in_native, kernel_maker
-from gradof.codegen.cpu.native import engine, kernel
+from gradof.codegen.cpu.native import engine, kernel, parallel
 from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 from gradof.codegen.cpu.native.vectors import OPS, supports
 from gradof.codegen.cpu.tiles import TileKernel
@@ -196,6 +197,7 @@ def test_any_number_of_threads_gives_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel, "CHUNK", 64)
+    monkeypatch.setattr(kernel, "_WORK", 1)
     for nest in nests(CHAINS[name]):
         arrays = arrays_for(nest, {6: 50, 4: 50, 7: 37, 42: 999})
         run = NativeKernel(nest)
@@ -226,11 +228,11 @@ def test_kernels_of_other_sizes_are_the_same_code(monkeypatch: pytest.MonkeyPatc
         return compile_(text)
 
     monkeypatch.setattr(engine, "_compile", counted)
-    monkeypatch.setattr(engine, "_KERNELS", {})
+    monkeypatch.setattr(engine, "_ENGINES", {})
     for n in (8, 9, 4096):
         (nest,) = nests(f"graph f(%x : f32[{n}]):\n %y : f32[{n}] = cosh(%x)\n return (%y)")
         NativeKernel(nest)(np.ones(n, np.float32))
-    assert len(made) == 1
+    assert sum("@kernel(" in text for text in made) == 1
 
 
 def test_what_is_not_native_goes_to_tiles() -> None:
@@ -271,3 +273,49 @@ def test_importing_gradof_does_not_load_llvmlite() -> None:
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env)
+
+
+def test_threads_without_openmp_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process without torch, or a forked one: Python threads run the chunks."""
+    import torch  # noqa: F401 - whose threads they are otherwise
+
+    monkeypatch.setattr(kernel, "CHUNK", 64)
+    monkeypatch.setattr(kernel, "_WORK", 1)
+    monkeypatch.setenv("GRADOF_NUM_THREADS", "3")
+    (nest,) = nests("graph f(%x : f32[50,42]):\n %e : f32[50,42] = exp(%x)\n"
+                    " %s : f32[] = sum[dims=(0,1), keepdims=False](%e)\n"
+                    " return (%e, %s)")  # fmt: skip
+    x = np.random.default_rng(0).random((50, 42)).astype(np.float32)
+    used: list[int] = []
+    together = parallel.run_together
+
+    def counted(work: Callable[[], None], threads: int) -> None:
+        used.append(threads)
+        together(work, threads)
+
+    monkeypatch.setattr(parallel, "run_together", counted)
+    shared = NativeKernel(nest)(x)
+    assert used == [], "torch is loaded, so its threads run"
+    monkeypatch.setattr(parallel, "openmp", lambda: 0)
+    own = NativeKernel(nest)(x)
+    assert used == [3]
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(shared, own, strict=True))
+
+
+def test_a_forked_process_does_not_wait_for_threads_that_are_gone() -> None:
+    code = """
+import os, sys, numpy as np, torch
+os.environ["GRADOF_BACKEND"] = "native"
+from gradof import value_and_grad
+fn = value_and_grad(lambda x: np.sum(np.tanh(x) * np.exp(-x * x)))
+x = np.linspace(-1, 1, 1 << 20)
+value, gradient = fn(x)
+child = os.fork()
+if not child:
+    again, other = fn(x)
+    os._exit(0 if again == value and (other == gradient).all() else 1)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "GRADOF_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env, timeout=60)

@@ -84,7 +84,7 @@ def test_pytorch_150706_each_resolution_costs_one_trace_and_no_kernel(
 ) -> None:
     """Other sizes trace anew; the machine code of the kernels is the one there is."""
     monkeypatch.setenv("GRADOF_BACKEND", "native")
-    monkeypatch.setattr(engine, "_KERNELS", {})
+    monkeypatch.setattr(engine, "_ENGINES", {})
     fn = differentiate(lambda x: torch.softmax(x, -1).square().sum())
     kernels = []
     for n in (200, 300, 400, 300, 200):
@@ -93,7 +93,7 @@ def test_pytorch_150706_each_resolution_costs_one_trace_and_no_kernel(
         fn(x).backward()
         torch.autograd.backward(torch.softmax(y, -1).square().sum())
         torch.testing.assert_close(x.grad, y.grad)
-        kernels.append(len(engine._KERNELS))
+        kernels.append(len(engine._ENGINES))
     assert fn.cache_info().misses == 3
     assert kernels[0] >= 2 and kernels == [kernels[0]] * 5, "those of the first size"
 

@@ -1,4 +1,4 @@
-"""LLVM in this process: text → address of the kernel, compiled for the host's own processor.
+"""LLVM in this process: text → addresses of its functions, compiled for the host's own processor.
 
 Kernels are kept by their text, so equal nests of any sizes share one, and their machine code on
 disk (see `object_cache`). `status()` says whether llvmlite, an x86-64 processor with AVX2 and
@@ -7,7 +7,6 @@ glibc's libmvec are there, or what is missing; then the numpy tiles run instead.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import threading
@@ -18,13 +17,9 @@ from gradof.errors import CodegenError
 
 _LOCK = threading.Lock()
 _SETTINGS = "speed level 1, opt 2, no loop passes"  # to be changed with `_object_code`
-_KERNELS: dict[str, Any] = {}
 COMPILED = 0  # kernels that were not on disk
-_ENGINES: list[Any] = []  # kept alive: their code is in use
-_SIGNATURE = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
-    ctypes.c_void_p, ctypes.c_void_p,
-)  # fmt: skip
+_ENGINES: dict[str, Any] = {}  # by their text
+_KEPT: list[Any] = []  # all of them, because their code is in use
 
 
 @functools.cache
@@ -57,13 +52,14 @@ def vector_bits() -> int:
     return status()[0]
 
 
-def compile_kernel(text: str) -> Any:
-    """The kernel of a text of LLVM IR, as a ctypes function that releases the GIL."""
+def address_of(text: str, name: str) -> int:
+    """The address of a function in a text of LLVM IR."""
     with _LOCK:
-        found = _KERNELS.get(text)
-        if found is None:
-            found = _KERNELS[text] = _compile(text)
-        return found
+        engine = _ENGINES.get(text)
+        if engine is None:
+            engine = _ENGINES[text] = _compile(text)
+        address: int = engine.get_function_address(name)
+        return address
 
 
 def _compile(text: str) -> Any:
@@ -81,8 +77,8 @@ def _compile(text: str) -> Any:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    _ENGINES.append(engine)
-    return _SIGNATURE(engine.get_function_address("kernel"))
+    _KEPT.append(engine)
+    return engine
 
 
 def _key(text: str) -> str:

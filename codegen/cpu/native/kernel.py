@@ -4,7 +4,7 @@
     y, total = kernel(x, w)             # fresh outputs, in the order of the nest
 
 Code is made on the first call, for the strides of the columns it sees, and again for others. Rows
-are shared out to threads in chunks that follow from the sizes alone; ctypes releases the GIL.
+are shared out to threads in chunks that follow from the sizes alone (`parallel`).
 
 Note [Columns that collapse]
 The kernel has one column axis. Several are one where, for every buffer that varies along them, the
@@ -22,22 +22,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof.codegen.cpu.native import parallel
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
-from gradof.codegen.cpu.native.engine import compile_kernel, vector_bits
+from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.partials import Partials
 from gradof.codegen.cpu.native.sparse import with_picks
-from gradof.codegen.cpu.native.vectors import supports
-from gradof.codegen.cpu.threads import run_chunks
+from gradof.codegen.cpu.native.vectors import CALLS, supports
+from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
-from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
+from gradof.codegen.run_nest import as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
-from gradof.ops.memory import empty
+from gradof.ops.memory import ALIGNED, LEAST, empty
 
-CHUNK = 1 << 16  # cells of a chunk at least
-_CHUNKS, _MOST = 32, 4  # chunks that large arrays are to have, and how far a chunk grows for that
+CHUNK = 1 << 14  # cells of a chunk at least
+_CHUNKS, _MOST = 32, 16  # chunks that large arrays are to have, and how far a chunk grows for that
+_WORK = 1 << 20  # instructions of all cells that make another thread worth waking
+_CALL = 20  # instructions that the call of an elementary function takes as long as
+_PARTS, _FEWEST = 32 << 20, 8  # bytes of all partial results, and chunks that there may always be
 _MAX_LAYOUTS = 256  # kept per kernel
+_UNKNOWN = object()
 _OWN = frozenset({"load", "index", "store", "reduce", "fold"})
 
 
@@ -59,14 +65,19 @@ def is_native(nest: LoopNest) -> bool:
     return True
 
 
-class _Layout(NamedTuple):
-    """A call's code, the strides and sizes it is given, and its outputs."""
+def cost(nest: LoopNest) -> int:
+    """About how many instructions a cell takes."""
+    return sum(_CALL if i.op in CALLS else 1 for i in nest.body if i.level == "cell")
 
-    function: Any
-    code: Code
-    tail: array[int]
-    rows: int
-    columns: int
+
+class _Layout(NamedTuple):
+    """What a call's shapes and strides decide: its code, its chunks, its outputs."""
+
+    job: array[int]  # all but the addresses of memory
+    threads: int  # that it is worth
+    scratch: int  # bytes of a thread's held cells
+    chunks: int
+    partials: Partials
     outputs: list[tuple[tuple[int, ...], Any]]
 
 
@@ -80,7 +91,7 @@ class NativeKernel:
         self.lanes = lanes_for(nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
-        self._variants: dict[tuple[Stride, ...], tuple[Any, Code]] = {}
+        self._variants: dict[tuple[Stride, ...], Code] = {}
         self._tiles: TileKernel | None = None
         self._local = threading.local()
 
@@ -93,19 +104,43 @@ class NativeKernel:
         """Fresh outputs for arrays in the order of the nest's inputs."""
         given = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]
         key = tuple([(a.shape, a.strides) for a in given])
-        if key not in self._layouts:
+        layout = self._layouts.get(key, _UNKNOWN)
+        if layout is _UNKNOWN:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[key] = self._layout(given)
-        layout = self._layouts[key]
+            layout = self._layouts[key] = self._layout(given)
         if layout is None:
             return self._whole()(*arrays)
-        outputs = [empty(shape, dtype) for shape, dtype in layout.outputs]
-        # the axes of the nest are those of the arrays, so both begin at one address
-        packed = array("q", [a.__array_interface__["data"][0] for a in (*given, *outputs)])
-        packed.extend(layout.tail)
-        self._run(layout.function, layout.code, packed, layout.rows, layout.columns, outputs)
-        return tuple(outputs)
+        assert isinstance(layout, _Layout)
+        outputs = tuple([empty(shape, dtype) for shape, dtype in layout.outputs])
+        if layout.chunks:
+            # the axes of the nest are those of the arrays, so both begin at one address
+            addresses = [a.__array_interface__["data"][0] for a in (*given, *outputs)]
+            self._run(layout, array("q", addresses))
+        else:
+            layout.partials.identities(outputs)
+        return outputs
+
+    def _run(self, layout: _Layout, addresses: array[int]) -> None:
+        threads = min(n_threads(), layout.threads)
+        size = layout.chunks * layout.partials.width
+        memory = self._memory(size + threads * layout.scratch)
+        start: int = memory.__array_interface__["data"][0]
+        job = layout.job[:]
+        job[parallel.PARTIAL], job[parallel.SCRATCH] = start, start + size
+        job[parallel.FIELDS : parallel.FIELDS + len(addresses)] = addresses
+        parallel.run_job(job, threads)
+
+    def _memory(self, size: int) -> Any:
+        """At least so many bytes, aligned for vectors, of this thread and this kernel alone."""
+        have = getattr(self._local, "memory", None)
+        if have is None or have.nbytes < size:
+            fresh = empty((size + ALIGNED,), np.dtype("u1"))
+            skip = -fresh.__array_interface__["data"][0] % ALIGNED
+            have = fresh[skip:]
+            if size <= LEAST:  # larger memory is used again by whoever wants it
+                self._local.memory = have
+        return have
 
     def _layout(self, arrays: Sequence[Any]) -> _Layout | None:
         """What follows from shapes and strides; None where the column axes do not collapse."""
@@ -122,44 +157,40 @@ class NativeKernel:
         for size in sizes[: nest.rows]:
             rows *= size
         classes = tuple(_class(s[-1]) if nest.rows < len(sizes) else "zero" for s in strides)
-        function, code = self._variant(classes)
+        code = self._variant(classes)
         flat = [*sizes[: nest.rows], *([columns] if nest.rows < len(sizes) else [])]
-        tail = array("q", [s for each in strides for s in each] + flat)
-        return _Layout(function, code, tail, rows, columns, [(o.shape, o.dtype) for o in outputs])
+        arguments = [0] * len(views) + [s for each in strides for s in each] + flat
+        held = sum((columns + self.lanes) * width for _, width in code.scratch)
+        partials = Partials(nest, code, columns)
+        count, chunk = self._chunks(rows, columns, partials)
+        scratch = (held + 63) & ~63
+        job = parallel.new_job({
+            parallel.KERNEL: address_of(code.text, "kernel"), parallel.COUNT: count,
+            parallel.FINISH: address_of(code.text, "finish"), parallel.CHUNK: chunk,
+            parallel.CHUNKS: -(-count // chunk), parallel.SPLIT: self.split,
+            parallel.COLUMNS: columns, parallel.SCRATCH_STEP: scratch,
+            parallel.PARTIAL_STEP: partials.width,
+            parallel.TEMPLATE: partials.template.__array_interface__["data"][0],
+        }, arguments)  # fmt: skip
+        made = [(o.shape, o.dtype) for o in outputs]
+        threads = 1 + rows * columns * cost(nest) // _WORK
+        return _Layout(job, threads, scratch, -(-count // chunk), partials, made)
 
-    def _run(
-        self, function: Any, code: Code, packed: array[int], rows: int, columns: int,
-        outputs: Sequence[Any],
-    ) -> None:  # fmt: skip
-        address = packed.buffer_info()[0]
-        scratch = sum((columns + self.lanes) * width for _, width in code.scratch)
+    def _chunks(self, rows: int, columns: int, partials: Partials) -> tuple[int, int]:
+        """How many rows, or columns, there are, and how many of them a chunk has.
+
+        They follow from the sizes alone: graphs with more or less in their kernels sum up alike.
+        """
         cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
-        chunk = cells if self.split else max(1, cells // max(1, columns))
-        n = columns if self.split else rows
-        parts = _Partials(self.nest, code, columns, -(-n // chunk))
+        if self.split:
+            return columns, cells
+        chunk = max(1, cells // max(1, columns))
+        if partials.width > 64 * len(partials.folds):  # of cells: each chunk has a row of them
+            most = min(max(_PARTS // partials.width, _FEWEST), 2 * _CHUNKS)
+            chunk = max(chunk, -(-rows // most))
+        return rows, chunk
 
-        def work(start: int, stop: int) -> None:
-            place = parts.address(start // chunk)
-            held = self._scratch(scratch)
-            if self.split:
-                function(address, 0, 1, start, stop, held, place)
-            else:
-                function(address, start, stop, 0, columns, held, place)
-
-        run_chunks(work, n, chunk)
-        parts.combine(outputs)
-
-    def _scratch(self, size: int) -> int | None:
-        """The address of this thread's memory for held cells."""
-        if not size:
-            return None
-        have = getattr(self._local, "scratch", None)
-        if have is None or have.nbytes < size + 64:
-            have = self._local.scratch = np.empty(size + 64, np.uint8)
-        start: int = have.__array_interface__["data"][0]
-        return (start + 63) & ~63
-
-    def _variant(self, classes: tuple[Stride, ...]) -> tuple[Any, Code]:
+    def _variant(self, classes: tuple[Stride, ...]) -> Code:
         """The code for one pattern of column strides."""
         found = self._variants.get(classes)
         if found is None:
@@ -169,8 +200,7 @@ class NativeKernel:
                 inputs=tuple(_one_column(b, rows) for b in self.nest.inputs),
                 outputs=tuple(_one_column(b, rows) for b in self.nest.outputs),
             )  # fmt: skip
-            code = emit_ir(with_picks(nest), classes, self.lanes)
-            found = self._variants[classes] = compile_kernel(code.text), code
+            found = self._variants[classes] = emit_ir(with_picks(nest), classes, self.lanes)
         return found
 
     def _whole(self) -> TileKernel:
@@ -178,49 +208,6 @@ class NativeKernel:
         if self._tiles is None:
             self._tiles = TileKernel(self.nest)
         return self._tiles
-
-
-class _Partials:
-    """What each chunk of rows folds, and the sum of it, chunk by chunk."""
-
-    def __init__(self, nest: LoopNest, code: Code, columns: int, chunks: int) -> None:
-        self.folds = code.folds
-        self.width = 0
-        self.places: list[tuple[int, Any, int]] = []
-        for k, _, of_cells in code.folds:
-            dtype = to_numpy_dtype(nest.outputs[k].dtype)
-            count = columns if of_cells else 1
-            self.places.append((self.width, dtype, count))
-            self.width += (count * dtype.itemsize + 63) & ~63
-        self.memory = np.empty((chunks, self.width), np.uint8)
-        for (at, dtype, count), (_, kind, of_cells) in zip(self.places, self.folds, strict=True):
-            if of_cells:
-                self.part(at, dtype, count)[...] = _identity(kind, dtype)
-
-    def part(self, at: int, dtype: Any, count: int) -> Any:
-        return self.memory[:, at : at + count * dtype.itemsize].view(dtype)
-
-    def address(self, chunk: int) -> int | None:
-        if not self.width:
-            return None
-        start: int = self.memory.__array_interface__["data"][0]
-        return start + chunk * self.width
-
-    def combine(self, outputs: Sequence[Any]) -> None:
-        for (at, dtype, count), (k, kind, _) in zip(self.places, self.folds, strict=True):
-            parts = self.part(at, dtype, count)
-            with np.errstate(all="ignore"):
-                total = REDUCE[kind].reduce(parts, axis=0, dtype=dtype)
-            outputs[k].reshape(-1)[...] = total
-
-
-def _identity(kind: str, dtype: Any) -> Any:
-    if kind in ("sum", "prod"):
-        return 0 if kind == "sum" else 1
-    if dtype.kind == "f":
-        return -np.inf if kind == "max" else np.inf
-    info = np.iinfo(dtype)
-    return info.min if kind == "max" else info.max
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
