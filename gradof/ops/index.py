@@ -76,7 +76,26 @@ class _Rows:
         return y.reshape((self.count, *self.rest))
 
 
+def _is_every_row(index: Expr, n: int) -> bool:
+    """Whether an index array is known to be 0, 1, ... n - 1."""
+    node = index.value.node
+    if node is not None and node.kind == "cast":
+        node = node.inputs[0].node
+    if node is None or index.shape != (n,):
+        return False
+    if node.kind == "arange":
+        return node.attrs["start"] == 0 and node.attrs["step"] == 1
+    value = node.attrs["value"] if node.kind == "Constant" else None
+    return isinstance(value, Dense) and bool(np.array_equal(value.numpy(), np.arange(n)))
+
+
 def _index(x: Expr, *indices: Expr, dims: Ints) -> Expr:
+    if x.rank == len(indices) == 2 and dims == (0, 1) and indices[1].shape == x.shape[:1]:
+        # x[arange(n), t], one element a row, which fuses with what is computed of the rows
+        n, width = x.shape
+        if _is_every_row(indices[0], n):
+            column = wrap_negative(indices[1], width).reshape((n, 1))
+            return F.gather(x, column, dim=1).reshape((n,))
     plan = _Rows(x, indices, dims)
     return plan.result(F.index_select(plan.rows(), plan.places, dim=0))
 

@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as tf
 
 from gradof.errors import InferenceError
+from gradof.ir.attrs import Dense
 from gradof.ir.types import F64
 from gradof.ops.expr import F
-from tests.ops.reference import compare, forward, randn
+from gradof.passes.pipeline import run_passes
+from tests.ops.reference import build_graph, compare, forward, randn, type_of
 
 ROWS, COLUMNS = np.array([0, -1, 2, 0]), np.array([[1], [-2], [1]])
 
@@ -28,6 +30,22 @@ def test_index(dims: tuple[int, ...]) -> None:
         return x[tuple(places)]
 
     compare(lambda x, *i: F.index(x, *i, dims=dims), eager, randn(3, 4, 5), *arrays)
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_one_element_a_row(step: int) -> None:
+    """x[arange(n), t] is a gather; with the rows in another order it is not."""
+    x, t = randn(4, 5), np.array([0, -1, 4, 2])
+    rows = np.arange(4)[::step].copy()
+
+    def build(x: Any, t: Any) -> Any:
+        return F.index(x, Dense.of(rows), t, dims=(0, 1))
+
+    compare(build, lambda x, t: x[torch.from_numpy(rows), t], x, t)
+    graph = build_graph(build, type_of(x), type_of(t))
+    run_passes(graph, ("expand-composites",))
+    gathers = {n.kind for n in graph.walk()} & {"gather", "index_select"}
+    assert gathers == ({"gather"} if step == 1 else {"index_select"})
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
