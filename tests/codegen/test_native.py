@@ -17,6 +17,7 @@ from gradof.codegen.backend import in_native, kernel_maker
 from gradof.codegen.cpu.native import engine, kernel, parallel
 from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 from gradof.codegen.cpu.native.vectors import OPS, supports
+from gradof.codegen.cpu.threads import run_together
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import fuse
 from gradof.codegen.loopnest import LoopNest
@@ -223,9 +224,9 @@ def test_kernels_of_other_sizes_are_the_same_code(monkeypatch: pytest.MonkeyPatc
     made: list[str] = []
     compile_ = engine._compile
 
-    def counted(text: str) -> Any:
+    def counted(text: str, quick: bool) -> Any:
         made.append(text)
-        return compile_(text)
+        return compile_(text, quick)
 
     monkeypatch.setattr(engine, "_compile", counted)
     monkeypatch.setattr(engine, "_ENGINES", {})
@@ -287,11 +288,10 @@ def test_threads_without_openmp_give_the_same_bits(monkeypatch: pytest.MonkeyPat
                     " return (%e, %s)")  # fmt: skip
     x = np.random.default_rng(0).random((50, 42)).astype(np.float32)
     used: list[int] = []
-    together = parallel.run_together
 
     def counted(work: Callable[[], None], threads: int) -> None:
         used.append(threads)
-        together(work, threads)
+        run_together(work, threads)
 
     monkeypatch.setattr(parallel, "run_together", counted)
     shared = NativeKernel(nest)(x)

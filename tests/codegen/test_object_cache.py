@@ -154,3 +154,5 @@ def test_the_key_tells_processors_apart(monkeypatch: pytest.MonkeyPatch) -> None
     assert here == engine._key("text") != engine._key("other text")
     monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "znver9")
     assert engine._key("text") != here
+    monkeypatch.undo()
+    assert engine._key("text", quick=True) != here

@@ -4,7 +4,7 @@ The kernel is `void kernel(i64* args, i64 r0, i64 r1, i64 c0, i64 c1, i8* scratc
 It runs rows r0..r1 and, of each, columns c0..c1. `args` holds the address of every buffer, inputs
 first, then per buffer one stride per axis of the nest, in elements, then the sizes of the axes.
 Held cells go to `scratch`, a row each; folds to `partial`, which holds this chunk's part of every
-fold: one element per column for cells, one for row values. `finish` adds up those of all chunks.
+fold: one element per column for cells, one for row values. `finish` adds up the chunks.
 
 Every value is a vector (`vectors`), those of rows and of the kernel with equal lanes. The innermost
 loop (`columns`) runs over full vectors, and once more, masked, over what is left.
@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradof.codegen.cpu.native.columns import WORD, Columns, identity, index_of, kind_of
-from gradof.codegen.cpu.native.finish import finish_text
 from gradof.codegen.cpu.native.memory import Stride
 from gradof.codegen.cpu.native.vectors import STORED
 from gradof.codegen.loopnest import Instr, LoopNest
@@ -64,16 +63,12 @@ class _Emitter(Columns):
                 self.value(i, None, None)
         self.rows()
         self.line("ret void")
-        finish, declarations = finish_text(
-            [(len(nest.inputs) + index_of(i), kind_of(i), i.dtype, i.level == "cell")
-             for i in self.folds], self.lanes,
-        )  # fmt: skip
-        declared = "\n".join((self.code.declared | declarations).values())
+        declared = "\n".join(self.code.declared.values())
         body = "\n".join([*self.head, *self.code.lines])
         text = (
             f"{declared}\n\ndefine void @kernel(ptr noalias %args, i64 %r0, i64 %r1, i64 %c0, "
             "i64 %c1, ptr noalias %scratch, ptr noalias %partial) alignstack(64) "  # for spills
-            f"{{\nentry:\n{body}\n}}\n\n{finish}"
+            f"{{\nentry:\n{body}\n}}\n"
         )
         return Code(text, tuple(self.scratch), tuple(
             (index_of(i), kind_of(i), i.level == "cell") for i in self.folds

@@ -17,6 +17,7 @@ from gradof.errors import CodegenError
 
 _LOCK = threading.Lock()
 _SETTINGS = "speed level 1, opt 2, no loop passes"  # to be changed with `_object_code`
+_QUICK = "no passes, opt 0"
 COMPILED = 0  # kernels that were not on disk
 _ENGINES: dict[str, Any] = {}  # by their text
 _KEPT: list[Any] = []  # all of them, because their code is in use
@@ -52,28 +53,31 @@ def vector_bits() -> int:
     return status()[0]
 
 
-def address_of(text: str, name: str) -> int:
-    """The address of a function in a text of LLVM IR."""
+def address_of(text: str, name: str, quick: bool = False) -> int:
+    """The address of a function in a text of LLVM IR.
+
+    `quick` is for what runs seldom: it is compiled in a fifth of the time, without optimisation.
+    """
     with _LOCK:
         engine = _ENGINES.get(text)
         if engine is None:
-            engine = _ENGINES[text] = _compile(text)
+            engine = _ENGINES[text] = _compile(text, quick)
         address: int = engine.get_function_address(name)
         return address
 
 
-def _compile(text: str) -> Any:
+def _compile(text: str, quick: bool = False) -> Any:
     from llvmlite import binding
 
     bits, found = status()  # loads libmvec: a name it does not find would be called at address 0
     if not bits:
         raise CodegenError(f"no native code: {found}")
-    cache, key = object_cache(), _key(text)
+    cache, key = object_cache(), _key(text, quick)
     code = cache.load(key)
     if code is None:
         global COMPILED
         COMPILED += 1
-        code = cache.store(key, _object_code(text))
+        code = cache.store(key, _object_code(text, quick))
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -81,39 +85,41 @@ def _compile(text: str) -> Any:
     return engine
 
 
-def _key(text: str) -> str:
+def _key(text: str, quick: bool = False) -> str:
     """What machine code depends on: the text, LLVM, the processor, and how it is compiled here."""
     import llvmlite
     from llvmlite import binding
 
     parts = (
-        text, llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)),
-        binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), _SETTINGS,
+        text, _QUICK if quick else _SETTINGS,
+        llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)),
+        binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(),
     )  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _machine() -> Any:
+def _machine(opt: int = 2) -> Any:
     from llvmlite import binding
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding.Target.from_default_triple().create_target_machine(
         cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(),
-        opt=2, jit=True,
+        opt=opt, jit=True,
     )  # fmt: skip
 
 
-def _object_code(text: str) -> bytes:
-    """Optimised machine code, to be linked where it is loaded."""
+def _object_code(text: str, quick: bool) -> bytes:
+    """Machine code, to be linked where it is loaded; optimised unless it is to be quick."""
     from llvmlite import binding
 
-    machine = _machine()
+    machine = _machine(0 if quick else 2)
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if not quick:
+        options = binding.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
     code: bytes = machine.emit_object(module)
     return code

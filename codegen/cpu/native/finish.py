@@ -1,57 +1,35 @@
 """The sum of what the chunks of a native kernel have folded, as LLVM IR.
 
-    finish(args, parts, chunks, width, columns)     # writes the folds' outputs
+    fold(out, parts, chunks, width, count)     # out[c] = the sum of parts[k, c] over the chunks k
 
-Each chunk has a row of `width` bytes in `parts`: every fold 64 bytes aligned, one element per
-column for cells, one for row values. Chunks are added in order, so that a result does not depend
-on which thread had which.
+`parts` has a row of `width` bytes for each chunk, and in it `count` elements, aligned to 64 bytes
+and with room for a whole vector. Chunks are added in order, so that a result does not depend on
+which thread had which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 
 from gradof.codegen.cpu.native.columns import WORD
+from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Memory
 from gradof.codegen.cpu.native.vectors import ELEMENT
 from gradof.ir.types import DType
 
 
-def finish_text(
-    folds: Sequence[tuple[int, str, DType, bool]], lanes: int
-) -> tuple[str, dict[str, str]]:
-    """`finish` for folds (buffer, kind, dtype, whether of cells), and what it declares."""
-    declared: dict[str, str] = {}
-    functions, calls, at = [], [], "0"
-    for n, (buffer, kind, dtype, of_cells) in enumerate(folds):
-        one = _Finish(lanes)
-        functions.append(one.function(n, kind, dtype))
-        declared |= one.code.declared
-        count = "%columns" if of_cells else "1"
-        calls.append(f"""  %at{n} = getelementptr i8, ptr %parts, i64 {at}
-  %place{n} = getelementptr i64, ptr %args, i64 {buffer}
-  %address{n} = load i64, ptr %place{n}
-  %out{n} = inttoptr i64 %address{n} to ptr
-  call void @fold{n}(ptr %out{n}, ptr %at{n}, i64 %chunks, i64 %width, i64 {count})
-  %size{n} = mul i64 {count}, {dtype.itemsize}
-  %more{n} = add i64 %size{n}, 63
-  %whole{n} = and i64 %more{n}, -64
-  %end{n} = add i64 {at}, %whole{n}""")
-        at = f"%end{n}"
-    body = "\n".join(calls)
-    functions.append(
-        "define void @finish(ptr %args, ptr %parts, i64 %chunks, i64 %width, i64 %columns) {\n"
-        f"{body}\n  ret void\n}}\n"
-    )
-    return "\n".join(functions), declared
+@functools.cache
+def fold_address(kind: str, dtype: DType) -> int:
+    """The address of `fold` for a kind of reduction; there are few, which all kernels share."""
+    return address_of(_Fold(vector_bits() // dtype.bits).text(kind, dtype), "fold", quick=True)
 
 
-class _Finish(Memory):
+class _Fold(Memory):
     def __init__(self, lanes: int) -> None:
         super().__init__(lanes, 0, 0)
 
-    def function(self, n: int, kind: str, dtype: DType) -> str:
-        """One fold: for each vector of columns, the sum over the chunks."""
+    def text(self, kind: str, dtype: DType) -> str:
+        """For each vector of columns, the sum over the chunks."""
         v = self.code.vector(dtype)
         emit, line = self.code.emit, self.line
         line("br label %columns")
@@ -82,8 +60,9 @@ class _Finish(Memory):
         self.code.lines.append("stored:")
         line(f"%following = add i64 {column}, {self.lanes}")
         line("br label %columns")
+        declared = "\n".join(self.code.declared.values())
         body = "\n".join(self.code.lines)
         return (
-            f"define internal void @fold{n}(ptr %out, ptr %parts, i64 %chunks, i64 %width, "
+            f"{declared}\n\ndefine void @fold(ptr %out, ptr %parts, i64 %chunks, i64 %width, "
             f"i64 %c1) {{\nentry:\n{body}\ndone:\n  ret void\n}}\n"
         )

@@ -166,12 +166,11 @@ class NativeKernel:
         scratch = (held + 63) & ~63
         job = parallel.new_job({
             parallel.KERNEL: address_of(code.text, "kernel"), parallel.COUNT: count,
-            parallel.FINISH: address_of(code.text, "finish"), parallel.CHUNK: chunk,
-            parallel.CHUNKS: -(-count // chunk), parallel.SPLIT: self.split,
-            parallel.COLUMNS: columns, parallel.SCRATCH_STEP: scratch,
-            parallel.PARTIAL_STEP: partials.width,
+            parallel.CHUNK: chunk, parallel.CHUNKS: -(-count // chunk),
+            parallel.SPLIT: self.split, parallel.COLUMNS: columns,
+            parallel.SCRATCH_STEP: scratch, parallel.PARTIAL_STEP: partials.width,
             parallel.TEMPLATE: partials.template.__array_interface__["data"][0],
-        }, arguments)  # fmt: skip
+        }, arguments, partials.table(len(arrays)))  # fmt: skip
         made = [(o.shape, o.dtype) for o in outputs]
         threads = 1 + rows * columns * cost(nest) // _WORK
         return _Layout(job, threads, scratch, -(-count // chunk), partials, made)

@@ -1,6 +1,6 @@
 """Chunks of a native kernel on several threads, without Python between them.
 
-    job = new_job({KERNEL: address, COUNT: 4096, CHUNK: 128, ...}, arguments)
+    job = new_job({KERNEL: address, COUNT: 4096, CHUNK: 128, ...}, arguments, folds)
     run_job(job, threads=2)             # every chunk is done when it returns
 
 `drive` takes the next chunk from a counter in the job until there is none; every thread of a call
@@ -30,17 +30,24 @@ from gradof.codegen.cpu.threads import run_together
 # Places of a job's fields; the two counters, which change, are on a cache line of their own.
 WORKERS, KERNEL, ARGS, COUNT, CHUNK, SPLIT, COLUMNS = 1, 8, 9, 10, 11, 12, 13
 SCRATCH, SCRATCH_STEP, PARTIAL, PARTIAL_STEP, TEMPLATE = 14, 15, 16, 17, 18
-FINISH, CHUNKS, THREADS, PARALLEL = 19, 20, 21, 22
+CHUNKS, THREADS, PARALLEL, FOLDS, FOLDS_AT = 19, 20, 21, 22, 23
 FIELDS = 24
+PER_FOLD = 4  # function, place of the output among the arguments, bytes to the part, elements
 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _FIRST_PROCESS = os.getpid()
 
 
-def new_job(fields: Mapping[int, int], arguments: Sequence[int]) -> array[int]:
-    """A job, with the arguments of its kernel behind it; the counters are at 0."""
-    job = array("q", [fields.get(place, 0) for place in range(FIELDS)])
-    job.extend(arguments)
+def new_job(
+    fields: Mapping[int, int], arguments: Sequence[int], folds: Sequence[int]
+) -> array[int]:
+    """A job, with the arguments of its kernel behind it, and `PER_FOLD` numbers for each fold.
+
+    The counters are at 0.
+    """
+    all_fields = {**fields, FOLDS: len(folds) // PER_FOLD, FOLDS_AT: FIELDS + len(arguments)}
+    job = array("q", [all_fields.get(place, 0) for place in range(FIELDS)])
+    job.extend([*arguments, *folds])
     return job
 
 
@@ -78,7 +85,7 @@ def openmp() -> int:
 
 @functools.cache
 def _function(name: str) -> Callable[[int], None]:
-    return _SIGNATURE(address_of(_text(), name))
+    return _SIGNATURE(address_of(_text(), name, quick=True))
 
 
 def _loads(**fields: int) -> str:
@@ -94,17 +101,35 @@ def _text() -> str:
     return _drive_text() + f"""
 define void @complete(ptr %job) {{
 entry:
-{_loads(args=ARGS, columns=COLUMNS, partial=PARTIAL, width=PARTIAL_STEP, finish=FINISH,
-        chunks=CHUNKS)}
-  %some = icmp ne i64 %width, 0
-  br i1 %some, label %fold, label %done
-
-fold:
-  %finish_code = inttoptr i64 %finish to ptr
+{_loads(args=ARGS, partial=PARTIAL, width=PARTIAL_STEP, chunks=CHUNKS, folds=FOLDS, at=FOLDS_AT)}
   %args_ptr = inttoptr i64 %args to ptr
   %partial_ptr = inttoptr i64 %partial to ptr
-  call void %finish_code(ptr %args_ptr, ptr %partial_ptr, i64 %chunks, i64 %width, i64 %columns)
-  br label %done
+  %table = getelementptr i64, ptr %job, i64 %at
+  br label %next
+
+next:
+  %k = phi i64 [ 0, %entry ], [ %following, %fold ]
+  %left = icmp slt i64 %k, %folds
+  br i1 %left, label %fold, label %done
+
+fold:
+  %skip = mul i64 %k, {PER_FOLD}
+  %entry_at = getelementptr i64, ptr %table, i64 %skip
+  %code = load i64, ptr %entry_at
+  %code_ptr = inttoptr i64 %code to ptr
+  %out_at = getelementptr i64, ptr %entry_at, i64 1
+  %out = load i64, ptr %out_at
+  %argument_at = getelementptr i64, ptr %args_ptr, i64 %out
+  %argument = load i64, ptr %argument_at
+  %output = inttoptr i64 %argument to ptr
+  %offset_at = getelementptr i64, ptr %entry_at, i64 2
+  %offset = load i64, ptr %offset_at
+  %parts = getelementptr i8, ptr %partial_ptr, i64 %offset
+  %count_at = getelementptr i64, ptr %entry_at, i64 3
+  %count = load i64, ptr %count_at
+  call void %code_ptr(ptr %output, ptr %parts, i64 %chunks, i64 %width, i64 %count)
+  %following = add i64 %k, 1
+  br label %next
 
 done:
   ret void

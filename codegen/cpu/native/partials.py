@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu.native.emit_ir import Code
+from gradof.codegen.cpu.native.finish import fold_address
 from gradof.codegen.loopnest import LoopNest
 from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.types import DType
 
 
 class Partials:
@@ -22,16 +24,27 @@ class Partials:
     def __init__(self, nest: LoopNest, code: Code, columns: int) -> None:
         self.folds = code.folds
         self.width = 0
+        self.dtypes: list[DType] = []
         self.places: list[tuple[int, Any, int]] = []
         for k, _, of_cells in code.folds:
             dtype = to_numpy_dtype(nest.outputs[k].dtype)
             count = columns if of_cells else 1
+            self.dtypes.append(nest.outputs[k].dtype)
             self.places.append((self.width, dtype, count))
             self.width += (count * dtype.itemsize + 63) & ~63
         self.template = np.zeros(self.width, np.uint8)
         for (at, dtype, count), (_, kind, _) in zip(self.places, self.folds, strict=True):
             part = self.template[at : at + count * dtype.itemsize].view(dtype)
             part[...] = _identity(kind, dtype)
+
+    def table(self, inputs: int) -> list[int]:
+        """What `parallel` needs of each fold, of a kernel with so many inputs."""
+        numbers: list[int] = []
+        for (at, _, count), (k, kind, _), dtype in zip(
+            self.places, self.folds, self.dtypes, strict=True
+        ):
+            numbers += [fold_address(kind, dtype), inputs + k, at, count]
+        return numbers
 
     def identities(self, outputs: Sequence[Any]) -> None:
         """Write the folds of no rows at all."""
