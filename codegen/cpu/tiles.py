@@ -10,9 +10,10 @@ with. Tiles run on a pool of threads (`threads`), each with its own scratch.
 Note [Tiles]
 A tile is a range of the nest's first axis: of its first row axis, or of its columns where no cell
 reads what is reduced over them. Its size follows from the nest and its sizes alone, so the order in
-which partial results are added does not depend on the number of threads. It is a compromise: what
-a tile holds should fit into a core's cache, while each numpy call costs half a microsecond, and
-threads that run Python wait for one another.
+which partial results are added does not depend on the number of threads. An eighth of the cells is
+enough for threads to share. Less pays only if scratch arrays of an eighth do not fit into a cache
+that is near (`SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's lock
+at its end, for which threads wait longer than for a cache that is further away.
 
 Note [numpy's buffers]
 Where an operand is broadcast along the columns, numpy copies it into a buffer of 8192 elements to
@@ -39,7 +40,9 @@ from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.memory import empty
 
-CELLS = 1 << 17  # of a tile, where values are of 4 bytes; half as many where they are of 8
+CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
+SCRATCH = 5 << 20  # bytes of a tile, and no more
+_SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
 _LONG = 256  # columns of which a row is worth an inner loop of its own
 
@@ -95,8 +98,7 @@ class TileKernel:
         outputs = [self._empty(k, sizes) for k in range(len(nest.outputs))]
         written = [as_nest(b, a) for b, a in zip(nest.outputs, outputs, strict=True)]
         n = sizes[0] if self.tiled and sizes else 1
-        inner = math.prod(sizes[1 if self.tiled else 0 :])
-        chunk = max(1, CELLS * 4 // max(1, inner * self.widest))
+        chunk = self._rows_of_a_tile(n, math.prod(sizes[1 if self.tiled else 0 :]))
         buffer = sizes[-1] // 16 * 16 if sizes and _LONG <= sizes[-1] < _BUFFER else _BUFFER
         found: dict[int, tuple[Any, ...]] = {}
         with np.errstate(all="ignore"):
@@ -119,6 +121,14 @@ class TileKernel:
             for k, value in zip(self.folds, totals, strict=True):
                 written[k][...] = value
         return tuple(outputs)
+
+    def _rows_of_a_tile(self, n: int, cells: int) -> int:
+        """See Note [Tiles]; n rows of so many cells."""
+        most = max(CELLS * 4 // self.widest, n * cells // _SHARES)
+        most = min(most, SCRATCH // max(1, sum(self.widths)))
+        count = -(-n * cells // max(1, most))
+        even = 1 << (count - 1).bit_length() if count <= _SHARES else -(-count // 8) * 8
+        return max(1, -(-n // max(1, even)))
 
     def _total(self, place: int, found: dict[int, tuple[Any, ...]]) -> Any:
         """A partial result of all tiles, in their order."""

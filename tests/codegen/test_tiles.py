@@ -152,7 +152,7 @@ def test_a_sum_over_everything_is_cut_into_tiles(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tiles, "run_chunks", run)
     nest = nest_of(LINE.replace("{d}", "f32"))
     TileKernel(nest)(*inputs_of(nest))
-    assert len(ran) == 7
+    assert len(ran) == 8
 
 
 @pytest.mark.parametrize("number", [1.0, 3.0, np.nan])
