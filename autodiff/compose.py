@@ -18,11 +18,13 @@ from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, inline
 from gradof.ir.core import Graph, Value
+from gradof.ir.garbage import few_collections
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, F
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 
+@few_collections()
 def value_and_gradient_graph(
     graph: Graph, wrt: Sequence[int], *, output: int = 0, memory_budget: float | None = None
 ) -> Graph:
@@ -39,6 +41,7 @@ def value_and_gradient_graph(
     return result
 
 
+@few_collections()
 def pullback_graph(
     graph: Graph, wrt: Sequence[int], outputs: Sequence[int], memory_budget: float | None = None
 ) -> Graph:
@@ -57,6 +60,7 @@ def pullback_graph(
     return result
 
 
+@few_collections()
 def together_graph(
     gradient: Gradient, df: Graph, df_inputs: Sequence[int], *, temporaries: bool
 ) -> Graph:
@@ -79,6 +83,7 @@ def together_graph(
     return result
 
 
+@few_collections()
 def jvp_graph(graph: Graph, wrt: Sequence[int], outputs: Sequence[int]) -> Graph:
     """The derivatives of the named outputs, given the inputs and then tangents of inputs `wrt`.
 

@@ -23,6 +23,7 @@ from gradof.autodiff.requires_grad import is_inexact
 from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
+from gradof.ir.garbage import few_collections
 from gradof.ir.verify import verify
 from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.constant_pooling import constant_pooling
@@ -32,6 +33,7 @@ from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.pipeline import checking
 
 
+@few_collections()
 def differentiate(
     graph: Graph, requires_grad: Sequence[bool] | None = None, *, memory_budget: float | None = None
 ) -> Gradient:

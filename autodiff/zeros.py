@@ -22,6 +22,7 @@ from gradof.errors import DifferentiationError
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, inline
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.garbage import few_collections
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, F
@@ -44,6 +45,7 @@ class SpecializedDf:
     outputs: list[int]
 
 
+@few_collections()
 def specialize_autograd_zero(
     df: Graph, defined: Sequence[bool], wanted: Sequence[bool] | None = None
 ) -> SpecializedDf:

@@ -24,10 +24,12 @@ from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.ir.core import Graph
+from gradof.ir.garbage import few_collections
 
 __all__ = ["Executable", "compile_graph", "has_kernels"]
 
 
+@few_collections()
 def compile_graph(
     graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None,
     backend: Backend | None = None,

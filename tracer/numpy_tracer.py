@@ -21,6 +21,7 @@ import numpy as np
 
 from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
 from gradof.ir.core import Value
+from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer import (
     numpy_by_value,
@@ -91,7 +92,7 @@ def trace_numpy(
     positional, named = tree.unflatten(values)
     try:
         created = creation_for(recorder, [fn, *filter(callable, thawed)])
-        with activate(recorder), recording_into(recorder.builder), created:
+        with few_collections(), activate(recorder), recording_into(recorder.builder), created:
             result = _call(fn, positional, named)
     finally:
         recorder.closed = True

@@ -26,6 +26,7 @@ import torch
 
 from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceError
 from gradof.ir.core import Value
+from gradof.ir.garbage import few_collections
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_activation,
     aten_complex,
@@ -100,7 +101,7 @@ def trace_torch(
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     check_leaves(leaves, paths, fn)
-    with _ONE_AT_A_TIME:
+    with _ONE_AT_A_TIME, few_collections():
         return _Trace(fn, strict, numbers).run(leaves, tree, paths)
 
 

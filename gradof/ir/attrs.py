@@ -96,6 +96,6 @@ def attr_key(value: Attr) -> object:
     """A hashable key with the equality of `same_attr`."""
     if isinstance(value, tuple):
         return tuple(attr_key(v) for v in value)
-    if isinstance(value, Dense):
+    if isinstance(value, (Dense, DType)):
         return value
     return (type(value).__name__, repr(value))

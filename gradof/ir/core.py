@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gradof.errors import IRError
 from gradof.ir.attrs import Attr
@@ -37,12 +38,11 @@ class Loc:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):  # a tuple, which is made and hashed in C: there is one per operand
     """Operand `index` of `node`."""
 
     node: Node
-    index: int
+    index: int  # type: ignore[assignment]  # tuple has a method of this name
 
 
 class Value:
@@ -110,17 +110,16 @@ class Node:
         self.blocks: list[Block] = []
         self.outputs: list[Value] = []
         self.block: Block | None = None
-        self._inputs: list[Value] = []
+        self._inputs: tuple[Value, ...] = ()
         self._prev: Node | None = None
         self._next: Node | None = None
         self._order = 0
-        for value in inputs:
-            self.add_input(value)
+        self._read(inputs)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
         """The operands."""
-        return tuple(self._inputs)
+        return self._inputs
 
     @property
     def output(self) -> Value:
@@ -131,22 +130,26 @@ class Node:
 
     def add_input(self, value: Value) -> None:
         """Given `f(a)`; after `add_input(b)`: `f(a, b)`."""
-        self._inputs.append(value)
-        value._uses[Use(self, len(self._inputs) - 1)] = None
+        value._uses[Use(self, len(self._inputs))] = None
+        self._inputs += (value,)
 
     def replace_input(self, index: int, value: Value) -> None:
         """Given `f(a, b)`; after `replace_input(1, c)`: `f(a, c)`."""
-        del self._inputs[index]._uses[Use(self, index)]
-        self._inputs[index] = value
-        value._uses[Use(self, index)] = None
+        use = Use(self, index)
+        del self._inputs[index]._uses[use]
+        self._inputs = (*self._inputs[:index], value, *self._inputs[index + 1 :])
+        value._uses[use] = None
 
     def set_inputs(self, values: Sequence[Value]) -> None:
         """Replace all operands."""
         for i, old in enumerate(self._inputs):
             del old._uses[Use(self, i)]
-        self._inputs = []
-        for value in values:
-            self.add_input(value)
+        self._read(values)
+
+    def _read(self, values: Iterable[Value]) -> None:
+        self._inputs = tuple(values)
+        for i, value in enumerate(self._inputs):
+            value._uses[Use(self, i)] = None
 
     def remove_input(self, index: int) -> None:
         """Given `f(a, b, c)`; after `remove_input(1)`: `f(a, c)`."""
@@ -178,10 +181,7 @@ class Node:
         return self.block._order_of(self) < self.block._order_of(other)
 
     def erase(self) -> None:
-        """Remove from the block and drop the uses of the operands.
-
-        IRError while outputs are used.
-        """
+        """Remove from the block, with the uses of the operands; IRError while outputs are used."""
         for value in self.outputs:
             if value.has_uses:
                 user = next(iter(value._uses)).node

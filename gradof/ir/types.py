@@ -29,6 +29,9 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # no two share it, and types are hashed often
+
     @property
     def is_float(self) -> bool:
         """Real floating point."""

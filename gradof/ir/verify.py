@@ -38,15 +38,19 @@ class _Verifier:
         window = lines[max(0, mark - _AROUND) : mark + _AROUND + 1]
         return VerifyError("\n".join([message, *window]), loc=node.loc, hint=_HINT)
 
-    def block(self, block: Block, outer: set[Value]) -> None:
-        visible = outer | set(block.params)
+    def block(self, block: Block, visible: set[Value]) -> None:
+        """`visible` are the values defined so far; those of the block are gone at its end."""
+        defined = list(block.params)
+        visible.update(defined)
         for i, param in enumerate(block.params):
             if param.block is not block or param.index != i or _stale(param):
                 raise self.fail(f"input {i} of the block is stale", block.returns)
         for node in block.nodes():
             self.node(node, block, visible)
+            defined += node.outputs
             visible.update(node.outputs)
         self.operands(block.returns, visible)
+        visible.difference_update(defined)
 
     def operands(self, node: Node, visible: set[Value]) -> None:
         for i, value in enumerate(node.inputs):
@@ -90,9 +94,8 @@ class _Verifier:
 
 def _stale(value: Value) -> bool:
     """Whether the value counts a use that is none."""
-    return any(
-        use.index >= len(use.node.inputs)
-        or use.node.inputs[use.index] is not value
-        or use.node.block is None
-        for use in value.uses
-    )
+    for node, index in value._uses:
+        inputs = node._inputs
+        if index >= len(inputs) or inputs[index] is not value or node.block is None:
+            return True
+    return False

@@ -48,6 +48,8 @@ def known_shape(type_: TensorType) -> tuple[int, ...]:
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """numpy's broadcasting; InferenceError for shapes that do not fit, None if any is unknown."""
+    if shapes and all(s == shapes[0] for s in shapes):  # nearly always
+        return shapes[0]
     if any(s is None for s in shapes):
         return None
     rank = max((len(s) for s in shapes if s is not None), default=0)
@@ -74,7 +76,7 @@ def common(inputs: Sequence[Type], kinds: Kinds) -> tuple[DType, str, Shape]:
         raise InferenceError("at least one operand must be a tensor")
     dt, device = tensors[0].dtype, tensors[0].device
     for t in tensors[1:]:
-        if t.dtype != dt:
+        if t.dtype is not dt and t.dtype != dt:
             raise InferenceError(f"operands of dtypes {dt} and {t.dtype}; insert a cast")
         if t.device != device:
             raise InferenceError(f"operands on {device} and {t.device}")
@@ -89,6 +91,9 @@ def common(inputs: Sequence[Type], kinds: Kinds) -> tuple[DType, str, Shape]:
 def _elementwise(kinds: Kinds, result: DType | None) -> Family:
     def infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
         dt, device, shape = common(inputs, kinds)
+        for t in inputs if result is None else ():
+            if isinstance(t, TensorType) and t.shape == shape:
+                return (t,)  # it has the dtype and the device too
         return (TensorType(result or dt, shape, device),)
 
     return Family(infer, frozenset({"elementwise"}))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from gradof.errors import TargetError
 from gradof.ir.core import Graph
+from gradof.ir.garbage import few_collections
 from gradof.ir.verify import verify
 from gradof.passes.canonicalize import canonicalize
 from gradof.passes.common_subexpression import common_subexpression
@@ -41,6 +42,7 @@ def checking() -> bool:
     return os.environ.get("GRADOF_CHECK") == "1"
 
 
+@few_collections()
 def run_passes(graph: Graph, names: Sequence[str]) -> bool:
     """Run passes in order; TargetError for an unknown name. Returns whether anything changed."""
     changed = False

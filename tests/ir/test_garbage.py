@@ -1,0 +1,76 @@
+"""Python's collector while graphs are made: looked at rarely, and left as the caller has it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from gradof.autodiff.differentiate import differentiate
+from gradof.ir.garbage import YOUNG, few_collections
+from gradof.ir.parser import parse_graph
+
+
+@pytest.fixture(autouse=True)
+def thresholds() -> Iterator[tuple[int, int, int]]:
+    """Those of the test, 700 new objects; the process gets its own back."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, *before[1:])
+    yield gc.get_threshold()
+    gc.set_threshold(*before)
+
+
+def test_within_new_objects_are_looked_at_rarely(thresholds: tuple[int, int, int]) -> None:
+    with few_collections():
+        assert gc.get_threshold() == (YOUNG, *thresholds[1:])
+        with few_collections():
+            assert gc.get_threshold() == (YOUNG, *thresholds[1:])
+        assert gc.get_threshold() == (YOUNG, *thresholds[1:])
+    assert gc.get_threshold() == thresholds
+
+
+def test_an_error_puts_them_back(thresholds: tuple[int, int, int]) -> None:
+    with pytest.raises(KeyError), few_collections():
+        raise KeyError
+    assert gc.get_threshold() == thresholds
+
+
+@pytest.mark.parametrize("first", [0, YOUNG * 2])
+def test_a_caller_who_wants_fewer_still_is_left_alone(first: int) -> None:
+    gc.set_threshold(first, 10, 10)
+    with few_collections():
+        assert gc.get_threshold() == (first, 10, 10)
+    assert gc.get_threshold() == (first, 10, 10)
+
+
+def test_what_is_set_within_stays() -> None:
+    with few_collections():
+        gc.set_threshold(1234, 5, 6)
+    assert gc.get_threshold() == (1234, 5, 6)
+
+
+def test_a_collector_switched_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with few_collections():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_long_graph_is_differentiated_in_few_collections() -> None:
+    steps = "".join(f"%v{i + 1} : f32[3] = tanh(%v{i}) " for i in range(1000))
+    graph = parse_graph(f"graph f(%v0 : f32[3]): {steps} return (%v1000)")
+    seen: list[int] = []
+
+    def watch(phase: str, info: dict[str, int]) -> None:
+        seen.append(info["generation"])
+
+    gc.callbacks.append(watch)
+    try:
+        differentiate(graph)
+    finally:
+        gc.callbacks.remove(watch)
+    assert len(seen) <= 8, "a thousand ops are some fifty thousand objects"
