@@ -25,7 +25,7 @@ from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, ULPS, distance, largest
-from gradof.testing.torch_samples import Sample, samples
+from gradof.testing.torch_samples import Sample, samples, seed
 
 Tensor = torch.Tensor
 Runs = list[list[Tensor | None]]  # results, gradients, second gradients
@@ -204,14 +204,14 @@ def _derivatives(
     generator = torch.Generator().manual_seed(1)
     runs: Runs = []
     try:
-        torch.manual_seed(0)
+        seed(0)
         results = list(run(tensors))
         runs.append([t.detach().clone() for t in results])
         wanted = [t for t in tensors if t.requires_grad]
         # a seed for every tensor, live or not, so that both sides draw the same numbers
         pairs = [(t, _random_like(t, generator)) for t in results]
         for order in (1, 2):
-            live = [(t, seed) for t, seed in pairs if t is not None and t.requires_grad]
+            live = [(t, way) for t, way in pairs if t is not None and t.requires_grad]
             if not live or not wanted or (upto is not None and upto <= order):
                 break
             outputs, seeds = zip(*live, strict=True)

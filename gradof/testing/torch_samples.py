@@ -11,16 +11,20 @@ that is not. Needs torch's test dependency `expecttest`.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 DTYPES = {
     "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
 }  # fmt: skip
+
+SEED = 1234  # that of torch's own tests: samples are those they run on
 
 # What is in the table but has no dense gradient to compare: op -> why.
 LEFT_OUT = {
@@ -65,9 +69,10 @@ def samples(entry: Any, dtype: str, device: str = "cpu") -> Iterator[Sample]:
     """The sample calls of one op in one dtype; none where torch lacks the op in it."""
     if DTYPES[dtype] not in (entry.dtypes if device == "cpu" else entry.dtypesIfCUDA):
         return
-    torch.manual_seed(0)
-    given = entry.sample_inputs(device, DTYPES[dtype], requires_grad=True)
-    for number, sample in enumerate(given):
+    seed(0)
+    # `entry.sample_inputs` seeds before each sample too, after looking for a unittest on the stack.
+    given = iter(entry.sample_inputs_func(entry, device, DTYPES[dtype], True))
+    for number, sample in enumerate(_seeded(given)):
         leaves, tree = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         tensors = [leaves[i] for i in places]
@@ -76,6 +81,30 @@ def samples(entry: Any, dtype: str, device: str = "cpu") -> Iterator[Sample]:
         run = _runner(entry, sample.output_process_fn_grad, leaves, tree, places)
         label = f"{entry.formatted_name} #{number} {dtype}"
         yield Sample(label, tensors, run, half=dtype in ("f16", "bf16"))
+
+
+def seed(number: int) -> None:
+    """Seed torch's generators: of the CPU, and of CUDA devices where there are any.
+
+    `torch.manual_seed` asks every kind of device there could be. Each that is absent keeps the call
+    for later, with a traceback, which takes longer than a small sample does.
+    """
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(number)
+
+
+def _seeded(given: Iterator[Any]) -> Iterator[Any]:
+    """Every sample is drawn from the same seed, so that it does not depend on those before."""
+    while True:
+        seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        try:
+            sample = next(given)
+        except StopIteration:
+            return
+        yield sample
 
 
 def _runner(

@@ -19,7 +19,7 @@ from torch.nn import functional
 from gradof import differentiate
 from gradof.runtime.function import Differentiated
 from gradof.runtime.thread import calling_plain
-from gradof.testing.torch_samples import Sample, entries, samples
+from gradof.testing.torch_samples import Sample, entries, samples, seed
 from tests.runtime.compare import assert_compiled
 
 Tensor = torch.Tensor
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
 def third(run: Callable[..., Any], tensors: Sequence[Tensor]) -> list[Tensor] | None:
     """Gradients of gradients of gradients under random cotangents; None where there are none."""
     generator = torch.Generator().manual_seed(1)
-    torch.manual_seed(0)
+    seed(0)
     wanted = [t for t in tensors if t.requires_grad]
     outs: list[Tensor] = list(run(tensors))
     for order in range(3):
