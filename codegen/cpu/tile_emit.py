@@ -167,7 +167,7 @@ class _Emitter:
 
     def statement(self, i: Instr, k: int) -> None:
         if i.op == "pick":
-            self.pick(i)
+            self.pick(i, f"at{k}")
         elif i.op == "place":
             self.placed(i, k)
         elif i.op in ("load", "index", "copy") or i.op in SUMS:
@@ -251,10 +251,9 @@ class _Emitter:
         self.lines.append(f"{name} = {f'np.negative({text})' if i.attrs.get('negated') else text}")
         self.partials.append((name, str(i.attrs["kind"])))
 
-    def pick(self, i: Instr) -> None:
+    def pick(self, i: Instr, at: str) -> None:
         """One cell of each row: the body, on the cells at one position each."""
         (place,) = i.args
-        at = f"at{self.nest.body.index(i)}"
         (column,) = self.columns
         self.lines.append(f"{at} = inside({place}, n{column})")
         mine = {j.name: f"{at}_{j.name}" for j in i.body}

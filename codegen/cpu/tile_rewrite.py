@@ -20,7 +20,6 @@ one cell a row become a `pick`, as in native code (`gradof.codegen.cpu.native.sp
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -77,24 +76,34 @@ def reads(i: Instr) -> list[str]:
     return [a for a in args if isinstance(a, str) and a not in own]
 
 
+def readers_of(nest: LoopNest) -> dict[str, list[Instr]]:
+    """The instructions that read each value, once per operand."""
+    found: dict[str, list[Instr]] = {}
+    for i in nest.body:
+        for a in reads(i):
+            found.setdefault(a, []).append(i)
+    return found
+
+
 class _Nest:
     """What the rules ask of a nest."""
 
     def __init__(self, nest: LoopNest) -> None:
         self.nest = nest
         self.made = {i.name: i for i in nest.body if i.name}
-        self.readers = Counter(a for i in nest.body for a in reads(i))
+        self.readers = readers_of(nest)
         self.varies = varying(nest)
 
     def only(self, arg: object, op: str) -> Instr | None:
         """The cell instruction of this op that makes an operand, if nothing else reads that."""
         i = self.made.get(arg) if isinstance(arg, str) else None
-        fits = i is not None and i.op == op and i.level == "cell" and self.readers[i.name] == 1
-        return i if fits else None
+        if i is None or i.op != op or i.level != "cell" or len(self.readers[i.name]) != 1:
+            return None
+        return i
 
     def only_sums_read(self, name: str) -> bool:
         """Whether nothing but sums over rows or columns reads a value."""
-        readers = [i for i in self.nest.body if name in reads(i)]
+        readers = self.readers[name]
         return all(i.op in ("reduce", "fold") and i.attrs["kind"] == "sum" for i in readers)
 
 

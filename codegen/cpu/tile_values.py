@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradof.codegen.cpu.lowering import literal
-from gradof.codegen.cpu.tile_rewrite import reads, varying
+from gradof.codegen.cpu.tile_rewrite import readers_of, reads, varying
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 
 
@@ -24,6 +24,7 @@ class Values:
         self.tile = tile
         self.varies = varying(nest)
         self.made = {i.name: i for i in nest.body if i.name}
+        self.readers = readers_of(nest)
         self.last = {a: k for k, i in enumerate(nest.body) for a in reads(i)}
         self.holds: dict[str, int] = {}  # value → scratch buffer
         self.in_place: set[tuple[str, int]] = set()  # values their statement wrote to an output
@@ -33,8 +34,8 @@ class Values:
 
     def stored(self, i: Instr) -> int | None:
         """The output of its shape that a value is stored to."""
-        for s in self.nest.body:
-            if s.op == "store" and s.args == (i.name,):
+        for s in self.readers.get(i.name, ()):
+            if s.op == "store":
                 k = buffer_of(s)
                 axes = {axis for axis, d in enumerate(self.nest.outputs[k].dims) if d is not None}
                 if self.varies[i.name] == axes:
@@ -44,7 +45,7 @@ class Values:
     def output(self, i: Instr) -> str | None:
         """The output a value is to be written to; that of a `place` which alone reads it, too."""
         k = self.stored(i)
-        readers = [j for j in self.nest.body if i.name in reads(j)]
+        readers = self.readers.get(i.name, [])
         if k is None and len(readers) == 1 and readers[0].op == "place":
             k = self.stored(readers[0]) if readers[0].args[0] == i.name else None
         if k is None:
