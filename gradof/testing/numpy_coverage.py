@@ -83,6 +83,14 @@ def try_case(case: Case) -> NumpyRow:
     )  # fmt: skip
 
 
+def has_gradient(case: Case) -> bool:
+    """Whether the gradient of a case is not just zero; the quick part of trying it."""
+    trial = _Trial(case)
+    with np.errstate(all="ignore"):
+        trial.start()
+    return not trial.zero
+
+
 class _Trial:
     """The state of one case being tried."""
 
@@ -96,6 +104,14 @@ class _Trial:
         self.rng = np.random.default_rng(7)
 
     def run(self) -> None:
+        fn, args, weights, grads = self.start()
+        self.strided(fn, args, weights, grads)
+        self.first(fn, args, weights, grads)
+        self.single(fn, args, weights, grads)
+        self.second(fn, args, weights)
+
+    def start(self) -> tuple[Any, Sequence[Array], list[Any], list[Any]]:
+        """The function, its arguments, random cotangents and the gradients for them."""
         fn = self.case.compile()
         args = self.case.arguments()
         want = fn(*_copies(args))
@@ -104,10 +120,7 @@ class _Trial:
         weights = [self.rng.standard_normal(np.shape(o)) for o in _floats(want)]
         grads = _gradients(pullback, value, weights)
         self.zero = not any(np.any(g) for g in grads)
-        self.strided(fn, args, weights, grads)
-        self.first(fn, args, weights, grads)
-        self.single(fn, args, weights, grads)
-        self.second(fn, args, weights)
+        return fn, args, weights, grads
 
     def note(self, what: str, error: float, allowed: float) -> None:
         """`what` is right if the error is no larger than allowed (nan never is)."""

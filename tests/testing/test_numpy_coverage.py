@@ -12,29 +12,34 @@ import scipy.special
 
 from gradof import vjp
 from gradof.errors import UnsupportedOpError
-from gradof.testing.numpy_coverage import NumpyRow, differentiable_names, numpy_rows, try_case
+from gradof.testing.numpy_coverage import (
+    NumpyRow,
+    differentiable_names,
+    has_gradient,
+    numpy_rows,
+    try_case,
+)  # fmt: skip
 from gradof.testing.numpy_left_out import LEFT_OUT
-from gradof.testing.numpy_samples import Case, R, case, exactly
+from gradof.testing.numpy_samples import R, case, exactly
 from gradof.testing.numpy_table import CASES
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[Case, NumpyRow]:
-    return {}
-
-
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda i: CASES[i].name)
-def test_case(at: int, rows: dict[Case, NumpyRow]) -> None:
-    row = rows[CASES[at]] = try_case(CASES[at])
+def test_case(at: int) -> None:
+    row = try_case(CASES[at])
     assert row.ok, f"{row.source}: {row.reason}"
 
 
-def test_three_hundred_functions_are_right_to_second_order(rows: dict[Case, NumpyRow]) -> None:
-    done = [rows[c] if c in rows else try_case(c) for c in CASES]
-    names = differentiable_names(done)
-    own = [n for n in names if n.startswith(("numpy.", "scipy.special."))]
-    assert len(own) >= 300, len(own)
-    assert all(row.ok for row in done)
+def test_three_hundred_functions_have_a_gradient_that_is_not_zero() -> None:
+    # That all cases are right, to second order, is said by `test_case`.
+    found: set[str] = set()
+    for each in CASES:
+        own = each.name.startswith(("numpy.", "scipy.special."))
+        if own and each.name not in found and has_gradient(each):
+            found.add(each.name)
+        if len(found) == 300:
+            return
+    pytest.fail(f"only {len(found)} of them")
 
 
 # What HIPS autograd wraps, of numpy, numpy.linalg and scipy.special.
@@ -89,8 +94,10 @@ def test_what_is_unsupported_is_a_row_with_its_reason() -> None:
 
 
 def test_a_gradient_that_is_only_zero_is_said_to_be() -> None:
-    row = try_case(case("numpy.floor", "np.floor(x)", R(4)))
+    floor = case("numpy.floor", "np.floor(x)", R(4))
+    row = try_case(floor)
     assert row.ok and row.zero and differentiable_names([row]) == []
+    assert not has_gradient(floor)
 
 
 def test_samples_are_spread() -> None:
