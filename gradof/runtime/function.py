@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
+from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
@@ -94,8 +95,9 @@ class Differentiated:
             result = quick(args, kwargs)
             if result is not MISS:
                 return result
-        bound = self.bind(args, kwargs)
-        result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+        with few_collections():  # one for all that may have to be made
+            bound = self.bind(args, kwargs)
+            result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)

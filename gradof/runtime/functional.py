@@ -23,6 +23,7 @@ from gradof.autodiff.compose import (
 )
 from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
+from gradof.ir.garbage import few_collections
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_tensor, torch_if_loaded
 from gradof.runtime.cache import Bound
@@ -151,6 +152,10 @@ class ValueAndGrad(Transformed):
         if session is not None:
             check_numerics_inside(self.base.nan_safe)
             return self.inside(session, args, kwargs)
+        with few_collections():  # one for all that may have to be made
+            return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = self.bind(args, kwargs)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
@@ -164,7 +169,6 @@ class ValueAndGrad(Transformed):
         if self.with_value:
             return value, grads
         return (grads, value[1]) if self.has_aux else grads
-
 
     def _plan(self, bound: Bound) -> GraphPlan:
         """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""
