@@ -24,7 +24,6 @@ therefore that of a row. It is part of the state that `np.errstate` puts back.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ import numpy as np
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tile_emit import emit_tiles
+from gradof.codegen.cpu.tile_memory import scratch
 from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
 from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
@@ -82,7 +82,6 @@ class TileKernel:
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
         self.folds = [] if self.cut else [buffer_of(i) for i in short.body if i.op == "fold"]
-        self._local = threading.local()
 
     @property
     def source(self) -> str:
@@ -106,11 +105,10 @@ class TileKernel:
 
         def work(start: int, stop: int) -> None:
             tile = (stop - start, *sizes[1:]) if self.tiled else sizes
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), scratch(self, tile) as own:
                 np.setbufsize(buffer)  # until the end of errstate
-                found[start] = self.run_tile.function(
-                    start, stop, self._scratch(tile), once, *inputs, *written
-                )
+                run = self.run_tile.function
+                found[start] = run(start, stop, own, once, *inputs, *written)
 
         run_chunks(work, n, chunk)
         totals = [self._total(k, found) for k in range(len(self.partials))]
@@ -143,14 +141,3 @@ class TileKernel:
             if dim is not None:
                 shape[dim] = sizes[axis]
         return empty(tuple(shape), to_numpy_dtype(buffer.dtype))
-
-    def _scratch(self, tile: tuple[int, ...]) -> Any:
-        """This thread's scratch arrays for tiles of these sizes."""
-        made: dict[tuple[int, ...], Any] = self._local.__dict__.setdefault("made", {})
-        if tile not in made:
-            if len(made) > 2:  # sizes of another call; usual are whole tiles and the last
-                made.clear()
-            cells = math.prod(tile)
-            buffers = [np.empty(cells * width, np.uint8) for width in self.widths]
-            made[tile] = self.make_scratch(buffers, *tile)
-        return made[tile]

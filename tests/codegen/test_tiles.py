@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gradof.codegen.cpu import tile_select, tile_sums, tiles
+from gradof.codegen.cpu import tile_memory, tile_select, tile_sums, tiles
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import fuse
@@ -235,6 +237,46 @@ def test_the_state_of_numpy_is_put_back() -> None:
     before = np.getbufsize(), np.geterr()
     TileKernel(nest)(*inputs_of(nest))
     assert (np.getbufsize(), np.geterr()) == before
+
+
+# --- scratch -------------------------------------------------------------------------------------
+
+
+def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> None:
+    small, large = (TileKernel(nest_of(t.replace("{d}", "f64"))) for t in (MASKS, NORM))
+    tile_memory._LOCAL.__dict__.clear()
+    with tile_memory.scratch(large, (600, 32)) as arrays:
+        first = arrays[0]
+    with tile_memory.scratch(small, (5, 24)) as arrays:
+        assert np.shares_memory(first, arrays[0])
+        with tile_memory.scratch(large, (6, 32)) as inner:  # as from a finalizer
+            assert not any(np.shares_memory(a, b) for a in arrays for b in inner)
+    with tile_memory.scratch(large, (6, 32)) as arrays:
+        assert len(arrays) > 1 and all(a.shape == (6, 32) for a in arrays)
+        assert all(a.ctypes.data % 64 == 0 for a in arrays)
+        pairs = [(a, b) for k, a in enumerate(arrays) for b in arrays[:k]]
+        assert not any(np.shares_memory(a, b) for a, b in pairs)
+
+
+def test_scratch_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = TileKernel(nest_of(NORM.replace("{d}", "f64")))
+    tile_memory._LOCAL.__dict__.clear()
+    monkeypatch.setattr(tile_memory, "MOST", 4096)
+    with tile_memory.scratch(kernel, (600, 32)) as arrays:
+        gone = weakref.ref(arrays[0].base)
+    del arrays
+    assert gone() is None and "memory" not in tile_memory._LOCAL.__dict__
+
+
+def test_a_kernel_may_run_on_many_threads_at_once() -> None:
+    nest = nest_of(NORM.replace("{d}", "f64"))
+    kernel = TileKernel(nest)
+    given = [inputs_of(nest, seed) for seed in range(8)]
+    want = [kernel(*inputs) for inputs in given]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for have, expected in zip(pool.map(lambda i: kernel(*i), given), want, strict=True):
+                assert all(h.tobytes() == w.tobytes() for h, w in zip(have, expected, strict=True))
 
 
 # --- sums ----------------------------------------------------------------------------------------
