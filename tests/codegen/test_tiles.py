@@ -78,6 +78,13 @@ MASKS = """graph f(%x : {d}[9,24], %y : {d}[9,24], %r : {d}[9,1], %d : {d}[]):
   %n : {d}[9,1] = amin[dims=(1,), keepdims=True](%h)
   %t : {d}[24] = amax[dims=(0,), keepdims=False](%h)
   return (%a, %b, %c, %e, %k, %h, %i, %s, %m, %n, %t)"""
+BUSY = """graph f(%x : {d}[9,24]):
+  %a : {d}[9,24] = exp(%x)
+  %b : {d}[9,24] = sin(%a)
+  %c : {d}[9,24] = cos(%a)
+  %d : {d}[9,24] = mul(%b, %c)
+  %e : {d}[9,24] = add(%d, %a)
+  return (%e)"""
 DTYPES = {"f32": np.float32, "f64": np.float64}
 
 
@@ -244,7 +251,7 @@ def test_the_state_of_numpy_is_put_back() -> None:
 
 
 def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> None:
-    small, large = (TileKernel(nest_of(t.replace("{d}", "f64"))) for t in (MASKS, NORM))
+    small, large = (TileKernel(nest_of(t.replace("{d}", "f64"))) for t in (BUSY, NORM))
     tile_memory._LOCAL.__dict__.clear()
     with tile_memory.scratch(large, (600, 32)) as arrays:
         first = arrays[0]
@@ -255,9 +262,7 @@ def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> N
     with tile_memory.scratch(small, (9, 24)) as arrays:
         assert len(arrays) > 1 and all(a.shape == (9, 24) for a in arrays)
         assert all(a.ctypes.data % 64 == 0 for a in arrays)
-        first_bytes = {a.ctypes.data: a for a in arrays}  # one buffer has views of several dtypes
-        pairs = itertools.combinations(first_bytes.values(), 2)
-        assert len(first_bytes) == len(small.widths) > 1
+        pairs = itertools.combinations(arrays, 2)
         assert not any(np.shares_memory(a, b) for a, b in pairs)
 
 
