@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from sides import SIDES
+from sides import NUMPY_CALLER, SIDES
 from tables import geometric_mean, markdown, number, shown
 
 PEERS = tuple(side for side in SIDES if not side.startswith("gradof"))
@@ -52,7 +52,7 @@ class Report:
         """Cells of each table by its title, the head first."""
         head = [
             "workload", *SIDES, "best peer / gradof", "C loop", "gradof / C loop",
-            "roofline / gradof",
+            "numpy caller / C loop", "roofline / gradof",
         ]  # fmt: skip
         both = [head]
         forward, backward, first = ([["workload", *SIDES]] for _ in range(3))
@@ -61,7 +61,10 @@ class Report:
             cells = [shown(row.together[s]) if s in row.together else "-" for s in SIDES]
             reach = row.roof / row.together["gradof"] if row.kind == "fused" else math.nan
             loop = row.together.get("C loop")
-            by_hand = [shown(loop), number(row.together["gradof"] / loop)] if loop else ["-", "-"]
+            by_hand = [shown(loop)] if loop else ["-"]
+            for side in ("gradof", NUMPY_CALLER):
+                found = row.together.get(side)
+                by_hand.append(number(found / loop) if found and loop else "-")
             both.append([row.name, *cells, number(row.ratio), *by_hand, number(reach)])
             cells = [shown(row.forward[s]) if s in row.forward else "-" for s in SIDES]
             forward.append([row.name, *cells])
@@ -90,6 +93,13 @@ class Report:
                 mean = geometric_mean(values)
                 lines.append(f"{kind}: geometric mean of best peer / gradof {mean:.2f}, "
                              f"least {min(values):.2f}")  # fmt: skip
+        tiles = [
+            r.together["eager"] / r.together["gradof tiles"] for r in self.rows
+            if r.kind == "fused" and {"eager", "gradof tiles"} <= r.together.keys()
+        ]
+        if tiles:
+            lines.append(f"numpy tiles, fused: geometric mean of eager / tiles "
+                         f"{geometric_mean(tiles):.2f}, least {min(tiles):.2f}")  # fmt: skip
         for n, seconds in self.chains:
             lines.append(f"a chain of {n} ops: first gradient after {seconds:.2f} s")
         check = shown(self.check)

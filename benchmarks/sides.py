@@ -15,7 +15,13 @@ from gradof import differentiate, value_and_grad
 
 Run = Callable[[], list[Any]]
 BackwardRun = Callable[[list[Any]], Any]
-SIDES = ("gradof", "gradof tiles", "gradof numpy", "eager", "torch.compile", "jax", "autograd")
+NUMPY_CALLER = "gradof, numpy caller"
+SIDES = (
+    "gradof", NUMPY_CALLER, "gradof tiles", "gradof numpy", "eager", "torch.compile", "jax",
+    "autograd",
+)  # fmt: skip
+
+BACKENDS = {"gradof": "auto", "gradof tiles": "tiles", "gradof numpy": "numpy"}
 
 
 def torch_run(fn: Callable[..., Any], w: Workload, arrays: list[Any]) -> Run:
@@ -75,11 +81,13 @@ def sides(w: Workload, arrays: list[Any]) -> dict[str, Callable[[], Run]]:
     """How each side is made; the numpy caller's where the workload is not written for torch."""
     fn = w.torch
     made: dict[str, Callable[[], Run]] = {}
-    for side in SIDES[:3]:
+    for side in BACKENDS:
         made[side] = (
             (lambda: torch_run(differentiate(fn), w, arrays)) if fn is not None
             else (lambda: numpy_run(w, arrays))
         )  # fmt: skip
+    if fn is not None and w.array is not None:
+        made[NUMPY_CALLER] = lambda: numpy_run(w, arrays)
     if fn is not None:
         made["eager"] = lambda: torch_run(fn, w, arrays)
         made["torch.compile"] = lambda: torch_run(torch.compile(fn), w, arrays)
@@ -88,9 +96,6 @@ def sides(w: Workload, arrays: list[Any]) -> dict[str, Callable[[], Run]]:
     if w.array is not None and importlib.util.find_spec("autograd"):
         made["autograd"] = lambda: autograd_run(w, arrays)
     return made
-
-
-BACKENDS = {"gradof": "auto", "gradof tiles": "tiles", "gradof numpy": "numpy"}
 
 
 def forwards(w: Workload, arrays: list[Any], sides_: Iterable[str]) -> dict[str, Run]:
@@ -108,7 +113,7 @@ def forwards(w: Workload, arrays: list[Any], sides_: Iterable[str]) -> dict[str,
 def _forward(side: str, w: Workload, arrays: list[Any]) -> Run | None:
     if side == "torch.compile":
         return None  # it would compile once more
-    if w.torch is not None and side not in ("jax", "autograd"):
+    if w.torch is not None and side not in (NUMPY_CALLER, "jax", "autograd"):
         tensors = [torch.from_numpy(a) for a in arrays]
         fn = w.torch if side == "eager" else differentiate(w.torch)
 

@@ -175,8 +175,10 @@ def as_tensor(array: Any) -> Any:
     """A torch tensor over a numpy array, copied only where torch cannot read it in place."""
     import torch
 
-    array = np.asarray(array)  # results of no dimension are numpy scalars
-    if not array.flags.writeable or min(array.strides, default=0) < 0:
+    if type(array) is not np.ndarray:  # results of no dimension are numpy scalars
+        array = np.asarray(array)
+    strides = array.strides
+    if not array.flags.writeable or (strides and min(strides) < 0):
         array = array.copy()
     return torch.from_numpy(array)
 

@@ -3,8 +3,9 @@
 torch.mm is MKL's. On processors that are not Intel's MKL keeps to 256-bit vectors; oneDNN, which
 torch brings along, makes code for what there is: on an AMD Zen 5 with 512-bit vectors a float32
 product takes half the time (0.45 against 0.95 ms for 128x784 by 784x512 on one core), but for the
-product of two long, narrow ones (64x1024 by 1024x64), which MKL sums up on several cores. The
-choice follows from the processor and the shapes, so that results are the same from run to run.
+product of two long, narrow ones (64x1024 by 1024x64), which MKL sums up on several cores, and of
+small ones, for which the call of oneDNN takes longer than the product. The choice follows from the
+processor and the shapes, so that results are the same from run to run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from gradof.codegen.cpu.lowering import as_tensor
 
+_LARGE = 1 << 20  # multiplications that oneDNN's call, ten microseconds, is worth
 _NARROW = 8  # how much longer than wide
 
 
@@ -28,17 +30,23 @@ def float32_library() -> str:
     return "oneDNN" if has_op and wide and bool(torch._C.has_mkl) and _is_amd() else "MKL"
 
 
+@functools.cache
+def _linear() -> Any:
+    """oneDNN's x @ weight.T + bias, with what is to be done to it afterwards."""
+    import torch
+
+    return torch.ops.mkldnn._linear_pointwise.default
+
+
 def mm(a: Any, b: Any) -> Any:
     """The product of two matrices, numpy arrays over memory of torch's; a fresh array."""
     import torch
 
     x, y = as_tensor(a), as_tensor(b)
     (m, k), n = x.shape, y.shape[1]
-    narrow = k >= _NARROW * max(m, n)
-    if x.dtype is torch.float32 and m * k * n and not narrow and float32_library() == "oneDNN":
-        # the op is x @ weight.T + bias, with what is to be done to it afterwards
-        product = torch.ops.mkldnn._linear_pointwise.default(x, y.t(), None, "none", [], "")
-        return product.numpy()
+    large = m * k * n >= _LARGE and k < _NARROW * max(m, n)
+    if large and x.dtype is torch.float32 and float32_library() == "oneDNN":
+        return _linear()(x, y.t(), None, "none", [], "").numpy()
     if torch.is_autocast_enabled("cpu"):  # what autocast does was recorded as casts
         with torch.autocast("cpu", enabled=False):
             return torch.mm(x, y).numpy()
