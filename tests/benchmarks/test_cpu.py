@@ -80,7 +80,8 @@ def test_the_page_is_written_between_its_markers(module: Any, tmp_path: Path) ->
     report = module("report")
     (tmp_path / "performance.md").write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     row = report.Row(
-        "w", "fused", {"gradof": 1e-3, "eager": 3e-3, "jax": 2e-3}, {"gradof": 5e-4},
+        "w", "fused", {"gradof": 1e-3, "gradof tiles": 2e-3, "eager": 3e-3, "jax": 2e-3},
+        {"gradof": 5e-4},
         {"eager": 7e-4}, 5e-4,
         {"gradof": (0.1, 1e6), "eager": (0.01, 4e6)},
     )  # fmt: skip
@@ -89,10 +90,11 @@ def test_the_page_is_written_between_its_markers(module: Any, tmp_path: Path) ->
     made.write(tmp_path)
     text = (tmp_path / "performance.md").read_text()
     assert text.startswith("before") and text.rstrip().endswith("after") and "old" not in text
-    assert "| w | 1.00 ms |" in text and "| 2.00 | - | - | 0.50 |" in text
+    assert "| w | 1.00 ms |" in text and "| 2.00 | - | - | - | 0.50 |" in text
     assert "700 µs" in text and "ten arrays: 4 µs" in text
     assert "0.25" in text, "peak memory over eager's"
     assert "fused: geometric mean of best peer / gradof 2.00, least 2.00" in text
+    assert "numpy tiles, fused: geometric mean of eager / tiles 1.50, least 1.50" in text
 
 
 def test_a_fresh_process_measures_time_and_memory(module: Any) -> None:
