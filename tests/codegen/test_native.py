@@ -319,3 +319,28 @@ sys.exit(os.waitpid(child, 0)[1])
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": str(root), "GRADOF_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env, timeout=60)
+
+
+def test_a_process_of_a_pool_does_not_wait_either() -> None:
+    """torch's threads ran before the fork; the child is the first to run a kernel."""
+    code = """
+import multiprocessing, os, numpy as np, torch
+os.environ["GRADOF_BACKEND"] = "native"
+def child(queue):
+    from gradof import value_and_grad
+    fn = value_and_grad(lambda x: np.sum(np.tanh(x) * np.exp(-x * x)))
+    queue.put(fn(np.linspace(-1, 1, 1 << 20))[0])
+torch.set_num_threads(2)
+(torch.rand(1 << 22) * 2).sum()
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+process = context.Process(target=child, args=(queue,))
+process.start()
+print(queue.get(timeout=50))
+process.join()
+"""
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "GRADOF_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env, timeout=60,
+                          capture_output=True, text=True)  # fmt: skip
+    assert abs(float(done.stdout)) < 1e-6, "an odd function over a symmetric range"

@@ -10,14 +10,15 @@ one changes nothing about it: results are the same, bit for bit, on every number
 Note [Whose threads]
 Where torch is loaded its OpenMP threads run the chunks, for they spin for a while after every one
 of torch's own loops and products: threads of ours would wait for the cores on which they do. Else,
-and in a forked process, where OpenMP's threads are gone, it is Python threads, which call `drive`
-with the GIL released.
+and in a process that may have been forked, where OpenMP's threads are gone and would be waited for
+for ever, it is Python threads, which call `drive` with the GIL released.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import multiprocessing
 import os
 import sys
 from array import array
@@ -35,7 +36,7 @@ FIELDS = 24
 PER_FOLD = 4  # function, place of the output among the arguments, bytes to the part, elements
 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_FIRST_PROCESS = os.getpid()
+_FIRST_PROCESS = os.getpid() if multiprocessing.parent_process() is None else None
 
 
 def new_job(
