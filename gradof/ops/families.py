@@ -48,7 +48,7 @@ def known_shape(type_: TensorType) -> tuple[int, ...]:
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """numpy's broadcasting; InferenceError for shapes that do not fit, None if any is unknown."""
-    if shapes and all(s == shapes[0] for s in shapes):  # nearly always
+    if shapes and shapes.count(shapes[0]) == len(shapes):  # nearly always
         return shapes[0]
     if any(s is None for s in shapes):
         return None
@@ -74,18 +74,20 @@ def common(inputs: Sequence[Type], kinds: Kinds) -> tuple[DType, str, Shape]:
     tensors = [t for t in inputs if isinstance(t, TensorType)]
     if not tensors:
         raise InferenceError("at least one operand must be a tensor")
-    dt, device = tensors[0].dtype, tensors[0].device
-    for t in tensors[1:]:
+    first = tensors[0]
+    dt, device = first.dtype, first.device
+    others = [t for t in tensors if t is not first]
+    for t in others:
         if t.dtype is not dt and t.dtype != dt:
             raise InferenceError(f"operands of dtypes {dt} and {t.dtype}; insert a cast")
         if t.device != device:
             raise InferenceError(f"operands on {device} and {t.device}")
     if dt.kind not in kinds:
         raise InferenceError(f"an operand of dtype {dt} where {sorted(kinds)} is due")
-    for s in inputs:
+    for s in inputs if len(tensors) < len(inputs) else ():
         if isinstance(s, ScalarType) and _RANK[s.kind] > _RANK[dt.kind]:
             raise InferenceError(f"a {s.kind} scalar does not fit dtype {dt}; insert a cast")
-    return dt, device, broadcast_shapes(*(t.shape for t in tensors))
+    return dt, device, broadcast_shapes(first.shape, *(t.shape for t in others))
 
 
 def _elementwise(kinds: Kinds, result: DType | None) -> Family:

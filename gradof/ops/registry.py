@@ -248,7 +248,7 @@ def check_call(op: Op, inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> Non
     wrong = not inputs if op.variadic else len(inputs) != len(op.inputs)
     if wrong:
         raise InferenceError(f"{op.name} takes ({', '.join(op.inputs)}), got {len(inputs)} inputs")
-    if len(attrs) != len(op.attrs) or not all(name in attrs for name in op.attrs):
+    if tuple(attrs) != op.attrs and set(attrs) != set(op.attrs):
         raise InferenceError(
             f"{op.name} takes the attributes {sorted(op.attrs)}, got {sorted(attrs)}"
         )
