@@ -30,13 +30,23 @@ from guard import check_seconds
 from report import Report, Row
 from rich.console import Console
 from roofline import bandwidth, least_bytes
-from sides import BACKENDS, BackwardRun, Run, backend, backwards, forwards, sides
+from sides import (
+    BACKENDS,
+    NUMPY_CALLER,
+    BackwardRun,
+    Run,
+    backend,
+    backwards,
+    forwards,
+    sides,
+)
 from tables import turns
 from workloads import WORKLOADS, Workload
 
 from gradof.codegen.cpu.native.engine import status
 from gradof.codegen.cpu.threads import n_threads
 
+OPENBLAS = (NUMPY_CALLER, "autograd")  # whose products are numpy's
 ALONE = ("gradof", "gradof tiles", "eager", "torch.compile", "jax")  # in fresh processes too
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -78,17 +88,20 @@ def checked(w: Workload, arrays: list[Any], quick: bool) -> dict[str, Run]:
     return runs
 
 
-def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
+def medians(runs: dict[str, Run], repeats: int, products: bool = False) -> dict[str, float]:
     """Median seconds of each side, in turns of random order; short runs several times in a sample.
 
     Before its samples a side runs untimed for a while: the threads of the side before spin for
-    some milliseconds after their last loop, on cores that this one needs.
+    some milliseconds after their last loop, on cores that this one needs; those of numpy's
+    OpenBLAS, where there are `products`, for a tenth of a second.
     """
     samples: dict[str, list[float]] = {side: [] for side in runs}
     times = {side: _times(run) for side, run in runs.items()}
+    before = ""
     for side in turns(runs, repeats):
         run, count = runs[side], times[side]
-        _settle(run)
+        _settle(run, 0.15 if products and before in OPENBLAS else 0.02)
+        before = side
         start = time.perf_counter()
         for _ in range(count):
             run()
@@ -96,7 +109,7 @@ def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
     return {side: statistics.median(seconds) for side, seconds in samples.items()}
 
 
-def _settle(run: Run, seconds: float = 0.02) -> None:
+def _settle(run: Run, seconds: float) -> None:
     """Run untimed, at least once and for this long."""
     end = time.perf_counter() + seconds
     run()
@@ -106,7 +119,7 @@ def _settle(run: Run, seconds: float = 0.02) -> None:
 
 def _times(run: Run) -> int:
     """How often a run is repeated within one sample: about a millisecond's worth."""
-    _settle(run)
+    _settle(run, 0.02)
     start = time.perf_counter()
     run()
     return max(1, int(1e-3 / (time.perf_counter() - start)))
@@ -117,7 +130,7 @@ def backward_medians(runs: dict[str, tuple[Run, BackwardRun]], repeats: int) -> 
     samples: dict[str, list[float]] = {side: [] for side in runs}
     for side in turns(runs, repeats):
         forward, backward_of = runs[side]
-        _settle(lambda forward=forward, backward_of=backward_of: backward_of(forward()))
+        _settle(lambda forward=forward, backward_of=backward_of: backward_of(forward()), 0.02)
         value = forward()
         start = time.perf_counter()
         backward_of(value)
@@ -128,10 +141,11 @@ def backward_medians(runs: dict[str, tuple[Run, BackwardRun]], repeats: int) -> 
 def measure(w: Workload, repeats: int, quick: bool, copy: float) -> Row:
     """Everything about one workload."""
     arrays = w.make(np.random.default_rng(0))
-    together = medians(checked(w, arrays, quick), repeats)
+    products = w.kind == "matmul"
+    together = medians(checked(w, arrays, quick), repeats, products)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        forward = medians(forwards(w, arrays, together), repeats)
+        forward = medians(forwards(w, arrays, together), repeats, products)
         backward = backward_medians(backwards(w, arrays, together), repeats)
     roof = least_bytes(w, arrays) / copy
     alone = {} if quick else {side: fresh(side, w.name) for side in together if side in ALONE}

@@ -48,7 +48,7 @@ def compile_graph(
         return emit_torch(graph, name, fused=backend != "numpy")
     if backend == "numpy" or (backend != "triton" and not has_large(graph)):
         return emit(graph, library, name)
-    make = kernel_maker(backend)
+    make = kernel_maker(backend, library)
     return emit(with_groups(graph, library, make), library, name, make_kernel=make)
 
 

@@ -9,6 +9,7 @@ have Triton kernels unless it says `numpy` (`gpu.execute`).
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
@@ -41,7 +42,7 @@ def default_backend() -> Backend:
     return cast(Backend, name)
 
 
-def kernel_maker(backend: Backend) -> MakeKernel:
+def kernel_maker(backend: Backend, library: Library = "numpy") -> MakeKernel:
     """What makes the kernel of a nest; CodegenError for native code that cannot be made here."""
     if backend == "tiles":
         return TileKernel
@@ -52,14 +53,16 @@ def kernel_maker(backend: Backend) -> MakeKernel:
     bits, found = status()
     if backend == "native" and not bits:
         raise CodegenError(f"no native code: {found}", hint="GRADOF_BACKEND=tiles needs nothing")
-    return native_or_tiles if bits else TileKernel
+    return functools.partial(native_or_tiles, library=library) if bits else TileKernel
 
 
-def native_or_tiles(nest: LoopNest) -> Callable[..., Sequence[Any]]:
+def native_or_tiles(
+    nest: LoopNest, library: Library = "numpy"
+) -> Callable[..., Sequence[Any]]:
     """Native code where every op of the nest has it, else numpy tiles."""
     from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 
-    return NativeKernel(nest) if is_native(nest) else TileKernel(nest)
+    return NativeKernel(nest, library == "torch") if is_native(nest) else TileKernel(nest)
 
 
 def has_large(graph: Graph) -> bool:

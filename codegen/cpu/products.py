@@ -16,7 +16,7 @@ from typing import Any
 
 from gradof.codegen.cpu.lowering import as_tensor
 
-_LARGE = 1 << 20  # multiplications that oneDNN's call, ten microseconds, is worth
+_LARGE = 1 << 18  # multiplications that oneDNN's call, ten microseconds, is worth
 _NARROW = 8  # how much longer than wide
 
 

@@ -47,9 +47,9 @@ def _pool() -> str:
     """Whose threads run native kernels where torch is loaded."""
     if not importlib.util.find_spec("torch"):
         return ""
-    from gradof.codegen.cpu.native.parallel import openmp
+    from gradof.codegen.cpu.native.parallel import gomp_parallel
 
-    return "; for torch callers its OpenMP threads" if openmp() else "; Python's own"
+    return "; for torch callers its OpenMP threads" if gomp_parallel() else ""
 
 
 def _cuda_tensors(backend: str) -> str:

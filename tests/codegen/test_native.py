@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ import pytest
 
 from gradof.codegen import compile_graph
 from gradof.codegen.backend import in_native, kernel_maker
-from gradof.codegen.cpu.native import engine, kernel, parallel
+from gradof.codegen.cpu.native import engine, kernel
 from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 from gradof.codegen.cpu.native.vectors import OPS, supports
-from gradof.codegen.cpu.threads import run_together
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import fuse
 from gradof.codegen.loopnest import LoopNest
@@ -274,73 +272,3 @@ def test_importing_gradof_does_not_load_llvmlite() -> None:
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env)
-
-
-def test_threads_without_openmp_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process without torch, or a forked one: Python threads run the chunks."""
-    import torch  # noqa: F401 - whose threads they are otherwise
-
-    monkeypatch.setattr(kernel, "CHUNK", 64)
-    monkeypatch.setattr(kernel, "_WORK", 1)
-    monkeypatch.setenv("GRADOF_NUM_THREADS", "3")
-    (nest,) = nests("graph f(%x : f32[50,42]):\n %e : f32[50,42] = exp(%x)\n"
-                    " %s : f32[] = sum[dims=(0,1), keepdims=False](%e)\n"
-                    " return (%e, %s)")  # fmt: skip
-    x = np.random.default_rng(0).random((50, 42)).astype(np.float32)
-    used: list[int] = []
-
-    def counted(work: Callable[[], None], threads: int) -> None:
-        used.append(threads)
-        run_together(work, threads)
-
-    monkeypatch.setattr(parallel, "run_together", counted)
-    shared = NativeKernel(nest)(x)
-    assert used == [], "torch is loaded, so its threads run"
-    monkeypatch.setattr(parallel, "openmp", lambda: 0)
-    own = NativeKernel(nest)(x)
-    assert used == [3]
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(shared, own, strict=True))
-
-
-def test_a_forked_process_does_not_wait_for_threads_that_are_gone() -> None:
-    code = """
-import os, sys, numpy as np, torch
-os.environ["GRADOF_BACKEND"] = "native"
-from gradof import value_and_grad
-fn = value_and_grad(lambda x: np.sum(np.tanh(x) * np.exp(-x * x)))
-x = np.linspace(-1, 1, 1 << 20)
-value, gradient = fn(x)
-child = os.fork()
-if not child:
-    again, other = fn(x)
-    os._exit(0 if again == value and (other == gradient).all() else 1)
-sys.exit(os.waitpid(child, 0)[1])
-"""
-    root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "GRADOF_NUM_THREADS": "2"}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env, timeout=60)
-
-
-def test_a_process_of_a_pool_does_not_wait_either() -> None:
-    """torch's threads ran before the fork; the child is the first to run a kernel."""
-    code = """
-import multiprocessing, os, numpy as np, torch
-os.environ["GRADOF_BACKEND"] = "native"
-def child(queue):
-    from gradof import value_and_grad
-    fn = value_and_grad(lambda x: np.sum(np.tanh(x) * np.exp(-x * x)))
-    queue.put(fn(np.linspace(-1, 1, 1 << 20))[0])
-torch.set_num_threads(2)
-(torch.rand(1 << 22) * 2).sum()
-context = multiprocessing.get_context("fork")
-queue = context.Queue()
-process = context.Process(target=child, args=(queue,))
-process.start()
-print(queue.get(timeout=50))
-process.join()
-"""
-    root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "GRADOF_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=env, timeout=60,
-                          capture_output=True, text=True)  # fmt: skip
-    assert abs(float(done.stdout)) < 1e-6, "an odd function over a symmetric range"

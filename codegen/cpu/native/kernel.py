@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradof.codegen.cpu.native import parallel
+from gradof.codegen.cpu.native import runtime_ir as place
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.parallel import new_job, run_job
 from gradof.codegen.cpu.native.partials import Partials
 from gradof.codegen.cpu.native.sparse import with_picks
 from gradof.codegen.cpu.native.vectors import CALLS, supports
@@ -86,8 +87,9 @@ class NativeKernel:
 
     emitter = "native"
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
         self.nest = nest
+        self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
         self.lanes = lanes_for(nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
@@ -127,9 +129,9 @@ class NativeKernel:
         memory = self._memory(size + threads * layout.scratch)
         start: int = memory.__array_interface__["data"][0]
         job = layout.job[:]
-        job[parallel.PARTIAL], job[parallel.SCRATCH] = start, start + size
-        job[parallel.FIELDS : parallel.FIELDS + len(addresses)] = addresses
-        parallel.run_job(job, threads)
+        job[place.PARTIAL], job[place.SCRATCH] = start, start + size
+        job[place.FIELDS : place.FIELDS + len(addresses)] = addresses
+        run_job(job, threads, self.openmp)
 
     def _memory(self, size: int) -> Any:
         """At least so many bytes, aligned for vectors, of this thread and this kernel alone."""
@@ -164,12 +166,12 @@ class NativeKernel:
         partials = Partials(nest, code, columns)
         count, chunk = self._chunks(rows, columns, partials)
         scratch = (held + 63) & ~63
-        job = parallel.new_job({
-            parallel.KERNEL: address_of(code.text, "kernel"), parallel.COUNT: count,
-            parallel.CHUNK: chunk, parallel.CHUNKS: -(-count // chunk),
-            parallel.SPLIT: self.split, parallel.COLUMNS: columns,
-            parallel.SCRATCH_STEP: scratch, parallel.PARTIAL_STEP: partials.width,
-            parallel.TEMPLATE: partials.template.__array_interface__["data"][0],
+        job = new_job({
+            place.KERNEL: address_of(code.text, "kernel"), place.COUNT: count,
+            place.CHUNK: chunk, place.CHUNKS: -(-count // chunk),
+            place.SPLIT: self.split, place.COLUMNS: columns,
+            place.SCRATCH_STEP: scratch, place.PARTIAL_STEP: partials.width,
+            place.TEMPLATE: partials.template.__array_interface__["data"][0],
         }, arguments, partials.table(len(arrays)))  # fmt: skip
         made = [(o.shape, o.dtype) for o in outputs]
         threads = 1 + rows * columns * cost(nest) // _WORK
