@@ -35,11 +35,12 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The peers are installed for it alone: tests need none of them.
+# The peers are installed for it alone: tests need none of them. ARGS=--write puts the figures into
+# docs/performance.md.
 bench: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-e '.[torch,examples,dev,bench]' -c constraints.txt
-	@$(BIN)/python benchmarks/cpu.py
+	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
 # choice. It fails where nothing ran. STEPS="tests benchmarks sanitizer" names some of its steps.

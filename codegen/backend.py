@@ -17,6 +17,7 @@ from typing import Any, Literal, cast, get_args
 from gradof.codegen.cpu.emit import MakeKernel
 from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.lowering import Library, lowering
+from gradof.codegen.cpu.tile_emit import STEPS
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse
 from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
@@ -114,7 +115,9 @@ def in_tiles(node: Node, library: Library) -> bool:
         low = lowering(record, library)
     except CodegenError:
         return False
-    return low.kind != "function" or library == "numpy" or record.torch is None
+    return (
+        low.kind != "function" or library == "numpy" or record.torch is None or node.kind in STEPS
+    )
 
 
 def _large(node: Node) -> bool:

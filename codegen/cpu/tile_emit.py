@@ -39,6 +39,16 @@ _HELPERS = {
     **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
 }
 
+# Ops whose own lowering makes arrays on the way: statements that write over `y`. Where exp
+# overflows, a sigmoid is 0, as it is in native code.
+STEPS = {
+    "rsqrt": ("np.sqrt({x}, out={y})", "np.true_divide(1, {y}, out={y})"),
+    "sigmoid": (
+        "np.negative({x}, out={y})", "np.exp({y}, out={y})", "np.add({y}, 1, out={y})",
+        "np.true_divide(1, {y}, out={y})",
+    ),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class TileCode:
@@ -183,11 +193,11 @@ class _Emitter:
         if self.is_select(i):
             out = self.values.output(i) or self.values.taken(i)
             return [f"{i.name} = chosen({', '.join(args)}, {out}){loc}"]
-        if i.op == "rsqrt" and self.same_dtype(i):
+        if i.op in STEPS and self.same_dtype(i):
             out = self.target(i, k)
             if out is not None:
-                first = f"np.sqrt({args[0]}, out={out})"
-                return [first, f"{i.name} = np.true_divide(1, {out}, out={out}){loc}"]
+                *first, last = [step.format(x=args[0], y=out) for step in STEPS[i.op]]
+                return [*first, f"{i.name} = {last}{loc}"]
         if i.op == "cast" and i.level == "cell" and isinstance(i.args[0], str):
             out = self.values.output(i) or self.values.taken(i)
             return [f'np.copyto({out}, {args[0]}, casting="unsafe")', f"{i.name} = {out}{loc}"]

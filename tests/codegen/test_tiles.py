@@ -336,3 +336,20 @@ def test_what_is_not_finite_stays_so() -> None:
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(tile_sums.total(x), [[np.inf], [np.nan], [np.nan]])
         np.testing.assert_array_equal(tile_sums.dot(x, x), [[np.inf], [np.inf], [np.nan]])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_sigmoid_is_four_statements_over_one_array(dtype: str) -> None:
+    nest = nest_of(f"graph f(%x : {dtype}[40]):\n %y : {dtype}[40] = sigmoid(%x)\n"
+                   f" %z : {dtype}[40] = mul(%y, %x)\n return (%y, %z)")  # fmt: skip
+    kernel = TileKernel(nest)
+    assert "op_sigmoid" not in kernel.source and "np.exp" in kernel.source
+    x = np.linspace(-120, 120, 40).astype("f4" if dtype == "f32" else "f8")
+    x[:4] = [np.inf, -np.inf, np.nan, 0]
+    y, z = kernel(x)
+    with np.errstate(all="ignore"):
+        exact = (1 / (1 + np.exp(-x.astype(np.longdouble)))).astype(x.dtype)
+        product = y * x
+    eps = np.finfo(x.dtype)
+    np.testing.assert_allclose(y, exact, rtol=4 * eps.eps, atol=4 * eps.tiny)
+    np.testing.assert_array_equal(z, product)
