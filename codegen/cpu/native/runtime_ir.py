@@ -56,7 +56,32 @@ def _loads(**fields: int) -> str:
 
 def runtime_text() -> str:
     """All functions; see the module docstring."""
-    return _drive_text() + _pool_text() + f"""
+    return _drive_text() + _complete_text() + _pool_text() + f"""
+define void @launch(ptr %job) {{
+entry:
+{_loads(threads=THREADS, parallel=PARALLEL)}
+  %some = icmp ne i64 %parallel, 0
+  br i1 %some, label %several, label %one
+
+several:
+  %parallel_code = inttoptr i64 %parallel to ptr
+  %count = trunc i64 %threads to i32
+  call void %parallel_code(ptr @drive, ptr %job, i32 %count, i32 0)
+  br label %done
+
+one:
+  call void @drive(ptr %job)
+  br label %done
+
+done:
+  call void @complete(ptr %job)
+  ret void
+}}
+"""
+
+
+def _complete_text() -> str:
+    return f"""
 define void @complete(ptr %job) {{
 entry:
 {_loads(args=ARGS, partial=PARTIAL, width=PARTIAL_STEP, chunks=CHUNKS, folds=FOLDS, at=FOLDS_AT)}
@@ -90,27 +115,6 @@ fold:
   br label %next
 
 done:
-  ret void
-}}
-
-define void @launch(ptr %job) {{
-entry:
-{_loads(threads=THREADS, parallel=PARALLEL)}
-  %some = icmp ne i64 %parallel, 0
-  br i1 %some, label %several, label %one
-
-several:
-  %parallel_code = inttoptr i64 %parallel to ptr
-  %count = trunc i64 %threads to i32
-  call void %parallel_code(ptr @drive, ptr %job, i32 %count, i32 0)
-  br label %done
-
-one:
-  call void @drive(ptr %job)
-  br label %done
-
-done:
-  call void @complete(ptr %job)
   ret void
 }}
 """
@@ -175,52 +179,43 @@ done:
 """
 
 
-def _fields(**places: int) -> str:
+_FUTEX_CALL = f"call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr"
+
+
+def _pool_fields() -> str:
+    places = {"generation": GENERATION, "job_at": JOB, "active": ACTIVE, "sleepers": SLEEPERS,
+              "waiting": WAITING, "stop": STOP}  # fmt: skip
     return "\n".join(
         f"  %{name} = getelementptr i64, ptr %pool, i64 {place}" for name, place in places.items()
     )
 
 
 def _pool_text() -> str:
-    fields = _fields(generation=GENERATION, job_at=JOB, active=ACTIVE, sleepers=SLEEPERS,
-                     waiting=WAITING, stop=STOP)  # fmt: skip
-    futex = f"call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr"
     return f"""
 declare i64 @syscall(i64, ...)
 declare void @llvm.x86.sse2.pause()
+{_work_text()}
+{_share_text()}
+define void @halt(ptr %pool) {{
+entry:
+{_pool_fields()}
+  store atomic i32 1, ptr %stop seq_cst, align 4
+  %before = atomicrmw add ptr %generation, i32 1 seq_cst
+  %woken = {_FUTEX_CALL} %generation, i64 {_WAKE}, i64 2147483647)
+  ret void
+}}
+"""
 
+
+def _work_text() -> str:
+    """Until the pool is halted: wait for the next generation, and run the job there is, if any."""
+    return f"""
 define void @work(ptr %pool) {{
 entry:
-{fields}
+{_pool_fields()}
   br label %next
 
-next:
-  %seen = phi i32 [ 0, %entry ], [ %seen, %sleep ], [ %now, %leave ], [ %now, %left ],
-               [ %now, %wake ]
-  br label %look
-
-look:
-  %n = phi i64 [ 0, %next ], [ %more, %spin ]
-  %now = load atomic i32, ptr %generation seq_cst, align 4
-  %new = icmp ne i32 %now, %seen
-  br i1 %new, label %begin, label %wait
-
-wait:
-  %more = add i64 %n, 1
-  %patient = icmp slt i64 %n, {SPIN}
-  br i1 %patient, label %spin, label %sleep
-
-spin:
-  call void @llvm.x86.sse2.pause()
-  br label %look
-
-sleep:
-  %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %expected = zext i32 %seen to i64
-  %slept = {futex} %generation, i64 {_WAIT}, i64 %expected, i64 0)
-  %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  br label %next
-
+{_idle_text()}
 begin:
   %halt = load atomic i32, ptr %stop seq_cst, align 4
   %over = icmp ne i32 %halt, 0
@@ -248,16 +243,51 @@ left:
   br i1 %awaited, label %wake, label %next
 
 wake:
-  %woken = {futex} %active, i64 {_WAKE}, i64 1)
+  %woken = {_FUTEX_CALL} %active, i64 {_WAKE}, i64 1)
   br label %next
 
 end:
   ret void
 }}
+"""
 
+
+def _idle_text() -> str:
+    """Spin, then sleep, until the generation is another than the one last seen."""
+    return f"""next:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %sleep ], [ %now, %leave ], [ %now, %left ],
+               [ %now, %wake ]
+  br label %look
+
+look:
+  %n = phi i64 [ 0, %next ], [ %more, %spin ]
+  %now = load atomic i32, ptr %generation seq_cst, align 4
+  %new = icmp ne i32 %now, %seen
+  br i1 %new, label %begin, label %wait
+
+wait:
+  %more = add i64 %n, 1
+  %patient = icmp slt i64 %n, {SPIN}
+  br i1 %patient, label %spin, label %sleep
+
+spin:
+  call void @llvm.x86.sse2.pause()
+  br label %look
+
+sleep:
+  %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %expected = zext i32 %seen to i64
+  %slept = {_FUTEX_CALL} %generation, i64 {_WAIT}, i64 %expected, i64 0)
+  %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %next
+"""
+
+
+def _share_text() -> str:
+    return f"""
 define void @share(ptr %pool, ptr %job) {{
 entry:
-{fields}
+{_pool_fields()}
   %job_int = ptrtoint ptr %job to i64
   store atomic i64 %job_int, ptr %job_at seq_cst, align 8
   %before = atomicrmw add ptr %generation, i32 1 seq_cst
@@ -268,7 +298,7 @@ entry:
 wake:
 {_loads(threads=THREADS)}
   %others = sub i64 %threads, 1
-  %woken = {futex} %generation, i64 {_WAKE}, i64 %others)
+  %woken = {_FUTEX_CALL} %generation, i64 {_WAKE}, i64 %others)
   br label %run
 
 run:
@@ -299,7 +329,7 @@ sleep:
 
 futex:
   %expected = zext i32 %still to i64
-  %slept = {futex} %active, i64 {_WAIT}, i64 %expected, i64 0)
+  %slept = {_FUTEX_CALL} %active, i64 {_WAIT}, i64 %expected, i64 0)
   br label %slept_once
 
 slept_once:
@@ -308,15 +338,6 @@ slept_once:
 
 done:
   call void @complete(ptr %job)
-  ret void
-}}
-
-define void @halt(ptr %pool) {{
-entry:
-{fields}
-  store atomic i32 1, ptr %stop seq_cst, align 4
-  %before = atomicrmw add ptr %generation, i32 1 seq_cst
-  %woken = {futex} %generation, i64 {_WAKE}, i64 2147483647)
   ret void
 }}
 """
