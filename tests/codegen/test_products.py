@@ -45,7 +45,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("make", [plain, transposed, sliced, flipped, one_row])
-@pytest.mark.parametrize("sizes", [(128, 70, 90), (1, 5000, 3), (65, 1, 65), (300, 17, 1)])
+@pytest.mark.parametrize(
+    "sizes", [(128, 70, 90), (1, 5000, 3), (65, 1, 65), (300, 17, 1), (7, 9, 5), (512, 128, 10)]
+)
 def test_products_are_as_near_to_float64_as_torchs(
     library: str, make: Make, sizes: tuple[int, int, int]
 ) -> None:
