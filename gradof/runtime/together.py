@@ -12,6 +12,10 @@ another cotangent, or with `create_graph=True`, it runs df as ever, from what f 
 miss, and so are `IDLE` values in a row whose gradients nobody asked for, as in an evaluation. After
 `TOO_MANY` misses f is never run so again; neither is a function whose value is more than one
 number, that has a memory budget, or part of which torch's own autograd runs.
+
+From then on results repeat bit for bit. Those of the runs before may differ from them in the last
+bits of sums: how a kernel adds (in how many streams, with which products in one pass) follows from
+what else it computes.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class NativeKernel:
     def _chunks(self, rows: int, columns: int, partials: Partials) -> tuple[int, int]:
         """How many rows, or columns, there are, and how many of them a chunk has.
 
-        They follow from the sizes alone: graphs with more or less in their kernels sum up alike.
+        They follow from the sizes alone: graphs with more or less in their kernels are cut alike.
         """
         cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
         if self.split:
