@@ -19,7 +19,7 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
-from gradof.codegen.backend import Backend, default_backend, has_large, kernel_maker, with_groups
+from gradof.codegen.backend import Backend, default_backend, may_fuse, kernel_maker, with_groups
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
@@ -46,7 +46,7 @@ def compile_graph(
     backend = backend or default_backend()
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy")
-    if backend == "numpy" or (backend != "triton" and not has_large(graph)):
+    if backend == "numpy" or (backend != "triton" and not may_fuse(graph)):
         return emit(graph, library, name)
     make = kernel_maker(backend, library)
     return emit(with_groups(graph, library, make), library, name, make_kernel=make)

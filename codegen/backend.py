@@ -31,6 +31,8 @@ from gradof.ops.registry import get_op
 
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
+FEW, MANY = 12, 128  # statements that a native kernel on fewer cells is to replace, if
+SMALLEST = 1 << 10  # there are so many: numpy takes a microsecond for each of them, a kernel ten
 
 
 def default_backend() -> Backend:
@@ -66,9 +68,15 @@ def native_or_tiles(
     return NativeKernel(nest, library == "torch") if is_native(nest) else TileKernel(nest)
 
 
-def has_large(graph: Graph) -> bool:
-    """Whether anything in the graph is large enough for a fusion group."""
-    return any(_large(node) for node in graph.nodes())
+def may_fuse(graph: Graph) -> bool:
+    """Whether the graph may have a fusion group that is worth it: a large one, or a long one."""
+    medium = 0
+    for node in graph.nodes():
+        size = _largest(node)
+        medium += size >= SMALLEST
+        if size >= SMALL or medium >= FEW:
+            return True
+    return False
 
 
 def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
@@ -77,7 +85,7 @@ def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
         return fuse(graph, in_triton, lambda group: True)
     if make is TileKernel:
         return fuse(graph, lambda node: in_tiles(node, library), _worth)
-    return fuse(graph, in_native, _worth)
+    return fuse(graph, in_native, _worth_native)
 
 
 def in_native(node: Node) -> bool:
@@ -120,11 +128,11 @@ def in_tiles(node: Node, library: Library) -> bool:
     )
 
 
-def _large(node: Node) -> bool:
-    return any(
-        isinstance(v.type, TensorType) and v.type.shape is not None and v.type.size >= SMALL
-        for v in (*node.inputs, *node.outputs)
-    )
+def _largest(node: Node) -> int:
+    """Cells of the largest array it reads or makes."""
+    types = [v.type for v in (*node.inputs, *node.outputs)]
+    return max((t.size for t in types if isinstance(t, TensorType) and t.shape is not None),
+               default=0)
 
 
 def _worth(group: Group) -> bool:
@@ -136,3 +144,11 @@ def _worth(group: Group) -> bool:
     if cells(group) < SMALL:
         return False
     return len(kinds) > 1 or kinds[0] in EXPENSIVE or kinds[0] in REDUCTIONS or "where" in kinds
+
+
+def _worth_native(group: Group) -> bool:
+    """As `_worth`, or so many statements that one call takes less time than all of theirs.
+
+    Of more than `MANY` compiling takes longer than most callers will wait for.
+    """
+    return _worth(group) or (cells(group) >= SMALLEST and FEW <= len(group.nodes) <= MANY)
