@@ -19,7 +19,7 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
-from gradof.codegen.backend import Backend, default_backend, may_fuse, kernel_maker, with_groups
+from gradof.codegen.backend import Backend, default_backend, kernel_maker, may_fuse, with_groups
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch

@@ -47,14 +47,21 @@ def functionalization() -> Iterator[None]:
         _private._disable_functionalization()
 
 
-def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
-    """A plain 0-d tensor, made while functionalization is on."""
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Ops inside are on plain tensors, while functionalization is on."""
     _private._disable_functionalization()
     try:
         with torch._C.DisableTorchFunction(), torch.inference_mode(False):
-            return torch.tensor(value, dtype=dtype)
+            yield
     finally:
         _private._enable_functionalization(reapply_views=True)
+
+
+def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
+    """A plain 0-d tensor, made while functionalization is on."""
+    with plainly():
+        return torch.tensor(value, dtype=dtype)
 
 
 @contextlib.contextmanager

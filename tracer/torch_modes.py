@@ -56,7 +56,7 @@ _FIXED = frozenset({torch.ops.aten.linalg_lstsq.default})
 
 
 class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs every op for real and records it."""
+    """Runs every op for real, now or when its elements are asked for, and records it."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,6 +74,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Record one op; see the module docstring."""
         with torch._C.DisableTorchFunction():  # what is done here is not the user's doing
             if self.recorder.paused:
+                self.recorder.deferred.settle(args, kwargs)
                 return func(*args, **(kwargs or {}))
             return self._dispatch(func, args, kwargs or {}, user_site(sys._getframe(1)))
 
@@ -83,7 +84,9 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in _CONSTANTS:
             self._constant(args[0], site)
             return args[0]
+        deferred = self.recorder.deferred
         if func is torch.ops.aten._local_scalar_dense.default:
+            deferred.settle(args)
             number = func(*args, **kwargs)
             self.recorder.read_number(args[0], number, site)
             return number
@@ -98,6 +101,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops.aten.native_batch_norm.default:
             return self._batch_norm(args, site)
         if func is torch.ops.aten._linalg_check_errors.default:
+            deferred.settle(args)
             return func(*args, **kwargs)  # raises for a singular matrix, as eager does
         if not knows(func):
             out = self._in_parts(func, args, kwargs)
@@ -105,12 +109,13 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return out
         generator = kwargs.get("generator")
         if generator is not None:
+            deferred.settle(args, kwargs)
             self.recorder.builder.loc = site.loc
             with self.generators.drawing(generator):
                 out = func(*args, **kwargs)
                 self.recorder.record(func, args, {**kwargs, "generator": None}, out, site)
             return out
-        out = func(*args, **kwargs)
+        out = deferred.call(func, args, kwargs)
         if not func._schema.is_mutable and any(out is a for a in args):
             return out  # contiguous() of a contiguous tensor: nothing happened
         self.recorder.record(func, args, kwargs, out, site)
@@ -122,6 +127,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if parts is None:
             return NotImplemented
         if refuses_by_itself(func):
+            self.recorder.deferred.settle(args, kwargs)
             func(*args, **kwargs)  # torch's program may accept what the op refuses
         recorder = self.recorder
         before = recorder.graph.block.returns._prev
@@ -149,6 +155,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # The op changes its running statistics in place even after functionalization. Its
         # functional twin returns them; the tensors that hold them are pointed at the new ones.
         x, weight, bias, mean, var, training, momentum, eps = args
+        self.recorder.deferred.settle(args)
         if mean is None or not training:
             func = torch.ops.aten.native_batch_norm.default
             out = func(*args)

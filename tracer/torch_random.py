@@ -21,6 +21,7 @@ import torch
 from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ir.core import Value
 from gradof.tracer.source import user_loc
+from gradof.tracer.torch_functional import plainly
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_types import type_of
 
@@ -120,11 +121,13 @@ class _RecordedGenerator:
 
     def manual_seed(self, seed: int) -> torch.Generator:
         """As `torch.Generator.manual_seed`."""
+        self._settle()
         self._at_user().emit_node("random_seed", seed=int(seed))
         return self._generator.manual_seed(seed)
 
     def get_state(self) -> torch.Tensor:
         """As `torch.Generator.get_state`; the tensor stands for the state of each call."""
+        self._settle()
         state = self._generator.get_state()
         type_ = type_of(state)
         value = self._at_user().emit("random_state", shape=type_.shape, dtype=type_.dtype,
@@ -141,8 +144,14 @@ class _RecordedGenerator:
                 "the random state is set to a tensor that is not what get_rng_state gave", loc=loc,
                 hint="set it before the call, or use torch.manual_seed",
             )  # fmt: skip
+        self._settle()
         self._at_user().emit_node("set_random_state", self._recorder.value(state, loc))
         return self._generator.set_state(state)
+
+    def _settle(self) -> None:
+        """Draws that wait come before what is done to the generator."""
+        with self._recorder.pause(), plainly():
+            self._recorder.deferred.settle_draws()
 
     def _at_user(self) -> Any:
         builder = self._recorder.builder

@@ -36,6 +36,7 @@ from gradof.ops.registry import Op, find_by_api_name, get_op
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.aten_registry import ADAPTORS, RANDOM, Call, Results
 from gradof.tracer.source import Site
+from gradof.tracer.torch_deferred import Deferred
 from gradof.tracer.torch_opaque import emit_opaque, refusal, warn_opaque
 from gradof.tracer.torch_types import dense_of, type_of
 
@@ -60,6 +61,7 @@ class Recorder:
         self.guards = 0
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
+        self.deferred = Deferred()
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
         self._missing: dict[int, tuple[str, Callable[[], None]]] = {}
@@ -121,6 +123,7 @@ class Recorder:
     def constant(self, tensor: torch.Tensor, site: Site) -> Value:
         """A dense constant with the tensor's elements; `tensor` stands for it from now on."""
         self.builder.loc = site.loc
+        self.deferred.settle(tensor)
         value = self.builder.constant(dense_of(tensor))
         if value.type != type_of(tensor):  # bfloat16 is kept as float32, on the CPU
             moved = self.emitter.wrap(value).cast(type_of(tensor).dtype)
@@ -295,6 +298,7 @@ class Recorder:
 
     def finish(self, outputs: Sequence[Value]) -> None:
         """Set the graph's outputs and drop what they do not need."""
+        self.deferred.forget()
         self.graph.set_outputs(outputs)
         eliminate_dead_code(self.graph)
 
