@@ -233,12 +233,13 @@ _TYPES_ONLY = frozenset(
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether it has floats or truth values, one after the other in the memory of the CPU."""
+    """Whether it has floats or truth values, one after another in the memory of the CPU."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.device.type == "cpu"
         and (tensor.dtype.is_floating_point or tensor.dtype is torch.bool)
         and tensor.is_contiguous()
+        and tensor.numel() > 0  # a maximum of none is an error
         and not tensor.is_neg()
     )
 
