@@ -20,6 +20,7 @@ from gradof.passes.expand_composites import expand_composites
 from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.forget_custom_rules import forget_custom_rules
 from gradof.passes.join_slices import join_slices
+from gradof.passes.transpose_products import transpose_products
 
 Pass = Callable[[Graph], bool]
 
@@ -32,6 +33,7 @@ PASSES: dict[str, Pass] = {
     "forget-checkpoints": forget_checkpoints,
     "forget-custom-rules": forget_custom_rules,
     "join-slices": join_slices,
+    "transpose-products": transpose_products,
 }
 
 CLEAN_UP = ("canonicalize", "common-subexpression", "constant-pooling", "eliminate-dead-code")

@@ -67,7 +67,7 @@ class GraphPlan:
         graph = clone_graph(self.graph)
         run_passes(
             graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP,
-                    "join-slices")
+                    "join-slices", "transpose-products")
         )  # fmt: skip
         if self.has_kernels:
             graph, found = with_attention(graph)
