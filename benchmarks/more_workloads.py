@@ -88,6 +88,24 @@ def cell_inputs(rng: np.random.Generator) -> list[Any]:
     return [(rng.standard_normal(s) / 16).astype(np.float32) for s in shapes]
 
 
+def linear_layers(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, y: Any) -> Any:
+    """The two linear layers of a transformer's block, with weights as torch.nn.Linear has them."""
+    return (F.linear(F.gelu(F.linear(x, w1, b1), approximate="tanh"), w2, b2) * y).sum()
+
+
+def linear_layers_array(np: Any, x: Any, w1: Any, b1: Any, w2: Any, b2: Any, y: Any) -> Any:
+    """The same."""
+    h = x @ w1.T + b1
+    t = np.tanh(0.7978845608028654 * (h + 0.044715 * h * h * h))
+    return np.sum(((0.5 * h * (1.0 + t)) @ w2.T + b2) * y)
+
+
+def linear_layers_inputs(rng: np.random.Generator) -> list[Any]:
+    """256 tokens of 256 features, 1024 within."""
+    shapes = ((256, 256), (1024, 256), (1024,), (256, 1024), (256,), (256, 256))
+    return [(rng.standard_normal(s) / 16).astype(np.float32) for s in shapes]
+
+
 def attention_inputs(rng: np.random.Generator) -> list[Any]:
     """Eight sequences of 128 places, 64 features."""
     shapes = ((8, 128, 64), *[(64, 64)] * 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from sides import NUMPY_CALLER, SIDES
+from sides import DIRECT, NUMPY_CALLER, SIDES
 from tables import geometric_mean, markdown, number, shown
 
 PEERS = tuple(side for side in SIDES if not side.startswith("gradof"))
@@ -27,11 +27,11 @@ class Row:
     roof: float
     alone: dict[str, tuple[float, float] | None]
 
-    @property
-    def ratio(self) -> float:
-        """Best peer / gradof."""
-        peers = [t for side, t in self.together.items() if side in PEERS]
-        return min(peers) / self.together["gradof"] if peers else math.nan
+    def ratio(self, side: str = "gradof") -> float:
+        """Best peer / gradof, or another side of ours."""
+        peers = [t for peer, t in self.together.items() if peer in PEERS]
+        mine = self.together.get(side)
+        return min(peers) / mine if peers and mine else math.nan
 
     def memory(self) -> float:
         """Peak bytes of gradof over those of eager."""
@@ -51,8 +51,8 @@ class Report:
     def tables(self) -> dict[str, list[list[str]]]:
         """Cells of each table by its title, the head first."""
         head = [
-            "workload", *SIDES, "best peer / gradof", "C loop", "gradof / C loop",
-            "numpy caller / C loop", "roofline / gradof",
+            "workload", *SIDES, "best peer / gradof", "best peer / value_and_grad", "C loop",
+            "gradof / C loop", "numpy caller / C loop", "roofline / gradof",
         ]  # fmt: skip
         both = [head]
         forward, backward, first = ([["workload", *SIDES]] for _ in range(3))
@@ -65,7 +65,8 @@ class Report:
             for side in ("gradof", NUMPY_CALLER):
                 found = row.together.get(side)
                 by_hand.append(number(found / loop) if found and loop else "-")
-            both.append([row.name, *cells, number(row.ratio), *by_hand, number(reach)])
+            ratios = [number(row.ratio()), number(row.ratio(DIRECT))]
+            both.append([row.name, *cells, *ratios, *by_hand, number(reach)])
             cells = [shown(row.forward[s]) if s in row.forward else "-" for s in SIDES]
             forward.append([row.name, *cells])
             if row.backward:
@@ -88,11 +89,12 @@ class Report:
         """Geometric means by kind, and the compile times."""
         lines = []
         for kind in dict.fromkeys(row.kind for row in self.rows):
-            values = [r.ratio for r in self.rows if r.kind == kind and not math.isnan(r.ratio)]
-            if values:
-                mean = geometric_mean(values)
-                lines.append(f"{kind}: geometric mean of best peer / gradof {mean:.2f}, "
-                             f"least {min(values):.2f}")  # fmt: skip
+            for side in ("gradof", DIRECT):
+                ratios = (r.ratio(side) for r in self.rows if r.kind == kind)
+                values = [v for v in ratios if not math.isnan(v)]
+                if values:
+                    lines.append(f"{kind}: geometric mean of best peer / {side} "
+                                 f"{geometric_mean(values):.2f}, least {min(values):.2f}")  # fmt: skip
         tiles = [
             r.together["eager"] / r.together["gradof tiles"] for r in self.rows
             if r.kind == "fused" and {"eager", "gradof tiles"} <= r.together.keys()

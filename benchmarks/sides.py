@@ -16,8 +16,9 @@ from gradof import differentiate, value_and_grad
 Run = Callable[[], list[Any]]
 BackwardRun = Callable[[list[Any]], Any]
 NUMPY_CALLER = "gradof, numpy caller"
+DIRECT = "gradof value_and_grad"  # of tensors, as JAX's: without torch's autograd around it
 SIDES = (
-    "gradof", NUMPY_CALLER, "gradof tiles", "gradof numpy", "eager", "torch.compile", "jax",
+    "gradof", DIRECT, NUMPY_CALLER, "gradof tiles", "gradof numpy", "eager", "torch.compile", "jax",
     "autograd",
 )  # fmt: skip
 
@@ -31,6 +32,14 @@ def torch_run(fn: Callable[..., Any], w: Workload, arrays: list[Any]) -> Run:
         tensors[i].requires_grad_()
     wanted = [tensors[i] for i in w.argnums]
     return lambda: list(torch.autograd.grad(fn(*tensors), wanted))
+
+
+def direct_run(w: Workload, arrays: list[Any]) -> Run:
+    """gradof's value and gradient of tensors."""
+    assert w.torch is not None
+    fn = value_and_grad(w.torch, argnums=w.argnums)
+    tensors = [torch.from_numpy(a) for a in arrays]
+    return lambda: list(fn(*tensors)[1])
 
 
 def numpy_run(w: Workload, arrays: list[Any]) -> Run:
@@ -89,6 +98,7 @@ def sides(w: Workload, arrays: list[Any]) -> dict[str, Callable[[], Run]]:
     if fn is not None and w.array is not None:
         made[NUMPY_CALLER] = lambda: numpy_run(w, arrays)
     if fn is not None:
+        made[DIRECT] = lambda: direct_run(w, arrays)
         made["eager"] = lambda: torch_run(fn, w, arrays)
         made["torch.compile"] = lambda: torch_run(torch.compile(fn), w, arrays)
     if w.array is not None and importlib.util.find_spec("jax"):
@@ -111,8 +121,8 @@ def forwards(w: Workload, arrays: list[Any], sides_: Iterable[str]) -> dict[str,
 
 
 def _forward(side: str, w: Workload, arrays: list[Any]) -> Run | None:
-    if side == "torch.compile":
-        return None  # it would compile once more
+    if side in ("torch.compile", DIRECT):
+        return None  # one would compile once more, the other has no value alone
     if w.torch is not None and side not in (NUMPY_CALLER, "jax", "autograd"):
         tensors = [torch.from_numpy(a) for a in arrays]
         fn = w.torch if side == "eager" else differentiate(w.torch)
