@@ -92,9 +92,10 @@ class Report:
             for side in ("gradof", DIRECT):
                 ratios = (r.ratio(side) for r in self.rows if r.kind == kind)
                 values = [v for v in ratios if not math.isnan(v)]
+                mean = geometric_mean(values)
                 if values:
-                    lines.append(f"{kind}: geometric mean of best peer / {side} "
-                                 f"{geometric_mean(values):.2f}, least {min(values):.2f}")  # fmt: skip
+                    lines.append(f"{kind}: geometric mean of best peer / {side} {mean:.2f}, "
+                                 f"least {min(values):.2f}")  # fmt: skip
         tiles = [
             r.together["eager"] / r.together["gradof tiles"] for r in self.rows
             if r.kind == "fused" and {"eager", "gradof tiles"} <= r.together.keys()

@@ -24,6 +24,7 @@ from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.codegen.merge_products import merge_products
+from gradof.codegen.move_slices import move_slices
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 
@@ -47,8 +48,8 @@ def compile_graph(
     backend = backend or default_backend()
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy")
-    if library == "torch" and backend in ("auto", "native", "tiles"):
-        graph = merge_products(graph)
+    if backend in ("auto", "native", "tiles"):
+        graph = move_slices(merge_products(graph) if library == "torch" else graph)
     if backend == "numpy" or (backend != "triton" and not may_fuse(graph)):
         return emit(graph, library, name)
     make = kernel_maker(backend, library)
