@@ -174,7 +174,7 @@ def main() -> None:
     report.show(console)
     if options.write:
         report.write(DOCS)
-    worst = [r.ratio for r in rows if not math.isnan(r.ratio)]
+    worst = [r.ratio() for r in rows if not math.isnan(r.ratio())]
     console.print(f"least best peer / gradof: {min(worst, default=math.nan):.2f}")
 
 

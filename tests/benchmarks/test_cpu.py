@@ -90,7 +90,7 @@ def test_the_page_is_written_between_its_markers(module: Any, tmp_path: Path) ->
     made.write(tmp_path)
     text = (tmp_path / "performance.md").read_text()
     assert text.startswith("before") and text.rstrip().endswith("after") and "old" not in text
-    assert "| w | 1.00 ms |" in text and "| 2.00 | - | - | - | 0.50 |" in text
+    assert "| w | 1.00 ms |" in text and "| 2.00 | - | - | - | - | 0.50 |" in text
     assert "700 µs" in text and "ten arrays: 4 µs" in text
     assert "0.25" in text, "peak memory over eager's"
     assert "fused: geometric mean of best peer / gradof 2.00, least 2.00" in text
