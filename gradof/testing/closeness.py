@@ -8,6 +8,11 @@ small ones from large ones), 4 of them in half precision, where 64 would be half
 float64 run can be compared, because the function draws random numbers, 4096 ulps against eager are
 allowed, and again 4 in half precision. Integers and booleans are equal or wrong.
 
+A gradient that is zero because large terms cancel is noise, and so is every number it could be held
+against. Where gradients are too far off, eager is therefore run again on inputs moved by one ulp:
+8 times what its own gradients change by is allowed as well. A gradient that is small, but not
+noise, does not change so.
+
 Note [Finite differences]
 They are those of the float64 function along a random direction, a step of 1e-6 to either side. Our
 derivative may be off their mean by 1e-5 relative, by 64 ulps of the working precision, and by half
@@ -32,9 +37,12 @@ FACTOR, ULPS, HALF_ULPS, RANDOM_ULPS, FINITE = 8.0, 64.0, 4.0, 4096.0, 1e-5
 
 def rows(
     names: Sequence[str], ours: Sequence[Any], eager: Sequence[Any],
-    exact: Sequence[Any] | None, dtypes: Sequence[Any],
+    exact: Sequence[Any] | None, dtypes: Sequence[Any], noises: Sequence[float] = (),
 ) -> list[Row]:  # fmt: skip
-    """Compare groups of arrays; None in `ours` must meet None in `eager`."""
+    """Compare groups of arrays; None in `ours` must meet None in `eager`.
+
+    `noises` are, for each, what eager's changes by where its inputs are moved by one ulp.
+    """
     reference = eager if exact is None else exact
     scale = max([largest(r) for r in reference if r is not None], default=0.0)
     result: list[Row] = []
@@ -43,16 +51,32 @@ def rows(
             wrong = math.inf if (mine is None) != (theirs is None) else 0.0
             result.append(Row(name, "eager", wrong, None, 0.0, 0.0))
             continue
-        ulp = 2.0**-7 if str(dtypes[i]) == "bfloat16" else float(np.finfo(dtypes[i]).eps)
+        ulp = _ulp(dtypes[i])
         if exact is None:
             allowed = _ulps(ulp, RANDOM_ULPS) * ulp * scale
             result.append(Row(name, "eager", distance(mine, theirs), None, allowed, scale))
             continue
         own = distance(theirs, exact[i])
         allowed = FACTOR * own + _ulps(ulp) * ulp * scale
+        allowed += FACTOR * noises[i] if noises else 0.0
         result.append(Row(name, "float64", distance(mine, exact[i]), own, allowed, scale))
         result.append(Row(name, "eager", distance(mine, theirs), None, allowed + own, scale))
     return result
+
+
+def noise(gradient: Any, again: Sequence[Any], size: float, dtype: Any) -> float:
+    """How far a gradient is from itself in other runs; 0 where that is more than rounding.
+
+    At a tie or a kink it is as large as a gradient, and no noise. `size` is that of the results.
+    """
+    if gradient is None:
+        return 0.0
+    found = max(distance(gradient, other) for other in again)
+    return found if found <= RANDOM_ULPS * _ulp(dtype) * max(1.0, size) else 0.0
+
+
+def _ulp(dtype: Any) -> float:
+    return 2.0**-7 if str(dtype) == "bfloat16" else float(np.finfo(dtype).eps)
 
 
 def equal(name: str, ours: Any, eager: Any) -> Row:

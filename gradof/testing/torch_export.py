@@ -5,6 +5,7 @@ The judge is that of `gradof.testing.check`: eager, and how far eager itself is 
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from gradof.testing.torch_check import (
     Run,
     _compare,
     _inputs,
+    _moved,
     _own_leaves,
     _random_like,
     _reference,
@@ -82,7 +84,8 @@ def check_exported(
     if not any(has_trait(n.kind, "random") for n in bound.entry.traced.graph.walk()):
         with in_float64(inputs):
             exact = _reference(fn.fn, inputs, 1, seed)
-    _compare(report, inputs.wanted_names, _run(path, name, inputs, theirs, seed), theirs, exact)
+    ours, moved = _run(path, name, inputs, theirs, seed), functools.partial(_moved, fn.fn, inputs)
+    _compare(report, inputs.wanted_names, ours, theirs, exact, lambda: moved(1, seed))
     return report
 
 
