@@ -31,7 +31,7 @@ from gradof.ops.registry import get_op
 
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
-FEW, MANY = 12, 128  # statements that a native kernel on fewer cells is to replace, if
+FEW, MANY = 12, 512  # statements that a native kernel on fewer cells is to replace, if
 SMALLEST = 1 << 10  # there are so many: numpy takes a microsecond for each of them, a kernel ten
 
 
