@@ -1,0 +1,54 @@
+"""Long functions of small arrays are native kernels; short ones, and very long ones, are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradof import value_and_grad
+from gradof.codegen import compile_graph
+from gradof.codegen.backend import FEW, MANY, SMALLEST
+from gradof.codegen.cpu.native.engine import status
+from gradof.ir.parser import parse_graph
+from gradof.testing import check
+
+pytestmark = pytest.mark.skipif(not status()[0], reason=status()[1])
+
+
+def _chain(ops: int, cells: int) -> str:
+    lines = [f"graph f(%v0 : f64[{cells}]):"]
+    lines += [f" %v{i + 1} : f64[{cells}] = tanh(%v{i})" for i in range(ops)]
+    return "\n".join([*lines, f" return (%v{ops})"])
+
+
+@pytest.mark.parametrize("ops, cells, kernels", [
+    (FEW, SMALLEST, 1), (FEW - 1, SMALLEST, 0), (FEW, SMALLEST - 1, 0), (MANY + 1, SMALLEST, 0),
+])  # fmt: skip
+def test_which_are_kernels(ops: int, cells: int, kernels: int) -> None:
+    graph = parse_graph(_chain(ops, cells))
+    made = compile_graph(graph, backend="native")
+    assert [k.emitter for k in made.kernels] == ["native"] * kernels
+    assert not compile_graph(graph, backend="tiles").kernels
+    x = np.linspace(-2.0, 2.0, cells)
+    want = x
+    for _ in range(ops):
+        want = np.tanh(want)
+    np.testing.assert_allclose(made(x)[0], want, rtol=1e-14)
+
+
+def _pendulum(x: Any) -> Any:
+    angle, speed = x[:1500], x[1500:]
+    for _ in range(4):
+        speed = speed - 0.1 * np.sin(angle)
+        angle = angle + 0.1 * speed
+    return np.sum(angle * speed)
+
+
+def test_value_and_gradient_of_a_small_simulation() -> None:
+    x = np.linspace(-1.0, 1.0, 3000)
+    assert check(_pendulum, (x,), order=2).ok
+    value, gradient = value_and_grad(_pendulum)(x)
+    again, same = value_and_grad(_pendulum)(x)
+    assert value == again and np.array_equal(gradient, same)
