@@ -13,7 +13,7 @@
 
 Cells go to scratch arrays, over an operand that is read for the last time where that may be, or
 straight into the output they are stored to (`tile_values`). What a tile adds to a fold, or to a sum
-where columns are cut, is returned.
+where columns are cut, is returned, block by block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from gradof.ops.registry import get_op
 
 _UFUNC = {"sum": "np.add", "prod": "np.multiply", "max": "np.maximum", "min": "np.minimum"}
 _HELPERS = {
-    **{name: getattr(tile_sums, name) for name in ("dot", "total", "along", "folded")},
+    **{name: getattr(tile_sums, name) for name in (
+        "dot", "dot_blocks", "total", "total_blocks", "along", "along_blocks", "folded",
+        "block_rows")},
     **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
 }
 
@@ -226,7 +228,7 @@ class _Emitter:
         if i.op == "reduce":
             return self.reduced(i, args[0], self.columns)
         if i.op in SUMS:
-            return f"{i.op}({', '.join(args)})"
+            return f"{i.op}{'_blocks' if self.cut else ''}({', '.join(args)})"
         record = get_op(i.op)
         low = lowering(record, "numpy")
         if low.function is not None:
@@ -241,19 +243,31 @@ class _Emitter:
         assert isinstance(arg, str)
         kind = i.attrs["kind"]
         assert isinstance(kind, str)
-        if set(axes) - self.varies[arg]:
+        ufunc, is_float = _UFUNC[kind], i.dtype in (F32, F64)
+        varies = not set(axes) - self.varies[arg]
+        if not varies:
             shape = tuple_of([
                 f"n{k}" if k in self.varies[arg] or k in axes else "1"
                 for k in range(len(self.nest.sizes))
             ])  # fmt: skip
             text = f"np.broadcast_to({text}, {shape})"
-        elif axes == self.columns and len(axes) == 1 and kind in ("max", "min"):
-            return f"along({_UFUNC[kind]}, {text})"
-        elif axes == self.rows and len(axes) == len(self.columns) == 1 and i.level == "cell":
-            if i.dtype in (F32, F64):
-                return f"folded({_UFUNC[kind]}, {text})"
         dtype = f", dtype={literal(i.dtype)}" if kind in ("sum", "prod") else ""
-        return f"{_UFUNC[kind]}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
+        if i.op == "reduce" and self.cut and len(axes) == 1:
+            return f"along_blocks({ufunc}, {text}{dtype})"
+        if i.op == "fold" and is_float:
+            return self.folded(i, ufunc, text, axes)
+        if varies and axes == self.columns and len(axes) == 1 and kind in ("max", "min"):
+            return f"along({ufunc}, {text})"
+        return f"{ufunc}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
+
+    def folded(self, i: Instr, ufunc: str, text: str, axes: tuple[int, ...]) -> str:
+        """The partial results of a tile's blocks; Note [Sums of tiles] in `tile_sums`."""
+        if i.level == "cell":
+            cells = " * ".join(f"n{k}" for k in range(1, len(self.nest.sizes))) or "1"
+            return f"folded({ufunc}, {text}, {axes}, block_rows({cells}))"
+        if len(axes) == 1:
+            return text
+        return f"{ufunc}.reduce({text}, axis={axes[1:]}, keepdims=True)"
 
     def fold(self, i: Instr) -> None:
         text = self.reduced(i, _text(i.args[0]), self.rows) if self.rows else _text(i.args[0])

@@ -101,11 +101,6 @@ class _Nest:
             return None
         return i
 
-    def only_sums_read(self, name: str) -> bool:
-        """Whether nothing but sums over rows or columns reads a value."""
-        readers = self.readers[name]
-        return all(i.op in ("reduce", "fold") and i.attrs["kind"] == "sum" for i in readers)
-
 
 def _each(nest: LoopNest, rule: Callable[[_Nest, Instr], Sequence[Instr] | None]) -> LoopNest:
     """The nest with what a rule puts in the place of each instruction, and nothing unread."""
@@ -128,7 +123,7 @@ def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
     if i.op not in ("reduce", "fold") or i.attrs["kind"] != "sum":
         return None
     neg = known.made[str(i.args[0])]
-    if neg.op != "neg" or neg.level != "cell" or not known.only_sums_read(neg.name):
+    if neg.op != "neg" or neg.level != "cell":
         return None
     if i.op == "fold":
         return [replace(i, args=neg.args, attrs={**i.attrs, "negated": True})]
@@ -139,16 +134,19 @@ def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
 
 
 def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:
-    """A sum over one axis of columns, of a product that only it reads, or of cells."""
+    """A sum over one axis of columns, of a product or of cells.
+
+    A product that others read too is computed for them, and its sum from its factors all the same:
+    in what order is added is not to depend on what else a kernel computes.
+    """
     column = known.nest.rows
     if len(known.nest.sizes) != column + 1 or i.op != "reduce" or i.attrs["kind"] != "sum":
         return None
     cells = known.made[str(i.args[0])]
     if cells.dtype != i.dtype or i.dtype not in (F32, F64):
         return None
-    product = known.only(cells.name, "mul") or known.only(cells.name, "square")
-    if product is not None:
-        a, b = product.args if product.op == "mul" else (product.args[0], product.args[0])
+    if cells.op in ("mul", "square"):
+        a, b = cells.args if cells.op == "mul" else (cells.args[0], cells.args[0])
         if isinstance(a, str) and isinstance(b, str) and all(
             column in known.varies[x] and known.made[x].dtype == i.dtype for x in (a, b)
         ):  # fmt: skip

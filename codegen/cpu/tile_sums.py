@@ -10,7 +10,10 @@ array([[ 3.],
 >>> along(np.maximum, x)
 array([[2.],
        [5.]], dtype=float32)
->>> folded(np.add, x)
+>>> folded(np.add, x, (0,), rows=1)
+array([[0., 1., 2.],
+       [3., 4., 5.]], dtype=float32)
+>>> folded(np.add, x, (0,), rows=2)
 array([[3., 5., 7.]], dtype=float32)
 
 Note [Sums by BLAS]
@@ -21,6 +24,12 @@ inside our threads and with results that depend on their number; and it adds in 
 sums, whose error grows with the length. So rows are cut into blocks of `BLOCK`, whose sums numpy
 adds in pairs. Where columns are not next to one another, numpy would not call BLAS but add one by
 one; then the product is computed after all.
+
+Note [Sums of tiles]
+How large tiles are follows from how much their kernel computes. What they add up is to be the same
+bits in every kernel, so a tile gives a partial result for each block: `BLOCK` columns where these
+are cut, `block_rows` rows of cells that are folded, one row where row values are. Tiles begin and
+end with blocks, and the partial results of all tiles are added at once.
 """
 
 from __future__ import annotations
@@ -31,58 +40,104 @@ from typing import Any
 import numpy as np
 
 BLOCK = 4096  # columns
+FOLDED = 1 << 16  # cells of a block of rows
 NARROW = 32  # columns: it pays to lay them out as rows first
 WIDE = 1024  # cells
 _FEW = 8  # columns, too few for a call of BLAS
 
 
+def block_rows(cells: int) -> int:
+    """The rows of a block, of so many cells each."""
+    return max(1, FOLDED // max(1, cells))
+
+
 def dot(a: Any, b: Any) -> Any:
     """The sum of a * b over the last axis, which is kept; both vary along it."""
     n = a.shape[-1]
-    if n <= _FEW or a.strides[-1] != a.itemsize or b.strides[-1] != b.itemsize:
+    if n > BLOCK:
+        return np.add.reduce(dot_blocks(a, b), axis=-1, keepdims=True)
+    if n <= _FEW or not _adjacent(a, b):
         return along(np.add, np.multiply(a, b))
-    if n <= BLOCK:
-        return np.vecdot(a, b)[..., None]
+    return np.vecdot(a, b)[..., None]
+
+
+def dot_blocks(a: Any, b: Any) -> Any:
+    """The sum of a * b in each block of the last axis."""
+    if not _adjacent(a, b):
+        return along_blocks(np.add, np.multiply(a, b))
+    n = a.shape[-1]
     even = n - n % BLOCK
-    parts = np.vecdot(_blocks(a, even), _blocks(b, even))
-    found = np.add.reduce(parts, axis=-1, keepdims=True)
+    parts = [np.vecdot(_blocks(a, even), _blocks(b, even))] if even else []
     if even < n:
-        found += np.vecdot(a[..., even:], b[..., even:])[..., None]
-    return found
+        parts.append(np.vecdot(a[..., even:], b[..., even:])[..., None])
+    return np.concatenate(parts, axis=-1)
 
 
 def total(a: Any) -> Any:
     """The sum over the last axis, which is kept."""
     n = a.shape[-1]
-    if n <= _FEW or a.strides[-1] != a.itemsize:
+    if n > BLOCK:
+        return np.add.reduce(total_blocks(a), axis=-1, keepdims=True)
+    if n <= _FEW or not _adjacent(a):
         return along(np.add, a)
-    ones = _ones(a.dtype)
-    if n <= BLOCK:
-        return np.vecdot(a, ones[:n])[..., None]
+    return np.vecdot(a, _ones(a.dtype, BLOCK)[:n])[..., None]
+
+
+def total_blocks(a: Any) -> Any:
+    """The sum of each block of the last axis."""
+    if not _adjacent(a):
+        return along_blocks(np.add, a)
+    n, ones = a.shape[-1], _ones(a.dtype, BLOCK)
     even = n - n % BLOCK
-    found = np.add.reduce(np.vecdot(_blocks(a, even), ones), axis=-1, keepdims=True)
+    parts = [np.vecdot(_blocks(a, even), ones)] if even else []
     if even < n:
-        found += np.vecdot(a[..., even:], ones[: n - even])[..., None]
-    return found
+        parts.append(np.vecdot(a[..., even:], ones[: n - even])[..., None])
+    return np.concatenate(parts, axis=-1)
 
 
 def along(ufunc: Any, a: Any) -> Any:
     """`ufunc.reduce` over the last axis, which is kept."""
-    if a.ndim == 2 and a.shape[1] <= NARROW < a.shape[0]:  # numpy's loops would be of a few cells
+    if a.ndim == 2 and a.shape[1] <= NARROW:  # numpy's loops would be of a few cells
         return ufunc.reduce(np.ascontiguousarray(a.T), axis=0)[:, None]
     return ufunc.reduce(a, axis=-1, keepdims=True)
 
 
-def folded(ufunc: Any, a: Any) -> Any:
-    """`ufunc.reduce` over the rows, of which one is kept; in few and long loops."""
-    n, columns = a.shape
+def along_blocks(ufunc: Any, a: Any, dtype: Any = None) -> Any:
+    """`ufunc.reduce` over each block of the last axis."""
+    n = a.shape[-1]
+    parts = [ufunc.reduce(a[..., k : k + BLOCK], axis=-1, keepdims=True, dtype=dtype)
+             for k in range(0, n, BLOCK)]  # fmt: skip
+    return np.concatenate(parts, axis=-1)
+
+
+def folded(ufunc: Any, a: Any, axes: tuple[int, ...], rows: int) -> Any:
+    """`ufunc.reduce` over the rows of each block: over `axes`, and so many of the first."""
+    even = len(a) - len(a) % rows
+    parts = []
+    if even:
+        parts.append(_folded(ufunc, a[:even].reshape(even // rows, rows, *a.shape[1:]), axes))
+    if even < len(a):
+        parts.append(_folded(ufunc, a[even:][None], axes))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
+
+
+def _folded(ufunc: Any, a: Any, axes: tuple[int, ...]) -> Any:
+    """`ufunc.reduce` over the rows, of which one is kept, in few and long loops; blocks first."""
+    if a.ndim != 3:
+        return ufunc.reduce(a, axis=tuple(k + 1 for k in axes), keepdims=True)[:, 0]
+    blocks, n, columns = a.shape
     together = WIDE // max(1, columns)
     even = n - n % max(1, together)
     if together < 2 or not even or not a.flags.c_contiguous:
-        return ufunc.reduce(a, axis=0, keepdims=True)
-    wide = a[:even].reshape(even // together, together * columns)
-    found = ufunc.reduce(ufunc.reduce(wide, axis=0).reshape(together, columns), axis=0)[None]
-    return found if even == n else ufunc(found, ufunc.reduce(a[even:], axis=0, keepdims=True))
+        return ufunc.reduce(a, axis=1)
+    wide = a[:, :even].reshape(blocks, even // together, together * columns)
+    found = ufunc.reduce(ufunc.reduce(wide, axis=1).reshape(blocks, together, columns), axis=1)
+    return found if even == n else ufunc(found, ufunc.reduce(a[:, even:], axis=1))
+
+
+def _adjacent(*arrays: Any) -> bool:
+    """Whether columns are next to one another."""
+    return all(a.strides[-1] == a.itemsize for a in arrays)
 
 
 def _blocks(a: Any, even: int) -> Any:
@@ -90,5 +145,5 @@ def _blocks(a: Any, even: int) -> Any:
 
 
 @functools.cache
-def _ones(dtype: Any) -> Any:
-    return np.ones(BLOCK, dtype)
+def _ones(dtype: Any, n: int) -> Any:
+    return np.ones(n, dtype)

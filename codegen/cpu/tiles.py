@@ -9,8 +9,9 @@ with. Tiles run on a pool of threads (`threads`), each with its own scratch.
 
 Note [Tiles]
 A tile is a range of the nest's first axis: of its first row axis, or of its columns where no cell
-reads what is reduced over them. Its size follows from the nest and its sizes alone, so the order in
-which partial results are added does not depend on the number of threads. An eighth of the cells is
+reads what is reduced over them. Its size follows from the nest and its sizes alone, and partial
+results are those of blocks within tiles (Note [Sums of tiles] in `tile_sums`), so the order in
+which they are added depends on nothing but sizes. An eighth of the cells is
 enough for threads to share. Less pays only if scratch arrays of an eighth do not fit into a cache
 that is near (`SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's lock
 at its end, for which threads wait longer than for a cache that is further away.
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.cpu import tile_sums
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tile_emit import emit_tiles
@@ -126,7 +128,11 @@ class TileKernel:
         most = min(most, SCRATCH // max(1, sum(self.widths)))
         count = -(-n * cells // max(1, most))
         even = 1 << (count - 1).bit_length() if count <= _SHARES else -(-count // 8) * 8
-        return max(1, -(-n // max(1, even)))
+        rows = max(1, -(-n // max(1, even)))
+        if not self.partials:
+            return rows
+        block = tile_sums.BLOCK if self.cut else tile_sums.block_rows(cells)
+        return max(block, (rows + block // 2) // block * block)
 
     def _total(self, place: int, found: dict[int, tuple[Any, ...]]) -> Any:
         """A partial result of all tiles, in their order."""

@@ -13,9 +13,14 @@ miss, and so are `IDLE` values in a row whose gradients nobody asked for, as in 
 `TOO_MANY` misses f is never run so again; neither is a function whose value is more than one
 number, that has a memory budget, or part of which torch's own autograd runs.
 
-From then on results repeat bit for bit. Those of the runs before may differ from them in the last
-bits of sums: how a kernel adds (in how many streams, with which products in one pass) follows from
-what else it computes.
+Results are the same bits as those of f and df alone, on any number of threads: kernels add in one
+order, whatever else they compute (Note [One order of adding] in `codegen.cpu.native.reductions`,
+Note [Sums of tiles] in `codegen.cpu.tile_sums`). Sums may differ in their last bits only where the
+two are not the same loop: where one kernel is native code and the other is not, because of an op or
+of strides; where one has float64 beside float32, and so shorter vectors; where an array of three
+axes or more is summed over all of them in both, but over the first few in one, which then has other
+rows; or where partial results, one for each column, would take so much memory (32 MB) that fewer
+are kept.
 """
 
 from __future__ import annotations

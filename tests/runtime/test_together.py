@@ -10,7 +10,6 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import gradof
-from gradof.codegen.cpu.native.engine import vector_bits
 from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GradientPlan
 from gradof.runtime.together import ENOUGH, IDLE, TOO_MANY
@@ -80,27 +79,6 @@ def test_the_same_bits_as_apart(loss: Loss, rows: int, scale: float) -> None:
     expected = gradients(apart, given, scale)
     assert all(map(torch.equal, found, expected))
     assert the_plan(apart).together.begun is None  # the first of its backwards
-
-
-@pytest.mark.parametrize("backend", ["native", "tiles"])
-def test_sums_repeat_bit_for_bit(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that compute more may add in another order, but always in the same."""
-    if backend == "native" and not vector_bits():
-        pytest.skip("no native code here")
-    monkeypatch.setenv("GRADOF_BACKEND", backend)
-    torch.manual_seed(0)
-    given = [torch.randn(512, 1024, requires_grad=True), torch.randn(1024, requires_grad=True)]
-
-    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return (torch.nn.functional.layer_norm(x, (1024,), w) * x).sum()
-
-    apart, together = gradof.differentiate(loss), gradof.differentiate(loss)
-    expected = gradients(apart, given)
-    warm(together, given, 1.0)
-    found = [gradients(together, given) for _ in range(3)]
-    assert all(map(torch.equal, found[0], found[1])) and all(map(torch.equal, found[0], found[2]))
-    for mine, other in zip(found[0], expected, strict=True):
-        torch.testing.assert_close(mine, other)
 
 
 def test_both_are_counted_and_nothing_runs_in_the_backward() -> None:

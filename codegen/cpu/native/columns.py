@@ -1,33 +1,27 @@
 """The loops over the columns of a native kernel, and the values of its instructions.
 
-    stage 0:   for each block of columns, `streams` vectors at a time, then one by one
-                   cells; accumulators of each stream += cells
+    stage 0:   for each block of columns, one vector at a time, or STREAMS
+                   cells; accumulators += cells
                once more, masked, over what is left
                value of the row = accumulators, their lanes combined
 
-A loop that reduces and is cheap has several streams, because one addition waits for the last: four
-sums of every 4th vector take a quarter of the time. Sums are added up in blocks (`BLOCK`), so that
-no lane adds more than a few hundred numbers in a row.
+Sums are added up in several accumulators and in blocks, always in the same order (Note [One order
+of adding] in `reductions`), so that no lane adds more than a few hundred numbers in a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradof.codegen.cpu.native.memory import Memory, Stride
-from gradof.codegen.cpu.native.vectors import CALLS, ELEMENT, FLOATS
+from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.reductions import BLOCK, STREAMS, Reductions
+from gradof.codegen.cpu.native.vectors import ELEMENT, FLOATS
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, I64, DType
 
-BLOCK = 2048  # columns whose sum is made before it is added to the row's
-STREAMS = 4
-CHEAP = 16  # instructions of a loop that has several streams
-WORD = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
-_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
-
-class Columns(Memory):
+class Columns(Reductions):
     """Emits the loops of a nest with at most one column axis; `strides` per buffer, of columns."""
 
     def __init__(self, nest: LoopNest, strides: Sequence[Stride], lanes: int) -> None:
@@ -37,35 +31,12 @@ class Columns(Memory):
         self.values: dict[str, str] = {}
         self.made = {i.name: i for i in nest.body if i.name}
         self.made.update((j.name, j) for i in nest.body for j in i.body)
-        self.labels = 0
-        self.head: list[str] = []  # allocas
         self.pointers: list[str] = []  # per buffer, of this row
         self.folds = [i for i in nest.body if i.op == "fold"]
         self.last_read = last_reads(nest)
         self.lent = lent_outputs(nest, strides, self.last_read)
         self.column: str | None = None
         self.masked: str | None = None
-
-    def label(self, what: str) -> str:
-        """A new label."""
-        self.labels += 1
-        return f"{what}{self.labels}"
-
-    def block(self, label: str) -> None:
-        """The beginning of a basic block."""
-        self.code.lines.append(f"{label}:")
-
-    def slot(self, name: str, dtype: DType) -> None:
-        """A variable that holds a vector."""
-        self.head.append(f"  {name} = alloca {self.code.vector(dtype)}, align 64")
-
-    def put(self, name: str, value: str, dtype: DType) -> None:
-        """Write a variable."""
-        self.line(f"store {self.code.vector(dtype)} {value}, ptr {name}, align 64")
-
-    def get(self, name: str, dtype: DType) -> str:
-        """Read a variable."""
-        return self.code.emit(f"load {self.code.vector(dtype)}, ptr {name}, align 64")
 
     # --- loops -----------------------------------------------------------------------------------
 
@@ -75,45 +46,52 @@ class Columns(Memory):
         if not body:
             return
         reductions = [i for i in body if i.op == "reduce"]
-        streams = STREAMS if self.is_cheap(body) else 1
-        for i in reductions:
-            self.slot(f"%red_{i.name}", i.dtype)
-            self.reset(f"%red_{i.name}", i)
-            for k in range(streams):
-                self.accumulator(i, k)
+        cheap = self.is_cheap(body)
+        self.begin(reductions, cheap)
         at = f"%col_at{stage}"
         self.head.append(f"  {at} = alloca i64")
         self.line(f"store i64 %c0, ptr {at}")
         width = self.code.emit("sub i64 %c1, %c0")
-        end = ""
-        for count in dict.fromkeys((streams, 1)):
-            end = self.code.emit(f"sdiv i64 {width}, {self.lanes * count}")
-            end = self.code.emit(f"mul i64 {end}, {self.lanes * count}")
-            end = self.code.emit(f"add i64 %c0, {end}")
-            self.vectors(body, stage, at, end, count)
+        end = self.full(width, self.lanes)
+        if reductions:
+            groups = self.full(width, self.lanes * STREAMS)
+            self.blocks(body, stage, at, (groups, groups if cheap else end))
+        if cheap or not reductions:
+            some, none = self.label("some"), self.label("none")
+            start = self.code.emit(f"load i64, ptr {at}")
+            more = self.code.emit(f"icmp slt i64 {start}, {end}")
+            self.line(f"br i1 {more}, label %{some}, label %{none}")
+            self.block(some)
+            self.vectors(body, stage, at, end, 1)
+            self.line(f"br label %{none}")
+            self.block(none)
         rest, done = self.label("rest"), self.label("col_done")
         left = self.code.emit(f"icmp slt i64 {end}, %c1")
         self.line(f"br i1 {left}, label %{rest}, label %{done}")
         self.block(rest)
         self.cells(body, stage, end, self.mask(end), 0)
-        self.flush(reductions, 1)
         self.line(f"br label %{done}")
         self.block(done)
+        self.flush_rest(reductions)
         for i in reductions:
             self.values[i.name] = self.across(i)
 
-    def is_cheap(self, body: Sequence[Instr]) -> bool:
-        """Whether additions wait for one another, and not for what is added."""
-        calls = any(i.op in CALLS and not self.code.is_inline(i.op, i.dtype) for i in body)
-        return any(i.op == "reduce" for i in body) and len(body) <= CHEAP and not calls
+    def full(self, width: str, columns: int) -> str:
+        """Where the last full group of so many columns ends."""
+        count = self.code.emit(f"sdiv i64 {width}, {columns}")
+        return self.code.emit(f"add i64 %c0, {self.code.emit(f'mul i64 {count}, {columns}')}")
 
-    def vectors(
-        self, body: Sequence[Instr], stage: int, at: str, end: str, streams: int
+    def blocks(
+        self, body: Sequence[Instr], stage: int, at: str, ends: tuple[str, str]
     ) -> None:
-        """The columns up to `end`, `streams` vectors at a time, in blocks."""
+        """The groups in blocks, after each of which accumulators are flushed, then vectors.
+
+        `ends` is where groups end, and vectors.
+        """
+        groups, end = ends
         reductions = [i for i in body if i.op == "reduce"]
-        outer, block, inner, flush, done = map(
-            self.label, ("block", "block_body", "col", "flush", "vectors_done")
+        outer, block, flush, done = map(
+            self.label, ("block", "block_body", "flush", "blocks_done")
         )
         self.line(f"br label %{outer}")
         self.block(outer)
@@ -121,27 +99,47 @@ class Columns(Memory):
         more = self.code.emit(f"icmp slt i64 {start}, {end}")
         self.line(f"br i1 {more}, label %{block}, label %{done}")
         self.block(block)
-        far = self.code.emit(f"add i64 {start}, {BLOCK * self.lanes // 16 * streams}")
-        near = self.code.emit(f"icmp slt i64 {far}, {end}")
-        stop = self.code.emit(f"select i1 {near}, i64 {far}, i64 {end}")
+        grouped = self.code.emit(f"icmp slt i64 {start}, {groups}")
+        last = self.code.emit(f"select i1 {grouped}, i64 {groups}, i64 {end}")
+        far = self.code.emit(f"add i64 {start}, {BLOCK * self.lanes}")
+        near = self.code.emit(f"icmp slt i64 {far}, {last}")
+        stop = self.code.emit(f"select i1 {near}, i64 {far}, i64 {last}")
+        self.begin_block(reductions)
+        if self.in_registers:
+            self.vectors(body, stage, at, stop, STREAMS)
+        else:
+            self.vectors(body, stage, at, stop, 1, grouped)
+        self.line(f"br i1 {grouped}, label %{flush}, label %{done}")
+        self.block(flush)
+        self.flush_groups(reductions)
+        self.line(f"br label %{outer}")
+        self.block(done)
+
+    def vectors(
+        self, body: Sequence[Instr], stage: int, at: str, end: str, streams: int,
+        grouped: str | None = None,
+    ) -> None:  # fmt: skip
+        """The columns up to `end`, of which there are some, so many vectors at a time.
+
+        `grouped` says whether one is to be chosen by the column; see `accumulate_by_index`.
+        """
+        inner, done = self.label("col"), self.label("vectors_done")
         self.line(f"br label %{inner}")
         self.block(inner)
         column = self.code.emit(f"load i64, ptr {at}")
         for k in range(streams):
             place = self.code.emit(f"add i64 {column}, {k * self.lanes}") if k else column
-            self.cells(body, stage, place, None, k)
+            self.cells(body, stage, place, None, k, grouped)
         following = self.code.emit(f"add i64 {column}, {streams * self.lanes}")
         self.line(f"store i64 {following}, ptr {at}")
-        again = self.code.emit(f"icmp slt i64 {following}, {stop}")
-        self.line(f"br i1 {again}, label %{inner}, label %{flush}")
-        self.block(flush)
-        self.flush(reductions, streams)
-        self.line(f"br label %{outer}")
+        again = self.code.emit(f"icmp slt i64 {following}, {end}")
+        self.line(f"br i1 {again}, label %{inner}, label %{done}")
         self.block(done)
 
     def cells(
-        self, body: Sequence[Instr], stage: int, column: str, mask: str | None, stream: int
-    ) -> None:
+        self, body: Sequence[Instr], stage: int, column: str, mask: str | None,
+        stream: int, grouped: str | None = None,
+    ) -> None:  # fmt: skip
         """One vector of columns."""
         outer = dict(self.values)
         self.column, self.masked = column, mask
@@ -150,7 +148,8 @@ class Columns(Memory):
                 self.values[name] = self.held(name)
         for i in body:
             if i.op == "reduce":
-                self.accumulate(i, mask, stream)
+                if grouped is None:
+                    self.accumulate(i, mask, stream)
             elif i.op == "store":
                 k = len(self.nest.inputs) + index_of(i)
                 value = self.operand(i.args[0], i.dtype)
@@ -162,84 +161,9 @@ class Columns(Memory):
                 if i.name in self.nest.held and i.stage == stage:
                     place = self.held_place(i.name)
                     self.store(self.values[i.name], place, "one", -1, i.dtype, column, mask)
+        if grouped is not None:
+            self.accumulate_by_index([i for i in body if i.op == "reduce"], column, grouped)
         self.values = outer
-
-    # --- reductions ------------------------------------------------------------------------------
-
-    def reset(self, name: str, i: Instr) -> None:
-        """A variable to the identity of a reduction."""
-        self.put(name, self.code.constant(identity(kind_of(i), i.dtype), i.dtype), i.dtype)
-
-    def accumulator(self, i: Instr, stream: int) -> None:
-        """What one stream of a block adds up, and whether a maximum has met nan."""
-        name = f"%red{stream}_{i.name}"
-        self.slot(name, i.dtype)
-        self.reset(name, i)
-        if meets_nan(i):
-            self.slot(f"{name}_nan", BOOL)
-            self.put(f"{name}_nan", self.code.constant(False, BOOL), BOOL)
-
-    def accumulate(self, i: Instr, mask: str | None, stream: int) -> None:
-        """One vector into the accumulator of its stream."""
-        slot, dtype, kind = f"%red{stream}_{i.name}", i.dtype, kind_of(i)
-        value = self.operand(i.args[0], dtype)
-        if mask is not None:
-            none = self.code.constant(identity(kind, dtype), dtype)
-            value = self.code.op("where", dtype, [mask, value, none], [BOOL, dtype, dtype], {})
-        old = self.get(slot, dtype)
-        if not meets_nan(i):
-            self.put(slot, self.code.op(WORD[kind], dtype, [old, value], [dtype] * 2, {}), dtype)
-            return
-        better = self.code.op("gt" if kind == "max" else "lt", BOOL, [value, old], [dtype] * 2, {})
-        chosen = self.code.op("where", dtype, [better, value, old], [BOOL, dtype, dtype], {})
-        self.put(slot, chosen, dtype)
-        nan = self.code.op("isnan", BOOL, [value], [dtype], {})
-        both = [self.get(f"{slot}_nan", BOOL), nan]
-        self.put(f"{slot}_nan", self.code.op("logical_or", BOOL, both, [BOOL] * 2, {}), BOOL)
-
-    def flush(self, reductions: Sequence[Instr], streams: int) -> None:
-        """The block's accumulators into the row's."""
-        for i in reductions:
-            word, dtype = WORD[kind_of(i)], i.dtype
-            parts = [self.block_result(i, k) for k in range(streams)]
-            while len(parts) > 1:
-                pairs = zip(parts[::2], parts[1::2], strict=True)
-                parts = [self.code.op(word, dtype, pair, [dtype] * 2, {}) for pair in pairs]
-            both = [self.get(f"%red_{i.name}", dtype), parts[0]]
-            self.put(f"%red_{i.name}", self.code.op(word, dtype, both, [dtype] * 2, {}), dtype)
-            for k in range(streams):
-                self.reset(f"%red{k}_{i.name}", i)
-
-    def block_result(self, i: Instr, stream: int) -> str:
-        """The accumulator of a stream; nan where it has met one."""
-        name, dtype = f"%red{stream}_{i.name}", i.dtype
-        value = self.get(name, dtype)
-        if not meets_nan(i):
-            return value
-        nan = self.code.constant(float("nan"), dtype)
-        args = [self.get(f"{name}_nan", BOOL), nan, value]
-        return self.code.op("where", dtype, args, [BOOL, dtype, dtype], {})
-
-    def across(self, i: Instr) -> str:
-        """The lanes of a reduction combined, in halves, in every lane."""
-        dtype, value = i.dtype, self.get(f"%red_{i.name}", i.dtype)
-        v, step = self.code.vector(dtype), self.lanes // 2
-        while step:
-            order = ", ".join(f"i32 {k ^ step}" for k in range(self.lanes))
-            other = self.code.emit(
-                f"shufflevector {v} {value}, {v} poison, <{self.lanes} x i32> <{order}>"
-            )
-            value = self.code.op(WORD[kind_of(i)], dtype, [value, other], [dtype] * 2, {})
-            step //= 2
-        return value
-
-    def fold_cell(self, i: Instr, column: str, mask: str | None) -> None:
-        """One vector into this chunk's sum over the rows."""
-        at, dtype = f"%fold{self.folds.index(i)}", i.dtype
-        old = self.load(at, "one", -1, dtype, column, mask)
-        both = [old, self.operand(i.args[0], dtype)]
-        new = self.code.op(WORD[kind_of(i)], dtype, both, [dtype] * 2, {})
-        self.store(new, at, "one", -1, dtype, column, mask)
 
     def pick(self, i: Instr) -> None:
         """The value of one cell of the row, 0 where there is no such cell; see `sparse`."""
@@ -375,26 +299,8 @@ def lent_outputs(
     return lent
 
 
-def meets_nan(i: Instr) -> bool:
-    """Whether nan is to be looked out for: comparisons pass it over."""
-    return kind_of(i) in ("max", "min") and i.dtype in FLOATS
-
-
 def index_of(i: Instr) -> int:
     """The buffer of a load, a store or a fold."""
     k = i.attrs["buffer"]
     assert isinstance(k, int)
     return k
-
-
-def kind_of(i: Instr) -> str:
-    """The kind of a reduction or a fold."""
-    return str(i.attrs["kind"])
-
-
-def identity(kind: str, dtype: DType) -> float:
-    """What a reduction starts from."""
-    if dtype in FLOATS or kind in ("sum", "prod"):
-        return _IDENTITY[kind]
-    low = -(1 << (dtype.bits - 1))
-    return low if kind == "max" else -(low + 1)

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradof.codegen.cpu.native.columns import WORD, Columns, identity, index_of, kind_of
+from gradof.codegen.cpu.native.columns import Columns, index_of
 from gradof.codegen.cpu.native.memory import Stride
+from gradof.codegen.cpu.native.reductions import WORD, identity, kind_of
 from gradof.codegen.cpu.native.vectors import STORED
 from gradof.codegen.loopnest import Instr, LoopNest
 from gradof.ir.types import F32, F64, I64
@@ -110,7 +111,7 @@ class _Emitter(Columns):
 
     def rows(self) -> None:
         head, body, done = self.label("row"), self.label("row_body"), self.label("row_done")
-        self.head.append("  %row_at = alloca i64")
+        self.head += ["  %row_at = alloca i64", "  %stream_at = alloca i64"]
         self.line("store i64 %r0, ptr %row_at")
         self.line(f"br label %{head}")
         self.block(head)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 
-from gradof.codegen.cpu.native.columns import WORD
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Memory
+from gradof.codegen.cpu.native.reductions import WORD
 from gradof.codegen.cpu.native.vectors import ELEMENT
 from gradof.ir.types import DType
 

@@ -180,13 +180,14 @@ class NativeKernel:
     def _chunks(self, rows: int, columns: int, partials: Partials) -> tuple[int, int]:
         """How many rows, or columns, there are, and how many of them a chunk has.
 
-        They follow from the sizes alone: graphs with more or less in their kernels are cut alike.
+        They follow from the sizes alone: graphs with more or less in their kernels are cut alike,
+        unless the rows that folds of cells leave would be too large.
         """
         cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
         if self.split:
             return columns, cells
         chunk = max(1, cells // max(1, columns))
-        if partials.width > 64 * len(partials.folds):  # of cells: each chunk has a row of them
+        if partials.folds:  # each chunk has a row of those of cells
             most = min(max(_PARTS // partials.width, _FEWEST), 2 * _CHUNKS)
             chunk = max(chunk, -(-rows // most))
         return rows, chunk
