@@ -41,7 +41,7 @@ def _shape(value: Value) -> tuple[int, ...] | None:
 def _batch_of_one(node: Node) -> bool:
     """A bmm of one batch as a mm."""
     shapes = [_shape(v) for v in node.inputs] if node.kind == "bmm" else []
-    if not shapes or any(s is None or s[0] != 1 for s in shapes):
+    if not shapes or any(s is None or len(s) != 3 or s[0] != 1 for s in shapes):
         return False
     assert node.block is not None
     builder = Builder(node.block, node, node.loc)

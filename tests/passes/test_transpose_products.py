@@ -43,6 +43,9 @@ ONE_BATCH = """graph f(%x : f64[6,5], %g : f64[6,4]):
  %r : f64[4,5,1] = permute[dims=(1, 0, 2)](%q)
  %dw : f64[4,5] = reshape[shape=(4, 5)](%r)
  return (%dw)"""
+TWO_BATCH_DIMS = """graph f(%a : f64[1,2,5,3], %b : f64[1,2,3,4]):
+ %p : f64[1,2,5,4] = bmm(%a, %b)
+ return (%p)"""
 SHARED = WEIGHT.replace("return (%dw)", "return (%dw, %t)")
 OTHER_DIMS = BATCHES.replace(
     "%y : f64[2,4,3] = permute[dims=(0, 2, 1)](%p)", "%y : f64[4,2,3] = permute[dims=(2, 0, 1)](%p)"
@@ -68,7 +71,7 @@ def test_transposed(text: str, expected: list[str]) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("text", [OTHER_DIMS, READ_TWICE])
+@pytest.mark.parametrize("text", [OTHER_DIMS, READ_TWICE, TWO_BATCH_DIMS])
 def test_left_alone(text: str) -> None:
     graph = parse_graph(text)
     assert not transpose_products(graph) and graph == parse_graph(text)
