@@ -14,6 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof.codegen.cpu.native.instructions import (
+    WORD,
+    identity,
+    index_of,
+    kind_of,
+    last_reads,
+    lent_outputs,
+    meets_nan,
+)
 from gradof.codegen.cpu.native.memory import Memory, Stride
 from gradof.codegen.cpu.native.vectors import CALLS, ELEMENT, FLOATS
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
@@ -23,8 +32,6 @@ from gradof.ir.types import BOOL, I64, DType
 BLOCK = 2048  # columns whose sum is made before it is added to the row's
 STREAMS = 4
 CHEAP = 16  # instructions of a loop that has several streams
-WORD = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
-_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
 class Columns(Memory):
@@ -153,8 +160,9 @@ class Columns(Memory):
                 self.accumulate(i, mask, stream)
             elif i.op == "store":
                 k = len(self.nest.inputs) + index_of(i)
+                dtype = self.nest.outputs[index_of(i)].dtype  # that of the memory
                 value = self.operand(i.args[0], i.dtype)
-                self.store(value, self.pointers[k], self.strides[k], k, i.dtype, column, mask)
+                self.store(value, self.pointers[k], self.strides[k], k, dtype, column, mask)
             elif i.op == "fold":
                 self.fold_cell(i, column, mask)
             else:
@@ -337,64 +345,10 @@ class Columns(Memory):
     def load_instr(self, i: Instr, column: str | None, mask: str | None) -> str:
         """One element, or one vector of columns, of an input."""
         k = index_of(i)
+        dtype = self.nest.inputs[k].dtype
         if i.level == "once":
             pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
-            return self.load_one(pointer, i.dtype)
+            return self.load_one(pointer, dtype)
         if column is None or i.level == "row":
-            return self.load_one(self.pointers[k], i.dtype)
-        return self.load(self.pointers[k], self.strides[k], k, i.dtype, column, mask)
-
-
-def last_reads(nest: LoopNest) -> dict[str, int]:
-    """The last loop that reads each held cell."""
-    last: dict[str, int] = {}
-    for stage in range(nest.stages):
-        for i in nest.loop(stage):
-            last.update((a, stage) for a in i.args if a in nest.held)
-    return last
-
-
-def lent_outputs(
-    nest: LoopNest, strides: Sequence[Stride], last: dict[str, int]
-) -> dict[str, int]:
-    """Held cells that are kept in the row of an output until the loop that writes it.
-
-    That spares a row of scratch, and so cache, where the output is written no sooner than the cell
-    is read last.
-    """
-    lent: dict[str, int] = {}
-    for i in nest.body:
-        if i.op == "store" and i.level == "cell":
-            k = index_of(i)
-            fits = [
-                name for name in sorted(nest.held)
-                if name not in lent and nest.instr(name).dtype == i.dtype and last[name] <= i.stage
-            ]  # fmt: skip
-            if fits and strides[len(nest.inputs) + k] == "one" and i.dtype is not BOOL:
-                lent[fits[0]] = k
-    return lent
-
-
-def meets_nan(i: Instr) -> bool:
-    """Whether nan is to be looked out for: comparisons pass it over."""
-    return kind_of(i) in ("max", "min") and i.dtype in FLOATS
-
-
-def index_of(i: Instr) -> int:
-    """The buffer of a load, a store or a fold."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
-
-
-def kind_of(i: Instr) -> str:
-    """The kind of a reduction or a fold."""
-    return str(i.attrs["kind"])
-
-
-def identity(kind: str, dtype: DType) -> float:
-    """What a reduction starts from."""
-    if dtype in FLOATS or kind in ("sum", "prod"):
-        return _IDENTITY[kind]
-    low = -(1 << (dtype.bits - 1))
-    return low if kind == "max" else -(low + 1)
+            return self.load_one(self.pointers[k], dtype)
+        return self.load(self.pointers[k], self.strides[k], k, dtype, column, mask)

@@ -6,6 +6,8 @@
 Code is made on the first call, for the strides of the columns it sees, and again for others. Rows
 are shared out to threads in chunks that follow from the sizes alone (`parallel`).
 
+Arrays of bfloat16 are raw: Note [Half precision] in `gradof.codegen.cpu.half`.
+
 Note [Columns that collapse]
 The kernel has one column axis. Several are one where, for every buffer that varies along them, the
 stride of each is the stride of the next times its size. Otherwise the call goes to numpy tiles.
@@ -22,6 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof.codegen.cpu.half import raw_numpy_dtype
+from gradof.codegen.cpu.half_nest import in_float32
+from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
 from gradof.codegen.cpu.native import runtime_ir as place
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
@@ -34,7 +39,6 @@ from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes
-from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
 from gradof.ops.memory import ALIGNED, LEAST, empty
 
@@ -88,13 +92,14 @@ class NativeKernel:
     emitter = "native"
 
     def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
-        self.nest = nest
+        self.nest = in_float32(nest)
+        self.given = nest
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
-        self.lanes = lanes_for(nest, vector_bits())
-        self.split = nest.rows == 0 and can_split_columns(nest)
+        self.lanes = lanes_for(self.nest, vector_bits())
+        self.split = nest.rows == 0 and can_split_columns(self.nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
         self._variants: dict[tuple[Stride, ...], Code] = {}
-        self._tiles: TileKernel | None = None
+        self._tiles: TileKernel | HalfTiles | None = None
         self._local = threading.local()
 
     @property
@@ -204,10 +209,10 @@ class NativeKernel:
             found = self._variants[classes] = emit_ir(with_picks(nest), classes, self.lanes)
         return found
 
-    def _whole(self) -> TileKernel:
+    def _whole(self) -> TileKernel | HalfTiles:
         """The numpy tiles, for columns that do not collapse."""
         if self._tiles is None:
-            self._tiles = TileKernel(self.nest)
+            self._tiles = tiles_of(self.given)
         return self._tiles
 
 
@@ -216,7 +221,7 @@ def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
     for axis, dim in enumerate(buffer.dims):
         if dim is not None:
             shape[dim] = sizes[axis]
-    return np.empty(shape, to_numpy_dtype(buffer.dtype))
+    return np.empty(shape, raw_numpy_dtype(buffer.dtype))
 
 
 def _one_column(buffer: Buffer, rows: int) -> Buffer:
