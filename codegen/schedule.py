@@ -24,6 +24,7 @@ from gradof.ops.cost import EXPENSIVE
 
 SCALARS = {"bool": BOOL, "int": I64, "float": F64}
 IDENTITY = frozenset({"copy", "alias", "detach"})
+_DEARER = {"div": 2, "sqrt": 2, "rsqrt": 2, "rounded": 3}  # than an addition; see `held_cells`
 
 
 def schedule(node: Node, name: str = "kernel") -> LoopNest:
@@ -280,7 +281,7 @@ def held_cells(nest: LoopNest) -> frozenset[str]:
                 cost[a] for a in i.args
                 if isinstance(a, str) and made[a].level == "cell" and made[a].op != "reduce"
             )  # fmt: skip
-            own = 8 if i.op in EXPENSIVE else 2 if i.op in ("div", "sqrt", "rsqrt") else 1
+            own = 8 if i.op in EXPENSIVE else _DEARER.get(i.op, 1)
             cost[i.name] = (0 if i.op in ("load", "index") else own) + below
     late: set[str] = set()
     for i in nest.body:

@@ -54,14 +54,18 @@ def vector_bits() -> int:
     return status()[0]
 
 
-@functools.cache
 def half_dtypes() -> frozenset[DType]:
     """The half precisions of native code; float16 where the processor converts it (F16C)."""
     if not vector_bits():
         return frozenset()
+    return frozenset({BF16, F16}) if _has_f16c() else frozenset({BF16})
+
+
+@functools.cache
+def _has_f16c() -> bool:
     from llvmlite import binding
 
-    return frozenset({BF16, F16} if binding.get_host_cpu_features().get("f16c") else {BF16})
+    return bool(binding.get_host_cpu_features().get("f16c"))
 
 
 def address_of(text: str, name: str, quick: bool = False) -> int:

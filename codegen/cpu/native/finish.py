@@ -58,7 +58,8 @@ class _Fold(Memory):
         line("br label %chunks_of_column")
         self.code.lines.append("store:")
         if written in HALVES:
-            total = self.code.op("rounded", dtype, [total], [dtype], {"dtype": written})
+            how = {"dtype": written, "any_nan": True}
+            total = self.code.op("rounded", dtype, [total], [dtype], how)
         self.store(total, "%out", "one", -1, written, column, self.mask(column))
         line("br label %stored")
         self.code.lines.append("stored:")

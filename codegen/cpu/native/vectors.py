@@ -315,7 +315,10 @@ class Vectors:
     def _rounded(
         self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
     ) -> str:
-        """To the nearest number of a half precision, ties to even, in float32; nan stays nan."""
+        """To the nearest number of a half precision, ties to even, in float32; nan stays nan.
+
+        `any_nan`: one whose low bits are set could become infinity, or a number.
+        """
         (x,), half = args, attrs["dtype"]
         if half == F16:
             return self.widened(self.narrowed(x, F16), F16)
@@ -325,10 +328,10 @@ class Vectors:
         even = self.binary("and", I32, [low, self.constant(1, I32)])
         up = self.binary("add", I32, [even, self.constant(0x7FFF, I32)])
         sum_ = self.binary("add", I32, [bits, up])
-        nan = self.emit(f"fcmp uno {self.vector(F32)} {x}, {x}")
-        quiet = self.constant(0x7FC00000, I32)
-        chosen = self.emit(self.select(I32, nan, quiet, sum_))
-        kept = self.binary("and", I32, [chosen, self.constant(-0x10000, I32)])
+        kept = self.binary("and", I32, [sum_, self.constant(-0x10000, I32)])
+        if attrs["any_nan"]:
+            number = self.emit(f"fcmp ord {self.vector(F32)} {x}, {x}")
+            kept = self.emit(self.select(I32, number, kept, self.constant(0x7FC00000, I32)))
         return self.emit(f"bitcast {whole} {kept} to {self.vector(F32)}")
 
 
