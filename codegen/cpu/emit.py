@@ -62,7 +62,9 @@ class _Emitter:
         self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None
     ) -> None:
         self.source = graph
-        self.graph, self.unrounded = with_raw(graph, library == "torch")
+        self.graph, self.unrounded, self.products = with_raw(
+            graph, library == "torch", raw_products(library)
+        )
         self.library = library
         self.name = name
         self.make_kernel = make_kernel
@@ -110,7 +112,7 @@ class _Emitter:
         if node.kind == "Constant":
             return
         try:
-            low = lowering_of(node, record, self.library)
+            low = product() if node in self.products else lowering_of(node, record, self.library)
         except CodegenError as error:
             raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
         self.lowerings[node] = (record, low)
@@ -210,6 +212,22 @@ class _Emitter:
             else:  # a view; those of one element for many are read-only, and copied
                 texts.append(f"np.require({name}, requirements='W')")
         return texts
+
+
+def raw_products(library: Library) -> frozenset[str]:
+    """The kinds of nodes whose bfloat16 operands torch multiplies as they are."""
+    if library != "torch":
+        return frozenset()
+    from gradof.codegen.cpu.half_products import KINDS, multiplies
+
+    return KINDS if multiplies("bf16") else frozenset()
+
+
+def product() -> Lowering:
+    """The lowering of a product of raw bfloat16."""
+    from gradof.codegen.cpu.half_products import mm_bf16
+
+    return Lowering("function", "mm_bf16", mm_bf16)
 
 
 def _wrapped(line: str) -> list[str]:

@@ -9,7 +9,8 @@ for a torch caller the result is
 
 What is raw has the type of its bits, so that the buffer plan never writes float32 into it. Every
 value is widened and narrowed once at most, and only where something reads it so. A result that is
-read raw alone is rounded as it is narrowed (`unrounded`). Views are taken of either.
+read raw alone is rounded as it is narrowed (`unrounded`). Views are taken of either. Where torch
+multiplies bfloat16 well, products read and write raw arrays, too (`half_products`).
 """
 
 from __future__ import annotations
@@ -23,35 +24,42 @@ from gradof.ir.types import BF16, TensorType, Type, dtype
 
 WIDEN, NARROW = "WidenBF16", "NarrowBF16"
 CONVERSIONS = {WIDEN: "widen_bf16", NARROW: "narrow_bf16"}
+MOVES = frozenset({"cat", "unslice"})  # numbers as they are, and zeros
 _BITS = dtype("u16")
 
 
 class RawGraph(NamedTuple):
-    """A graph whose raw values have the types of their bits; `unrounded` are only narrowed."""
+    """A graph whose raw values have the types of their bits.
+
+    `unrounded` values are only narrowed; `products` are the nodes that are to multiply raw arrays.
+    """
 
     graph: Graph
-    unrounded: frozenset[Value]
+    unrounded: frozenset[Value] = frozenset()
+    products: frozenset[Node] = frozenset()
 
 
-def with_raw(graph: Graph, border: bool) -> RawGraph:
+def with_raw(graph: Graph, border: bool, products: frozenset[str] = frozenset()) -> RawGraph:
     """The graph with conversions; itself if it needs none.
 
-    `border` says that inputs and outputs are raw; else they are held.
+    `border` says that inputs and outputs are raw; else they are held. `products` are the kinds of
+    nodes that read and write raw arrays as kernels do.
     """
-    nodes = list(graph.nodes())
     ends = [*graph.inputs, *graph.outputs] if border else []
-    for node in nodes:
-        if node.kind == "FusionGroup":
+    for node in graph.nodes():
+        if node.kind == "FusionGroup" or node.kind in products:
             ends += [*node.inputs, *node.outputs]
     if not any(map(_is_bf16, ends)):
-        return RawGraph(graph, frozenset())
-    return _Rebuild(graph, border).run()
+        return RawGraph(graph)
+    return _Rebuild(graph, border, products).run()
 
 
 class _Rebuild:
-    def __init__(self, graph: Graph, border: bool) -> None:
+    def __init__(self, graph: Graph, border: bool, products: frozenset[str]) -> None:
         self.source = graph
         self.border = border
+        self.kinds = products
+        self.products: set[Node] = set()
         self.graph = Graph(graph.name)
         self.raw: dict[Value, Value] = {}
         self.held: dict[Value, Value] = {}  # and what is no bfloat16
@@ -64,7 +72,7 @@ class _Rebuild:
             type_ = _bits_of(param.type) if raw else param.type
             (self.raw if raw else self.held)[param] = self.graph.block.add_param(type_, param.hint)
         for node in self.source.nodes():
-            if node.kind == "FusionGroup":
+            if self.is_raw(node):
                 self.kernel(node)
             elif _is_view(node):
                 self.views[node.output] = node  # taken where it is read
@@ -72,10 +80,16 @@ class _Rebuild:
                 self.plain(node)
         results = [self.at_border(v) for v in self.source.outputs]
         self.graph.set_outputs(results)
-        return RawGraph(self.graph, frozenset(self.unrounded))
+        return RawGraph(self.graph, frozenset(self.unrounded), frozenset(self.products))
 
     def at_border(self, value: Value) -> Value:
         return self.raw_of(value) if self.border and _is_bf16(value) else self.held_of(value)
+
+    def is_raw(self, node: Node) -> bool:
+        """Whether a node reads and writes raw arrays."""
+        if node.kind in self.kinds or (self.border and node.kind in MOVES):
+            return all(map(_is_bf16, (*node.inputs, *node.outputs)))
+        return node.kind == "FusionGroup"
 
     def kernel(self, node: Node) -> None:
         mapping = {v: self.raw_of(v) if _is_bf16(v) else self.held_of(v) for v in node.inputs}
@@ -84,6 +98,8 @@ class _Rebuild:
             if _is_bf16(old):
                 new.type = _bits_of(old.type)
             (self.raw if _is_bf16(old) else self.held)[old] = new
+        if node.kind in self.kinds:
+            self.products.add(copy)
 
     def plain(self, node: Node) -> None:
         mapping = {v: self.held_of(v) for v in node.inputs}
@@ -99,7 +115,7 @@ class _Rebuild:
         return value.has_uses and all(
             self.border if use.node is self.source.block.returns
             else self.is_read_raw(use.node.output) if _is_view(use.node)
-            else use.node.kind == "FusionGroup"
+            else self.is_raw(use.node)
             for use in value.uses
         )  # fmt: skip
 

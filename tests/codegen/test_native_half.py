@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.schedule import schedule
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
-from gradof.ir.types import BF16, BOOL, F16, F32, DType, TensorType
+from gradof.ir.types import BF16, BOOL, F16, F32, TensorType
 from gradof.ops.registry import get_op
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 from tests.codegen.test_native import ELSEWHERE, FAR
@@ -353,34 +352,3 @@ def test_float16_is_converted_by_the_processor() -> None:
         module = binding.parse_assembly(code.text)
         assembly = engine._machine(2).emit_assembly(module)
         assert "vcvtph2ps" in assembly and "vcvtps2ph" in assembly and "hfsf" not in assembly
-
-
-def dtypes_of(run: Callable[..., Any]) -> set[DType]:
-    nest: LoopNest = run.nest  # type: ignore[attr-defined]
-    return {b.dtype for b in (*nest.inputs, *nest.outputs) if len(b.shape) > 1}
-
-
-@pytest.mark.parametrize("half", ["bf16", "f16"])
-def test_a_torch_callers_kernels_read_and_write_2_bytes(half: str) -> None:
-    text = """graph f(%x : {h}[300,200], %w : {h}[200,200], %y : {h}[300,200]):
-      %0 : {h}[300,200] = exp(%x)
-      %1 : {h}[300,200] = mul(%0, %y)
-      %2 : {h}[200,300] = permute[dims=(1, 0)](%1)
-      %3 : {h}[200,300] = add(%2, %2)
-      %4 : {h}[200,200] = mm(%3, %1)
-      %5 : {h}[200,200] = mul(%4, %w)
-      %6 : {h}[200,200] = square(%5)
-      return (%1, %2, %6)""".replace("{h}", half)  # fmt: skip
-    run = compile_graph(primitives(text), library="torch", backend="native")
-    assert [k.emitter for k in run.kernels] == ["native"] * len(run.kernels) and run.kernels
-    assert set().union(*map(dtypes_of, run.kernels)) == {BF16 if half == "bf16" else F16}
-    given = [held(np.random.default_rng(k).normal(0, 0.1, s), half)
-             for k, s in enumerate(((300, 200), (200, 200), (300, 200)))]  # fmt: skip
-    have = run(*[raw(a, half) for a in given])
-    want = compile_graph(primitives(text), backend="numpy")(*given)
-    if half == "bf16":  # only the product's operands are widened
-        assert run.source.count("widen_bf16(") == 2 and run.source.count("narrow_bf16(") == 1
-        assert all(a.dtype == np.uint16 for a in have)
-    for a, b in zip(have, want, strict=True):  # numpy and libmvec differ in the bits of exp
-        b = np.asarray(b, np.float32)
-        np.testing.assert_allclose(wide(a, half), b, rtol=0, atol=2 * EPS[half] * np.abs(b).max())
