@@ -16,6 +16,7 @@ from gradof.codegen.cpu.half import narrow_bf16, round_bf16, widen_bf16
 from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
 from gradof.codegen.cpu.native import engine, kernel
 from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
+from gradof.codegen.cpu.native.rearranged import Rearranged
 from gradof.codegen.cpu.native.vectors import CALLS, OPS, supports
 from gradof.codegen.fusion import fuse
 from gradof.codegen.loopnest import LoopNest
@@ -258,17 +259,40 @@ def test_strides(name: str, half: str) -> None:
         same_bits(run(*one), run(*[a.copy() for a in one]))
 
 
-def test_columns_that_do_not_collapse_are_tiles_that_round() -> None:
-    text = CASES["more than one column axis"].replace("{h}", "bf16")
-    (nest,) = nests(text)
-    plain = raw_inputs(nest, "bf16", {})
+CHANNELS = """graph f(%x : {h}[4,3,5,8], %w : {h}[3,1,1], %r : {h}[8]):
+  %0 : {h}[4,3,5,8] = mul(%x, %r)
+  %1 : {h}[1,3,1,1] = sum[dims=(0, 2, 3), keepdims=True](%0)
+  %2 : {h}[4,3,5,8] = sub(%0, %1)
+  %3 : {h}[4,3,5,8] = mul(%2, %w)
+  %4 : {h}[3] = amax[dims=(0, 2, 3), keepdims=False](%3)
+  return (%3, %4, %1)"""
+
+
+@pytest.mark.parametrize("half", ["bf16", "f16"])
+def test_columns_that_do_not_collapse_are_copied(half: str) -> None:
+    (nest,) = nests(CHANNELS.replace("{h}", half))
+    plain = raw_inputs(nest, half, {})
     run = NativeKernel(nest)
-    apart = [np.ascontiguousarray(a.transpose(1, 0, 2)).transpose(1, 0, 2) for a in plain]
-    have = run(*apart)
-    assert isinstance(run._tiles, HalfTiles) and run._tiles.emitter == "numpy tiles"
-    assert "rounded_bf16" in run._tiles.source
-    for a, b in zip(have, run(*plain), strict=True):
-        np.testing.assert_allclose(widen_bf16(a), widen_bf16(b), rtol=2 * EPS["bf16"])
+    have = run(*plain)
+    assert isinstance(run._other, Rearranged) and run._other.emitter == "native"
+    want = HalfTiles(nest)(*plain)
+    for a, b in zip(have, want, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype and a.flags.c_contiguous
+        a, b = wide(a, half), wide(b, half)
+        np.testing.assert_allclose(a, b, rtol=0, atol=2 * EPS[half] * np.abs(b).max())
+    other = [np.asfortranarray(a) for a in plain]
+    same_bits(run(*other), have)
+
+
+@pytest.mark.parametrize("half", ["bf16", "f16"])
+def test_what_is_no_native_code_is_tiles_that_round(half: str) -> None:
+    (nest,) = nests(CASES["softmax"].replace("{h}", half))
+    run = tiles_of(nest)
+    assert isinstance(run, HalfTiles) and run.emitter == "numpy tiles"
+    assert f"rounded_{half}" in run.source
+    arrays = raw_inputs(nest, half, {})
+    ((have,), (want,)) = run(*arrays), NativeKernel(nest)(*arrays)
+    np.testing.assert_allclose(wide(have, half), wide(want, half), rtol=2 * EPS[half])
 
 
 @pytest.mark.parametrize("half", ["bf16", "f16"])
