@@ -95,7 +95,8 @@ def from_raw(array: Any, held: DType | None) -> Tensor:
         return tensor
     if held != BF16:
         return tensor.to(to_torch_dtype(held))
-    made = torch.empty(0, dtype=torch.bfloat16)  # no view, which autograd would take it for
+    # tensor.view(torch.bfloat16) were a view to autograd, too
+    made = torch.empty(0, dtype=torch.bfloat16, device="cpu")
     storage, at = tensor.untyped_storage(), tensor.storage_offset()
     return made.set_(storage, at, tensor.shape, tensor.stride())
 

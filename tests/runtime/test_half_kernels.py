@@ -254,27 +254,29 @@ def test_strided_and_broadcast_tensors() -> None:
 
 
 PEAK = """
-import resource, torch
+import re, torch
+from pathlib import Path
 from gradof import differentiate
 from torch.nn.functional import gelu
-torch.set_num_threads(1)
+def memory(name):
+    return int(re.search(name + r":\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 compiled = differentiate(lambda x, b, y: ((gelu(x + b) - y) ** 2).mean())
-def step(n):
-    x, b, y = (torch.zeros(s, dtype=torch.{dtype}) for s in ((n, 4096), (4096,), (n, 4096)))
-    x.requires_grad_()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(4):
-        x.grad = None
-        compiled(x, b, y).backward()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
-step(64)
-print(step(4096) / (4096 * 4096))
+x, b, y = (torch.ones(s, dtype=torch.{dtype}) for s in ((4096, 4096), (4096,), (4096, 4096)))
+x.requires_grad_()
+compiled(x, b, y).backward()  # traced: runs as eager does
+x.grad = None
+before = memory("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+for _ in range(4):
+    x.grad = None
+    compiled(x, b, y).backward()
+print((memory("VmHWM") - before) / (4096 * 4096))
 """
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_peak_memory_is_2_bytes_for_a_cell_of_a_result(dtype: str) -> None:
-    """The gradient; a copy in float32 of anything were 4 more."""
+    """The gradient, which has memory that is used again; a float32 copy of anything were 4 more."""
     run = subprocess.run([sys.executable, "-c", PEAK.replace("{dtype}", dtype)], check=True,
                          capture_output=True, text=True, cwd=Path(__file__).parents[2])  # fmt: skip
-    assert 1.9 < float(run.stdout) < 4.5, run.stdout
+    assert float(run.stdout) < 3, run.stdout
