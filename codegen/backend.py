@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 
 from gradof.codegen.cpu.emit import MakeKernel
 from gradof.codegen.cpu.half import HELD
+from gradof.codegen.cpu.half_tiles import tiles_of
 from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.cpu.tile_emit import STEPS
 from gradof.codegen.cpu.tiles import TileKernel
@@ -65,7 +66,7 @@ def native_or_tiles(
     """Native code where every op of the nest has it, else numpy tiles."""
     from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 
-    return NativeKernel(nest, library == "torch") if is_native(nest) else TileKernel(nest)
+    return NativeKernel(nest, library == "torch") if is_native(nest) else tiles_of(nest)
 
 
 def may_fuse(graph: Graph) -> bool:

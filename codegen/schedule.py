@@ -19,11 +19,12 @@ from gradof.codegen.space import REDUCTIONS, Axes, Fit, Space, follow, shape_of
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
-from gradof.ir.types import BOOL, F64, I64, DType, ScalarType, TensorType
+from gradof.ir.types import BF16, BOOL, F16, F32, F64, I64, DType, ScalarType, TensorType
 from gradof.ops.cost import EXPENSIVE
 
 SCALARS = {"bool": BOOL, "int": I64, "float": F64}
 IDENTITY = frozenset({"copy", "alias", "detach"})
+_DEARER = {"div": 2, "sqrt": 2, "rsqrt": 2, "rounded": 3}  # than an addition; see `held_cells`
 
 
 def schedule(node: Node, name: str = "kernel") -> LoopNest:
@@ -221,7 +222,9 @@ class _Scheduler:
             cell = self.emit("copy", (cell,), dtype, level=level)  # the same in every cell
         if fit.how in ("reduce", "all"):
             stage = self.made[cell].stage + 1
-            cell = self.emit("reduce", (cell,), dtype, level="row", stage=stage,
+            # of a sum of everything, that of a row is no result and is not rounded like one
+            half = fit.how == "all" and dtype in (F16, BF16) and kind in ("sum", "prod")
+            cell = self.emit("reduce", (cell,), F32 if half else dtype, level="row", stage=stage,
                              hint=node.output.hint, loc=node.loc, attrs={"kind": kind})  # fmt: skip
             if fit.how == "reduce":
                 return cell
@@ -278,7 +281,7 @@ def held_cells(nest: LoopNest) -> frozenset[str]:
                 cost[a] for a in i.args
                 if isinstance(a, str) and made[a].level == "cell" and made[a].op != "reduce"
             )  # fmt: skip
-            own = 8 if i.op in EXPENSIVE else 2 if i.op in ("div", "sqrt", "rsqrt") else 1
+            own = 8 if i.op in EXPENSIVE else _DEARER.get(i.op, 1)
             cost[i.name] = (0 if i.op in ("load", "index") else own) + below
     late: set[str] = set()
     for i in nest.body:

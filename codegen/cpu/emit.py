@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.cpu.half import ROUND, held_dtype, roundings
+from gradof.codegen.cpu.half import CONVERT, CONVERT_BY_TORCH, held_dtype, roundings
 from gradof.codegen.cpu.lowering import (
     Library,
     Lowering,
@@ -34,6 +34,7 @@ from gradof.codegen.cpu.lowering import (
     supported,
 )
 from gradof.codegen.cpu.plan import BufferPlan
+from gradof.codegen.cpu.raw import CONVERSIONS, with_raw
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
@@ -50,7 +51,8 @@ def emit(
 ) -> Executable:
     """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
 
-    `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays.
+    `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays, raw
+    ones where they are bfloat16, as the arrays of a torch caller are (Note [Half precision]).
     """
     return _Emitter(graph, library, _identifier(name or graph.name), make_kernel).emit()
 
@@ -59,14 +61,17 @@ class _Emitter:
     def __init__(
         self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None
     ) -> None:
-        self.graph = graph
+        self.source = graph
+        self.graph, self.unrounded, self.products = with_raw(
+            graph, library == "torch", raw_products(library)
+        )
         self.library = library
         self.name = name
         self.make_kernel = make_kernel
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}
         self.namespace: dict[str, Any] = {"np": np}
-        self.taken = {"np", "complex", *ROUND, "__debug__", *keyword.kwlist}
+        self.taken = {"np", "complex", *CONVERT, "__debug__", *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
         self.names: dict[Value, str] = {}
         self.counter = itertools.count()
@@ -82,8 +87,9 @@ class _Emitter:
         for value in self.graph.inputs:
             self.names[value] = self.fresh(value)
         body = [line for node in nodes for line in self.statement(node)]
-        types = ", ".join(str(v.type) for v in self.graph.outputs)
-        typed = ", ".join(f"{self.names[v]} : {v.type}" for v in self.graph.inputs)
+        types = ", ".join(str(v.type) for v in self.source.outputs)
+        inputs = zip(self.graph.inputs, self.source.inputs, strict=True)
+        typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in inputs)
         lines = [
             *_wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
             *_wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
@@ -100,11 +106,13 @@ class _Emitter:
             self.namespace[name] = self.make_kernel(nest)
             self.reads[node] = nest.reads
             return
+        if node.kind in CONVERSIONS:
+            return
         record = supported(node)
         if node.kind == "Constant":
             return
         try:
-            low = lowering_of(node, record, self.library)
+            low = product() if node in self.products else lowering_of(node, record, self.library)
         except CodegenError as error:
             raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
         self.lowerings[node] = (record, low)
@@ -128,6 +136,11 @@ class _Emitter:
             return []
         if node in self.kernels:
             return self.kernel_call(node)
+        if node.kind in CONVERSIONS:
+            function = self.conversion(CONVERSIONS[node.kind])
+            self.names[node.output] = self.fresh(node.output)
+            text = f"{self.names[node.output]} = {function}({self.names[node.inputs[0]]})"
+            return self.placed(node, text)
         record, low = self.lowerings[node]
         text = call(record, low, [self.names[v] for v in node.inputs], node.attrs)
         if node.kind == "Opaque":
@@ -138,19 +151,20 @@ class _Emitter:
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
         names = ", ".join(self.names[out] for out in node.outputs)
-        rounds = roundings(node)
+        pairs = zip(roundings(node), node.outputs, strict=True)
+        rounds = [None if out in self.unrounded else r for r, out in pairs]
         if len(rounds) == 1 and rounds[0] is not None:
-            text, rounds = f"{self.rounding(rounds[0])}({text})", []
+            text, rounds = f"{self.conversion(rounds[0])}({text})", []
         lines = self.placed(node, f"{names} = {text}" if names else text)
         lines[1:1] = [
-            f"{self.names[v]} = {self.rounding(r)}({self.names[v]})"
+            f"{self.names[v]} = {self.conversion(r)}({self.names[v]})"
             for v, r in zip(node.outputs, rounds, strict=False) if r is not None
         ]  # fmt: skip
         return lines
 
-    def rounding(self, name: str) -> str:
-        """The name of the function that rounds to a dtype numpy does not have."""
-        self.namespace[name] = ROUND[name]
+    def conversion(self, name: str) -> str:
+        """The name of a function that rounds to, or converts, a dtype numpy does not have."""
+        self.namespace[name] = (CONVERT_BY_TORCH if self.library == "torch" else CONVERT)[name]
         return name
 
     def kernel_call(self, node: Node) -> list[str]:
@@ -198,6 +212,22 @@ class _Emitter:
             else:  # a view; those of one element for many are read-only, and copied
                 texts.append(f"np.require({name}, requirements='W')")
         return texts
+
+
+def raw_products(library: Library) -> frozenset[str]:
+    """The kinds of nodes whose bfloat16 operands torch multiplies as they are."""
+    if library != "torch":
+        return frozenset()
+    from gradof.codegen.cpu.half_products import KINDS, multiplies
+
+    return KINDS if multiplies("bf16") else frozenset()
+
+
+def product() -> Lowering:
+    """The lowering of a product of raw bfloat16."""
+    from gradof.codegen.cpu.half_products import mm_bf16
+
+    return Lowering("function", "mm_bf16", mm_bf16)
 
 
 def _wrapped(line: str) -> list[str]:

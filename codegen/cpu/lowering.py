@@ -73,6 +73,11 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
+    if node.kind in ("mm", "bmm") and library == "torch" and _is_f16(node.output):
+        from gradof.codegen.cpu.half_products import mm_f16, multiplies
+
+        if not multiplies("fp16"):
+            return Lowering("function", "mm_f16", mm_f16)
     if record.torch == "torch.mm" and library == "torch" and not _is_half(node.output):
         from gradof.codegen.cpu.products import mm
 
@@ -91,6 +96,10 @@ def _is_small(value: Value) -> bool:
 
 def _is_half(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.dtype in (F16, BF16, C32)
+
+
+def _is_f16(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype == F16
 
 
 def _number(value: Value) -> object:

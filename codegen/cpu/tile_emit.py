@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu import tile_select, tile_sums
+from gradof.codegen.cpu.half import round_bf16, round_f16
 from gradof.codegen.cpu.lowering import call, literal, lowering
 from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
 from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
@@ -39,6 +40,7 @@ _HELPERS = {
         "dot", "dot_blocks", "total", "total_blocks", "along", "along_blocks", "folded",
         "block_rows")},
     **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
+    "rounded_bf16": round_bf16, "rounded_f16": round_f16,
 }
 
 # Ops whose own lowering makes arrays on the way: statements that write over `y`. Where exp
@@ -182,7 +184,7 @@ class _Emitter:
             self.pick(i, f"at{k}")
         elif i.op == "place":
             self.placed(i, k)
-        elif i.op in ("load", "index", "copy") or i.op in SUMS:
+        elif i.op in ("load", "index", "copy", "rounded") or i.op in SUMS:
             self.lines.append(f"{i.name} = {self.expression(i)}{_loc(i)}")
         else:
             self.lines += [*self.elementwise(i, k)]
@@ -229,6 +231,8 @@ class _Emitter:
             return self.reduced(i, args[0], self.columns)
         if i.op in SUMS:
             return f"{i.op}{'_blocks' if self.cut else ''}({', '.join(args)})"
+        if i.op == "rounded":  # see `half_nest`
+            return f"rounded_{i.attrs['dtype']}({args[0]})"
         record = get_op(i.op)
         low = lowering(record, "numpy")
         if low.function is not None:

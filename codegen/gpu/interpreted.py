@@ -37,17 +37,18 @@ class InterpretedKernel:
         return self.kernel.source
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """Fresh outputs, in the order of the nest; bfloat16 is held in float32 on either side."""
+        """Fresh outputs, in the order of the nest; bfloat16 is raw on either side."""
         import torch
 
         from gradof.codegen.cpu.lowering import as_tensor
 
         tensors = [
-            t.bfloat16() if b.dtype == BF16 else t
+            t.view(torch.bfloat16) if b.dtype == BF16 else t
             for b, t in zip(self.kernel.nest.inputs, map(as_tensor, arrays), strict=True)
         ]
         results = interpret(self.kernel, tensors)
-        return tuple((t.float() if t.dtype == torch.bfloat16 else t).numpy() for t in results)
+        found = [t.view(torch.uint16) if t.dtype == torch.bfloat16 else t for t in results]
+        return tuple(t.numpy() for t in found)
 
 
 _ONE_AT_A_TIME = threading.Lock()  # the interpreter replaces triton.language while it runs

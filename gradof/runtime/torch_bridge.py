@@ -20,7 +20,7 @@ import torch
 
 from gradof.codegen import Executable
 from gradof.errors import DeviceError, LeafTypeError
-from gradof.ir.types import DType
+from gradof.ir.types import BF16, DType
 from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.runtime.torch_together import Joined
 from gradof.tracer.torch_functional import refuse_transformed, transforms_active
@@ -57,10 +57,11 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if plan.executable.takes_tensors:
         made = list(plan(*map(resolved, tensors)))
     else:
-        made = [from_numpy(array) for array in plan(*[to_numpy(t) for t in tensors])]
-    if plan.holds and not plan.executable.takes_tensors:
-        pairs = zip(made, plan.held, strict=True)
-        made = [t if held is None else t.to(to_torch_dtype(held)) for t, held in pairs]
+        arrays = plan(*[to_raw(t) for t in tensors])
+        if plan.holds:
+            made = [from_raw(a, held) for a, held in zip(arrays, plan.held, strict=True)]
+        else:
+            made = [from_numpy(array) for array in arrays]
     for i, view in plan.views:
         made[i] = view.of(tensors[view.input])
     return tuple(made)
@@ -68,7 +69,7 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> None:
     """Run the deciding part of a path; random numbers it draws will be drawn again."""
-    arrays = [resolved(t) if check.takes_tensors else to_numpy(t) for t in tensors]
+    arrays = [resolved(t) if check.takes_tensors else to_raw(t) for t in tensors]
     if not random:
         check(*arrays)
         return
@@ -82,6 +83,29 @@ def from_numpy(array: Any) -> Tensor:
     if array.ndim and min(array.strides) < 0:
         array = array.copy()
     return torch.from_numpy(array)
+
+
+def from_raw(array: Any, held: DType | None) -> Tensor:
+    """A tensor over a fresh array of emitted code, of the dtype numpy has none of, if one is named.
+
+    Raw bfloat16 stays where it is; Note [Half precision] in `gradof.codegen.cpu.half`.
+    """
+    tensor = from_numpy(array)
+    if held is None:
+        return tensor
+    if held != BF16:
+        return tensor.to(to_torch_dtype(held))
+    # tensor.view(torch.bfloat16) were a view to autograd, too
+    made = torch.empty(0, dtype=torch.bfloat16, device="cpu")
+    storage, at = tensor.untyped_storage(), tensor.storage_offset()
+    return made.set_(storage, at, tensor.shape, tensor.stride())
+
+
+def to_raw(tensor: Tensor) -> Any:
+    """A numpy view of a dense CPU tensor as emitted code takes it: the bits, if of bfloat16."""
+    if tensor.dtype is torch.bfloat16:
+        return resolved(tensor.detach()).view(torch.uint16).numpy()
+    return to_numpy(tensor)
 
 
 def resolved(tensor: Tensor) -> Tensor:

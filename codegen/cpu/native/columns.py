@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof.codegen.cpu.native.instructions import index_of, last_reads, lent_outputs
 from gradof.codegen.cpu.native.memory import Stride
 from gradof.codegen.cpu.native.reductions import BLOCK, STREAMS, Reductions
 from gradof.codegen.cpu.native.vectors import ELEMENT, FLOATS
@@ -152,8 +153,9 @@ class Columns(Reductions):
                     self.accumulate(i, mask, stream)
             elif i.op == "store":
                 k = len(self.nest.inputs) + index_of(i)
+                dtype = self.nest.outputs[index_of(i)].dtype  # that of the memory
                 value = self.operand(i.args[0], i.dtype)
-                self.store(value, self.pointers[k], self.strides[k], k, i.dtype, column, mask)
+                self.store(value, self.pointers[k], self.strides[k], k, dtype, column, mask)
             elif i.op == "fold":
                 self.fold_cell(i, column, mask)
             else:
@@ -261,46 +263,10 @@ class Columns(Reductions):
     def load_instr(self, i: Instr, column: str | None, mask: str | None) -> str:
         """One element, or one vector of columns, of an input."""
         k = index_of(i)
+        dtype = self.nest.inputs[k].dtype
         if i.level == "once":
             pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
-            return self.load_one(pointer, i.dtype)
+            return self.load_one(pointer, dtype)
         if column is None or i.level == "row":
-            return self.load_one(self.pointers[k], i.dtype)
-        return self.load(self.pointers[k], self.strides[k], k, i.dtype, column, mask)
-
-
-def last_reads(nest: LoopNest) -> dict[str, int]:
-    """The last loop that reads each held cell."""
-    last: dict[str, int] = {}
-    for stage in range(nest.stages):
-        for i in nest.loop(stage):
-            last.update((a, stage) for a in i.args if a in nest.held)
-    return last
-
-
-def lent_outputs(
-    nest: LoopNest, strides: Sequence[Stride], last: dict[str, int]
-) -> dict[str, int]:
-    """Held cells that are kept in the row of an output until the loop that writes it.
-
-    That spares a row of scratch, and so cache, where the output is written no sooner than the cell
-    is read last.
-    """
-    lent: dict[str, int] = {}
-    for i in nest.body:
-        if i.op == "store" and i.level == "cell":
-            k = index_of(i)
-            fits = [
-                name for name in sorted(nest.held)
-                if name not in lent and nest.instr(name).dtype == i.dtype and last[name] <= i.stage
-            ]  # fmt: skip
-            if fits and strides[len(nest.inputs) + k] == "one" and i.dtype is not BOOL:
-                lent[fits[0]] = k
-    return lent
-
-
-def index_of(i: Instr) -> int:
-    """The buffer of a load, a store or a fold."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
+            return self.load_one(self.pointers[k], dtype)
+        return self.load(self.pointers[k], self.strides[k], k, dtype, column, mask)

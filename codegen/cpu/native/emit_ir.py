@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradof.codegen.cpu.native.columns import Columns, index_of
+from gradof.codegen.cpu.native.columns import Columns
+from gradof.codegen.cpu.native.instructions import WORD, identity, index_of, kind_of
 from gradof.codegen.cpu.native.memory import Stride
-from gradof.codegen.cpu.native.reductions import WORD, identity, kind_of
 from gradof.codegen.cpu.native.vectors import STORED
 from gradof.codegen.loopnest import Instr, LoopNest
-from gradof.ir.types import F32, F64, I64
+from gradof.ir.types import F32, F64, I64, DType
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Code:
     text: str
     scratch: tuple[tuple[str, int], ...]  # held cell, bytes of an element
     folds: tuple[tuple[int, str, bool], ...]  # output, kind, whether of cells
+    sums: tuple[DType, ...]  # per fold, the dtype in which it is added up
 
 
 def emit_ir(nest: LoopNest, strides: Sequence[Stride], lanes: int) -> Code:
@@ -59,7 +60,7 @@ class _Emitter(Columns):
             if i.op == "store":  # the same number from every chunk
                 k = len(nest.inputs) + index_of(i)
                 pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
-                self.store_lane(self.operand(i.args[0], i.dtype), pointer, i.dtype)
+                self.store_lane(self.operand(i.args[0], i.dtype), pointer, self.buffers[k].dtype)
             else:
                 self.value(i, None, None)
         self.rows()
@@ -73,7 +74,7 @@ class _Emitter(Columns):
         )
         return Code(text, tuple(self.scratch), tuple(
             (index_of(i), kind_of(i), i.level == "cell") for i in self.folds
-        ))  # fmt: skip
+        ), tuple(i.dtype for i in self.folds))  # fmt: skip
 
     @property
     def has_columns(self) -> bool:
@@ -161,7 +162,9 @@ class _Emitter(Columns):
 
     def row_instr(self, i: Instr) -> None:
         if i.op == "store":
-            self.store_lane(self.operand(i.args[0], i.dtype), self.pointer(i), i.dtype)
+            k = len(self.nest.inputs) + index_of(i)
+            value = self.operand(i.args[0], i.dtype)
+            self.store_lane(value, self.pointers[k], self.buffers[k].dtype)
         elif i.op == "fold":
             k = self.folds.index(i)
             both = [self.get(f"%acc{k}", i.dtype), self.operand(i.args[0], i.dtype)]
@@ -172,9 +175,6 @@ class _Emitter(Columns):
         else:
             self.value(i, None, None)
 
-    def pointer(self, i: Instr) -> str:
-        k = index_of(i)
-        return self.pointers[k if i.op == "load" else len(self.nest.inputs) + k]
 
 def lanes_for(nest: LoopNest, bits: int) -> int:
     """Lanes of a vector register of `bits` bits, by the widest float the nest computes with."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from gradof.codegen.cpu.native.object_cache import object_cache
 from gradof.errors import CodegenError
+from gradof.ir.types import BF16, F16, DType
 
 _LOCK = threading.Lock()
 _SETTINGS = "speed level 1, opt 2, no loop passes"  # to be changed with `_object_code`
@@ -51,6 +52,20 @@ def status() -> tuple[int, str]:
 def vector_bits() -> int:
     """Bits of a vector register, 0 where native code cannot be made."""
     return status()[0]
+
+
+def half_dtypes() -> frozenset[DType]:
+    """The half precisions of native code; float16 where the processor converts it (F16C)."""
+    if not vector_bits():
+        return frozenset()
+    return frozenset({BF16, F16}) if _has_f16c() else frozenset({BF16})
+
+
+@functools.cache
+def _has_f16c() -> bool:
+    from llvmlite import binding
+
+    return bool(binding.get_host_cpu_features().get("f16c"))
 
 
 def address_of(text: str, name: str, quick: bool = False) -> int:

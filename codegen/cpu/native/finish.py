@@ -4,32 +4,34 @@
 
 `parts` has a row of `width` bytes for each chunk, and in it `count` elements, aligned to 64 bytes
 and with room for a whole vector. Chunks are added in order, so that a result does not depend on
-which thread had which.
+which thread had which. A sum in float32 of an output of half precision is rounded as it is written.
 """
 
 from __future__ import annotations
 
 import functools
 
+from gradof.codegen.cpu.half import HALVES
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
+from gradof.codegen.cpu.native.instructions import WORD
 from gradof.codegen.cpu.native.memory import Memory
-from gradof.codegen.cpu.native.reductions import WORD
 from gradof.codegen.cpu.native.vectors import ELEMENT
 from gradof.ir.types import DType
 
 
 @functools.cache
-def fold_address(kind: str, dtype: DType) -> int:
-    """The address of `fold` for a kind of reduction; there are few, which all kernels share."""
-    return address_of(_Fold(vector_bits() // dtype.bits).text(kind, dtype), "fold", quick=True)
+def fold_address(kind: str, dtype: DType, written: DType) -> int:
+    """The address of `fold` for a kind of reduction in `dtype`; all kernels share these few."""
+    text = _Fold(vector_bits() // dtype.bits).text(kind, dtype, written)
+    return address_of(text, "fold", quick=True)
 
 
 class _Fold(Memory):
     def __init__(self, lanes: int) -> None:
         super().__init__(lanes, 0, 0)
 
-    def text(self, kind: str, dtype: DType) -> str:
-        """For each vector of columns, the sum over the chunks."""
+    def text(self, kind: str, dtype: DType, written: DType) -> str:
+        """For each vector of columns, the sum over the chunks, as a dtype that `out` has."""
         v = self.code.vector(dtype)
         emit, line = self.code.emit, self.line
         line("br label %columns")
@@ -55,7 +57,10 @@ class _Fold(Memory):
         line(f"%next_chunk = add i64 {chunk}, 1")
         line("br label %chunks_of_column")
         self.code.lines.append("store:")
-        self.store(total, "%out", "one", -1, dtype, column, self.mask(column))
+        if written in HALVES:
+            how = {"dtype": written, "any_nan": True}
+            total = self.code.op("rounded", dtype, [total], [dtype], how)
+        self.store(total, "%out", "one", -1, written, column, self.mask(column))
         line("br label %stored")
         self.code.lines.append("stored:")
         line(f"%following = add i64 {column}, {self.lanes}")

@@ -6,9 +6,12 @@
 Code is made on the first call, for the strides of the columns it sees, and again for others. Rows
 are shared out to threads in chunks that follow from the sizes alone (`parallel`).
 
+Arrays of bfloat16 are raw: Note [Half precision] in `gradof.codegen.cpu.half`.
+
 Note [Columns that collapse]
 The kernel has one column axis. Several are one where, for every buffer that varies along them, the
-stride of each is the stride of the next times its size. Otherwise the call goes to numpy tiles.
+stride of each is the stride of the next times its size. Otherwise the call goes to numpy tiles, or,
+where there is half precision, to `rearranged`.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradof.codegen.cpu.half import raw_numpy_dtype
+from gradof.codegen.cpu.half_nest import has_halves, in_float32
+from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
 from gradof.codegen.cpu.native import runtime_ir as place
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
@@ -34,9 +40,11 @@ from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes
-from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import BOOL
 from gradof.ops.memory import ALIGNED, LEAST, empty
+
+if TYPE_CHECKING:
+    from gradof.codegen.cpu.native.rearranged import Rearranged
 
 CHUNK = 1 << 14  # cells of a chunk at least
 _CHUNKS, _MOST = 32, 16  # chunks that large arrays are to have, and how far a chunk grows for that
@@ -88,13 +96,14 @@ class NativeKernel:
     emitter = "native"
 
     def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
-        self.nest = nest
+        self.nest = in_float32(nest)
+        self.given = nest
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
-        self.lanes = lanes_for(nest, vector_bits())
-        self.split = nest.rows == 0 and can_split_columns(nest)
+        self.lanes = lanes_for(self.nest, vector_bits())
+        self.split = nest.rows == 0 and can_split_columns(self.nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
         self._variants: dict[tuple[Stride, ...], Code] = {}
-        self._tiles: TileKernel | None = None
+        self._other: TileKernel | HalfTiles | Rearranged | None = None
         self._local = threading.local()
 
     @property
@@ -151,7 +160,7 @@ class NativeKernel:
         outputs = [_empty(b, sizes) for b in nest.outputs]
         views = [as_nest(b, a) for b, a in
                  zip((*nest.inputs, *nest.outputs), (*arrays, *outputs), strict=True)]  # fmt: skip
-        shape = _collapsed(nest, views, sizes)
+        shape = collapsed(nest, views, sizes)
         if shape is None:
             return None
         strides, columns = shape
@@ -205,11 +214,16 @@ class NativeKernel:
             found = self._variants[classes] = emit_ir(with_picks(nest), classes, self.lanes)
         return found
 
-    def _whole(self) -> TileKernel:
-        """The numpy tiles, for columns that do not collapse."""
-        if self._tiles is None:
-            self._tiles = TileKernel(self.nest)
-        return self._tiles
+    def _whole(self) -> TileKernel | HalfTiles | Rearranged:
+        """What runs where columns do not collapse: numpy tiles, or copies of half precision."""
+        if self._other is None:
+            from gradof.codegen.cpu.native.rearranged import Rearranged, can_rearrange
+
+            if has_halves(self.given) and can_rearrange(self.given):
+                self._other = Rearranged(self.given, self.openmp)
+            else:
+                self._other = tiles_of(self.given)
+        return self._other
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
@@ -217,7 +231,7 @@ def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
     for axis, dim in enumerate(buffer.dims):
         if dim is not None:
             shape[dim] = sizes[axis]
-    return np.empty(shape, to_numpy_dtype(buffer.dtype))
+    return np.empty(shape, raw_numpy_dtype(buffer.dtype))
 
 
 def _one_column(buffer: Buffer, rows: int) -> Buffer:
@@ -227,7 +241,7 @@ def _one_column(buffer: Buffer, rows: int) -> Buffer:
     return replace(buffer, dims=(*buffer.dims[:rows], *tail))
 
 
-def _collapsed(
+def collapsed(
     nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]
 ) -> tuple[list[list[int]], int] | None:
     """Strides in elements with one column axis, and its size; None where the axes do not join."""

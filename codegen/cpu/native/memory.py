@@ -5,12 +5,15 @@
 Note [Strides of columns]
 The one column axis has stride 1 (a vector load), 0 (one element for all lanes) or any other (a
 gather); which is known per buffer when the code is made (`Stride`).
+
+What has half precision in memory is a vector of float32 here: loads widen it, stores narrow it.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from gradof.codegen.cpu.half import HALVES
 from gradof.codegen.cpu.native.vectors import ELEMENT, STORED, Vectors
 from gradof.ir.types import BOOL, DType
 
@@ -38,6 +41,11 @@ class Memory:
 
     def store_lane(self, value: str, pointer: str, dtype: DType) -> None:
         """One element of a vector whose lanes are equal."""
+        if dtype in HALVES:
+            bits = self.code.narrowed(value, dtype)
+            half = self.code.emit(f"extractelement <{self.lanes} x i16> {bits}, i32 0")
+            self.line(f"store i16 {half}, ptr {pointer}")
+            return
         lane = self.code.emit(f"extractelement {self.code.vector(dtype)} {value}, i32 0")
         if dtype is BOOL:
             lane = self.code.emit(f"zext i1 {lane} to i8")
@@ -62,6 +70,8 @@ class Memory:
         one = self.code.emit(f"load {STORED[dtype]}, ptr {pointer}")
         if dtype is BOOL:
             one = self.code.emit(f"icmp ne i8 {one}, 0")
+        if dtype in HALVES:
+            return self.code.widened(self.splat(one, "i16"), dtype)
         return self.splat(one, ELEMENT[dtype])
 
     def load(
@@ -88,7 +98,7 @@ class Memory:
             )
         if dtype is BOOL:
             return self.code.emit(f"icmp ne {v} {value}, zeroinitializer")
-        return value
+        return self.code.widened(value, dtype) if dtype in HALVES else value
 
     def masked_load(self, v: str, at: str, mask: str, dtype: DType) -> str:
         """A vector of which only some lanes are read."""
@@ -120,6 +130,8 @@ class Memory:
         v, stored = self.code.vector(dtype, stored=True), STORED[dtype]
         if dtype is BOOL:
             value = self.code.emit(f"zext {self.code.vector(BOOL)} {value} to {v}")
+        elif dtype in HALVES:
+            value = self.code.narrowed(value, dtype)
         if stride == "one":
             at = self.code.emit(f"getelementptr {stored}, ptr {pointer}, i64 {column}")
             if mask is None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.cpu.half import narrow_bf16
 from gradof.codegen.cpu.native.emit_ir import Code
 from gradof.codegen.cpu.native.finish import fold_address
 from gradof.codegen.loopnest import LoopNest
 from gradof.ir.attrs import to_numpy_dtype
-from gradof.ir.types import DType
+from gradof.ir.types import BF16
 
 
 class Partials:
@@ -24,12 +25,12 @@ class Partials:
     def __init__(self, nest: LoopNest, code: Code, columns: int) -> None:
         self.folds = code.folds
         self.width = 0
-        self.dtypes: list[DType] = []
+        self.dtypes = code.sums
+        self.written = [nest.outputs[k].dtype for k, _, _ in code.folds]
         self.places: list[tuple[int, Any, int]] = []
-        for k, _, of_cells in code.folds:
-            dtype = to_numpy_dtype(nest.outputs[k].dtype)
+        for (_, _, of_cells), summed in zip(code.folds, code.sums, strict=True):
+            dtype = to_numpy_dtype(summed)
             count = columns if of_cells else 1
-            self.dtypes.append(nest.outputs[k].dtype)
             self.places.append((self.width, dtype, count))
             self.width += (count * dtype.itemsize + 63) & ~63
         self.template = np.zeros(self.width, np.uint8)
@@ -40,17 +41,19 @@ class Partials:
     def table(self, inputs: int) -> list[int]:
         """What `parallel` needs of each fold, of a kernel with so many inputs."""
         numbers: list[int] = []
-        for (at, _, count), (k, kind, _), dtype in zip(
-            self.places, self.folds, self.dtypes, strict=True
+        for (at, _, count), (k, kind, _), dtype, written in zip(
+            self.places, self.folds, self.dtypes, self.written, strict=True
         ):
-            numbers += [fold_address(kind, dtype), inputs + k, at, count]
+            numbers += [fold_address(kind, dtype, written), inputs + k, at, count]
         return numbers
 
     def identities(self, outputs: Sequence[Any]) -> None:
         """Write the folds of no rows at all."""
-        for (at, dtype, count), (k, _, _) in zip(self.places, self.folds, strict=True):
+        for (at, dtype, count), (k, _, _), written in zip(
+            self.places, self.folds, self.written, strict=True
+        ):
             part = self.template[at : at + count * dtype.itemsize].view(dtype)
-            outputs[k].reshape(-1)[...] = part
+            outputs[k].reshape(-1)[...] = narrow_bf16(part) if written == BF16 else part
 
 
 def _identity(kind: str, dtype: Any) -> Any:

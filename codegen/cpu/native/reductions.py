@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof.codegen.cpu.native.instructions import WORD, identity, kind_of, meets_nan
 from gradof.codegen.cpu.native.memory import Memory
-from gradof.codegen.cpu.native.vectors import CALLS, FLOATS
+from gradof.codegen.cpu.native.vectors import CALLS
 from gradof.codegen.loopnest import Instr, Operand
 from gradof.ir.types import BOOL, DType
 
 STREAMS = 4
 BLOCK = 128 * STREAMS  # vectors whose sum is made before it is added to the row's
 CHEAP = 16  # instructions for each reduction of a loop that is copied for each accumulator
-WORD = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
-_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
 class Reductions(Memory):
@@ -217,21 +216,3 @@ class Reductions(Memory):
         old = self.load(at, "one", -1, dtype, column, mask)
         new = self.both(i, old, self.operand(i.args[0], dtype))
         self.store(new, at, "one", -1, dtype, column, mask)
-
-
-def meets_nan(i: Instr) -> bool:
-    """Whether nan is to be looked out for: comparisons pass it over."""
-    return kind_of(i) in ("max", "min") and i.dtype in FLOATS
-
-
-def kind_of(i: Instr) -> str:
-    """The kind of a reduction or a fold."""
-    return str(i.attrs["kind"])
-
-
-def identity(kind: str, dtype: DType) -> float:
-    """What a reduction starts from."""
-    if dtype in FLOATS or kind in ("sum", "prod"):
-        return _IDENTITY[kind]
-    low = -(1 << (dtype.bits - 1))
-    return low if kind == "max" else -(low + 1)

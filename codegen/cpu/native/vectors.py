@@ -15,12 +15,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradof.codegen.cpu.native.engine import half_dtypes
 from gradof.codegen.cpu.native.exponential import LANES, exp_f32
 from gradof.errors import CodegenError
-from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
+from gradof.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
 
 ELEMENT = {F32: "float", F64: "double", I64: "i64", I32: "i32", BOOL: "i1"}
-STORED = {**ELEMENT, BOOL: "i8"}
+STORED = {**ELEMENT, BOOL: "i8", BF16: "i16", F16: "i16"}
 FLOATS = (F32, F64)
 # Functions of libmvec: op -> (name, number of operands).
 LIBMVEC = {
@@ -54,6 +55,9 @@ _FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
 
 def supports(op: str, dtypes: Sequence[DType], result: DType) -> bool:
     """Whether an op on operands of these dtypes can be native code."""
+    halves = half_dtypes()  # computed in float32
+    dtypes = [F32 if d in halves else d for d in dtypes]
+    result = F32 if result in halves else result
     if op not in OPS or result not in ELEMENT or any(d not in ELEMENT for d in dtypes):
         return False
     if op in _FLOAT_ONLY:
@@ -284,6 +288,51 @@ class Vectors:
             (False, False): "zext" if own is BOOL else "sext" if dtype is I64 else "trunc",
         }[own in FLOATS, dtype in FLOATS]
         return self.emit(f"{word} {self.vector(own)} {x} to {self.vector(dtype)}")
+
+
+    # --- half precision: bits of 16 in memory, float32 in a register ------------------------------
+
+    def widened(self, bits: str, dtype: DType) -> str:
+        """A vector of bfloat16 or float16, as its bits, in float32."""
+        wide, n = self.vector(F32), self.lanes
+        if dtype == F16:
+            halves = self.emit(f"bitcast <{n} x i16> {bits} to <{n} x half>")
+            return self.emit(f"fpext <{n} x half> {halves} to {wide}")
+        long = self.emit(f"zext <{n} x i16> {bits} to <{n} x i32>")
+        high = self.binary("shl", I32, [long, self.constant(16, I32)])
+        return self.emit(f"bitcast {self.vector(I32)} {high} to {wide}")
+
+    def narrowed(self, value: str, dtype: DType) -> str:
+        """The bits of float32 numbers that a half precision has."""
+        wide, n = self.vector(F32), self.lanes
+        if dtype == F16:
+            halves = self.emit(f"fptrunc {wide} {value} to <{n} x half>")
+            return self.emit(f"bitcast <{n} x half> {halves} to <{n} x i16>")
+        bits = self.emit(f"bitcast {wide} {value} to {self.vector(I32)}")
+        high = self.binary("lshr", I32, [bits, self.constant(16, I32)])
+        return self.emit(f"trunc {self.vector(I32)} {high} to <{n} x i16>")
+
+    def _rounded(
+        self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
+    ) -> str:
+        """To the nearest number of a half precision, ties to even, in float32; nan stays nan.
+
+        `any_nan`: one whose low bits are set could become infinity, or a number.
+        """
+        (x,), half = args, attrs["dtype"]
+        if half == F16:
+            return self.widened(self.narrowed(x, F16), F16)
+        whole = self.vector(I32)
+        bits = self.emit(f"bitcast {self.vector(F32)} {x} to {whole}")
+        low = self.binary("lshr", I32, [bits, self.constant(16, I32)])
+        even = self.binary("and", I32, [low, self.constant(1, I32)])
+        up = self.binary("add", I32, [even, self.constant(0x7FFF, I32)])
+        sum_ = self.binary("add", I32, [bits, up])
+        kept = self.binary("and", I32, [sum_, self.constant(-0x10000, I32)])
+        if attrs["any_nan"]:
+            number = self.emit(f"fcmp ord {self.vector(F32)} {x}, {x}")
+            kept = self.emit(self.select(I32, number, kept, self.constant(0x7FC00000, I32)))
+        return self.emit(f"bitcast {whole} {kept} to {self.vector(F32)}")
 
 
 def _float(value: float, dtype: DType) -> str:
