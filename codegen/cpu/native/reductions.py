@@ -55,11 +55,17 @@ class Reductions(Memory):
 
     def put(self, name: str, value: str, dtype: DType) -> None:
         """Write a variable."""
-        self.line(f"store {self.code.vector(dtype)} {value}, ptr {name}, align 64")
+        v = self.code.vector(dtype)
+        self.line(f"store {v} {value}, ptr {name}, align {self.alignment(dtype)}")
 
     def get(self, name: str, dtype: DType) -> str:
         """Read a variable."""
-        return self.code.emit(f"load {self.code.vector(dtype)}, ptr {name}, align 64")
+        v = self.code.vector(dtype)
+        return self.code.emit(f"load {v}, ptr {name}, align {self.alignment(dtype)}")
+
+    def alignment(self, dtype: DType) -> int:
+        """Bytes: one of several variables is aligned to its own size."""
+        return 64 if dtype is BOOL else min(64, self.lanes * dtype.itemsize)
 
     def is_cheap(self, body: Sequence[Instr]) -> bool:
         """Whether additions are much of a loop: they wait for one another, or for memory."""
