@@ -25,7 +25,7 @@ def lambda_lift_reverse(graph: Graph, reverse: ReverseDetails) -> Gradient:
         df_input_vjps=list(reverse.input_vjps),
         df_output_vjps=list(reverse.output_vjps),
     )
-    result.df.nan_safe = graph.nan_safe
+    result.df.nan_safe, result.df.small_kernels = graph.nan_safe, graph.small_kernels
     outputs = list(graph.outputs)
     captured_inputs: list[Value] = []
     captured_outputs: list[Value] = []

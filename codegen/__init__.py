@@ -19,7 +19,14 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
-from gradof.codegen.backend import Backend, default_backend, kernel_maker, may_fuse, with_groups
+from gradof.codegen.backend import (
+    Backend,
+    default_backend,
+    has_small_kernels,
+    kernel_maker,
+    may_fuse,
+    with_groups,
+)
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
@@ -28,7 +35,7 @@ from gradof.codegen.move_slices import move_slices
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 
-__all__ = ["Executable", "compile_graph", "has_kernels"]
+__all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
 
 
 @few_collections()

@@ -25,15 +25,18 @@ from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError, ConfigError
+from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
+from gradof.ir.opinfo import OPS
 from gradof.ir.types import I64, TensorType
 from gradof.ops.cost import EXPENSIVE
 from gradof.ops.registry import get_op
+from gradof.passes.expand_composites import expand_composites
 
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
-FEW, MANY = 12, 512  # statements that a native kernel on fewer cells is to replace, if
-SMALLEST = 1 << 10  # there are so many: numpy takes a microsecond for each of them, a kernel ten
+FEW, MANY = 8, 256  # ops of a function whose smaller arrays are native kernels' too, if
+SMALLEST = 1 << 10  # they have so many cells: numpy takes microseconds for each, a kernel ten
 
 
 def default_backend() -> Backend:
@@ -70,14 +73,30 @@ def native_or_tiles(
 
 
 def may_fuse(graph: Graph) -> bool:
-    """Whether the graph may have a fusion group that is worth it: a large one, or a long one."""
-    medium = 0
-    for node in graph.nodes():
-        size = _largest(node)
-        medium += size >= SMALLEST
-        if size >= SMALL or medium >= FEW:
-            return True
-    return False
+    """Whether anything in the graph is large enough for a fusion group."""
+    least = SMALLEST if graph.small_kernels else SMALL
+    return any(_largest(node) >= least for node in graph.nodes())
+
+
+def has_small_kernels(graph: Graph) -> bool:
+    """Whether a function has so many ops that native kernels pay for small arrays, too.
+
+    It is asked of a function once, as it is traced, so that its value alone and with its gradients
+    are computed alike, bit for bit. For very long ones compiling would take too long.
+    """
+    from gradof.codegen.cpu.native.engine import status
+
+    if not status()[0] or len(graph.block) > 4 * MANY:
+        return False
+    if not any(_largest(node) >= SMALLEST for node in graph.nodes()):
+        return False
+    if any(n.kind in OPS and get_op(n.kind).is_composite for n in graph.nodes()):
+        graph = clone_graph(graph)
+        expand_composites(graph)
+    ops = sum(
+        _largest(n) >= SMALLEST and len(n.outputs) == 1 and in_native(n) for n in graph.nodes()
+    )
+    return FEW <= ops <= MANY
 
 
 def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
@@ -86,7 +105,7 @@ def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
         return fuse(graph, in_triton, lambda group: True)
     if make is TileKernel:
         return fuse(graph, lambda node: in_tiles(node, library), _worth)
-    return fuse(graph, in_native, _worth_native)
+    return fuse(graph, in_native, _worth_small if graph.small_kernels else _worth)
 
 
 def in_native(node: Node) -> bool:
@@ -141,15 +160,14 @@ def _worth(group: Group) -> bool:
 
     numpy's `where` waits for each element of a random mask.
     """
+    return cells(group) >= SMALL and _is_work(group)
+
+
+def _worth_small(group: Group) -> bool:
+    """As `_worth`, of a function whose small arrays are kernels' too."""
+    return cells(group) >= SMALLEST and _is_work(group)
+
+
+def _is_work(group: Group) -> bool:
     kinds = [node.kind for node in group.nodes]
-    if cells(group) < SMALL:
-        return False
     return len(kinds) > 1 or kinds[0] in EXPENSIVE or kinds[0] in REDUCTIONS or "where" in kinds
-
-
-def _worth_native(group: Group) -> bool:
-    """As `_worth`, or so many statements that one call takes less time than all of theirs.
-
-    Of more than `MANY` compiling takes longer than most callers will wait for.
-    """
-    return _worth(group) or (cells(group) >= SMALLEST and FEW <= len(group.nodes) <= MANY)

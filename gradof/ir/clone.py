@@ -49,7 +49,7 @@ def inline(
 def clone_graph(graph: Graph, name: str | None = None) -> Graph:
     """A deep copy."""
     copy = Graph(graph.name if name is None else name)
-    copy.nan_safe = graph.nan_safe
+    copy.nan_safe, copy.small_kernels = graph.nan_safe, graph.small_kernels
     mapping: dict[Value, Value] = {}
     for param in graph.inputs:
         mapping[param] = copy.block.add_param(param.type, param.hint)

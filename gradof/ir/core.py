@@ -349,16 +349,16 @@ class Block:
 class Graph:
     """A named top-level block.
 
-    `nan_safe` says how it is differentiated (`gradof.ops.nan_safe`); copies and derivatives keep
-    it.
+    `nan_safe` says how it is differentiated (`gradof.ops.nan_safe`), `small_kernels` how it is
+    compiled (`gradof.codegen.backend`); copies and derivatives keep them.
     """
 
-    __slots__ = ("block", "name", "nan_safe")
+    __slots__ = ("block", "name", "nan_safe", "small_kernels")
     __hash__ = None  # type: ignore[assignment]  # mutable, compared by structure
 
     def __init__(self, name: str = "f") -> None:
         self.name = name
-        self.nan_safe = False
+        self.nan_safe = self.small_kernels = False
         self.block = Block(self)
 
     @property

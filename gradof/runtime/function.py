@@ -21,6 +21,7 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 from gradof.autodiff.gradient import Gradient
+from gradof.codegen import has_small_kernels
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
@@ -225,6 +226,7 @@ class Differentiated:
                     self._fn, args, kwargs, static_argnames=self._static, numbers=call.numbers
                 )
         traced.graph.nan_safe = self.nan_safe
+        traced.graph.small_kernels = has_small_kernels(traced.graph)
         return _Recording(traced, perf_counter() - start)
 
     def _enter(self, call: Call, recording: _Recording) -> Bound:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof import value_and_grad
-from gradof.codegen import compile_graph
+from gradof import differentiate, value_and_grad
+from gradof.codegen import compile_graph, has_small_kernels
 from gradof.codegen.backend import FEW, MANY, SMALLEST
 from gradof.codegen.cpu.native.engine import status
 from gradof.ir.parser import parse_graph
@@ -23,13 +23,16 @@ def _chain(ops: int, cells: int) -> str:
     return "\n".join([*lines, f" return (%v{ops})"])
 
 
-@pytest.mark.parametrize("ops, cells, kernels", [
-    (FEW, SMALLEST, 1), (FEW - 1, SMALLEST, 0), (FEW, SMALLEST - 1, 0), (MANY + 1, SMALLEST, 0),
+@pytest.mark.parametrize("ops, cells, small", [
+    (FEW, SMALLEST, True), (FEW - 1, SMALLEST, False), (FEW, SMALLEST - 1, False),
+    (MANY, SMALLEST, True), (MANY + 1, SMALLEST, False),
 ])  # fmt: skip
-def test_which_are_kernels(ops: int, cells: int, kernels: int) -> None:
+def test_which_are_kernels(ops: int, cells: int, small: bool) -> None:
     graph = parse_graph(_chain(ops, cells))
+    assert has_small_kernels(graph) == small
+    graph.small_kernels = small
     made = compile_graph(graph, backend="native")
-    assert [k.emitter for k in made.kernels] == ["native"] * kernels
+    assert [k.emitter for k in made.kernels] == ["native"] * small
     assert not compile_graph(graph, backend="tiles").kernels
     x = np.linspace(-2.0, 2.0, cells)
     want = x
@@ -47,8 +50,8 @@ def _pendulum(x: Any) -> Any:
 
 
 def test_value_and_gradient_of_a_small_simulation() -> None:
+    """The value alone is that with the gradient: a function is compiled in one way."""
     x = np.linspace(-1.0, 1.0, 3000)
     assert check(_pendulum, (x,), order=2).ok
-    value, gradient = value_and_grad(_pendulum)(x)
-    again, same = value_and_grad(_pendulum)(x)
-    assert value == again and np.array_equal(gradient, same)
+    value, _ = value_and_grad(_pendulum)(x)
+    assert value == differentiate(_pendulum)(x)
