@@ -69,7 +69,8 @@ def native_or_tiles(
     """Native code where every op of the nest has it, else numpy tiles."""
     from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
 
-    return NativeKernel(nest, library == "torch") if is_native(nest) else tiles_of(nest)
+    torch = library == "torch"
+    return NativeKernel(nest, torch) if is_native(nest) else tiles_of(nest, torch)
 
 
 def may_fuse(graph: Graph) -> bool:

@@ -24,11 +24,13 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.cpu.half import CONVERT, CONVERT_BY_TORCH, held_dtype, roundings
+from gradof.codegen.cpu.half import CONVERT, CONVERT_BY_TORCH, WEAK, held_dtype, roundings
 from gradof.codegen.cpu.lowering import (
     Library,
     Lowering,
     call,
+    is_f16,
+    is_number,
     literal,
     lowering_of,
     supported,
@@ -82,7 +84,10 @@ class _Emitter:
         for node in nodes:
             self.check(node)
         self.name = self.unique(self.name)  # a traced function may be named like an op it calls
-        writes = {node: low.writes for node, (_, low) in self.lowerings.items()}
+        writes = {
+            node: low.writes for node, (_, low) in self.lowerings.items()
+            if not self.has_wide_number(node)
+        }  # fmt: skip
         self.plan = BufferPlan(self.graph, writes)
         for value in self.graph.inputs:
             self.names[value] = self.fresh(value)
@@ -142,7 +147,13 @@ class _Emitter:
             text = f"{self.names[node.output]} = {function}({self.names[node.inputs[0]]})"
             return self.placed(node, text)
         record, low = self.lowerings[node]
-        text = call(record, low, [self.names[v] for v in node.inputs], node.attrs)
+        operands = [self.names[v] for v in node.inputs]
+        if self.has_wide_number(node):
+            pairs = zip(operands, node.inputs, strict=True)
+            operands = [f"np.float32({o})" if is_number(v) else o for o, v in pairs]
+        text = call(record, low, operands, node.attrs)
+        if self.has_wide_number(node):
+            text = f"{text}.astype(np.float16)"
         if node.kind == "Opaque":
             held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
             text = f"{text[:-1]}, held={held})" if held else text
@@ -151,8 +162,8 @@ class _Emitter:
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
         names = ", ".join(self.names[out] for out in node.outputs)
-        pairs = zip(roundings(node), node.outputs, strict=True)
-        rounds = [None if out in self.unrounded else r for r, out in pairs]
+        results = zip(roundings(node), node.outputs, strict=True)
+        rounds = [None if out in self.unrounded else r for r, out in results]
         if len(rounds) == 1 and rounds[0] is not None:
             text, rounds = f"{self.conversion(rounds[0])}({text})", []
         lines = self.placed(node, f"{names} = {text}" if names else text)
@@ -161,6 +172,12 @@ class _Emitter:
             for v, r in zip(node.outputs, rounds, strict=False) if r is not None
         ]  # fmt: skip
         return lines
+
+    def has_wide_number(self, node: Node) -> bool:
+        """Whether a number beside float16 is torch's, who does not round it."""
+        return self.library == "torch" and node.kind in WEAK and is_f16(node.output) and any(
+            map(is_number, node.inputs)
+        )  # fmt: skip
 
     def conversion(self, name: str) -> str:
         """The name of a function that rounds to, or converts, a dtype numpy does not have."""

@@ -34,6 +34,9 @@ from gradof.ir.types import BF16, C32, F16, DType, TensorType
 
 HELD = frozenset({BF16, C32})
 HALVES = (F16, BF16)
+# Ops to which torch gives a Python number in float32 beside float16. It rounds that of others, as
+# numpy does all: 1e5 is infinity then.
+WEAK = frozenset({"mul", "div"})
 
 
 def held_dtype(value: Value) -> DType | None:

@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gradof.codegen.cpu.half import HALVES, round_f16
+import numpy as np
+
+from gradof.codegen.cpu.half import HALVES, WEAK, round_f16
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.codegen.schedule import held_cells
 from gradof.ir.attrs import Attr
-from gradof.ir.types import BF16, BOOL, F16, F32, DType
+from gradof.ir.types import BF16, BOOL, F16, F32
 
 EXACT = frozenset(
     {"load", "copy", "alias", "detach", "where", "maximum", "minimum", "neg", "abs", "relu", "sign",
@@ -35,18 +37,22 @@ def has_halves(nest: LoopNest) -> bool:
     return any(i.dtype in HALVES for i in nest.body)
 
 
-def in_float32(nest: LoopNest) -> LoopNest:
-    """The nest with roundings; itself where it has no half precision."""
+def in_float32(nest: LoopNest, torch: bool = False) -> LoopNest:
+    """The nest with roundings; itself where it has no half precision.
+
+    `torch` says whose numbers those beside float16 are; see `WEAK` in `half`.
+    """
     if not has_halves(nest):
         return nest
-    widening = _Widening(nest)
+    widening = _Widening(nest, torch)
     result = replace(nest, body=tuple(widening.run()), held=frozenset())
     return replace(result, held=held_cells(result))
 
 
 class _Widening:
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, torch: bool) -> None:
         self.nest = nest
+        self.torch = torch
         self.dtypes = {i.name: i.dtype for i in nest.body if i.name}
         self.names = set(self.dtypes)
         self.plain: set[str] = set()  # values whose nan, if any, has no low bits
@@ -55,7 +61,7 @@ class _Widening:
         return [made for i in self.nest.body for made in self.widened(i)]
 
     def widened(self, i: Instr) -> list[Instr]:
-        args = tuple(_number(a, i, self.dtypes) for a in i.args)
+        args = tuple(self.operand(a, i) for a in i.args)
         is_plain = i.dtype in HALVES if i.op == "load" else self.is_plain(i)
         if is_plain or i.dtype in HALVES:
             self.plain.add(i.name)
@@ -92,10 +98,12 @@ class _Widening:
             a in self.plain for a in i.args if isinstance(a, str)
         ))  # fmt: skip
 
-
-def _number(arg: Operand, i: Instr, dtypes: dict[str, DType]) -> Operand:
-    """A number beside float16 is of float16, as numpy has it; beside bfloat16 it is of float32."""
-    others = [dtypes[a] for a in i.args if isinstance(a, str)]
-    if isinstance(arg, str | bool) or F16 not in (i.dtype, *others):
-        return arg
-    return float(round_f16(arg))
+    def operand(self, arg: Operand, i: Instr) -> Operand:
+        """The operand; a number beside float16 is rounded to it where its library does so."""
+        others = [self.dtypes[a] for a in i.args if isinstance(a, str)]
+        if isinstance(arg, str | bool) or F16 not in (i.dtype, *others):
+            return arg
+        if self.torch and i.op in WEAK:
+            return arg
+        with np.errstate(over="ignore"):
+            return float(round_f16(arg))

@@ -21,9 +21,9 @@ from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.ir.types import BF16, F16, F32, DType
 
 
-def tiles_of(nest: LoopNest) -> TileKernel | HalfTiles:
-    """The numpy tiles of a nest, from raw arrays to raw arrays."""
-    return HalfTiles(nest) if has_halves(nest) else TileKernel(nest)
+def tiles_of(nest: LoopNest, torch: bool = False) -> TileKernel | HalfTiles:
+    """The numpy tiles of a nest, from raw arrays to raw arrays; `torch` for a torch caller."""
+    return HalfTiles(nest, torch) if has_halves(nest) else TileKernel(nest)
 
 
 class HalfTiles:
@@ -31,9 +31,9 @@ class HalfTiles:
 
     emitter = "numpy tiles"
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, torch: bool = False) -> None:
         self.nest = nest
-        wide = in_float32(nest)
+        wide = in_float32(nest, torch)
         self.tiles = TileKernel(
             replace(wide, inputs=_wide(wide.inputs), outputs=_wide(wide.outputs))
         )

@@ -73,7 +73,7 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
-    if node.kind in ("mm", "bmm") and library == "torch" and _is_f16(node.output):
+    if node.kind in ("mm", "bmm") and library == "torch" and is_f16(node.output):
         from gradof.codegen.cpu.half_products import mm_f16, multiplies
 
         if not multiplies("fp16"):
@@ -98,7 +98,13 @@ def _is_half(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.dtype in (F16, BF16, C32)
 
 
-def _is_f16(value: Value) -> bool:
+def is_number(value: Value) -> bool:
+    """Whether a value is a Python number, which takes on the dtype of the tensors beside it."""
+    return isinstance(value.type, ScalarType)
+
+
+def is_f16(value: Value) -> bool:
+    """Whether a value is a tensor of float16."""
     return isinstance(value.type, TensorType) and value.type.dtype == F16
 
 

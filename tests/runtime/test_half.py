@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -125,6 +126,27 @@ def test_a_gradient_scaler_scales_and_unscales() -> None:
         scaler.step(optimizer)
         scaler.update()
     torch.testing.assert_close(weight, other, rtol=1e-2, atol=1e-3)
+
+
+NUMBERS = [
+    lambda x: x * 1e5, lambda x: x * 0.1, lambda x: x + 0.25, lambda x: x / 7e4, lambda x: 3 - x,
+    lambda x: (x > 0.1).half(), lambda x: torch.where(x > 0, x, 0.1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", NUMBERS)
+@pytest.mark.parametrize("size", [4, 70000])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_numbers_beside_tensors_are_eagers(
+    fn: Callable[[Tensor], Tensor], size: int, dtype: torch.dtype
+) -> None:
+    """In float16 1e5 is infinity, and 0.1 another number."""
+    x = torch.linspace(-1e-3, 1e-3, size).to(dtype).requires_grad_()
+    mine, theirs = differentiate(fn)(x), fn(x)
+    assert torch.equal(mine, theirs)
+    if theirs.requires_grad:
+        (have,), (want,) = (torch.autograd.grad(y.sum(), x) for y in (mine, theirs))
+        assert torch.equal(have, want)
 
 
 def test_a_norm_in_float16_does_not_overflow() -> None:

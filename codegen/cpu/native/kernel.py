@@ -96,7 +96,7 @@ class NativeKernel:
     emitter = "native"
 
     def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
-        self.nest = in_float32(nest)
+        self.nest = in_float32(nest, torch=openmp)
         self.given = nest
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
         self.lanes = lanes_for(self.nest, vector_bits())
@@ -222,7 +222,7 @@ class NativeKernel:
             if has_halves(self.given) and can_rearrange(self.given):
                 self._other = Rearranged(self.given, self.openmp)
             else:
-                self._other = tiles_of(self.given)
+                self._other = tiles_of(self.given, torch=self.openmp)
         return self._other
 
 
