@@ -25,6 +25,7 @@ import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.cpu.half import CONVERT, CONVERT_BY_TORCH, WEAK, held_dtype, roundings
+from gradof.codegen.cpu.joined import find_joins, making, places, room
 from gradof.codegen.cpu.lowering import (
     Library,
     Lowering,
@@ -72,8 +73,8 @@ class _Emitter:
         self.make_kernel = make_kernel
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}
-        self.namespace: dict[str, Any] = {"np": np}
-        self.taken = {"np", "complex", *CONVERT, "__debug__", *keyword.kwlist}
+        self.namespace: dict[str, Any] = {"np": np, "room": room}
+        self.taken = {"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
         self.names: dict[Value, str] = {}
         self.counter = itertools.count()
@@ -88,7 +89,12 @@ class _Emitter:
             node: low.writes for node, (_, low) in self.lowerings.items()
             if not self.has_wide_number(node)
         }  # fmt: skip
-        self.plan = BufferPlan(self.graph, writes)
+        made = {node: self.namespace[name] for node, name in self.kernels.items()}
+        self.joins = find_joins(
+            self.graph, {node: k.takes for node, k in made.items() if hasattr(k, "takes")}
+        )
+        writes = {node: how for node, how in writes.items() if node not in self.joins.nodes}
+        self.plan = BufferPlan(self.graph, writes, self.joins.whole())
         for value in self.graph.inputs:
             self.names[value] = self.fresh(value)
         body = [line for node in nodes for line in self.statement(node)]
@@ -141,6 +147,8 @@ class _Emitter:
             return []
         if node in self.kernels:
             return self.kernel_call(node)
+        if node in self.joins.nodes:
+            return self.join(node)
         if node.kind in CONVERSIONS:
             function = self.conversion(CONVERSIONS[node.kind])
             self.names[node.output] = self.fresh(node.output)
@@ -185,11 +193,33 @@ class _Emitter:
         return name
 
     def kernel_call(self, node: Node) -> list[str]:
-        for out in node.outputs:
+        lines = []
+        for whole in self.joins.first.get(node, ()):
+            name = self.names[whole.output] = self.fresh(whole.output)
+            lines.append(f"{name} = {making(whole)}")
+        into = []
+        for k, out in enumerate(node.outputs):
             self.names[out] = self.fresh(out)
-        names = [self.names[out] for out in node.outputs]
-        arguments = ", ".join(self.names[node.inputs[k]] for k in self.reads[node])
-        return self.placed(node, f"{_tuple(names)} = {self.kernels[node]}({arguments})")
+            found = self.joins.parts.get(out)
+            if found is not None:
+                place = places(found)[found.inputs.index(out)]
+                into.append(f"({k}, {self.names[found.output]}{place})")
+        arguments = [self.names[node.inputs[k]] for k in self.reads[node]]
+        arguments += [f"into={_tuple(into)}"] if into else []
+        results = _tuple([self.names[out] for out in node.outputs])
+        text = f"{results} = {self.kernels[node]}({', '.join(arguments)})"
+        return [*lines, *self.placed(node, text)]
+
+    def join(self, node: Node) -> list[str]:
+        """A concatenation whose parts are in their places, but for some."""
+        whole, done = self.names[node.output], []
+        lines = []
+        for value, place in zip(node.inputs, places(node), strict=True):
+            if value in self.joins.parts:
+                done.append(self.names[value])
+            else:
+                lines.append(f"{whole}{place} = {self.names[value]}")
+        return [*lines, *self.placed(node, f"del {', '.join(done)}")]
 
     def placed(self, node: Node, text: str) -> list[str]:
         """A statement with its line of the user's code, and what is let go after it."""

@@ -32,8 +32,12 @@ class BufferPlan:
     `root[value]` is the value that was made together with the array `value` lives in.
     """
 
-    def __init__(self, graph: Graph, writes: Mapping[Node, Writes]) -> None:
+    def __init__(
+        self, graph: Graph, writes: Mapping[Node, Writes],
+        parts: Mapping[Value, Value] | None = None,
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self.parts = parts or {}  # values that are written into the array of a later one
         self.root: dict[Value, Value] = {}
         self.out: dict[Value, Value] = {}
         self.frees: dict[Node, tuple[Value, ...]] = {}
@@ -49,7 +53,8 @@ class BufferPlan:
         for node in nodes:
             aliases = may_alias(node)
             for out in node.outputs:
-                self.root[out] = self.root[node.inputs[0]] if aliases else out
+                own = self.parts.get(out, out)
+                self.root[out] = self.root[node.inputs[0]] if aliases else own
 
     def _deaths(self, nodes: list[Node]) -> dict[Node, list[Value]]:
         """The roots of which no value is read after a node."""

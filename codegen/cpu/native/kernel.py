@@ -28,6 +28,7 @@ import numpy as np
 from gradof.codegen.cpu.half import raw_numpy_dtype
 from gradof.codegen.cpu.half_nest import has_halves, in_float32
 from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
+from gradof.codegen.cpu.joined import placed
 from gradof.codegen.cpu.native import runtime_ir as place
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
@@ -111,19 +112,33 @@ class NativeKernel:
         """The loop nest, for people."""
         return str(self.nest)
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """Fresh outputs for arrays in the order of the nest's inputs."""
+    def takes(self, k: int) -> bool:
+        """Whether output k may be written into a given array: not if it is folded."""
+        return any(
+            i.op == "store" and i.level == "cell" and i.attrs["buffer"] == k for i in self.nest.body
+        )
+
+    def __call__(self, *arrays: Any, into: Sequence[tuple[int, Any]] = ()) -> tuple[Any, ...]:
+        """Outputs for arrays in the order of the nest's inputs: fresh ones, or those of `into`."""
         given = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]
         key = tuple([(a.shape, a.strides) for a in given])
+        if into:
+            key = (*key, *((k, a.strides) for k, a in into))
         layout = self._layouts.get(key, _UNKNOWN)
         if layout is _UNKNOWN:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
-            layout = self._layouts[key] = self._layout(given)
+            layout = self._layouts[key] = self._layout(given, dict(into))
         if layout is None:
-            return self._whole()(*arrays)
+            return placed(self._whole()(*arrays), into)
         assert isinstance(layout, _Layout)
-        outputs = tuple([empty(shape, dtype) for shape, dtype in layout.outputs])
+        if into:
+            there = dict(into)
+            outputs = tuple([
+                there[k] if k in there else empty(*made) for k, made in enumerate(layout.outputs)
+            ])  # fmt: skip
+        else:
+            outputs = tuple([empty(shape, dtype) for shape, dtype in layout.outputs])
         if layout.chunks:
             # the axes of the nest are those of the arrays, so both begin at one address
             addresses = [a.__array_interface__["data"][0] for a in (*given, *outputs)]
@@ -153,11 +168,11 @@ class NativeKernel:
                 self._local.memory = have
         return have
 
-    def _layout(self, arrays: Sequence[Any]) -> _Layout | None:
+    def _layout(self, arrays: Sequence[Any], there: dict[int, Any]) -> _Layout | None:
         """What follows from shapes and strides; None where the column axes do not collapse."""
         nest = self.nest
         sizes = nest_sizes(nest, arrays)
-        outputs = [_empty(b, sizes) for b in nest.outputs]
+        outputs = [there.get(k, _empty(b, sizes)) for k, b in enumerate(nest.outputs)]
         views = [as_nest(b, a) for b, a in
                  zip((*nest.inputs, *nest.outputs), (*arrays, *outputs), strict=True)]  # fmt: skip
         shape = collapsed(nest, views, sizes)
