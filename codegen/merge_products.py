@@ -28,7 +28,7 @@ def merge_products(graph: Graph) -> Graph:
     if sum(map(_is_middling, graph.nodes())) < 2:
         return graph
     copy = clone_graph(graph)
-    merged = [_shared(copy, nodes) for nodes in list(_sharing(copy))]
+    merged = [_shared(copy, nodes, anchor) for nodes, anchor in list(_sharing(copy))]
     summed = [_summed(terms) for terms in list(_sums(copy))]
     return copy if any(merged) or any(summed) else graph
 
@@ -57,23 +57,39 @@ def _multiplications(node: Node) -> int:
 # --- products with one first operand -------------------------------------------------------------
 
 
-def _sharing(graph: Graph) -> Iterator[list[Node]]:
-    """Products of the same first operand, in order."""
+def _sharing(graph: Graph) -> Iterator[tuple[list[Node], Node]]:
+    """Products of the same first operand, in order, and where they can be one.
+
+    Those whose other operands are there at the first of them are one there, whatever else reads
+    that operand later: f alone has the same products as f with its gradients.
+    """
     found: dict[Value, list[Node]] = {}
     for node in graph.nodes():
         if _is_middling(node):
             found.setdefault(node.inputs[0], []).append(node)
-    return (nodes for nodes in found.values() if len(nodes) > 1)
+    for nodes in found.values():
+        early = [n for n in nodes if _is_there(n.inputs[1], nodes[0])]
+        if len(early) > 1:
+            yield early, early[0]
+        late = [n for n in nodes if n not in early] if len(early) > 1 else nodes
+        if len(late) > 1 and _is_unread_until(late[-1], late):
+            yield late, late[-1]
 
 
-def _shared(graph: Graph, nodes: list[Node]) -> bool:
-    """Merge products of one first operand, where there is a place for it that pays."""
+def _is_unread_until(last: Node, nodes: Sequence[Node]) -> bool:
+    """Whether nothing reads the products before the last of them."""
+    assert last.block is not None
+    users = {use.node for n in nodes for use in n.output.uses} - {last.block.returns}
+    return all(last.is_before(user) for user in users)
+
+
+def _shared(graph: Graph, nodes: list[Node], anchor: Node) -> bool:
+    """Merge products of one first operand before `anchor`, if it pays."""
     outputs = set(graph.outputs)
     copied = sum(_size(n.inputs[1]) + (n.output in outputs) * _size(n.output) for n in nodes)
-    anchor = _place(nodes)
-    if anchor is None or copied * WORTH > sum(map(_multiplications, nodes)):
+    if copied * WORTH > sum(map(_multiplications, nodes)):
         return False
-    wide = _joined([n.inputs[1] for n in nodes], 1)
+    wide = _joined([n.inputs[1] for n in nodes], 1, anchor)
     assert anchor.block is not None
     builder = Builder(anchor.block, anchor, nodes[0].loc)
     product = builder.emit("mm", nodes[0].inputs[0], wide)
@@ -90,16 +106,6 @@ def _shared(graph: Graph, nodes: list[Node]) -> bool:
     for node in nodes:
         node.erase()
     return True
-
-
-def _place(nodes: Sequence[Node]) -> Node | None:
-    """The node before which all operands are there and nothing is read yet; None if none is."""
-    first, last = nodes[0], nodes[-1]
-    if all(_is_there(n.inputs[1], first) for n in nodes):
-        return first
-    assert last.block is not None
-    users = {use.node for n in nodes[:-1] for use in n.output.uses} - {last.block.returns}
-    return last if all(last.is_before(user) for user in users) else None
 
 
 def _is_there(value: Value, node: Node) -> bool:
@@ -145,17 +151,18 @@ def _summed(nodes: Sequence[Node]) -> bool:
     """Merge a sum of products, where it pays."""
     total, *terms = nodes
     lefts, rights = zip(*(t.inputs for t in terms), strict=True)
-    fresh = _size_to_join(lefts, 1) + sum(map(_size, rights))
+    fresh = _size_to_join(lefts, 1, total) + sum(map(_size, rights))
     if fresh * WORTH > sum(map(_multiplications, terms)):
         return False
     assert total.block is not None
     plain = [_transposed(v) for v in rights]
     builder = Builder(total.block, total, total.loc)
     if all(v is not None for v in plain):
-        wide = builder.emit("permute", _joined([v for v in plain if v is not None], 1), dims=(1, 0))
+        across = _joined([v for v in plain if v is not None], 1, total)
+        wide = builder.emit("permute", across, dims=(1, 0))
     else:
-        wide = _joined(rights, 0)
-    result = builder.emit("mm", _joined(lefts, 1), wide)
+        wide = _joined(rights, 0, total)
+    result = builder.emit("mm", _joined(lefts, 1, total), wide)
     result.hint = total.output.hint
     total.output.replace_all_uses_with(result)
     _erase(total)
@@ -181,9 +188,9 @@ def _transposed(value: Value) -> Value | None:
 # --- operands side by side -----------------------------------------------------------------------
 
 
-def _joined(values: Sequence[Value], dim: int) -> Value:
+def _joined(values: Sequence[Value], dim: int, reader: Node) -> Value:
     """The values side by side: what is there already, or a new array as soon as all are there."""
-    found = _find_joined(values, dim)
+    found = _find_joined(values, dim, reader)
     if found is not None:
         return found
     makers = [v.node for v in values if v.node is not None]
@@ -197,16 +204,17 @@ def _joined(values: Sequence[Value], dim: int) -> Value:
     return Builder(block, anchor, anchor.loc).emit("cat", *values, dim=dim)
 
 
-def _find_joined(values: Sequence[Value], dim: int) -> Value | None:
+def _find_joined(values: Sequence[Value], dim: int, reader: Node) -> Value | None:
     for use in values[0].uses:
         node = use.node
         if node.kind == "cat" and node.attrs["dim"] == dim and node.inputs == tuple(values):
-            return node.output
+            if node.is_before(reader):
+                return node.output
     return None
 
 
-def _size_to_join(values: Sequence[Value], dim: int) -> int:
-    return 0 if _find_joined(values, dim) is not None else sum(map(_size, values))
+def _size_to_join(values: Sequence[Value], dim: int, reader: Node) -> int:
+    return 0 if _find_joined(values, dim, reader) is not None else sum(map(_size, values))
 
 
 def _size(value: Value) -> int:

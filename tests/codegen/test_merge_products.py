@@ -54,6 +54,22 @@ CHAIN = """graph f(%x : f32[64,64], %a : f32[64,512], %b : f32[512,64]):
  %k : f32[64,512] = permute[dims=(1, 0)](%n)
  %q : f32[64,512] = mm(%x, %k)
  return (%q)"""
+# the third operand is there later, of the first two's results: they are one all the same
+LATER = """graph f(%x : f32[512,64], %a : f32[64,64], %b : f32[64,64]):
+ %p : f32[512,64] = mm(%x, %a)
+ %q : f32[512,64] = mm(%x, %b)
+ %s : f32[512,64] = mul(%p, %q)
+ %t : f32[64,512] = permute[dims=(1, 0)](%s)
+ %u : f32[64,64] = mm(%t, %x)
+ %r : f32[512,64] = mm(%x, %u)
+ return (%r)"""
+# the weights are put together by the user, later
+BESIDE = """graph f(%x : f32[512,64], %a : f32[64,64], %b : f32[64,64]):
+ %p : f32[512,64] = mm(%x, %a)
+ %q : f32[512,64] = mm(%x, %b)
+ %s : f32[512,64] = mul(%p, %q)
+ %w : f32[64,128] = cat[dim=1](%a, %b)
+ return (%s, %w)"""
 READ_TWICE = SUM.replace("return (%u)", "return (%u, %s)")
 SMALL = SHARED.replace("512", "32")
 DOUBLE = LATE.replace("f32", "f64")
@@ -70,6 +86,8 @@ def _arrays(graph: Graph) -> list[Any]:
     (SHARED, ["cat", "mm", "slice", "slice", "slice", "copy", "tanh", "exp"]),
     (LATE, ["tanh", "cat", "mm", "slice", "slice", "sub"]),
     (SUM, ["cat", "cat", "mm", "tanh"]),
+    (BESIDE, ["cat", "mm", "slice", "slice", "mul", "cat"]),
+    (LATER, ["cat", "mm", "slice", "slice", "mul", "permute", "mm", "mm"]),
     (TRANSPOSED, ["cat", "cat", "permute", "mm"]),
 ])  # fmt: skip
 def test_merged(text: str, expected: list[str]) -> None:
