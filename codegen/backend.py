@@ -87,9 +87,7 @@ def has_small_kernels(graph: Graph) -> bool:
     """
     from gradof.codegen.cpu.native.engine import status
 
-    if not status()[0] or len(graph.block) > 4 * MANY:
-        return False
-    if not any(_largest(node) >= SMALLEST for node in graph.nodes()):
+    if len(graph.block) > 4 * MANY or not any(_largest(n) >= SMALLEST for n in graph.nodes()):
         return False
     if any(n.kind in OPS and get_op(n.kind).is_composite for n in graph.nodes()):
         graph = clone_graph(graph)
@@ -97,7 +95,7 @@ def has_small_kernels(graph: Graph) -> bool:
     ops = sum(
         _largest(n) >= SMALLEST and len(n.outputs) == 1 and in_native(n) for n in graph.nodes()
     )
-    return FEW <= ops <= MANY
+    return FEW <= ops <= MANY and bool(status()[0])  # which loads LLVM
 
 
 def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
