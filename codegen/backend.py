@@ -87,7 +87,9 @@ def has_small_kernels(graph: Graph) -> bool:
     """
     from gradof.codegen.cpu.native.engine import status
 
-    if len(graph.block) > 4 * MANY or not any(_largest(n) >= SMALLEST for n in graph.nodes()):
+    if len(graph.block) > 4 * MANY or default_backend() not in ("auto", "native"):
+        return False
+    if not any(_largest(node) >= SMALLEST for node in graph.nodes()):
         return False
     if any(n.kind in OPS and get_op(n.kind).is_composite for n in graph.nodes()):
         graph = clone_graph(graph)
