@@ -59,6 +59,8 @@ def _transposed_product(node: Node) -> bool:
         return False
     if len(product.output.uses) != 1 or product.block is not node.block:
         return False
+    if any(len(_shape(v) or ()) != len(_SWAPS[product.kind]) for v in product.inputs):
+        return False  # one matrix for every batch
     assert product.block is not None
     a, b = product.inputs
     builder = Builder(product.block, product, product.loc)

@@ -16,6 +16,7 @@ from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
 from gradof.passes.transpose_products import transpose_products
+from gradof.testing import check
 
 WEIGHT = """graph f(%x : f64[5,3], %g : f64[5,4]):
  %t : f64[3,5] = permute[dims=(1, 0)](%x)
@@ -46,6 +47,10 @@ ONE_BATCH = """graph f(%x : f64[6,5], %g : f64[6,4]):
 TWO_BATCH_DIMS = """graph f(%a : f64[1,2,5,3], %b : f64[1,2,3,4]):
  %p : f64[1,2,5,4] = bmm(%a, %b)
  return (%p)"""
+ONE_MATRIX = """graph f(%a : f64[2,5,3], %b : f64[3,4]):
+ %p : f64[2,5,4] = bmm(%a, %b)
+ %y : f64[2,4,5] = permute[dims=(0, 2, 1)](%p)
+ return (%y)"""
 SHARED = WEIGHT.replace("return (%dw)", "return (%dw, %t)")
 OTHER_DIMS = BATCHES.replace(
     "%y : f64[2,4,3] = permute[dims=(0, 2, 1)](%p)", "%y : f64[4,2,3] = permute[dims=(2, 0, 1)](%p)"
@@ -71,7 +76,7 @@ def test_transposed(text: str, expected: list[str]) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("text", [OTHER_DIMS, READ_TWICE, TWO_BATCH_DIMS])
+@pytest.mark.parametrize("text", [OTHER_DIMS, READ_TWICE, TWO_BATCH_DIMS, ONE_MATRIX])
 def test_left_alone(text: str) -> None:
     graph = parse_graph(text)
     assert not transpose_products(graph) and graph == parse_graph(text)
@@ -97,3 +102,16 @@ def test_a_linear_layers_gradient_has_its_weights_layout(
     ):
         assert gradient.stride() == tensor.stride()
         torch.testing.assert_close(gradient, want)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, w: np.sum(np.swapaxes(x @ w, 1, 2) ** 2),
+    lambda x, w: np.sum((x @ np.swapaxes(x @ w, -1, -2)) ** 2),
+    lambda x, w: np.sum(np.tanh(np.einsum("bij,jk->bki", x, w))),
+    lambda x, w: np.sum((x[:1] @ w).transpose(2, 1, 0) ** 3),
+])  # fmt: skip
+def test_one_matrix_for_every_batch(fn: Callable[..., object]) -> None:
+    """numpy's matmul takes a matrix beside batches."""
+    rng = np.random.default_rng(2)
+    args = (rng.standard_normal((2, 5, 3)), rng.standard_normal((3, 3)))
+    assert check(fn, args, order=2).ok
