@@ -6,8 +6,8 @@
 A library's product of one wide operand takes less time than several of narrow ones: queries, keys
 and values of an attention, and the gradients of their weights. (XLA's DotMerger does the first.)
 
-Only products of a middling size are merged, where what is copied for it is little beside them:
-small ones cost next to nothing, and large ones fill the cores by themselves.
+Only float32 products of a middling size are merged, where what is copied for it is little beside
+them: small ones cost next to nothing, and large ones fill the cores by themselves.
 """
 
 from __future__ import annotations

@@ -64,6 +64,8 @@ class Deferred:
                 result = self._later(func, args, kwargs)
                 if result is not None:
                     return result
+        else:
+            self.settle_readers(*_tensors((args, kwargs)))
         self.settle(args, kwargs)
         if draws:
             self.settle_draws()
@@ -83,6 +85,13 @@ class Deferred:
         if self._waiting:
             for tensor in _tensors(trees):
                 self._fill(_memory(tensor))
+
+    def settle_readers(self, *tensors: torch.Tensor) -> None:
+        """Compute what waits for the elements of tensors that are about to be given other ones."""
+        changed = set(map(_memory, tensors)) if self._waiting else set()
+        for memory, call in list(self._waiting.items()):
+            if any(_memory(t) in changed for t in _tensors((call.args, call.kwargs))):
+                self._fill(memory)
 
     def settle_draws(self) -> None:
         """Make the draws that wait, before the generator is used or asked for its state."""

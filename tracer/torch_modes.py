@@ -164,6 +164,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         func = torch.ops.aten._native_batch_norm_legit_functional.default
         out = func(x, weight, bias, mean, var, True, momentum, eps)
         self.recorder.record(func, (*args[:5], True, momentum, eps), {}, out, site)
+        self.recorder.deferred.settle_readers(mean, var)
         for tensor, new in ((mean, out[3]), (var, out[4])):
             tensor.set_(new)
             self.recorder.bind(tensor, self.recorder.value(new, site.loc))

@@ -152,6 +152,25 @@ def test_a_number_read_off_random_numbers_is_the_one_drawn() -> None:
         assert torch.equal(after, torch.get_rng_state())
 
 
+def test_running_statistics_are_read_as_they_were() -> None:
+    """Batch norm points them at new numbers while what was computed of them still waits."""
+    norm = torch.nn.BatchNorm1d(8, dtype=torch.float64)
+
+    def fn(x: Tensor) -> Tensor:
+        assert norm.running_mean is not None
+        before = x * norm.running_mean
+        y: Tensor = norm(x)
+        return y.square().sum() if before.abs().sum() > 0.0 else y.sum() + 5.0
+
+    x = torch.randn(N // 8, 8, dtype=torch.float64) + 1.0
+    compiled = gradof.differentiate(fn)
+    for _ in range(3):
+        state = {name: t.clone() for name, t in norm.state_dict().items()}
+        want = fn(x)
+        norm.load_state_dict(state)
+        torch.testing.assert_close(compiled(x), want)
+
+
 @pytest.mark.parametrize("fn", [
     lambda x: x @ x,
     lambda x: x + torch.ones(7),
