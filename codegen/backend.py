@@ -19,6 +19,7 @@ from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.half_tiles import tiles_of
 from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.cpu.tile_emit import STEPS
+from gradof.codegen.cpu.tile_torch import has_one_thread
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse
 from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
@@ -33,6 +34,9 @@ from gradof.ops.cost import EXPENSIVE
 from gradof.ops.registry import get_op
 from gradof.passes.expand_composites import expand_composites
 
+_TILES: dict[Library, MakeKernel] = {
+    "numpy": TileKernel, "torch": functools.partial(TileKernel, torch=True)
+}  # fmt: skip
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
 FEW, MANY = 8, 256  # ops of a function whose smaller arrays are native kernels' too, if
@@ -52,7 +56,7 @@ def default_backend() -> Backend:
 def kernel_maker(backend: Backend, library: Library = "numpy") -> MakeKernel:
     """What makes the kernel of a nest; CodegenError for native code that cannot be made here."""
     if backend == "tiles":
-        return TileKernel
+        return _TILES[library]
     if backend == "triton":
         return InterpretedKernel
     from gradof.codegen.cpu.native.engine import status
@@ -60,7 +64,7 @@ def kernel_maker(backend: Backend, library: Library = "numpy") -> MakeKernel:
     bits, found = status()
     if backend == "native" and not bits:
         raise CodegenError(f"no native code: {found}", hint="GRADOF_BACKEND=tiles needs nothing")
-    return functools.partial(native_or_tiles, library=library) if bits else TileKernel
+    return functools.partial(native_or_tiles, library=library) if bits else _TILES[library]
 
 
 def native_or_tiles(
@@ -104,7 +108,7 @@ def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
     """The graph with fusion groups for an emitter."""
     if make is InterpretedKernel:
         return fuse(graph, in_triton, lambda group: True)
-    if make is TileKernel:
+    if make is _TILES[library]:
         return fuse(graph, lambda node: in_tiles(node, library), _worth)
     return fuse(graph, in_native, _worth_small if graph.small_kernels else _worth)
 
@@ -141,12 +145,11 @@ def in_tiles(node: Node, library: Library) -> bool:
     if "elementwise" not in record.traits or record.is_composite:
         return False
     try:
-        low = lowering(record, library)
+        lowering(record, library)
     except CodegenError:
         return False
-    return (
-        low.kind != "function" or library == "numpy" or record.torch is None or node.kind in STEPS
-    )
+    by_torch = library == "torch" and record.torch is not None and node.kind not in STEPS
+    return not by_torch or has_one_thread()
 
 
 def _largest(node: Node) -> int:

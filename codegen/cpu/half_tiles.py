@@ -23,7 +23,7 @@ from gradof.ir.types import BF16, F16, F32, DType
 
 def tiles_of(nest: LoopNest, torch: bool = False) -> TileKernel | HalfTiles:
     """The numpy tiles of a nest, from raw arrays to raw arrays; `torch` for a torch caller."""
-    return HalfTiles(nest, torch) if has_halves(nest) else TileKernel(nest)
+    return HalfTiles(nest, torch) if has_halves(nest) else TileKernel(nest, torch)
 
 
 class HalfTiles:
@@ -35,7 +35,7 @@ class HalfTiles:
         self.nest = nest
         wide = in_float32(nest, torch)
         self.tiles = TileKernel(
-            replace(wide, inputs=_wide(wide.inputs), outputs=_wide(wide.outputs))
+            replace(wide, inputs=_wide(wide.inputs), outputs=_wide(wide.outputs)), torch
         )
 
     @property

@@ -27,8 +27,9 @@ import numpy as np
 
 from gradof.codegen.cpu import tile_select, tile_sums
 from gradof.codegen.cpu.half import round_bf16, round_f16
-from gradof.codegen.cpu.lowering import call, literal, lowering
+from gradof.codegen.cpu.lowering import Lowering, call, literal, lowering
 from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
+from gradof.codegen.cpu.tile_torch import tile_function
 from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 from gradof.ir.types import BOOL, F32, F64, I64
@@ -69,26 +70,29 @@ class TileCode:
     namespace: dict[str, Any]
     widths: tuple[int, ...]
     partials: tuple[tuple[str, str], ...]
+    calls_torch: bool
 
 
-def emit_tiles(nest: LoopNest, tiled: bool, cut: bool) -> TileCode:
+def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> TileCode:
     """The code of a nest that `tile_rewrite` made; `tiled` if a tile is a range of its first axis.
 
     `cut` says that this axis are the columns: what is reduced over them is a partial result.
+    `torch` has torch's functions for what is worth them (`tile_torch`).
     """
-    emitter = _Emitter(nest, tiled, cut)
+    emitter = _Emitter(nest, tiled, cut, torch)
     once, tile, last = emitter.once_source(), emitter.tile_source(), emitter.last_source()
     space = {"np": np, **emitter.functions}
-    return TileCode(
-        once, tile, last, space, tuple(emitter.values.widths), tuple(emitter.partials)
-    )  # fmt: skip
+    widths, partials = tuple(emitter.values.widths), tuple(emitter.partials)
+    return TileCode(once, tile, last, space, widths, partials, emitter.calls_torch)
 
 
 class _Emitter:
-    def __init__(self, nest: LoopNest, tiled: bool, cut: bool) -> None:
+    def __init__(self, nest: LoopNest, tiled: bool, cut: bool, torch: bool) -> None:
         self.nest = _safe_names(nest)
         self.tiled = tiled
         self.cut = cut
+        self.torch = torch
+        self.calls_torch = False
         self.columns = tuple(range(nest.rows, len(nest.sizes)))
         self.rows = tuple(range(nest.rows))
         self.values = Values(self.nest, self.tile)
@@ -205,8 +209,7 @@ class _Emitter:
         if i.op == "cast" and i.level == "cell" and isinstance(i.args[0], str):
             out = self.values.output(i) or self.values.taken(i)
             return [f'np.copyto({out}, {args[0]}, casting="unsafe")', f"{i.name} = {out}{loc}"]
-        is_ufunc = lowering(get_op(i.op), "numpy").writes == "in place" and text.endswith(")")
-        out = self.target(i, k) if is_ufunc else None
+        out = self.target(i, k) if self.may_have_out(i) and text.endswith(")") else None
         if out is None:
             return [f"{i.name} = {text}{loc}"]
         text = f"{text[:-1]}, out={out})"
@@ -235,6 +238,8 @@ class _Emitter:
             return f"rounded_{i.attrs['dtype']}({args[0]})"
         record = get_op(i.op)
         low = lowering(record, "numpy")
+        if self.is_torch(i):
+            low, self.calls_torch = Lowering("function", i.op, tile_function(record)), True
         if low.function is not None:
             low = replace(low, text=f"op_{low.text}")  # its own name is its result's
             self.functions[low.text] = low.function
@@ -327,6 +332,16 @@ class _Emitter:
         if out is None and i.level == "cell":
             out = self.values.taken(i, self.values.dying(i, k))
         return out
+
+    def is_torch(self, i: Instr) -> bool:
+        """Whether it is computed by torch's function."""
+        return self.torch and i.op not in STEPS and get_op(i.op).torch is not None
+
+    def may_have_out(self, i: Instr) -> bool:
+        """Whether its call may be told where to write."""
+        if self.is_torch(i):
+            return i.level == "cell" and self.same_dtype(i)
+        return lowering(get_op(i.op), "numpy").writes == "in place"
 
     def same_dtype(self, i: Instr) -> bool:
         return all(isinstance(a, str) and self.values.made[a].dtype == i.dtype for a in i.args)

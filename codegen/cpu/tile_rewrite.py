@@ -6,6 +6,9 @@
     n = neg q          cell                r = reduce[sum] q row
     s = reduce[sum] n  row          →      s = neg r         row
 
+    n = neg x          cell
+    y = mul n 2.0      cell         →      y = mul x -2.0        cell
+
     h = eq index t     cell
     w = where h l 0    cell         →
     z = add w y        cell                z = place y t l   cell
@@ -20,11 +23,12 @@ one cell a row become a `pick`, as in native code (`gradof.codegen.cpu.native.sp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gradof.codegen.cpu.native.sparse import with_picks
-from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.ir.types import F32, F64
 
 SUMS = frozenset({"reduce", "dot", "total"})
@@ -36,6 +40,8 @@ def for_tiles(nest: LoopNest) -> LoopNest:
         nest = with_picks(nest)
         nest = _each(nest, _placed)
     nest = _each(nest, _signed)
+    while (shorter := _each(nest, _without_neg)) != nest:
+        nest = shorter
     return _each(nest, _by_blas)
 
 
@@ -131,6 +137,55 @@ def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
     if name in known.made:
         return None
     return [replace(i, name=name, args=neg.args), replace(i, op="neg", args=(name,), attrs={})]
+
+
+def _without_neg(known: _Nest, i: Instr) -> list[Instr] | None:
+    """The same number without a pass that only turns its sign, or without a division.
+
+    Every result is that of the nest, bit for bit: rounding is the same for both signs, and the
+    inverse of a power of two is exact.
+    """
+    if i.level != "cell" or i.dtype not in (F32, F64):
+        return None
+    if i.op == "neg":
+        product = known.only(i.args[0], "mul")
+        if product is not None and product.dtype == i.dtype and _has_number(product):
+            factors = [a if isinstance(a, str) else -a for a in product.args]
+            return [replace(i, op="mul", args=tuple(factors))]
+    if i.op not in ("mul", "div", "add", "sub"):
+        return None
+    inverse = _inverse(i.args[1])
+    if i.op == "div" and inverse is not None:
+        return [replace(i, op="mul", args=(i.args[0], inverse))]
+    first, second = (_negated(known, i, a) for a in i.args)
+    if i.op == "mul" and _has_number(i) and (first or second):
+        signed = (first or i.args[0], second or i.args[1])
+        factors = [a if isinstance(a, str) else -a for a in signed]
+        return [replace(i, args=tuple(factors))]
+    if i.op in ("add", "sub") and second is not None:
+        return [replace(i, op="sub" if i.op == "add" else "add", args=(i.args[0], second))]
+    if i.op == "add" and first is not None:
+        return [replace(i, op="sub", args=(i.args[1], first))]
+    return None
+
+
+def _negated(known: _Nest, i: Instr, arg: object) -> str | None:
+    """What an operand of a cell is the negation of."""
+    neg = known.made.get(arg) if isinstance(arg, str) else None
+    if neg is None or neg.op != "neg" or neg.level != "cell" or neg.dtype != i.dtype:
+        return None
+    return str(neg.args[0])
+
+
+def _has_number(i: Instr) -> bool:
+    return isinstance(i.args[0], str) != isinstance(i.args[1], str)
+
+
+def _inverse(arg: Operand) -> float | None:
+    """Of a power of two that has an exact inverse in float32, too."""
+    if isinstance(arg, str) or not 2.0**-60 <= abs(arg) <= 2.0**60:
+        return None
+    return 1 / arg if abs(math.frexp(arg)[0]) == 0.5 else None
 
 
 def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:

@@ -24,6 +24,7 @@ therefore that of a row. It is part of the state that `np.errstate` puts back.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tile_emit import emit_tiles
 from gradof.codegen.cpu.tile_memory import scratch
 from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
+from gradof.codegen.cpu.tile_torch import has_one_thread, one_thread
 from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
@@ -64,22 +66,26 @@ def can_cut_columns(nest: LoopNest) -> bool:
 
 
 class TileKernel:
-    """A loop nest as a function of arrays; `source` is what runs for each tile. Thread-safe."""
+    """A loop nest as a function of arrays; `source` is what runs for each tile. Thread-safe.
+
+    `torch` for a torch caller, who has torch's special functions.
+    """
 
     emitter = "numpy tiles"
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, torch: bool = False) -> None:
         self.nest = nest
         short = for_tiles(nest)
         self.cut = can_cut_columns(short)
         self.tiled = nest.rows > 0 or self.cut
-        code = emit_tiles(short, self.tiled, self.cut)
+        code = emit_tiles(short, self.tiled, self.cut, torch and has_one_thread())
         space = dict(code.namespace)
         text = f"{code.tile}\n{code.last}" if code.last else code.tile
         self.run_once = Executable(f"{nest.name}_once", code.once, space).function
         self.run_tile = Executable(nest.name, text, space)
         self.run_last = space.get(f"{nest.name}_last")
         self.make_scratch = space[f"{nest.name}_scratch"]
+        self.on_thread = one_thread if code.calls_torch else contextlib.nullcontext
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
@@ -107,7 +113,7 @@ class TileKernel:
 
         def work(start: int, stop: int) -> None:
             tile = (stop - start, *sizes[1:]) if self.tiled else sizes
-            with np.errstate(all="ignore"), scratch(self, tile) as own:
+            with np.errstate(all="ignore"), self.on_thread(), scratch(self, tile) as own:
                 np.setbufsize(buffer)  # until the end of errstate
                 run = self.run_tile.function
                 found[start] = run(start, stop, own, once, *inputs, *written)

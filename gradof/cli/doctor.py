@@ -47,7 +47,7 @@ def _pool() -> str:
     """Whose threads run native kernels where torch is loaded."""
     if not importlib.util.find_spec("torch"):
         return ""
-    from gradof.codegen.cpu.native.parallel import gomp_parallel
+    from gradof.codegen.cpu.openmp import gomp_parallel
 
     return "; for torch callers its OpenMP threads" if gomp_parallel() else ""
 

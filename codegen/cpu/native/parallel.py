@@ -17,14 +17,11 @@ be waited for for ever, it is threads of our own (`pool`).
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import multiprocessing
 import os
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from gradof.codegen.cpu.native.pool import pool
 from gradof.codegen.cpu.native.runtime_ir import (
@@ -38,6 +35,7 @@ from gradof.codegen.cpu.native.runtime_ir import (
     THREADS,
     runtime,
 )
+from gradof.codegen.cpu.openmp import gomp_parallel
 
 _FIRST_PROCESS = os.getpid() if multiprocessing.parent_process() is None else None
 
@@ -68,20 +66,3 @@ def run_job(job: array[int], threads: int, openmp: bool) -> None:
     if threads > 1 and not job[PARALLEL] and pool(threads).run(address):
         return
     runtime("launch")(address)  # alone, where another thread has the pool
-
-
-@functools.cache
-def gomp_parallel() -> int:
-    """The address of `GOMP_parallel` in the OpenMP library that torch is linked with; 0 if none.
-
-    LLVM's and Intel's libraries have a function of that name, too.
-    """
-    import torch
-
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    if not library.exists():
-        return 0
-    loaded = ctypes.CDLL(str(library), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    if not hasattr(loaded, "GOMP_parallel"):
-        return 0
-    return ctypes.cast(loaded.GOMP_parallel, ctypes.c_void_p).value or 0
