@@ -254,11 +254,22 @@ class _Emitter:
                 texts.append(name)
             elif borrowed:
                 texts.append(f"np.array({name})")
+            elif value.node in self.kernels:
+                texts.append(name)
             elif root is value:
                 texts.append(f"np.asarray({name})")
+            elif self.is_renamed(value):
+                texts.append(name)
             else:  # a view; those of one element for many are read-only, and copied
                 texts.append(f"np.require({name}, requirements='W')")
         return texts
+
+    def is_renamed(self, value: Value) -> bool:
+        """Whether it is a kernel's result in another shape."""
+        node = value.node
+        while node is not None and node.kind in ("reshape", "permute"):
+            node = node.inputs[0].node
+        return node in self.kernels
 
 
 def raw_products(library: Library) -> frozenset[str]:

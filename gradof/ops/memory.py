@@ -20,6 +20,7 @@ import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,19 @@ def limit() -> int:
 
 def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An array without content, of memory that no other array has."""
+    return maker(shape, dtype)()
+
+
+def maker(shape: tuple[int, ...], dtype: Any) -> Callable[[], NDArray[Any]]:
+    """What makes such an array at each call."""
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST or not limit():
-        return np.empty(shape, dtype)
-    memory = _taken(-(-size // _PAGE) * _PAGE)
+        return functools.partial(np.empty, shape, dtype)
+    return functools.partial(_large, shape, dtype, -(-size // _PAGE) * _PAGE)
+
+
+def _large(shape: tuple[int, ...], dtype: Any, size: int) -> NDArray[Any]:
+    memory = _taken(size)
     owner = _type_of(memory.nbytes).from_buffer(memory)  # the last view's end is its own
     reference = weakref.ref(owner, functools.partial(_back, memory))
     _IN_USE[id(reference)] = reference
@@ -81,9 +91,11 @@ def _taken(size: int) -> NDArray[np.uint8]:
     """Memory of at least this size, and of less than a quarter more."""
     with _LOCK:
         _collect()
-        fits = [k for k, m in enumerate(_KEPT) if size <= m.nbytes <= size + size // 4]
-        if fits:
-            best = min(fits, key=lambda k: (_KEPT[k].nbytes, -k))
+        best, least = -1, size + size // 4
+        for k, memory in enumerate(_KEPT):
+            if size <= memory.nbytes <= least:  # of equal ones the last
+                best, least = k, memory.nbytes
+        if best >= 0:
             memory = _KEPT[best]
             del _KEPT[best]
             return memory
@@ -93,9 +105,13 @@ def _taken(size: int) -> NDArray[np.uint8]:
 
 
 def _collect() -> None:
+    if not _RETURNED:
+        return
     while _RETURNED:
         _KEPT.append(_RETURNED.popleft())
-    total = sum(m.nbytes for m in _KEPT)
+    total = 0
+    for memory in _KEPT:
+        total += memory.nbytes
     while total > limit():
         total -= _KEPT.popleft().nbytes
 

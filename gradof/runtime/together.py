@@ -80,10 +80,9 @@ class Together:
 
     def ran(self) -> None:
         """f was run with df, whose gradients wait."""
-        with self._lock:
-            self._idle += 1
-            if self._idle >= IDLE:
-                self._miss()
+        self._idle += 1  # without the lock: a count may be lost, and nothing with it
+        if self._idle >= IDLE:
+            self.missed()
 
     def taken(self) -> None:
         """A backward took the gradients that waited."""
@@ -104,6 +103,8 @@ class Together:
 
         Of a lean plan the value and the gradients.
         """
+        if self._plan is not None:
+            return self._plan
         with self._lock:
             if self._plan is None:
                 special = self._owner.df(

@@ -30,8 +30,10 @@ Tensor = torch.Tensor
 # torch.utils.checkpoint runs f again and wants as many tensors saved as the first time, though the
 # habits of `together` may have changed in between
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+_alive = torch._C._functorch.unwrap_if_dead  # what a transform that is over has left
 _PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
                     torch.bool, torch.complex64, torch.complex128, torch.complex32})
+_NUMPYS = frozenset({torch.float32, torch.float64, torch.int64, torch.bool})
 _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
@@ -45,9 +47,10 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if True in flags:
             gradient = plan.gradient(flags)
             begun = gradient.together.begun
+            tensors = [_alive(t) for t in tensors]
             if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
-                return (Joined.apply(gradient, begun, _Compiled.apply, *tensors),)  # type: ignore[no-untyped-call]
-            outputs: tuple[Tensor, ...] = _Compiled.apply(gradient, *tensors)  # type: ignore[no-untyped-call]
+                return (_joined(gradient, begun, _compiled, *tensors),)
+            outputs: tuple[Tensor, ...] = _compiled(gradient, *tensors)
             return outputs[: gradient.real_outputs]
     return run(plan, tensors)
 
@@ -57,7 +60,7 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if plan.executable.takes_tensors:
         made = list(plan(*map(resolved, tensors)))
     else:
-        arrays = plan(*[to_raw(t) for t in tensors])
+        arrays = plan(*to_arrays(tensors))
         if plan.holds:
             made = [from_raw(a, held) for a, held in zip(arrays, plan.held, strict=True)]
         else:
@@ -99,6 +102,17 @@ def from_raw(array: Any, held: DType | None) -> Tensor:
     made = torch.empty(0, dtype=torch.bfloat16, device="cpu")
     storage, at = tensor.untyped_storage(), tensor.storage_offset()
     return made.set_(storage, at, tensor.shape, tensor.stride())
+
+
+def to_arrays(tensors: Sequence[Tensor]) -> list[Any]:
+    """`to_raw` of each, in few steps for most: after large arrays nothing is in the caches."""
+    made = []
+    for tensor in tensors:
+        if tensor.dtype in _NUMPYS and not tensor._is_zerotensor():
+            made.append(tensor.numpy(force=True))
+        else:
+            made.append(to_raw(tensor))
+    return made
 
 
 def to_raw(tensor: Tensor) -> Any:
@@ -251,3 +265,8 @@ def _is_wanted(node: Any) -> bool:
         if "leaf node" not in str(error):
             raise
         return True
+
+
+# The apply of torch's own, without what it does in Python for transforms: none is active here.
+_joined: Any = super(torch.autograd.Function, Joined).apply
+_compiled: Any = super(torch.autograd.Function, _Compiled).apply

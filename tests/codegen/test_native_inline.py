@@ -1,4 +1,4 @@
-"""What native kernels compute without a call or a loop: exp, extremes, one column of a row."""
+"""What native kernels compute without a call or a loop: exp, tanh, extremes, one column."""
 
 from __future__ import annotations
 
@@ -29,6 +29,46 @@ def test_inline_exp_is_within_one_ulp(low: float, high: float) -> None:
     finite = np.isfinite(rounded)
     ulps = np.abs(y[finite] - exact[finite]) / np.spacing(rounded[finite])
     assert ulps.max() < 1.0
+
+
+@pytest.mark.skipif(vector_bits() != 512, reason="the processor has no AVX-512")
+@pytest.mark.parametrize("top", [1e-37, 1e-3, 0.5, 1.0, 9.2, 30.0, 3e38])
+def test_inline_tanh_is_within_three_ulps_and_never_beyond_one(top: float) -> None:
+    n = 1 << 17
+    graph = parse_graph(f"graph f(%x : f32[{n}]):\n %y : f32[{n}] = tanh(%x)\n return (%y)")
+    x = np.linspace(-top, top, n, dtype=np.float32)
+    x[:7] = np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45
+    (y,) = compile_graph(graph, backend="native")(x)
+    exact = np.tanh(x.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    np.testing.assert_array_equal(np.signbit(y[1:]), np.signbit(x[1:]))
+    ulps = np.abs(y[1:] - exact[1:]) / np.spacing(np.abs(exact[1:]).astype(np.float32))
+    assert ulps.max() < 3.0 and np.abs(y[1:]).max() <= 1.0
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 63, 64, 65, 130, 9000, 40007])
+@pytest.mark.parametrize("op", ["tanh", "exp"])
+def test_copies_of_a_loop_compute_every_column(op: str, columns: int) -> None:
+    rows = 40000 // columns + 1
+    graph = parse_graph(
+        f"graph f(%x : f32[{rows},{columns}], %w : f32[{columns}]):\n"
+        f" %a : f32[{rows},{columns}] = mul(%x, %w)\n"
+        f" %t : f32[{rows},{columns}] = {op}(%a)\n"
+        f" %y : f32[{rows},{columns}] = mul(%t, %x)\n"
+        f" %s : f32[{rows},1] = sum[dims=(1,), keepdims=True](%y)\n"
+        f" %f : f32[{columns}] = sum[dims=(0,), keepdims=False](%y)\n"
+        f" %z : f32[{rows},{columns}] = mul(%y, %s)\n return (%s, %f, %z)"
+    )
+    rng = np.random.default_rng(columns)
+    x = rng.standard_normal((rows, columns)).astype(np.float32)
+    w = rng.standard_normal(columns).astype(np.float32)
+    s, f, z = compile_graph(graph, backend="native")(x, w)
+    wide = x.astype(np.float64)
+    y = {"tanh": np.tanh, "exp": np.exp}[op](wide * w) * wide
+    size = np.abs(y)
+    np.testing.assert_allclose(s, y.sum(1, keepdims=True), atol=1e-5 * size.sum(1).max())
+    np.testing.assert_allclose(f, y.sum(0), atol=1e-5 * size.sum(0).max())
+    np.testing.assert_allclose(z, y * s, rtol=1e-4, atol=1e-5 * size.max() * np.abs(s).max())
 
 
 @pytest.mark.parametrize("columns", [1, 15, 16, 100, 5000])

@@ -47,17 +47,17 @@ class Columns(Reductions):
         if not body:
             return
         reductions = [i for i in body if i.op == "reduce"]
-        cheap = self.is_cheap(body)
-        self.begin(reductions, cheap)
+        copied = self.is_copied(body)
+        self.begin(reductions, copied)
         at = f"%col_at{stage}"
         self.head.append(f"  {at} = alloca i64")
         self.line(f"store i64 %c0, ptr {at}")
         width = self.code.emit("sub i64 %c1, %c0")
         end = self.full(width, self.lanes)
-        if reductions:
+        if reductions or copied:
             groups = self.full(width, self.lanes * STREAMS)
-            self.blocks(body, stage, at, (groups, groups if cheap else end))
-        if cheap or not reductions:
+            self.blocks(body, stage, at, (groups, groups if copied else end))
+        if copied or not reductions:
             some, none = self.label("some"), self.label("none")
             start = self.code.emit(f"load i64, ptr {at}")
             more = self.code.emit(f"icmp slt i64 {start}, {end}")
@@ -128,14 +128,31 @@ class Columns(Reductions):
         self.line(f"br label %{inner}")
         self.block(inner)
         column = self.code.emit(f"load i64, ptr {at}")
-        for k in range(streams):
-            place = self.code.emit(f"add i64 {column}, {k * self.lanes}") if k else column
-            self.cells(body, stage, place, None, k, grouped)
+        if streams == 1:
+            self.cells(body, stage, column, None, 0, grouped)
+        else:
+            self.copies(body, stage, column, streams)
         following = self.code.emit(f"add i64 {column}, {streams * self.lanes}")
         self.line(f"store i64 {following}, ptr {at}")
         again = self.code.emit(f"icmp slt i64 {following}, {end}")
         self.line(f"br i1 {again}, label %{inner}, label %{done}")
         self.block(done)
+
+    def copies(self, body: Sequence[Instr], stage: int, column: str, streams: int) -> None:
+        """So many vectors of columns, an instruction of each in turn.
+
+        What waits for a result is then among others that do not, which a processor that looks
+        a hundred instructions ahead would not find behind all of one vector's.
+        """
+        every, before = [], self.code.lines
+        for k in range(streams):
+            self.code.lines = []
+            place = self.code.emit(f"add i64 {column}, {k * self.lanes}")
+            self.cells(body, stage, place, None, k)
+            every.append(self.code.lines)
+        self.code.lines = before
+        for lines in zip(*every, strict=True):
+            self.code.lines += lines
 
     def cells(
         self, body: Sequence[Instr], stage: int, column: str, mask: str | None,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +42,7 @@ from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes
 from gradof.ir.types import BOOL
-from gradof.ops.memory import ALIGNED, LEAST, empty
+from gradof.ops.memory import ALIGNED, LEAST, empty, maker
 
 if TYPE_CHECKING:
     from gradof.codegen.cpu.native.rearranged import Rearranged
@@ -88,7 +88,7 @@ class _Layout(NamedTuple):
     scratch: int  # bytes of a thread's held cells
     chunks: int
     partials: Partials
-    outputs: list[tuple[tuple[int, ...], Any]]
+    outputs: list[Callable[[], Any]]  # what makes them
 
 
 class NativeKernel:
@@ -135,10 +135,10 @@ class NativeKernel:
         if into:
             there = dict(into)
             outputs = tuple([
-                there[k] if k in there else empty(*made) for k, made in enumerate(layout.outputs)
+                there[k] if k in there else make() for k, make in enumerate(layout.outputs)
             ])  # fmt: skip
         else:
-            outputs = tuple([empty(shape, dtype) for shape, dtype in layout.outputs])
+            outputs = tuple([make() for make in layout.outputs])
         if layout.chunks:
             # the axes of the nest are those of the arrays, so both begin at one address
             addresses = [a.__array_interface__["data"][0] for a in (*given, *outputs)]
@@ -197,7 +197,7 @@ class NativeKernel:
             place.SCRATCH_STEP: scratch, place.PARTIAL_STEP: partials.width,
             place.TEMPLATE: partials.template.__array_interface__["data"][0],
         }, arguments, partials.table(len(arrays)))  # fmt: skip
-        made = [(o.shape, o.dtype) for o in outputs]
+        made = [maker(o.shape, o.dtype) for o in outputs]
         threads = 1 + rows * columns * cost(nest) // _WORK
         return _Layout(job, threads, scratch, -(-count // chunk), partials, made)
 

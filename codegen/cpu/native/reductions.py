@@ -5,9 +5,10 @@ Vector number v of a row's columns goes to accumulator v % STREAMS. After every 
 after the last full group of STREAMS, the accumulators are added in pairs, and that to the row's
 result. What is left, the masked rest too, goes to one more and then to the result, whose lanes are
 combined in halves. So a sum is the same bits in every kernel, whatever else it computes: a loss
-alone, or with its gradients. What differs is where the accumulators are. A cheap loop waits for its
-additions, and has a copy of its body for each accumulator, in a register (`in_registers`; the rest
-goes to the first, which is free by then); any other has them in memory, chosen by an index.
+alone, or with its gradients. What differs is where the accumulators are. A short loop waits for its
+additions, and one with exponentials for a long chain of instructions; these have a copy of their
+body for each accumulator, in a register (`in_registers`; the rest goes to the first, which is free
+by then). Any other has them in memory, chosen by an index.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from gradof.ir.types import BOOL, DType
 
 STREAMS = 4
 BLOCK = 128 * STREAMS  # vectors whose sum is made before it is added to the row's
-CHEAP = 16  # instructions for each reduction of a loop that is copied for each accumulator
+SHORT = 16  # instructions for each reduction of a loop that is copied for each accumulator,
+LONG = 96  # or all of one with functions that are straight code, of about
+INLINE = 20  # instructions each, if there are as many as
+WORK = 10  # for each vector in memory: others wait for that, and compiling takes longer for copies
 
 
 class Reductions(Memory):
@@ -67,22 +71,27 @@ class Reductions(Memory):
         """Bytes: one of several variables is aligned to its own size."""
         return 64 if dtype is BOOL else min(64, self.lanes * dtype.itemsize)
 
-    def is_cheap(self, body: Sequence[Instr]) -> bool:
-        """Whether additions are much of a loop: they wait for one another, or for memory."""
-        calls = any(i.op in CALLS and not self.code.is_inline(i.op, i.dtype) for i in body)
+    def is_copied(self, body: Sequence[Instr]) -> bool:
+        """Whether a loop has a copy of its body for each accumulator."""
+        if any(i.op in CALLS and not self.code.is_inline(i.op, i.dtype) for i in body):
+            return False
         reductions = sum(i.op == "reduce" for i in body)
-        return len(body) <= CHEAP * reductions and not calls
+        straight = sum(i.op in CALLS for i in body)
+        if not straight:
+            return len(body) <= SHORT * reductions
+        vectors = sum(i.op in ("load", "store") and i.level == "cell" for i in body)
+        return WORK * vectors <= len(body) + INLINE * straight <= LONG
 
-    def begin(self, reductions: Sequence[Instr], cheap: bool) -> None:
+    def begin(self, reductions: Sequence[Instr], copied: bool) -> None:
         """The variables of a loop's reductions."""
-        self.in_registers = cheap
-        streams = range(STREAMS if cheap else 1)
+        self.in_registers = copied
+        streams = range(STREAMS if copied else 1)
         for i in reductions:
             for name in (f"%red_{i.name}", *(f"%part{k}_{i.name}" for k in streams)):
                 self.slot(name, i.dtype)
             self.reset(f"%red_{i.name}", i)
             self.reset(f"%part0_{i.name}", i)
-            if not cheap:
+            if not copied:
                 self.slot(f"%parts_{i.name}", i.dtype, STREAMS)
             if meets_nan(i):
                 for k in streams:

@@ -1,7 +1,7 @@
 """Scalar ops of a loop nest as LLVM IR over vectors: text, one line per instruction.
 
     code = Vectors(lanes=16)
-    y = code.op("tanh", F32, [x], [F32], {})     # %v7 = call <16 x float> @_ZGVeN16v_tanhf(...)
+    y = code.op("sin", F32, [x], [F32], {})      # %v7 = call <16 x float> @_ZGVeN16v_sinf(...)
 
 Every value is a vector of `lanes` elements, whatever its level; bool is a vector of i1. Elementary
 functions are those of libmvec, glibc's vector mathematics (within 4 ulps, subnormals included),
@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradof.codegen.cpu.native.engine import half_dtypes
-from gradof.codegen.cpu.native.exponential import LANES, exp_f32
+from gradof.codegen.cpu.native.exponential import LANES, exp_f32, tanh_f32
 from gradof.errors import CodegenError
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
 
 ELEMENT = {F32: "float", F64: "double", I64: "i64", I32: "i32", BOOL: "i1"}
+_STRAIGHT = {"exp": exp_f32, "tanh": tanh_f32}
 STORED = {**ELEMENT, BOOL: "i8", BF16: "i16", F16: "i16"}
 FLOATS = (F32, F64)
 # Functions of libmvec: op -> (name, number of operands).
@@ -153,8 +154,8 @@ class Vectors:
 
     def library(self, kind: str, dtype: DType, args: Sequence[str]) -> str:
         """A function of libmvec, or the code of it."""
-        if kind == "exp" and self.is_inline(kind, dtype):
-            return exp_f32(self, *args)
+        if kind in _STRAIGHT and self.is_inline(kind, dtype):
+            return _STRAIGHT[kind](self, *args)
         name, n = LIBMVEC[kind]
         suffix = "f" if dtype is F32 else ""
         symbol = f"_ZGV{self._isa(dtype)}N{self.lanes}{'v' * n}_{name}{suffix}"
@@ -162,7 +163,7 @@ class Vectors:
 
     def is_inline(self, op: str, dtype: DType) -> bool:
         """Whether an op that is a function of the library for others is straight code here."""
-        return op in ("exp", "sigmoid") and dtype is F32 and self.lanes == LANES
+        return op in ("sigmoid", *_STRAIGHT) and dtype is F32 and self.lanes == LANES
 
     def _isa(self, dtype: DType) -> str:
         bits = self.lanes * dtype.bits
