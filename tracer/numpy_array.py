@@ -45,10 +45,29 @@ class View:
         self.version = parent.version
 
 
-class TracedArray(NDArrayOperatorsMixin):
-    """See the module docstring. `concrete` is numpy's array, `expr` the SSA value now."""
+class Later:
+    """A number of numpy's whose value nobody has asked for; `memory` is to hold it."""
 
-    __slots__ = ("_expr", "_version", "concrete", "is_scalar", "link", "recorder")
+    __slots__ = ("memory",)
+    shape = ()
+
+    def __init__(self, memory: np.ndarray[Any, Any]) -> None:
+        self.memory = memory
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        found: np.dtype[Any] = self.memory.dtype
+        return found
+
+
+class TracedArray(NDArrayOperatorsMixin):
+    """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
+
+    `memory` is that array, too, but its elements may not be there yet (`numpy_deferred`).
+    """
+
+    __slots__ = ("_expr", "_version", "is_scalar", "link", "memory", "recorder")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000
 
@@ -56,8 +75,9 @@ class TracedArray(NDArrayOperatorsMixin):
         self, recorder: Recorder, concrete: Any, expr: Expr, link: View | None = None
     ) -> None:
         self.recorder = recorder
-        self.concrete = np.asarray(concrete)
-        self.is_scalar = isinstance(concrete, np.generic)
+        waits = isinstance(concrete, Later)
+        self.memory = concrete.memory if waits else np.asarray(concrete)
+        self.is_scalar = waits or isinstance(concrete, np.generic)
         self._expr = expr
         self._version = 0
         self.link = link
@@ -68,6 +88,12 @@ class TracedArray(NDArrayOperatorsMixin):
         return np.ndarray
 
     # --- values and mutation ----------------------------------------------------------------
+
+    @property
+    def concrete(self) -> np.ndarray[Any, Any]:
+        """numpy's array, with its elements."""
+        self.recorder.deferred.settle(self.memory)
+        return self.memory
 
     @property
     def version(self) -> int:
@@ -136,7 +162,7 @@ class TracedArray(NDArrayOperatorsMixin):
         """The concrete value; DataDependentError where a gradient would be lost with it."""
         if self.is_constant:
             return self.concrete
-        if self.concrete.size == 1 and self.dtype.kind in "biu":
+        if self.size == 1 and self.dtype.kind in "biu":
             self.recorder.read_number(self)  # the trace holds for this number
             return self.concrete
         raise DataDependentError(
@@ -147,7 +173,7 @@ class TracedArray(NDArrayOperatorsMixin):
         )
 
     def __bool__(self) -> bool:
-        if self.concrete.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
+        if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
             raise ShapeError(
                 f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
                 hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
@@ -197,12 +223,12 @@ class TracedArray(NDArrayOperatorsMixin):
                          hint="pickle the results of the compiled function")  # fmt: skip
 
     def __len__(self) -> int:
-        if not self.concrete.shape:
+        if not self.memory.shape:
             raise TypeError("len() of unsized object")
-        return len(self.concrete)
+        return len(self.memory)
 
     def __iter__(self) -> Iterator[TracedArray]:
-        if not self.concrete.shape:
+        if not self.memory.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
@@ -235,32 +261,32 @@ class TracedArray(NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, a plain tuple: it is part of the cache key."""
-        return tuple(self.concrete.shape)
+        return tuple(self.memory.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype."""
-        return self.concrete.dtype
+        return self.memory.dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self.concrete.ndim
+        return self.memory.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.concrete.size
+        return self.memory.size
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return self.concrete.itemsize
+        return self.memory.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.concrete.nbytes
+        return self.memory.nbytes
 
     @property
     def T(self) -> Any:

@@ -6,8 +6,9 @@
     @query(np.shape)          about types and shapes: numpy's own answer, a plain value
     @refused(np.unique)       a result whose shape depends on values
 
-What numpy itself gives for the concrete arrays is always computed too: the record must have its
-shape, is cast to its dtype, and is a scalar or a view exactly where numpy's result is.
+What numpy itself gives for the concrete arrays is there too, though large results are not computed
+before they are read: the record must have its shape, is cast to its dtype, and is a scalar or a
+view exactly where numpy's result is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy_array import TracedArray, View
+from gradof.tracer.numpy_array import Later, TracedArray, View
 from gradof.tracer.numpy_numbers import in_function
 from gradof.tracer.numpy_recorder import Recorder, contains_traced
 
@@ -147,7 +148,7 @@ def _adapted(
     dtype = recorder.ir_dtype(want.dtype)
     if expr.dtype != dtype:
         expr = F.cast(expr, dtype=dtype)
-    if link is not None and not _shares(want, link.parent.concrete):
+    if link is not None and not _shares(want, link.parent.memory):
         link = None
     return recorder.wrap(want, expr, link)
 
@@ -169,7 +170,7 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
             f"{name} recorded a result of shape {array.shape}, numpy gives {np.shape(want)}",
             loc=recorder.loc, hint="please report this line",
         )
-    if array.dtype == want.dtype and array.is_scalar == isinstance(want, np.generic):
+    if array.dtype == want.dtype and array.is_scalar == isinstance(want, (np.generic, Later)):
         return array
     expr = array.expr.cast(recorder.ir_dtype(want.dtype))
     return recorder.wrap(want, expr)

@@ -45,7 +45,7 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
     index = plain(index)
     items = index if isinstance(index, tuple) else (index,)
     items = _without_masks(items)
-    value = array.concrete[tuple(map(real, items))]
+    value = recorder.deferred.item(array, tuple(map(real, items)))
     selection = _select(array, items)
     link = None
     if isinstance(value, np.ndarray) and all(_is_basic(i) or _is_traced_int(i) for i in items):
@@ -68,11 +68,12 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
         mask = None  # as many values as it selects
     if mask is None:
         items = _without_masks(items)
-    recorder.numpy(_assign, array.concrete, items, source)
+    recorder.deferred.before_write(array.memory)
+    recorder.numpy(_assign, array.memory, items, source)
     if mask is not None:
         updated = _masked(array, mask, source)
     else:
-        selected = np.shape(array.concrete[tuple(map(real, items))])
+        selected = np.shape(array.memory[tuple(map(real, items))])
         expr = _broadcast(source.expr, selected).cast(array.expr.dtype)
         updated = _select(array, items).write(array.expr, expr)
     array.assign(updated)
@@ -94,7 +95,8 @@ def add_at(array: TracedArray, index: Any, value: Any) -> None:
     flat = array.expr.reshape((array.size,))
     count = math.prod(places.shape)
     added = F.index_add(flat, places.reshape((count,)), expr.reshape((count,)), dim=0)
-    np.add.at(array.concrete, tuple(map(real, items)), real(source))
+    recorder.deferred.before_write(array.memory)
+    np.add.at(array.memory, tuple(map(real, items)), real(source))
     array.assign(added.reshape(array.shape))
 
 

@@ -32,6 +32,7 @@ from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.number import Numbers
 from gradof.tracer.numpy_array import TracedArray, View
+from gradof.tracer.numpy_deferred import Deferred, memories, real
 from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.source import Site, user_loc, user_site
 
@@ -62,6 +63,7 @@ class Recorder:
         self.emitter = Emitter(self.builder)
         self.handlers = handlers
         self.origins = Origins(fn, is_plain)
+        self.deferred = Deferred(lambda array: self.origins.find(array) is not None)
         self.free: dict[int, tuple[Array, Origin, TracedArray]] = {}
         self.baked = False  # see Note [Baked constants]
         self.closed = False
@@ -89,6 +91,11 @@ class Recorder:
             )
         self._site = user_site()
         self.builder.loc = self._site.loc
+
+    def close(self) -> None:
+        """The function has returned: nothing more is recorded, and nobody reads what waits."""
+        self.closed = True
+        self.deferred.forget()
 
     def wrap(self, concrete: Any, expr: Expr, link: View | None = None) -> TracedArray:
         """A traced array for a recorded result; TraceError if the IR type is not numpy's."""
@@ -130,13 +137,13 @@ class Recorder:
         return from_numpy_dtype(given)
 
     def numpy(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What numpy gives for the concrete operands.
+        """What numpy gives for the concrete operands; large results wait (`numpy_deferred`).
 
         Its ValueErrors become ShapeErrors and its dtype errors DtypeErrors, with the user's line.
         """
         try:
             with np.errstate(all="ignore"):
-                return function(*map(real, args), **real(kwargs))
+                return self.deferred.call(function, args, kwargs)
         except ValueError as error:
             if type(error) is not ValueError:
                 raise
@@ -177,15 +184,14 @@ class Recorder:
     @property
     def concrete_inputs(self) -> list[Any]:
         """What the graph's inputs are in this run, as they were before it."""
-        return self._inputs
+        return [np.array(array) for array in self._inputs]
 
     def add_argument(self, array: Any, hint: str | None) -> TracedArray:
         """A graph input for an argument; the array is copied, the caller's stays as it is."""
         type_ = TensorType(self.ir_dtype(array.dtype), tuple(array.shape))
         value = self.graph.block.add_param(type_, hint)
-        copy = array if isinstance(array, np.generic) else np.array(array)
-        self._inputs.append(np.array(array))
-        return TracedArray(self, copy, self.emitter.wrap(value))
+        self._inputs.append(array)
+        return TracedArray(self, self.deferred.argument(array), self.emitter.wrap(value))
 
     def traced(self, operand: Any) -> TracedArray:
         """A plain array as a traced one: an input if its origin is known, else a constant."""
@@ -230,6 +236,7 @@ class Recorder:
                 if places is not None:
                     lifted = self._lifted(known)
                     assert lifted is not None
+                    self.deferred.borrow(array)
                     return TracedArray(self, array, self._elements(lifted.expr, places))
         return None
 
@@ -260,6 +267,7 @@ class Recorder:
                 hint="only numbers and booleans can be traced",
             )
         self.ir_dtype(array.dtype)
+        self.deferred.borrow(array)
         return TracedArray(self, array, self.constant(array))
 
     def constant(self, array: Array) -> Expr:
@@ -282,8 +290,7 @@ class Recorder:
         if expr.dtype.is_complex and target.kind not in ("complex", "bool"):
             expr = F.real(expr)  # as numpy does, with a warning
         cast = expr.cast(target)
-        concrete = array.concrete.astype(dtype)
-        return self.wrap(concrete[()] if array.is_scalar else concrete, cast)
+        return self.wrap(self.deferred.cast(array, dtype), cast)
 
     def full(self, shape: Sequence[int], dtype: np.dtype[Any], value: float) -> Expr:
         """A constant of one value."""
@@ -338,28 +345,15 @@ def contains_traced(value: Any) -> bool:
     return isinstance(value, TracedArray)
 
 
-def real(value: Any) -> Any:
-    """The concrete value behind an operand; containers are searched."""
-    if isinstance(value, TracedArray):
-        return value.concrete[()] if value.is_scalar else value.concrete
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(real, value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(real, value))
-    if isinstance(value, dict):
-        return {k: real(v) for k, v in value.items()}
-    return value
-
-
 def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
     """The dtype an elementwise op computes in: numpy's promotion, or the float result's."""
     mixed = result.dtype.kind == "f" and any(  # the size of complex numbers is computed in theirs
-        np.iscomplexobj(real(x)) for x in operands
+        np.iscomplexobj(memories(x)) for x in operands
     )
     if result.dtype.kind in "fc" and not mixed:
         dtype: np.dtype[Any] = result.dtype
         return dtype
-    return np.result_type(*(x if is_weak(x) else np.asarray(real(x)).dtype for x in operands))
+    return np.result_type(*(x if is_weak(x) else np.asarray(memories(x)).dtype for x in operands))
 
 
 def _byte_offsets(array: Array) -> Array:

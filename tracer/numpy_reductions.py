@@ -109,7 +109,7 @@ def _std(a: Any, *args: Any, **kwargs: Any) -> Any:
 def _root(variance: Any) -> Any:
     """The square root, whose gradient at 0 is 0, as torch's std has it."""
     array = traced_all(variance)[0]
-    return array.recorder.wrap(np.sqrt(real(array)), F.safe_sqrt(array.expr))
+    return array.recorder.wrap(array.recorder.numpy(np.sqrt, array), F.safe_sqrt(array.expr))
 
 
 @composed(np.cov)

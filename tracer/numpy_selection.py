@@ -18,7 +18,7 @@ from gradof.tracer.numpy_functions import (
     inplace,
     traced_all,
 )
-from gradof.tracer.numpy_recorder import Recorder, is_weak, real
+from gradof.tracer.numpy_recorder import Recorder, is_weak
 
 # --- selection ------------------------------------------------------------------------------------
 
@@ -30,7 +30,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     x, y = (v if is_weak(v) else as_array(v) for v in (x, y))
     c = as_array(condition)
     r = next(v.recorder for v in (c, x, y) if isinstance(v, TracedArray))
-    want = np.where(real(c), real(x), real(y))
+    want = r.numpy(np.where, c, x, y)
     mask = r.traced(c).expr
     mask = mask if mask.dtype.kind == "bool" else mask != 0
     a, b = r.operand(x, want.dtype), r.operand(y, want.dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy_array import View
+from gradof.tracer.numpy_deferred import memories
 from gradof.tracer.numpy_functions import (
     as_array,
     axes,
@@ -29,7 +30,7 @@ def _reshape(
     r: Recorder, a: Any, /, shape: Any = None, order: Any = "C", *, copy: Any = None
 ) -> ViewResult:
     array = r.traced(as_array(a))
-    target = tuple(array.concrete.reshape(real(shape), order=order).shape)
+    target = tuple(array.memory.reshape(real(shape), order=order).shape)
     old = array.shape
     if order == "F":  # the first index runs fastest: C order of the transposes
         return view_of(
@@ -54,29 +55,29 @@ def _ravel(a: Any, order: Any = "C") -> Any:
 
 @composed(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
-    return np.reshape(a, np.squeeze(real(a), axis=axis).shape)
+    return np.reshape(a, np.squeeze(memories(a), axis=axis).shape)
 
 
 @composed(np.expand_dims)
 def _expand_dims(a: Any, axis: Any) -> Any:
-    return np.reshape(a, np.expand_dims(real(a), axis).shape)
+    return np.reshape(a, np.expand_dims(memories(a), axis).shape)
 
 
 @composed(np.atleast_1d)
 def _atleast_1d(*arrays: Any) -> Any:
-    shaped = tuple(np.reshape(a, np.atleast_1d(real(a)).shape) for a in arrays)
+    shaped = tuple(np.reshape(a, np.atleast_1d(memories(a)).shape) for a in arrays)
     return shaped if len(shaped) > 1 else shaped[0]
 
 
 @composed(np.atleast_2d)
 def _atleast_2d(*arrays: Any) -> Any:
-    shaped = tuple(np.reshape(a, np.atleast_2d(real(a)).shape) for a in arrays)
+    shaped = tuple(np.reshape(a, np.atleast_2d(memories(a)).shape) for a in arrays)
     return shaped if len(shaped) > 1 else shaped[0]
 
 
 @composed(np.atleast_3d)
 def _atleast_3d(*arrays: Any) -> Any:
-    shaped = tuple(np.reshape(a, np.atleast_3d(real(a)).shape) for a in arrays)
+    shaped = tuple(np.reshape(a, np.atleast_3d(memories(a)).shape) for a in arrays)
     return shaped if len(shaped) > 1 else shaped[0]
 
 

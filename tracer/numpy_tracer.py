@@ -95,7 +95,7 @@ def trace_numpy(
         with few_collections(), activate(recorder), recording_into(recorder.builder), created:
             result = _call(fn, positional, named)
     finally:
-        recorder.closed = True
+        recorder.close()
     watch.check()
     _refuse_changed_containers(fn, (positional, named), tree, values)
     _refuse_leaks(fn)
@@ -282,7 +282,7 @@ def _view(
     while root.link is not None:
         root = root.link.parent
     for i, array in enumerate(_inputs(recorder, traced)):
-        if array is root and leaf.ndim and np.may_share_memory(leaf.concrete, root.concrete):
+        if array is root and leaf.ndim and np.may_share_memory(leaf.memory, root.memory):
             return view_of(leaf.expr.value, root.expr.value, i)
     return None
 

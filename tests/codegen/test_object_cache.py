@@ -148,11 +148,28 @@ def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
 
 @native
 def test_the_key_tells_processors_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llvmlite import binding
-
     here = engine._key("text")
     assert here == engine._key("text") != engine._key("other text")
-    monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "znver9")
+    features = engine._processor()[1]
+    monkeypatch.setattr(engine, "_processor", lambda: ("znver9", features))
     assert engine._key("text") != here
     monkeypatch.undo()
     assert engine._key("text", quick=True) != here
+
+
+@native
+def test_an_llvmlite_without_single_passes_runs_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite.binding import ModulePassManager
+
+    text = """define i64 @f() {
+entry:
+  %x = alloca i64
+  store i64 7, ptr %x
+  %y = load i64, ptr %x
+  ret i64 %y
+}
+"""
+    assert engine._object_code(text, quick=False)
+    (owner,) = (c for c in ModulePassManager.__mro__ if "add_new_gvn_pass" in vars(c))
+    monkeypatch.delattr(owner, "add_new_gvn_pass")
+    assert engine._object_code(text, quick=False)

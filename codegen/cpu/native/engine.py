@@ -17,7 +17,8 @@ from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F16, DType
 
 _LOCK = threading.Lock()
-_SETTINGS = "speed level 1, opt 2, no loop passes"  # to be changed with `_object_code`
+_PASSES = ("sroa", "instruction_combine", "new_gvn", "simplify_cfg")
+_SETTINGS = f"{_PASSES}, opt 2"  # to be changed with `_object_code`
 _QUICK = "no passes, opt 0"
 COMPILED = 0  # kernels that were not on disk
 _ENGINES: dict[str, Any] = {}  # by their text
@@ -107,34 +108,64 @@ def _key(text: str, quick: bool = False) -> str:
 
     parts = (
         text, _QUICK if quick else _SETTINGS,
-        llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)),
-        binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(),
+        llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)), *_processor(),
     )  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@functools.cache
+def _processor() -> tuple[str, str]:
+    """The processor's name and features; LLVM asks it anew each time."""
+    from llvmlite import binding
+
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
 def _machine(opt: int = 2) -> Any:
+    """A target machine, which an engine takes for its own."""
     from llvmlite import binding
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    cpu, features = _processor()
     return binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(),
-        opt=opt, jit=True,
-    )  # fmt: skip
+        cpu=cpu, features=features, opt=opt, jit=True
+    )
+
+
+@functools.cache
+def _emitter(opt: int) -> Any:
+    """The target machine of all modules that are compiled so; used under the lock."""
+    return _machine(opt)
 
 
 def _object_code(text: str, quick: bool) -> bytes:
     """Machine code, to be linked where it is loaded; optimised unless it is to be quick."""
     from llvmlite import binding
 
-    machine = _machine(0 if quick else 2)
+    machine = _emitter(0 if quick else 2)
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     if not quick:
         options = binding.create_pipeline_tuning_options(speed_level=1)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = binding.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        _passes(builder).run(module, builder)
     code: bytes = machine.emit_object(module)
     return code
+
+
+def _passes(builder: Any) -> Any:
+    """What makes registers of slots and does nothing twice; the loops are as they should be.
+
+    All passes of LLVM's own first level take twice the time, and the code after them as long again
+    to emit; it is no faster.
+    """
+    from llvmlite import binding
+
+    passes = binding.create_new_module_pass_manager()
+    if not all(hasattr(passes, f"add_{name}_pass") for name in _PASSES):  # llvmlite 0.44
+        return builder.getModulePassManager()
+    for name in _PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    return passes
