@@ -17,7 +17,7 @@ from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F16, DType
 
 _LOCK = threading.Lock()
-_PASSES = ("sroa", "instruction_combine", "new_gvn", "simplify_cfg")
+_PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 _SETTINGS = f"{_PASSES}, opt 2"  # to be changed with `_object_code`
 _QUICK = "no passes, opt 0"
 COMPILED = 0  # kernels that were not on disk
@@ -156,10 +156,10 @@ def _object_code(text: str, quick: bool) -> bytes:
 
 
 def _passes(builder: Any) -> Any:
-    """What makes registers of slots and does nothing twice; the loops are as they should be.
+    """What makes registers of slots; the loops are as they should be.
 
     All passes of LLVM's own first level take twice the time, and the code after them as long again
-    to emit; it is no faster.
+    to emit; it is no faster. Nor is it with (new) value numbering, which LLVM itself leaves out.
     """
     from llvmlite import binding
 
