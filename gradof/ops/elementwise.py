@@ -8,8 +8,10 @@ Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
 from __future__ import annotations
 
 import cmath
+import functools
+import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -255,18 +257,26 @@ op("sigmoid(x) -> y", family=unary(INEXACT), numpy=_sigmoid, torch="torch.sigmoi
 
 # --- error function -----------------------------------------------------------------------------
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+@functools.cache
+def error_function(name: str) -> Callable[..., Any]:
+    """scipy's, or Python's own, number by number, where scipy is not installed."""
+    try:
+        special = importlib.import_module("scipy.special")
+    except ModuleNotFoundError:
+        special = None
+    function: Callable[..., Any] = (
+        np.frompyfunc(getattr(math, name), 1, 1) if special is None else getattr(special, name)
+    )
+    return function
 
 
 def _np_erf(x: NDArray[Any]) -> NDArray[Any]:
-    result: NDArray[Any] = np.asarray(_erf(x)).astype(x.dtype)
-    return result
+    return np.asarray(error_function("erf")(x)).astype(x.dtype, copy=False)
 
 
 def _np_erfc(x: NDArray[Any]) -> NDArray[Any]:
-    result: NDArray[Any] = np.asarray(_erfc(x)).astype(x.dtype)
-    return result
+    return np.asarray(error_function("erfc")(x)).astype(x.dtype, copy=False)
 
 
 op("erf(x) -> y", family=unary(), numpy=_np_erf, torch="torch.erf",

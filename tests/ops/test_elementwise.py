@@ -5,6 +5,7 @@ torch autograd, to second order, with broadcasting and random cotangents.
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from gradof.autodiff.compose import pullback_graph
 from gradof.errors import InferenceError
 from gradof.ir.core import Graph
+from gradof.ops import elementwise
 from gradof.ops.expr import Expr, F
 from gradof.ops.registry import Op, all_ops, get_op
 from tests.ops.reference import Array, build_graph, compare, evaluate, forward, gradient, type_of
@@ -272,3 +274,29 @@ def test_single_precision_and_sizes_of_zero(record: Op) -> None:
         ):  # fmt: skip
             assert have.dtype == np.float32 and have.shape == shape
             np.testing.assert_allclose(have, want, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_error_functions_are_scipys_or_pythons(
+    name: str, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x: Any = np.array([-np.inf, -30, -6, -0.5, -0.0, 0.0, 1e-300, 0.4, 6, 9, np.inf, np.nan], dtype)
+    call: Any = {"erf": elementwise._np_erf, "erfc": elementwise._np_erfc}[name]
+    wanted: Any = np.array([getattr(math, name)(v) for v in x.tolist()]).astype(dtype)
+
+    def missing(module: str) -> None:
+        raise ModuleNotFoundError(module)
+
+    for there in (True, False):
+        elementwise.error_function.cache_clear()
+        if not there:
+            monkeypatch.setattr(importlib, "import_module", missing)
+        function: Any = elementwise.error_function(name)
+        assert (function.types == ["O->O"]) != there
+        for array in (x, x.reshape(3, 4)[:, ::2], x[:0]):
+            have = call(array)
+            assert have.dtype == dtype and have.shape == array.shape
+        np.testing.assert_allclose(call(x), wanted, rtol=8 * float(np.finfo(dtype).eps))
+        assert call(x[5]) == wanted[5]
+    elementwise.error_function.cache_clear()
