@@ -155,4 +155,4 @@ def test_the_key_tells_processors_apart(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "znver9")
     assert engine._key("text") != here
     monkeypatch.undo()
-    assert engine._key("text", quick=True) != here
+    assert engine._key("text", "quick") != here
