@@ -39,11 +39,12 @@ SMALL = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
 _SMALL_VECTOR = 9216  # and where one of the operands has one row or column
 _NARROW = 8  # how much longer than wide
 # What our own kernel takes:
-_TILE = 8  # rows at least
+_TILE = 8  # rows at least, and columns, but for stacks, which MKL multiplies slowly anyway;
 _FAR = 1 << 21  # elements of an operand at most, half of them where it is transposed,
 _NEAR = 1 << 18  # or as many, where it is oneDNN that it competes with,
-_MIDDLING = 1 << 24  # or multiplications, where that need not copy;
-_PANEL, _STACK = 32, 1 << 22  # for a numpy caller, columns and multiplications at least
+_MIDDLING = 1 << 24  # or multiplications, where that need not copy,
+_PANEL = 32  # and that many columns at least, and so for a numpy caller,
+_STACK = 1 << 22  # with more multiplications than that
 
 
 @functools.cache
@@ -81,7 +82,7 @@ def native_product(node: Node, library: Library) -> Callable[[Any, Any], Any] | 
         return None
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacks = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
-    if m < _TILE or stacks * m * k * n <= SMALL:
+    if m < _TILE or (node.kind == "mm" and n < _TILE) or stacks * m * k * n <= SMALL:
         return None
     if library == "torch":
         return product if has_native() else None
@@ -128,7 +129,7 @@ def _is_native(a: Any, b: Any) -> bool:
     if a.ndim == b.ndim == 2 and a.dtype.char == "f" and _is_of_onednn(m, k, n):
         if turned:
             return m * k <= _NEAR
-        return m * k * n <= _MIDDLING and (m >= k or not turned_b)
+        return n >= _PANEL and m * k * n <= _MIDDLING and (m >= k or not turned_b)
     return m * k <= (_FAR // 2 if turned else _FAR) and k * n <= _FAR
 
 

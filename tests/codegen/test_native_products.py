@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import gradof
 from gradof.codegen import compile_graph
 from gradof.codegen.cpu import products
+from gradof.codegen.cpu.lowering import Library
 from gradof.codegen.cpu.native import products as native
 from gradof.codegen.cpu.native.engine import vector_bits
 from gradof.ir.parser import parse_graph
@@ -277,6 +278,24 @@ def test_stacks_of_a_numpy_caller_are_computed_by_it(every_product: list[tuple[i
         np.testing.assert_allclose(mine, expected, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "native_for"),
+    [(((8, 128, 64), (8, 64, 128)), {"torch", "numpy"}), (((8, 7, 64), (8, 64, 999)), set()),
+     (((8, 128, 64), (8, 64, 3)), set()), (((64, 128, 64), (64, 64, 3)), {"torch"}),
+     (((2, 512, 512), (2, 512, 512)), {"torch"}), (((8, 16, 16), (8, 16, 16)), set())],
+)  # fmt: skip
+def test_stacks_that_are_worth_it(
+    every_product: None, shapes: tuple[Any, Any], native_for: set[Library]
+) -> None:
+    a, b = (",".join(map(str, shape)) for shape in shapes)
+    y = ",".join(map(str, (*shapes[0][:2], shapes[1][2])))
+    graph = parse_graph(f"graph f(%a : f32[{a}], %b : f32[{b}]):\n"
+                        f" %y : f32[{y}] = bmm(%a, %b)\n return (%y)")  # fmt: skip
+    (node,) = graph.nodes()
+    libraries: tuple[Library, ...] = ("torch", "numpy")
+    assert {x for x in libraries if products.native_product(node, x)} == native_for
+
+
 @pytest.mark.parametrize("library", ["oneDNN", "MKL"])
 def test_the_choice_follows_from_shapes_and_strides(
     library: str, monkeypatch: pytest.MonkeyPatch
@@ -292,6 +311,7 @@ def test_the_choice_follows_from_shapes_and_strides(
     assert chosen(784, 128, 512, "T", "N")  # the gradient of a weight
     assert chosen(1024, 64, 192, "N", "N") and chosen(64, 1024, 64, "N", "N")
     assert chosen(128, 784, 512, "N", "N") is mkl
+    assert chosen(1024, 512, 16, "N", "N") is mkl and chosen(1024, 128, 16, "T", "N")
     assert chosen(128, 512, 64, "N", "T") is mkl
     assert chosen(1024, 512, 512, "T", "N") is mkl
     assert chosen(128, 784, 512, "N", "N", np.float64)
