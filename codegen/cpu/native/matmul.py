@@ -12,9 +12,10 @@ panel, spreads one element of every row of the first operand, and multiplies and
 Every element of the result is so added up from the first term to the last, wherever it lies in a
 tile and whoever computes it: its bits depend on its row and its column alone.
 
-Nothing is padded. Where the rows or columns left are fewer than a tile has, the last one takes the
-places of those that are missing: it is read again, and computed and stored again, the same. What is
-right of the panel's last column is masked.
+Nothing is padded. Where fewer rows are left than a tile has, the last one takes the places of those
+that are missing: it is read again, and computed and stored again, the same. Where columns are, what
+is computed of the missing ones is of no meaning: the tile goes to scratch, and its columns from
+there to the result.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ declare void @llvm.masked.store.{self.name}.p0({v}, ptr, i32, {m})
     # --- the whole --------------------------------------------------------------------------------
 
     def kernel_text(self) -> str:
+        """One piece of work after the other; so seldom that it is not optimised."""
         loads = "\n".join(
             f"  %{name}_at = getelementptr i64, ptr %args, i64 {k}\n"
             f"  %{name}{'_int' if name in 'abc' else ''} = load i64, ptr %{name}_at"
@@ -74,7 +76,35 @@ next:
   br i1 %left, label %work, label %done
 
 work:
-  %matrix = sdiv i64 %item, %each
+{self.places_text()}
+  %is_turned = icmp eq i64 %b_step, {self.size}
+  br i1 %is_turned, label %turn, label %copy
+
+turn:
+  %squares = and i64 %k, -4
+  call void @turned(ptr %b_panel, i64 %b_column, i64 %squares, i64 %columns, ptr %packed)
+  br label %copy
+
+copy:
+  %copied = phi i64 [ 0, %work ], [ %squares, %turn ]
+  call void @pack(ptr %b_panel, i64 %b_step, i64 %b_column, i64 %copied, i64 %k, i64 %columns,
+                  ptr %packed)
+  call void @tiles(ptr %a_block, i64 %a_row, i64 %a_step, ptr %packed, i64 %k, ptr %c_block,
+                   i64 %c_row, i64 %rows, i64 %columns, ptr %scratch)
+  br label %following
+
+following:
+  %item_next = add i64 %item, 1
+  br label %next
+
+done:
+  ret void
+}}
+"""
+
+    def places_text(self) -> str:
+        """Where a piece of work is in every operand, and how much of it there is."""
+        return f"""  %matrix = sdiv i64 %item, %each
   %place = srem i64 %item, %each
   %nth = sdiv i64 %place, %panels
   %panel = srem i64 %place, %panels
@@ -103,31 +133,7 @@ work:
   %c3 = mul i64 %column0, {self.size}
   %c12 = add i64 %c1_, %c2
   %c123 = add i64 %c12, %c3
-  %c_block = getelementptr i8, ptr %c, i64 %c123
-  %is_turned = icmp eq i64 %b_step, {self.size}
-  br i1 %is_turned, label %turn, label %copy
-
-turn:
-  %squares = and i64 %k, -4
-  call void @turned(ptr %b_panel, i64 %b_column, i64 %squares, i64 %columns, ptr %packed)
-  br label %copy
-
-copy:
-  %copied = phi i64 [ 0, %work ], [ %squares, %turn ]
-  call void @pack(ptr %b_panel, i64 %b_step, i64 %b_column, i64 %copied, i64 %k, i64 %columns,
-                  ptr %packed)
-  call void @tiles(ptr %a_block, i64 %a_row, i64 %a_step, ptr %packed, i64 %k, ptr %c_block,
-                   i64 %c_row, i64 %rows, i64 %columns, ptr %scratch)
-  br label %following
-
-following:
-  %item_next = add i64 %item, 1
-  br label %next
-
-done:
-  ret void
-}}
-"""
+  %c_block = getelementptr i8, ptr %c, i64 %c123"""
 
     # --- tiles ------------------------------------------------------------------------------------
 
@@ -136,14 +142,6 @@ done:
 
         Where a panel is not full, they go to `spare`, and from there what there is of them.
         """
-        cells = [(i, j) for i in range(self.rows) for j in range(VECTORS)]
-        v = self.vector
-        pointers = "\n".join(f"""  %near{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)
-  %row{i} = add i64 %first, %near{i}
-  %a_skip{i} = mul i64 %row{i}, %a_row
-  %a{i} = getelementptr i8, ptr %a, i64 %a_skip{i}""" for i in range(self.rows))
-        sums = "\n".join(f"  %s{i}_{j} = phi {v} [ zeroinitializer, %tile ], [ %t{i}_{j}, %sum ]"
-                         for i, j in cells)  # fmt: skip
         return f"""
 define internal void @tiles(ptr %a, i64 %a_row, i64 %a_step, ptr %panel, i64 %k, ptr %c, i64 %c_row,
                             i64 %m, i64 %columns, ptr %spare) alignstack(64) {{
@@ -160,14 +158,14 @@ next:
 
 tile:
   %last = sub i64 %left, 1
-{pointers}
+{self.rows_text()}
   br label %along
 
 along:
   %at = phi i64 [ 0, %tile ], [ %at_next, %sum ]
   %a_at = phi i64 [ 0, %tile ], [ %a_next, %sum ]
   %line = phi ptr [ %panel, %tile ], [ %line_next, %sum ]
-{sums}
+{self.sums()}
   %more = icmp slt i64 %at, %k
   br i1 %more, label %sum, label %summed
 
@@ -201,7 +199,6 @@ done:
     def part_text(self) -> str:
         """Copies the columns there are of a tile that is not full."""
         v, m = self.vector, self.mask
-        masks = "\n".join(self.lanes_text(f"mask{j}", j * self.lanes) for j in range(VECTORS))
         copies = "\n".join(f"""  %from{j} = getelementptr {v}, ptr %line, i64 {j}
   %v{j} = load {v}, ptr %from{j}, align 64
   %to{j} = getelementptr {v}, ptr %row, i64 {j}
@@ -210,7 +207,7 @@ done:
         return f"""
 define internal void @part(ptr %spare, ptr %c, i64 %c_row, i64 %left, i64 %columns) {{
 entry:
-{masks}
+{self.masks_text()}
   %rows = call i64 @llvm.smin.i64(i64 %left, i64 {self.rows})
   br label %next
 
@@ -229,6 +226,20 @@ done:
   ret void
 }}
 """
+
+    def rows_text(self) -> str:
+        """The rows of the first operand that a tile reads, the last one for those beyond it."""
+        return "\n".join(f"""  %near{i} = call i64 @llvm.smin.i64(i64 {i}, i64 %last)
+  %row{i} = add i64 %first, %near{i}
+  %a_skip{i} = mul i64 %row{i}, %a_row
+  %a{i} = getelementptr i8, ptr %a, i64 %a_skip{i}""" for i in range(self.rows))
+
+    def sums(self) -> str:
+        """What is added up so far of every element of a tile."""
+        return "\n".join(
+            f"  %s{i}_{j} = phi {self.vector} [ zeroinitializer, %tile ], [ %t{i}_{j}, %sum ]"
+            for i in range(self.rows) for j in range(VECTORS)
+        )  # fmt: skip
 
     def step(self) -> str:
         """One term of every sum of a tile."""

@@ -47,19 +47,12 @@ class Panels:
 
     def pack_text(self) -> str:
         """Copies a panel: by vectors where its columns are neighbours, else by elements."""
-        v, m, size = self.vector, self.mask, self.size
-        masks = "\n".join(self.lanes_text(f"mask{j}", j * self.lanes) for j in range(VECTORS))
-        vectors = "\n".join(f"""  %from{j} = getelementptr {v}, ptr %row, i64 {j}
-  %v{j} = call {v} @llvm.masked.load.{self.name}.p0(ptr %from{j}, i32 {size}, {m} %mask{j},
-                                                    {v} zeroinitializer)
-  %to{j} = getelementptr {v}, ptr %line, i64 {j}
-  store {v} %v{j}, ptr %to{j}, align 64""" for j in range(VECTORS))
         return f"""
 define internal void @pack(ptr %b, i64 %step, i64 %b_column, i64 %k0, i64 %k, i64 %columns,
                            ptr %panel) {{
 entry:
-{masks}
-  %dense = icmp eq i64 %b_column, {size}
+{self.masks_text()}
+  %dense = icmp eq i64 %b_column, {self.size}
   %skip = mul i64 %k0, %step
   %b0 = getelementptr i8, ptr %b, i64 %skip
   %lines = mul i64 %k0, {self.width}
@@ -77,7 +70,7 @@ copy:
   br i1 %dense, label %vectors, label %elements
 
 vectors:
-{vectors}
+{self.vectors_text()}
   br label %following
 
 elements:
@@ -102,6 +95,19 @@ done:
 }}
 """
 
+    def masks_text(self) -> str:
+        """A mask for each vector of a panel."""
+        return "\n".join(self.lanes_text(f"mask{j}", j * self.lanes) for j in range(VECTORS))
+
+    def vectors_text(self) -> str:
+        """A row of a panel, read at once."""
+        v, m = self.vector, self.mask
+        return "\n".join(f"""  %from{j} = getelementptr {v}, ptr %row, i64 {j}
+  %v{j} = call {v} @llvm.masked.load.{self.name}.p0(ptr %from{j}, i32 {self.size}, {m} %mask{j},
+                                                    {v} zeroinitializer)
+  %to{j} = getelementptr {v}, ptr %line, i64 {j}
+  store {v} %v{j}, ptr %to{j}, align 64""" for j in range(VECTORS))
+
     def turned_text(self) -> str:
         """Copies what squares of four fill of a panel whose columns lie in memory as rows do."""
         q = f"<4 x {self.one}>"
@@ -115,17 +121,6 @@ done:
             f"  %line{j} = getelementptr {self.one}, ptr %line, i64 {j * self.width}\n"
             f"  store {q} %r{j}, ptr %line{j}, align 16" for j in range(4)
         )
-        low, high = "<i32 0, i32 4, i32 1, i32 5>", "<i32 2, i32 6, i32 3, i32 7>"
-        first, second = "<i32 0, i32 1, i32 4, i32 5>", "<i32 2, i32 3, i32 6, i32 7>"
-        turns = "\n".join(
-            f"  %{to} = shufflevector {q} %{x}, {q} %{y}, <4 x i32> {picks}"
-            for to, x, y, picks in (
-                ("p0", "l0", "l1", low), ("p1", "l2", "l3", low),
-                ("p2", "l0", "l1", high), ("p3", "l2", "l3", high),
-                ("r0", "p0", "p1", first), ("r1", "p0", "p1", second),
-                ("r2", "p2", "p3", first), ("r3", "p2", "p3", second),
-            )
-        )  # fmt: skip
         return f"""
 define internal void @turned(ptr %b, i64 %b_column, i64 %k, i64 %columns, ptr %panel) {{
 entry:
@@ -151,7 +146,7 @@ next:
 
 square:
 {loads}
-{turns}
+{self.turns_text()}
 {stores}
   %at_next = add i64 %at, 4
   %line_next = getelementptr {self.one}, ptr %line, i64 {4 * self.width}
@@ -165,3 +160,18 @@ done:
   ret void
 }}
 """
+
+    def turns_text(self) -> str:
+        """A square of four vectors, transposed."""
+        q = f"<4 x {self.one}>"
+        low, high = "<i32 0, i32 4, i32 1, i32 5>", "<i32 2, i32 6, i32 3, i32 7>"
+        first, second = "<i32 0, i32 1, i32 4, i32 5>", "<i32 2, i32 3, i32 6, i32 7>"
+        return "\n".join(
+            f"  %{to} = shufflevector {q} %{x}, {q} %{y}, <4 x i32> {picks}"
+            for to, x, y, picks in (
+                ("p0", "l0", "l1", low), ("p1", "l2", "l3", low),
+                ("p2", "l0", "l1", high), ("p3", "l2", "l3", high),
+                ("r0", "p0", "p1", first), ("r1", "p0", "p1", second),
+                ("r2", "p2", "p3", first), ("r3", "p2", "p3", second),
+            )
+        )  # fmt: skip
