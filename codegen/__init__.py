@@ -57,10 +57,11 @@ def compile_graph(
         return emit_torch(graph, name, fused=backend != "numpy")
     if backend in ("auto", "native", "tiles"):
         graph = move_slices(merge_products(graph) if library == "torch" else graph)
+    native = backend in ("auto", "native")
     if backend == "numpy" or (backend != "triton" and not may_fuse(graph)):
-        return emit(graph, library, name)
+        return emit(graph, library, name, native=native)
     make = kernel_maker(backend, library)
-    return emit(with_groups(graph, library, make), library, name, make_kernel=make)
+    return emit(with_groups(graph, library, make), library, name, make_kernel=make, native=native)
 
 
 def has_kernels(graph: Graph, library: Literal["numpy", "torch"]) -> bool:

@@ -50,20 +50,23 @@ MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
 
 
 def emit(
-    graph: Graph, library: Library, name: str | None = None, make_kernel: MakeKernel | None = None
-) -> Executable:
+    graph: Graph, library: Library, name: str | None = None,
+    make_kernel: MakeKernel | None = None, native: bool = False,
+) -> Executable:  # fmt: skip
     """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
 
     `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays, raw
     ones where they are bfloat16, as the arrays of a torch caller are (Note [Half precision]).
+    `native`: products may be native code, too.
     """
-    return _Emitter(graph, library, _identifier(name or graph.name), make_kernel).emit()
+    return _Emitter(graph, library, _identifier(name or graph.name), make_kernel, native).emit()
 
 
 class _Emitter:
     def __init__(
-        self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None
-    ) -> None:
+        self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None,
+        native: bool,
+    ) -> None:  # fmt: skip
         self.source = graph
         self.graph, self.unrounded, self.products = with_raw(
             graph, library == "torch", raw_products(library)
@@ -71,6 +74,7 @@ class _Emitter:
         self.library = library
         self.name = name
         self.make_kernel = make_kernel
+        self.native = native
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}
         self.namespace: dict[str, Any] = {"np": np, "room": room}
@@ -123,7 +127,10 @@ class _Emitter:
         if node.kind == "Constant":
             return
         try:
-            low = product() if node in self.products else lowering_of(node, record, self.library)
+            low = (
+                product() if node in self.products
+                else lowering_of(node, record, self.library, self.native)
+            )  # fmt: skip
         except CodegenError as error:
             raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
         self.lowerings[node] = (record, low)

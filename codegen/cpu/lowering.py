@@ -64,8 +64,11 @@ def supported(node: Node) -> Op:
     return record
 
 
-def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
-    """The lowering of a node: its op's, but for operands for which numpy has a better call."""
+def lowering_of(node: Node, record: Op, library: Library, native: bool = False) -> Lowering:
+    """The lowering of a node: its op's, but for operands for which there is a better call.
+
+    `native`: products may be native code.
+    """
     if node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType):
         return Lowering("template", "{dtype}({x})")  # Python numbers have no astype
     if node.kind == "pow" and _number(node.inputs[1]) == 2:
@@ -78,6 +81,12 @@ def lowering_of(node: Node, record: Op, library: Library) -> Lowering:
 
         if not multiplies("fp16"):
             return Lowering("function", "mm_f16", mm_f16)
+    if native and node.kind in ("mm", "bmm"):
+        from gradof.codegen.cpu.products import native_product
+
+        function = native_product(node, library)
+        if function is not None:
+            return Lowering("function", node.kind, function)
     if record.torch == "torch.mm" and library == "torch" and not _is_half(node.output):
         from gradof.codegen.cpu.products import mm
 

@@ -35,12 +35,20 @@ def report() -> Iterator[tuple[str, str]]:
     }[backend]  # fmt: skip
     yield "large arrays", f"{used} (GRADOF_BACKEND={backend})"
     if importlib.util.find_spec("torch"):
-        from gradof.codegen.cpu.products import float32_library
-
-        yield "products", f"{float32_library()} for float32 tensors, MKL for float64"
+        yield "products", _products(backend)
         yield "CUDA tensors", _cuda_tensors(backend)
     yield "memory", f"up to {limit() >> 20} MB kept for the next arrays (GRADOF_KEPT_MB)"
     yield "threads", f"{n_threads()} (GRADOF_NUM_THREADS, torch's setting, or the cores){_pool()}"
+
+
+def _products(backend: str) -> str:
+    """Whose a torch caller's products are."""
+    from gradof.codegen.cpu.products import float32_library, has_native
+
+    libraries = f"{float32_library()} for float32 tensors, MKL for float64"
+    if backend in ("auto", "native") and has_native():
+        return f"native code, or {libraries} (large ones)"
+    return libraries
 
 
 def _pool() -> str:

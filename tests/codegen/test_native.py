@@ -222,9 +222,9 @@ def test_kernels_of_other_sizes_are_the_same_code(monkeypatch: pytest.MonkeyPatc
     made: list[str] = []
     compile_ = engine._compile
 
-    def counted(text: str, quick: bool) -> Any:
+    def counted(text: str, effort: engine.Effort) -> Any:
         made.append(text)
-        return compile_(text, quick)
+        return compile_(text, effort)
 
     monkeypatch.setattr(engine, "_compile", counted)
     monkeypatch.setattr(engine, "_ENGINES", {})

@@ -41,6 +41,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if name == "oneDNN" and not torch._C._has_mkldnn:
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr(products, "float32_library", lambda: name)
+    monkeypatch.setattr(products, "has_native", lambda: False)
     return name
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from typing import Any
+from typing import Any, Literal
 
 from gradof.codegen.cpu.native.object_cache import object_cache
 from gradof.errors import CodegenError
@@ -18,8 +18,12 @@ from gradof.ir.types import BF16, F16, DType
 
 _LOCK = threading.Lock()
 _PASSES = ("sroa", "instruction_combine", "simplify_cfg")
-_SETTINGS = f"{_PASSES}, opt 2"  # to be changed with `_object_code`
-_QUICK = "no passes, opt 0"
+Effort = Literal["full", "plain", "quick"]
+_SETTINGS: dict[Effort, str] = {  # to be changed with `_object_code`
+    "full": f"{_PASSES}, opt 2",
+    "plain": "no passes, opt 2",
+    "quick": "no passes, opt 0",
+}
 COMPILED = 0  # kernels that were not on disk
 _ENGINES: dict[str, Any] = {}  # by their text
 _KEPT: list[Any] = []  # all of them, because their code is in use
@@ -69,31 +73,32 @@ def _has_f16c() -> bool:
     return bool(binding.get_host_cpu_features().get("f16c"))
 
 
-def address_of(text: str, name: str, quick: bool = False) -> int:
+def address_of(text: str, name: str, effort: Effort = "full") -> int:
     """The address of a function in a text of LLVM IR.
 
     `quick` is for what runs seldom: it is compiled in a fifth of the time, without optimisation.
+    `plain` is for text with nothing to gain but good registers, and takes half the time.
     """
     with _LOCK:
         engine = _ENGINES.get(text)
         if engine is None:
-            engine = _ENGINES[text] = _compile(text, quick)
+            engine = _ENGINES[text] = _compile(text, effort)
         address: int = engine.get_function_address(name)
         return address
 
 
-def _compile(text: str, quick: bool = False) -> Any:
+def _compile(text: str, effort: Effort = "full") -> Any:
     from llvmlite import binding
 
     bits, found = status()  # loads libmvec: a name it does not find would be called at address 0
     if not bits:
         raise CodegenError(f"no native code: {found}")
-    cache, key = object_cache(), _key(text, quick)
+    cache, key = object_cache(), _key(text, effort)
     code = cache.load(key)
     if code is None:
         global COMPILED
         COMPILED += 1
-        code = cache.store(key, _object_code(text, quick))
+        code = cache.store(key, _object_code(text, effort))
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -101,13 +106,13 @@ def _compile(text: str, quick: bool = False) -> Any:
     return engine
 
 
-def _key(text: str, quick: bool = False) -> str:
+def _key(text: str, effort: Effort = "full") -> str:
     """What machine code depends on: the text, LLVM, the processor, and how it is compiled here."""
     import llvmlite
     from llvmlite import binding
 
     parts = (
-        text, _QUICK if quick else _SETTINGS,
+        text, _SETTINGS[effort],
         llvmlite.__version__, ".".join(map(str, binding.llvm_version_info)), *_processor(),
     )  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -139,14 +144,14 @@ def _emitter(opt: int) -> Any:
     return _machine(opt)
 
 
-def _object_code(text: str, quick: bool) -> bytes:
-    """Machine code, to be linked where it is loaded; optimised unless it is to be quick."""
+def _object_code(text: str, effort: Effort) -> bytes:
+    """Machine code, to be linked where it is loaded."""
     from llvmlite import binding
 
-    machine = _emitter(0 if quick else 2)
+    machine = _emitter(0 if effort == "quick" else 2)
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    if not quick:
+    if effort == "full":
         options = binding.create_pipeline_tuning_options(speed_level=1)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = binding.create_pass_builder(machine, options)

@@ -23,7 +23,7 @@ from gradof.ir.types import DType
 def fold_address(kind: str, dtype: DType, written: DType) -> int:
     """The address of `fold` for a kind of reduction in `dtype`; all kernels share these few."""
     text = _Fold(vector_bits() // dtype.bits).text(kind, dtype, written)
-    return address_of(text, "fold", quick=True)
+    return address_of(text, "fold", "quick")
 
 
 class _Fold(Memory):

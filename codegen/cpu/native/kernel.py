@@ -17,7 +17,6 @@ where there is half precision, to `rearranged`.
 from __future__ import annotations
 
 import itertools
-import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
 from gradof.codegen.cpu.native.parallel import new_job, run_job
 from gradof.codegen.cpu.native.partials import Partials
+from gradof.codegen.cpu.native.scratch import Scratch
 from gradof.codegen.cpu.native.sparse import with_picks
 from gradof.codegen.cpu.native.vectors import CALLS, supports
 from gradof.codegen.cpu.threads import n_threads
@@ -42,7 +42,7 @@ from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes
 from gradof.ir.types import BOOL
-from gradof.ops.memory import ALIGNED, LEAST, empty, maker
+from gradof.ops.memory import maker
 
 if TYPE_CHECKING:
     from gradof.codegen.cpu.native.rearranged import Rearranged
@@ -105,7 +105,7 @@ class NativeKernel:
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
         self._variants: dict[tuple[Stride, ...], Code] = {}
         self._other: TileKernel | HalfTiles | Rearranged | None = None
-        self._local = threading.local()
+        self._scratch = Scratch()
 
     @property
     def source(self) -> str:
@@ -150,23 +150,11 @@ class NativeKernel:
     def _run(self, layout: _Layout, addresses: array[int]) -> None:
         threads = min(n_threads(), layout.threads)
         size = layout.chunks * layout.partials.width
-        memory = self._memory(size + threads * layout.scratch)
-        start: int = memory.__array_interface__["data"][0]
+        start, _memory = self._scratch.take(size + threads * layout.scratch)
         job = layout.job[:]
         job[place.PARTIAL], job[place.SCRATCH] = start, start + size
         job[place.FIELDS : place.FIELDS + len(addresses)] = addresses
         run_job(job, threads, self.openmp)
-
-    def _memory(self, size: int) -> Any:
-        """At least so many bytes, aligned for vectors, of this thread and this kernel alone."""
-        have = getattr(self._local, "memory", None)
-        if have is None or have.nbytes < size:
-            fresh = empty((size + ALIGNED,), np.dtype("u1"))
-            skip = -fresh.__array_interface__["data"][0] % ALIGNED
-            have = fresh[skip:]
-            if size <= LEAST:  # larger memory is used again by whoever wants it
-                self._local.memory = have
-        return have
 
     def _layout(self, arrays: Sequence[Any], there: dict[int, Any]) -> _Layout | None:
         """What follows from shapes and strides; None where the column axes do not collapse."""

@@ -42,7 +42,7 @@ _SIGNATURES = {"share": ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 @functools.cache
 def runtime(name: str) -> Callable[..., None]:
     """A function of the runtime, which releases the GIL."""
-    address = address_of(runtime_text(), name, quick=True)
+    address = address_of(runtime_text(), name, "quick")
     return _SIGNATURES.get(name, _SIGNATURE)(address)
 
 
