@@ -81,7 +81,7 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
 
         if not multiplies("fp16"):
             return Lowering("function", "mm_f16", mm_f16)
-    if native and node.kind in ("mm", "bmm"):
+    if native and record.numpy == "np.matmul" and record.torch in ("torch.mm", "torch.matmul"):
         from gradof.codegen.cpu.products import native_product
 
         function = native_product(node, library)

@@ -100,13 +100,22 @@ def test_every_layout(first: str, second: str, dtype: Any) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [(1, 1, 1), (8, 1, 32), (6, 4, 16), (7, 3, 31), (9, 5, 33), (17, 64, 64), (1, 300, 100),
-     (300, 1, 10), (300, 70, 90), (13, 1030, 20), (128, 64, 128), (64, 3, 200)],
+     (300, 1, 10), (300, 70, 90), (13, 1030, 20), (8, 256, 32), (3, 257, 31), (11, 512, 5),
+     (128, 64, 128), (64, 3, 200)],
 )  # fmt: skip
 def test_sizes(sizes: tuple[int, int, int], dtype: Any) -> None:
     m, k, n = sizes
     for first, second in (("plain", "plain"), ("transposed", "plain"), ("plain", "transposed")):
         check(made((m, k), first, dtype), made((k, n), second, dtype))
         check(made((3, m, k), first, dtype), made((3, k, n), second, dtype))
+
+
+def test_long_sums_are_as_near_to_float64_as_torchs() -> None:
+    a, b = made((40, 5000), "plain"), made((5000, 50), "plain")
+    exact = a.astype(np.float64) @ b
+    torchs = torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    mine, other = (np.sqrt(np.mean((y - exact) ** 2)) for y in (native.product(a, b, True), torchs))
+    assert mine < 2 * other
 
 
 SIZE = st.integers(1, 70)

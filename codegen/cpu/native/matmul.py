@@ -9,8 +9,9 @@ A panel of the second operand is as wide as `VECTORS` registers. It is copied, w
 to scratch, where its rows lie one behind the other (`pack`). A tile of the result, as many rows by
 that panel, stays in registers while one loop runs along the sum: each step loads a row of the
 panel, spreads one element of every row of the first operand, and multiplies and adds, rounded once.
-Every element of the result is so added up from the first term to the last, wherever it lies in a
-tile and whoever computes it: its bits depend on its row and its column alone.
+After `TERMS` terms the sums are added to those before, so that errors of long sums stay small.
+Every element of the result is so added up in one order, wherever it lies in a tile and whoever
+computes it: its bits depend on its row and its column alone.
 
 Nothing is padded. Where fewer rows are left than a tile has, the last one takes the places of those
 that are missing: it is read again, and computed and stored again, the same. Where columns are, what
@@ -23,6 +24,7 @@ from __future__ import annotations
 from gradof.codegen.cpu.native.panels import VECTORS, Panels, panel_width, tile_rows
 from gradof.ir.types import DType
 
+TERMS = 256  # that are added up in registers before they go to the result
 ARGUMENTS = (
     "a", "b", "c", "m", "n", "k", "inner", "a_outer", "a_inner", "a_row", "a_step",
     "b_outer", "b_inner", "b_step", "b_column", "block", "blocks", "panels",
@@ -159,28 +161,27 @@ next:
 tile:
   %last = sub i64 %left, 1
 {self.rows_text()}
-  br label %along
-
-along:
-  %at = phi i64 [ 0, %tile ], [ %at_next, %sum ]
-  %a_at = phi i64 [ 0, %tile ], [ %a_next, %sum ]
-  %line = phi ptr [ %panel, %tile ], [ %line_next, %sum ]
-{self.sums()}
-  %more = icmp slt i64 %at, %k
-  br i1 %more, label %sum, label %summed
-
-sum:
-{self.step()}
-  %at_next = add i64 %at, 1
-  %a_next = add i64 %a_at, %a_step
-  %line_next = getelementptr {self.one}, ptr %line, i64 {self.width}
-  br label %along
-
-summed:
   %c_skip = mul i64 %first, %c_row
   %c_tile = getelementptr i8, ptr %c, i64 %c_skip
   %to = select i1 %whole, ptr %c_tile, ptr %spare
+  br label %begin
+
+{self.along_text()}
+summed:
+{self.targets()}
+  %again = icmp sgt i64 %from, 0
+  br i1 %again, label %add, label %store
+
+add:
+{self.adds()}
+  br label %store
+
+store:
 {self.stores()}
+  %rest = icmp slt i64 %till, %k
+  br i1 %rest, label %begin, label %finished
+
+finished:
   br i1 %whole, label %following, label %part
 
 part:
@@ -194,6 +195,33 @@ following:
 done:
   ret void
 }}
+"""
+
+    def along_text(self) -> str:
+        """The sums of a tile, over the next `TERMS` terms."""
+        return f"""begin:
+  %from = phi i64 [ 0, %tile ], [ %till, %store ]
+  %far = add i64 %from, {TERMS}
+  %till = call i64 @llvm.smin.i64(i64 %far, i64 %k)
+  %a_from = mul i64 %from, %a_step
+  %skipped = mul i64 %from, {self.width}
+  %line_from = getelementptr {self.one}, ptr %panel, i64 %skipped
+  br label %along
+
+along:
+  %at = phi i64 [ %from, %begin ], [ %at_next, %sum ]
+  %a_at = phi i64 [ %a_from, %begin ], [ %a_next, %sum ]
+  %line = phi ptr [ %line_from, %begin ], [ %line_next, %sum ]
+{self.sums()}
+  %more = icmp slt i64 %at, %till
+  br i1 %more, label %sum, label %summed
+
+sum:
+{self.step()}
+  %at_next = add i64 %at, 1
+  %a_next = add i64 %a_at, %a_step
+  %line_next = getelementptr {self.one}, ptr %line, i64 {self.width}
+  br label %along
 """
 
     def part_text(self) -> str:
@@ -237,7 +265,7 @@ done:
     def sums(self) -> str:
         """What is added up so far of every element of a tile."""
         return "\n".join(
-            f"  %s{i}_{j} = phi {self.vector} [ zeroinitializer, %tile ], [ %t{i}_{j}, %sum ]"
+            f"  %s{i}_{j} = phi {self.vector} [ zeroinitializer, %begin ], [ %t{i}_{j}, %sum ]"
             for i in range(self.rows) for j in range(VECTORS)
         )  # fmt: skip
 
@@ -259,18 +287,30 @@ done:
             ]  # fmt: skip
         return "\n".join(lines)
 
-    def stores(self) -> str:
-        """A tile to its place, its last row to that of those that are missing."""
-        v = self.vector
+    def targets(self) -> str:
+        """Where the vectors of a tile go, its last row also in place of those that are missing."""
         lines = []
         for i in range(self.rows):
-            lines += [
-                f"  %to_skip{i} = mul i64 %near{i}, %to_row",
-                f"  %to{i} = getelementptr i8, ptr %to, i64 %to_skip{i}",
-            ]
-            for j in range(VECTORS):
-                lines += [
-                    f"  %to{i}_{j} = getelementptr {v}, ptr %to{i}, i64 {j}",
-                    f"  store {v} %s{i}_{j}, ptr %to{i}_{j}, align {self.size}",
-                ]
+            lines += [f"  %to_skip{i} = mul i64 %near{i}, %to_row",
+                      f"  %to{i} = getelementptr i8, ptr %to, i64 %to_skip{i}"]  # fmt: skip
+            lines += [f"  %to{i}_{j} = getelementptr {self.vector}, ptr %to{i}, i64 {j}"
+                      for j in range(VECTORS)]  # fmt: skip
         return "\n".join(lines)
+
+    def adds(self) -> str:
+        """The sums so far, of which all are read before one is written: rows may be the same."""
+        v = self.vector
+        return "\n".join(
+            f"  %o{i}_{j} = load {v}, ptr %to{i}_{j}, align {self.size}\n"
+            f"  %u{i}_{j} = fadd {v} %o{i}_{j}, %s{i}_{j}"
+            for i in range(self.rows) for j in range(VECTORS)
+        )  # fmt: skip
+
+    def stores(self) -> str:
+        """A tile to its place."""
+        v, cells = self.vector, [(i, j) for i in range(self.rows) for j in range(VECTORS)]
+        return "\n".join([
+            *(f"  %w{i}_{j} = phi {v} [ %s{i}_{j}, %summed ], [ %u{i}_{j}, %add ]"
+              for i, j in cells),
+            *(f"  store {v} %w{i}_{j}, ptr %to{i}_{j}, align {self.size}" for i, j in cells),
+        ])  # fmt: skip
