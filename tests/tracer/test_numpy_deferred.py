@@ -75,6 +75,20 @@ def test_what_nobody_reads_is_not_computed(waited: list[tuple[int, int]]) -> Non
     assert waited[-1][0] > 8 and waited[-1][1] == 0
 
 
+def test_a_rule_of_the_users_own_computes_nothing(waited: list[tuple[int, int]]) -> None:
+    @gradof.custom_vjp
+    def clipped(x: Array) -> Any:
+        return np.clip(x, -1.0, 1.0)
+
+    clipped.defvjp(
+        lambda x: (np.clip(x, -1.0, 1.0), x), lambda x, g: (g * 0.5 + 0.0 * x,)
+    )  # fmt: skip
+    x = 2.0 * RNG.standard_normal(N)
+    grad = gradof.grad(lambda x: np.sum(clipped(x * 1.0) * 3.0))(x)
+    assert waited[-1][0] > 4 and waited[-1][1] == 0
+    np.testing.assert_allclose(grad, np.full(N, 1.5))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_values_and_gradients_of_what_waits(dtype: Any) -> None:
     u, k, y = (RNG.random((N // 256, 512)).astype(dtype) for _ in range(3))
