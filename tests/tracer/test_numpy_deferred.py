@@ -46,8 +46,9 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small results wait, too."""
+    """Small results wait, too, however many are read."""
     monkeypatch.setattr(numpy_deferred, "LARGE", 0)
+    monkeypatch.setattr(numpy_deferred, "READS", 1 << 30)
 
 
 def _heat(u: Array, k: Array, y: Array) -> Any:
@@ -311,6 +312,19 @@ def test_the_graph_is_that_of_computed_results(
     computed = trace_numpy(fn, (x,), {})
     assert waiting.graph == computed.graph and waiting.recorded == computed.recorded
     assert waiting.outputs == computed.outputs and waiting.content == computed.content
+
+
+def test_a_function_that_reads_on_is_computed_as_it_goes(waited: list[tuple[int, int]]) -> None:
+    def fn(x: Array) -> Any:
+        y = x
+        for _ in range(9):
+            y = np.tanh(y)
+            y = y * 2.0 if np.max(y) > -9.0 else y
+        return np.sum(y)
+
+    trace_numpy(fn, (RNG.random(N),), {})
+    never, later = waited[-1]
+    assert never <= 2 and later <= 4 * numpy_deferred.READS
 
 
 @pytest.mark.usefixtures("everything")
