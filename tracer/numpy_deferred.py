@@ -7,8 +7,9 @@ A trace runs the function for its types, and what it computes is computed again 
 code. So a large result waits, with the call that makes it, until something needs its elements: a
 number that Python reads, a constant, a function whose shape or errors depend on them, a change in
 place. `TracedArray.memory` is the array as it is, `concrete` the array with its elements. Memory
-that nothing writes to costs no pages. What is computed late is computed in more memory than at once,
-so a function that reads again and again (a loop that changes an array in place) waits no longer.
+that nothing writes to costs no pages. What is computed late needs more memory than what is computed
+at once, so a function that reads again and again (a loop that changes an array in place) waits no
+longer.
 
 What waits, and with which types, is told in `numpy_waiting`.
 
