@@ -7,7 +7,9 @@ A trace runs the function for its types, and what it computes is computed again 
 code. So a large result waits, with the call that makes it, until something needs its elements: a
 number that Python reads, a constant, a function whose shape or errors depend on them, a change in
 place. `TracedArray.memory` is the array as it is, `concrete` the array with its elements. Memory
-that nothing writes to costs no pages.
+that nothing writes to costs no pages. What is computed late needs more memory than what is computed
+at once, so a function that reads again and again (a loop that changes an array in place) waits no
+longer.
 
 What waits, and with which types, is told in `numpy_waiting`.
 
@@ -36,6 +38,7 @@ from gradof.tracer.source import user_loc
 Array = NDArray[Any]
 
 LARGE = 1 << 16  # elements of an operand; below it, computing is as quick as not to
+READS = 3  # of what waits; a function that reads more than that is computed as it goes
 
 
 @dataclass(eq=False)
@@ -56,6 +59,7 @@ class Deferred:
 
     def __init__(self, is_watched: Callable[[Array], bool]) -> None:
         self._is_watched = is_watched
+        self._reads = 0
         self._waiting: dict[int, _Call] = {}
         self._readers: dict[int, list[_Call]] = {}
         self._borrowed: dict[int, Array] = {}
@@ -63,7 +67,7 @@ class Deferred:
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """The result or results, now or later; numpy's own exception where it raises one."""
-        if any(a.size >= LARGE or self.waits(a) for a in _memories(args)):
+        if self._may_wait(args):
             if function in TYPES_ONLY:
                 return function(*memories(args), **memories(kwargs))
             if function in MOVERS:
@@ -93,9 +97,7 @@ class Deferred:
     def cast(self, array: TracedArray, dtype: np.dtype[Any]) -> Any:
         """`array.astype(dtype)`; now, where it might warn."""
         memory = array.memory
-        if memory.size and np.can_cast(memory.dtype, dtype, "safe") and (
-            memory.size >= LARGE or self.waits(memory)
-        ):
+        if memory.size and np.can_cast(memory.dtype, dtype, "safe") and self._may_wait((array,)):
             made = np.empty_like(memory, dtype=dtype)
             self._wait(_Call(np.asarray, (array,), {}, (made,)))
             return Later(made) if array.is_scalar else made
@@ -140,6 +142,11 @@ class Deferred:
             held.clear()
 
     # --- waiting ----------------------------------------------------------------------------------
+
+    def _may_wait(self, args: Sequence[Any]) -> bool:
+        return self._reads < READS and any(
+            a.size >= LARGE or self.waits(a) for a in _memories(args)
+        )
 
     def _later(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
@@ -187,6 +194,7 @@ class Deferred:
 
     def _fill(self, key: int) -> None:
         """Compute what is in an owner's memory, and first what that is computed from."""
+        self._reads += key in self._waiting
         stack = [key]
         while stack:
             call = self._waiting.get(stack[-1])

@@ -34,10 +34,10 @@ def record(call: Call, recorder: Recorder) -> Any:
     for i, array, out, stand_in in zip(
         arrays, raw, rule.node.outputs, rule.cotangents, strict=True
     ):
-        outs[i] = recorder.wrap(_copy(array.concrete), Expr(out, recorder.emitter))
+        outs[i] = recorder.wrap(recorder.numpy(np.copy, array), Expr(out, recorder.emitter))
         cotangents[i] = (
-            np.zeros_like(np.asarray(array.concrete)) if stand_in is None
-            else recorder.wrap(_copy(array.concrete), Expr(stand_in, recorder.emitter))
+            np.zeros_like(array.memory) if stand_in is None
+            else recorder.wrap(recorder.numpy(np.copy, array), Expr(stand_in, recorder.emitter))
         )  # fmt: skip
     grads = call.backward(residuals, tree.unflatten(list(cotangents.values())))
     values = [
@@ -52,7 +52,3 @@ def record(call: Call, recorder: Recorder) -> Any:
 
 def _is_float(leaf: Any) -> bool:
     return isinstance(leaf, (TracedArray, np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
-
-
-def _copy(concrete: Any) -> Any:
-    return concrete if isinstance(concrete, np.generic) else np.array(concrete)

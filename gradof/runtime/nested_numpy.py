@@ -39,7 +39,7 @@ class NumpySession:
         """A value of its own in the graph."""
         self.recorder.enter()
         array = self.recorder.traced(leaf)
-        return self._wrap(F.alias(array.expr).value, np.array(array.concrete))
+        return self._wrap(F.alias(array.expr).value, self.recorder.numpy(np.copy, array))
 
     def ones(self, like: TracedArray) -> Any:
         """A plain array: it becomes a constant."""

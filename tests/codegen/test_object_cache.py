@@ -139,11 +139,28 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path, limit=3 * (48 + 100))
+    cache = ObjectCache(tmp_path, limit=3 * (48 + 100), look=1)
     for n in range(5):
         cache.store(f"k{n}", bytes(100))
         os.utime(tmp_path / f"k{n}", (n, n))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["k2", "k3", "k4"]
+
+
+def test_one_file_in_so_many_looks_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going through thousands of files at each is slower than to compile what is in them."""
+    looks: list[str] = []
+    files = ObjectCache.files
+
+    def counting(self: ObjectCache) -> list[tuple[Path, os.stat_result]]:
+        looks.append("look")
+        return files(self)
+
+    monkeypatch.setattr(ObjectCache, "files", counting)
+    cache = ObjectCache(tmp_path, limit=40 * (48 + 100))
+    for n in range(320):
+        cache.store(f"{n:064x}", bytes(100))
+    assert 8 <= len(looks) <= 40
+    assert 40 <= len(list(tmp_path.iterdir())) <= 120
 
 
 @native

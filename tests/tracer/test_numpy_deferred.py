@@ -46,8 +46,9 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small results wait, too."""
+    """Small results wait, too, however many are read."""
     monkeypatch.setattr(numpy_deferred, "LARGE", 0)
+    monkeypatch.setattr(numpy_deferred, "READS", 1 << 30)
 
 
 def _heat(u: Array, k: Array, y: Array) -> Any:
@@ -73,6 +74,20 @@ def test_what_nobody_reads_is_not_computed(waited: list[tuple[int, int]]) -> Non
     t = RNG.integers(0, 8, N // 16)
     trace_numpy(_cross_entropy, (RNG.random((N // 16, 16)), RNG.random((16, 8)), t), {})
     assert waited[-1][0] > 8 and waited[-1][1] == 0
+
+
+def test_a_rule_of_the_users_own_computes_nothing(waited: list[tuple[int, int]]) -> None:
+    @gradof.custom_vjp
+    def clipped(x: Array) -> Any:
+        return np.clip(x, -1.0, 1.0)
+
+    clipped.defvjp(
+        lambda x: (np.clip(x, -1.0, 1.0), x), lambda x, g: (g * 0.5 + 0.0 * x,)
+    )  # fmt: skip
+    x = 2.0 * RNG.standard_normal(N)
+    grad = gradof.grad(lambda x: np.sum(clipped(x * 1.0) * 3.0))(x)
+    assert waited[-1][0] > 4 and waited[-1][1] == 0
+    np.testing.assert_allclose(grad, np.full(N, 1.5))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -297,6 +312,18 @@ def test_the_graph_is_that_of_computed_results(
     computed = trace_numpy(fn, (x,), {})
     assert waiting.graph == computed.graph and waiting.recorded == computed.recorded
     assert waiting.outputs == computed.outputs and waiting.content == computed.content
+
+
+def test_a_function_that_reads_on_is_computed_as_it_goes(waited: list[tuple[int, int]]) -> None:
+    def fn(x: Array) -> Any:
+        y = x
+        for _ in range(9):
+            y = np.tanh(y)
+            y = y * 2.0 if np.max(y) > -9.0 else y
+        return np.sum(y)
+
+    trace_numpy(fn, (RNG.random(N),), {})
+    assert waited[-1][0] <= 2 and waited[-1][1] <= 4 * numpy_deferred.READS
 
 
 @pytest.mark.usefixtures("everything")

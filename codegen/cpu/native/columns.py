@@ -11,7 +11,7 @@ of adding] in `reductions`), so that no lane adds more than a few hundred number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gradof.codegen.cpu.native.instructions import index_of, last_reads, lent_outputs
 from gradof.codegen.cpu.native.memory import Stride
@@ -36,6 +36,7 @@ class Columns(Reductions):
         self.folds = [i for i in nest.body if i.op == "fold"]
         self.last_read = last_reads(nest)
         self.lent = lent_outputs(nest, strides, self.last_read)
+        self.same: dict[str, str] = {}  # see `once`
         self.column: str | None = None
         self.masked: str | None = None
 
@@ -52,10 +53,9 @@ class Columns(Reductions):
         at = f"%col_at{stage}"
         self.head.append(f"  {at} = alloca i64")
         self.line(f"store i64 %c0, ptr {at}")
-        width = self.code.emit("sub i64 %c1, %c0")
-        end = self.full(width, self.lanes)
+        end = self.full(self.lanes)
         if reductions or copied:
-            groups = self.full(width, self.lanes * STREAMS)
+            groups = self.full(self.lanes * STREAMS)
             self.blocks(body, stage, at, (groups, groups if copied else end))
         if copied or not reductions:
             some, none = self.label("some"), self.label("none")
@@ -70,17 +70,37 @@ class Columns(Reductions):
         left = self.code.emit(f"icmp slt i64 {end}, %c1")
         self.line(f"br i1 {left}, label %{rest}, label %{done}")
         self.block(rest)
-        self.cells(body, stage, end, self.mask(end), 0)
+        self.cells(body, stage, end, self.once("rest", lambda: self.mask(end)), 0)
         self.line(f"br label %{done}")
         self.block(done)
         self.flush_rest(reductions)
         for i in reductions:
             self.values[i.name] = self.across(i)
 
-    def full(self, width: str, columns: int) -> str:
+    def full(self, columns: int) -> str:
         """Where the last full group of so many columns ends."""
-        count = self.code.emit(f"sdiv i64 {width}, {columns}")
-        return self.code.emit(f"add i64 %c0, {self.code.emit(f'mul i64 {count}, {columns}')}")
+
+        def end() -> str:
+            width = self.code.emit("sub i64 %c1, %c0")
+            count = self.code.emit(f"sdiv i64 {width}, {columns}")
+            return self.code.emit(f"add i64 %c0, {self.code.emit(f'mul i64 {count}, {columns}')}")
+
+        return self.once(f"full {columns}", end)
+
+    def stride(self, k: int, axis: int) -> str:
+        """The stride of a buffer along an axis, in elements."""
+        stride = super().stride
+        return self.once(f"stride {k} {axis}", lambda: stride(k, axis))
+
+    def once(self, what: str, make: Callable[[], str]) -> str:
+        """A value that is the same for all rows, computed before them."""
+        if what not in self.same:
+            lines, self.code.lines = self.code.lines, self.head
+            try:
+                self.same[what] = make()
+            finally:
+                self.code.lines = lines
+        return self.same[what]
 
     def blocks(
         self, body: Sequence[Instr], stage: int, at: str, ends: tuple[str, str]

@@ -34,7 +34,7 @@ class Reductions(Memory):
 
     def __init__(self, lanes: int, buffers: int, axes: int) -> None:
         super().__init__(lanes, buffers, axes)
-        self.head: list[str] = []  # allocas
+        self.head: list[str] = []  # before the rows: allocas, and what is the same for all of them
         self.folds: list[Instr] = []
         self.in_registers = False
         self.labels = 0
