@@ -33,7 +33,7 @@ from gradof.codegen.cpu.lowering import literal
 from gradof.errors import CodegenError
 
 MAX_CONSTANT = 4096  # elements; a file with more is no longer one to read
-_ALLOWED = ("numpy", "math", "itertools", "functools", "operator")
+_ALLOWED = ("numpy", "math", "itertools", "functools", "importlib", "operator")
 _KNOWN = {*vars(builtins), "np"}
 
 

@@ -8,7 +8,6 @@ Abramowitz & Stegun, chapters 4 (elementary) and 7 (error function).
 from __future__ import annotations
 
 import cmath
-import functools
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -258,12 +257,11 @@ op("sigmoid(x) -> y", family=unary(INEXACT), numpy=_sigmoid, torch="torch.sigmoi
 # --- error function -----------------------------------------------------------------------------
 
 
-@functools.cache
 def error_function(name: str) -> Callable[..., Any]:
-    """scipy's, or Python's own, number by number, where scipy is not installed."""
+    """scipy's, or Python's own, number by number, where scipy is not there."""
     try:
         special = importlib.import_module("scipy.special")
-    except ModuleNotFoundError:
+    except ImportError:
         special = None
     function: Callable[..., Any] = (
         np.frompyfunc(getattr(math, name), 1, 1) if special is None else getattr(special, name)
