@@ -22,8 +22,10 @@ are two calls and an array in between, and it is faster than `np.add.reduce` for
 Two things need care. BLAS may start threads of its own for long vectors (OpenBLAS: over 10 000),
 inside our threads and with results that depend on their number; and it adds in a few dozen running
 sums, whose error grows with the length. So rows are cut into blocks of `BLOCK`, whose sums numpy
-adds in pairs. Where columns are not next to one another, numpy would not call BLAS but add one by
-one; then the product is computed after all.
+adds in pairs. They are short, because numpy keeps Python's lock during a call of BLAS for 500 rows
+or less, however long they are: a tile of 2^17 cells has more blocks than that. Where columns are
+not next to one another, numpy would not call BLAS but add one by one; then the product is computed
+after all.
 
 Note [Sums of tiles]
 How large tiles are follows from how much their kernel computes. What they add up is to be the same
@@ -39,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 4096  # columns
+BLOCK = 256  # columns
 FOLDED = 1 << 16  # cells of a block of rows
 NARROW = 32  # columns: it pays to lay them out as rows first
 WIDE = 1024  # cells
@@ -55,7 +57,7 @@ def dot(a: Any, b: Any) -> Any:
     """The sum of a * b over the last axis, which is kept; both vary along it."""
     n = a.shape[-1]
     if n > BLOCK:
-        return np.add.reduce(dot_blocks(a, b), axis=-1, keepdims=True)
+        return along(np.add, dot_blocks(a, b))
     if n <= _FEW or not _adjacent(a, b):
         return along(np.add, np.multiply(a, b))
     return np.vecdot(a, b)[..., None]
@@ -77,7 +79,7 @@ def total(a: Any) -> Any:
     """The sum over the last axis, which is kept."""
     n = a.shape[-1]
     if n > BLOCK:
-        return np.add.reduce(total_blocks(a), axis=-1, keepdims=True)
+        return along(np.add, total_blocks(a))
     if n <= _FEW or not _adjacent(a):
         return along(np.add, a)
     return np.vecdot(a, _ones(a.dtype, BLOCK)[:n])[..., None]

@@ -6,13 +6,20 @@
 
 Traced, the call is one `CustomRule`: `bwd` is recorded beside the forward, so a second derivative
 goes through it, and through the residuals. In plain torch it is a `torch.autograd.Function`.
+
+Note [A rule that calls its function]
+`fwd` may call the function itself, as `return f(x), x`. That call has the rule again, for a second
+derivative that goes through the residuals; a call within its `fwd` would go on for ever, and runs
+the function as it is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +31,8 @@ from gradof.tracer.numpy_active import active_recorder
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.pytree import TreeDef, flatten
 from gradof.tracer.source import function_loc, user_loc
+
+_INSIDE: ContextVar[tuple[CustomVjp, ...]] = ContextVar("functions whose fwd runs", default=())
 
 
 class CustomVjp:
@@ -58,6 +67,8 @@ class CustomVjp:
                 hint=f"call {self.__name__}.defvjp(fwd, bwd) first",
             )  # fmt: skip
         call = _bind(self, plain(args), plain(kwargs))
+        if self.depth > 1:  # Note [A rule that calls its function]
+            return self.fn(*call.arguments(call.leaves))
         if any(isinstance(leaf, TracedArray) for leaf in call.leaves):
             from gradof.runtime.custom_numpy import record
 
@@ -70,6 +81,20 @@ class CustomVjp:
             if wants_rule(call.leaves):
                 return apply(call)
         return self.fn(*call.arguments(call.leaves))
+
+    @property
+    def depth(self) -> int:
+        """How often this thread is in its `fwd`."""
+        return _INSIDE.get().count(self)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Its `fwd` runs."""
+        token = _INSIDE.set((*_INSIDE.get(), self))
+        try:
+            yield
+        finally:
+            _INSIDE.reset(token)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -132,7 +157,8 @@ class Call:
     def forward(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
         """The result and the residuals."""
         assert self.rule.fwd is not None
-        pair = self.rule.fwd(*self.arguments(leaves))
+        with self.rule.running():
+            pair = self.rule.fwd(*self.arguments(leaves))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise CustomRuleError(
                 f"the fwd of {self.rule.__name__} must return a pair (result, residuals)",

@@ -148,6 +148,11 @@ def test_a_column_that_is_not_there_is_picked_as_zero_and_placed_nowhere() -> No
         np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
 
 
+def test_a_tile_has_so_many_blocks_that_numpy_lets_other_threads_run() -> None:
+    """numpy keeps Python's lock during a call of BLAS for up to 500 vectors, of any length."""
+    assert tiles.CELLS // tile_sums.BLOCK > 500
+
+
 def test_products_are_summed_without_an_array_of_them() -> None:
     source = TileKernel(nest_of(NORM.replace("{d}", "f32"))).source
     assert "v = dot(c, c)" in source and "dot(a, y)" in source and "np.square" not in source

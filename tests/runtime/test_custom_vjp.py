@@ -154,3 +154,42 @@ def test_arrays_in_the_closure_of_a_rule_are_read_again_and_a_new_rule_is_notice
         scale *= 2
     f.defvjp(lambda x: (x * 1, None), lambda _, g: (g * 100,))
     assert np.allclose(gradient(x), [100, 100])
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy", "plain torch"])
+def test_a_fwd_may_call_its_function(library: str) -> None:
+    """The rule, which is not the function's own gradient, holds at the second order, too."""
+    m: Any = np if library == "numpy" else torch
+
+    @gradof.custom_vjp
+    def f(x: Any) -> Any:
+        return x**3
+
+    def fwd(x: Any) -> Any:
+        y = f(x)
+        return y, (x, y)
+
+    def bwd(residuals: Any, g: Any) -> Any:
+        x, y = residuals
+        return (g * (2 * x * x + y),)
+
+    f.defvjp(fwd, bwd)
+
+    def loss(x: Any) -> Any:
+        return m.sum(f(x) * f(x))
+
+    x = leaf(4)
+    v = x.detach()
+    slope = 2 * v**2 + v**3
+    first = 2 * v**3 * slope
+    second = 2 * slope * slope + 2 * v**3 * (4 * v + slope)  # y's own gradient is the rule's
+    if library == "numpy":
+        array = v.numpy()
+        got = gradof.grad(loss)(array)
+        again = gradof.grad(lambda x: np.sum(gradof.grad(loss)(x)))(array)
+    else:
+        fn = gradof.differentiate(loss) if library == "torch" else loss
+        (g,) = torch.autograd.grad(fn(x), x, create_graph=True)
+        got, again = g.detach().numpy(), torch.autograd.grad(g.sum(), x)[0].numpy()
+    np.testing.assert_allclose(got, first.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(again, second.numpy(), rtol=1e-12)
