@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 
 from gradof.codegen import compile_graph
+from gradof.codegen.cpu.lowering import Library
 from gradof.codegen.cpu.native.engine import vector_bits
 from gradof.codegen.cpu.native.kernel import NativeKernel
 from gradof.codegen.cpu.native.sparse import with_picks
@@ -44,6 +49,23 @@ def test_inline_tanh_is_within_three_ulps_and_never_beyond_one(top: float) -> No
     np.testing.assert_array_equal(np.signbit(y[1:]), np.signbit(x[1:]))
     ulps = np.abs(y[1:] - exact[1:]) / np.spacing(np.abs(exact[1:]).astype(np.float32))
     assert ulps.max() < 3.0 and np.abs(y[1:]).max() <= 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_sign_of_nan_is_that_of_the_callers_library(dtype: type) -> None:
+    x: NDArray[Any] = np.linspace(-3, 3, 40_000).astype(dtype)
+    x[:5] = np.nan, np.inf, -np.inf, 0.0, -0.0
+    libraries: tuple[Library, ...] = ("torch", "numpy")
+    for name in libraries:
+        kind = f"{'f32' if dtype is np.float32 else 'f64'}[40000]"
+        graph = parse_graph(
+            f"graph f(%x : {kind}):\n %s : {kind} = sign(%x)\n %y : {kind} = mul(%s, %s)\n"
+            " return (%s, %y)"
+        )
+        s, y = compile_graph(graph, library=name, backend="native")(x)
+        want = torch.sign(torch.from_numpy(x)).numpy() if name == "torch" else np.sign(x)
+        np.testing.assert_array_equal(s, want)
+        np.testing.assert_array_equal(y, want * want)
 
 
 @pytest.mark.parametrize("columns", [1, 15, 16, 63, 64, 65, 130, 9000, 40007])

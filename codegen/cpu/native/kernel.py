@@ -97,7 +97,7 @@ class NativeKernel:
     emitter = "native"
 
     def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
-        self.nest = in_float32(nest, torch=openmp)
+        self.nest = _signs_of(in_float32(nest, torch=openmp), torch=openmp)
         self.given = nest
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
         self.lanes = lanes_for(self.nest, vector_bits())
@@ -227,6 +227,14 @@ class NativeKernel:
             else:
                 self._other = tiles_of(self.given, torch=self.openmp)
         return self._other
+
+
+def _signs_of(nest: LoopNest, torch: bool) -> LoopNest:
+    """The sign of nan is nan for numpy, and 0 for torch."""
+    if not torch or all(i.op != "sign" for i in nest.body):
+        return nest
+    body = (replace(i, op="sign_or_zero") if i.op == "sign" else i for i in nest.body)
+    return replace(nest, body=tuple(body))
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
