@@ -20,7 +20,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.complex_numbers import real_dtype
-from gradof.ops.expr import Expr, F, Like
+from gradof.ops.expr import Expr, F
 from gradof.ops.families import (
     ALL,
     ANY,
@@ -286,17 +286,11 @@ op("erfc(x) -> y", family=unary(), numpy=_np_erfc, torch="torch.special.erfc",
 
 # --- rounding: zero gradient almost everywhere, as in torch ------------------------------------
 
-
-def _flat(g: Expr, x_like: Like) -> Expr:
-    """Zero for every cotangent; where sizes are not known yet, for those that are finite."""
-    return g * 0.0 if x_like.type.shape is None else x_like.zeros()
-
-
 for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
                       ("round", "np.round({x})"), ("sign", "np.sign")):
     op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
        torch="torch.sign" if _name == "sign" else None,  # torch: sign(nan) is 0, numpy: nan
-       vjp={"x": _flat},
+       vjp={"x": lambda g: g * 0.0},
        names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
 
 # --- comparisons and logic: no gradient ---------------------------------------------------------
