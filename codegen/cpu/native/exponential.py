@@ -1,7 +1,7 @@
 """exp and tanh of float32 as straight code, where the processor scales by powers of two (AVX-512).
 
     e = exp_f32(code, x)        # x, e: names of <16 x float>; within 1 ulp, subnormals included
-    t = tanh_f32(code, x)       # within 2 ulps, never beyond 1
+    t = tanh_f32(code, x)       # within 3 ulps, never beyond 1
 
 A call saves and restores every vector register around itself, which costs as much as the function.
 x = n ln 2 + r with |r| <= ln 2 / 2; exp(r) is a polynomial of degree 6 (S. Moshier's Cephes,
