@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import C64, C128, F32, F64, DType, TensorType, Type
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import ARITHMETIC, common, tensor, unary
 from gradof.ops.registry import Family, op
 
@@ -67,7 +67,7 @@ def _to_complex(g: Expr) -> Expr:
 op("real(x) -> y", family=Family(_infer_part, frozenset({"elementwise"})),
    numpy="{x}.real.copy()", vjp={"x": _to_complex}, traits={"wirtinger", "linear"})
 op("imag(x) -> y", family=Family(_infer_part, frozenset({"elementwise"})),
-   numpy="{x}.imag.copy()", vjp={"x": lambda g: F.complex(g * 0.0, g)},
+   numpy="{x}.imag.copy()", vjp={"x": lambda g: F.complex(zeros_for(g), g)},
    traits={"wirtinger", "linear"})
 
 

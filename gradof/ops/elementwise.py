@@ -20,7 +20,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.complex_numbers import real_dtype
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import (
     ALL,
     ANY,
@@ -84,7 +84,7 @@ def _pow_base(g: Expr, a: Expr, b: Expr) -> Expr:
     if p is not None:
         if p == 2:
             return g * (a * 2.0)
-        return g * 0.0 if p == 0 else g * (F.pow(a, p - 1) * p)
+        return zeros_for(g) if p == 0 else g * (F.pow(a, p - 1) * p)
     grad = g * (b * F.pow(a, b - 1.0))
     return F.where(b == 0.0, 0.0, grad)
 
@@ -290,7 +290,7 @@ for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.
                       ("round", "np.round({x})"), ("sign", "np.sign")):
     op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
        torch="torch.sign" if _name == "sign" else None,  # torch: sign(nan) is 0, numpy: nan
-       vjp={"x": lambda g: g * 0.0},
+       vjp={"x": zeros_for},
        names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
 
 # --- comparisons and logic: no gradient ---------------------------------------------------------

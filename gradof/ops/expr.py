@@ -261,6 +261,13 @@ class _Namespace:
 F = _Namespace()
 
 
+def zeros_for(g: Expr) -> Expr:
+    """The cotangent behind a step: zero, also where `g` is nan or infinite."""
+    if g.type.shape is None:  # sizes known at run time only
+        return F.where(g == 0.0, g, 0.0)
+    return Like(g.value, g.emitter).zeros()
+
+
 def as_value(operand: Any, emitter: Emitter) -> Value:
     """The SSA value of an expression; numbers and dense arrays become Constants."""
     if isinstance(operand, Expr):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import BOOL, I64, DType, TensorType, Type
+from gradof.ops.expr import zeros_for
 from gradof.ops.families import int_tuple, known_shape, same_as_first, tensor
 from gradof.ops.registry import Family, op
 
@@ -105,7 +106,7 @@ def _np_bernoulli_like(p: Array) -> Array:
 op("bernoulli_like(p) -> y", family=Family(same_as_first().infer, RANDOM),
    numpy=_np_bernoulli_like, torch="torch.bernoulli",
    # not None: eager's result requires grad, with gradient zero
-   vjp={"p": lambda g: g * 0.0}, doc="1 with the probability given for each element.")
+   vjp={"p": zeros_for}, doc="1 with the probability given for each element.")
 
 
 def _infer_multinomial(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, common, composite
 from gradof.ops.registry import Family, Op, Refused, Rule, op
 from gradof.ops.special import scipy_special
@@ -111,7 +111,7 @@ special("gamma(x)", formula="gamma(x)", domain=(0.5, 4),
         vjp={"x": lambda g, x, y: g * (y * F.digamma(x))})  # 5.2.2
 special("rgamma(x)", formula="1/gamma(x)", domain=(0.6, 4),
         vjp={"x": _rgamma_x})
-special("gammasgn(x)", {"x": lambda g: g * 0.0})
+special("gammasgn(x)", {"x": zeros_for})
 # 5.12.1 and 5.2.2
 special("beta(a, b)", formula="gamma(a)*gamma(b)/gamma(a + b)", domain=(0.5, 3),
         vjp={"a": lambda g, a, b, y: g * (y * (F.digamma(a) - F.digamma(a + b))),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import gradof
 from gradof.autodiff.compose import pullback_graph
 from gradof.errors import InferenceError
 from gradof.ir.core import Graph
@@ -298,3 +299,36 @@ def test_error_functions_are_scipys_or_pythons(
             assert have.dtype == dtype and have.shape == array.shape
         np.testing.assert_allclose(call(x), wanted, rtol=8 * float(np.finfo(dtype).eps))
         assert call(x[5]) == wanted[5]
+
+
+@pytest.mark.parametrize("n", [8, 40_000])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign", "pow"])
+def test_steps_have_no_slope_for_any_cotangent(name: str, n: int) -> None:
+    x = torch.linspace(-3, 3, n, dtype=torch.float64)
+    x[:3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    x.requires_grad_()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = torch.pow(x, 0) if name == "pow" else getattr(torch, name)(x)
+        return (y * x).sum()
+
+    (want,) = torch.autograd.grad(fn(x), x)
+    compiled = gradof.differentiate(fn)
+    for _ in range(4):
+        (have,) = torch.autograd.grad(compiled(x), x)
+        torch.testing.assert_close(have, want, equal_nan=True)
+    assert compiled.cache_info().backward_runs == 4
+
+
+def test_steps_of_sizes_known_at_run_time_have_no_slope() -> None:
+    x = torch.tensor([-1.5, torch.nan, 2.5, torch.inf], dtype=torch.float64, requires_grad=True)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        taken = x[x != 2.5]
+        return (torch.floor(taken) * taken).sum()
+
+    (want,) = torch.autograd.grad(fn(x), x)
+    compiled = gradof.differentiate(fn)
+    (have,) = torch.autograd.grad(compiled(x), x)
+    torch.testing.assert_close(have, want, equal_nan=True)
+    assert compiled.cache_info().backward_runs == 1
