@@ -18,7 +18,7 @@ from gradof.codegen.cpu.emit import MakeKernel
 from gradof.codegen.cpu.half import HELD
 from gradof.codegen.cpu.half_tiles import tiles_of
 from gradof.codegen.cpu.lowering import Library, lowering
-from gradof.codegen.cpu.tile_emit import STEPS
+from gradof.codegen.cpu.tile_calls import STEPS
 from gradof.codegen.cpu.tile_torch import has_one_thread
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.fusion import Group, cells, fuse

@@ -27,12 +27,12 @@ import numpy as np
 
 from gradof.codegen.cpu import tile_select, tile_sums
 from gradof.codegen.cpu.half import round_bf16, round_f16
-from gradof.codegen.cpu.lowering import Lowering, call, literal, lowering
+from gradof.codegen.cpu.lowering import call, literal
+from gradof.codegen.cpu.tile_calls import STEPS, Calls
 from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
-from gradof.codegen.cpu.tile_torch import tile_function
 from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
-from gradof.ir.types import BOOL, F32, F64, I64
+from gradof.ir.types import F32, F64
 from gradof.ops.registry import get_op
 
 _UFUNC = {"sum": "np.add", "prod": "np.multiply", "max": "np.maximum", "min": "np.minimum"}
@@ -43,17 +43,6 @@ _HELPERS = {
     **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
     "rounded_bf16": round_bf16, "rounded_f16": round_f16,
 }
-
-# Ops whose own lowering makes arrays on the way: statements that write over `y`. Where exp
-# overflows, a sigmoid is 0, as it is in native code.
-STEPS = {
-    "rsqrt": ("np.sqrt({x}, out={y})", "np.true_divide(1, {y}, out={y})"),
-    "sigmoid": (
-        "np.negative({x}, out={y})", "np.exp({y}, out={y})", "np.add({y}, 1, out={y})",
-        "np.true_divide(1, {y}, out={y})",
-    ),
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class TileCode:
@@ -83,7 +72,7 @@ def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> T
     once, tile, last = emitter.once_source(), emitter.tile_source(), emitter.last_source()
     space = {"np": np, **emitter.functions}
     widths, partials = tuple(emitter.values.widths), tuple(emitter.partials)
-    return TileCode(once, tile, last, space, widths, partials, emitter.calls_torch)
+    return TileCode(once, tile, last, space, widths, partials, emitter.calls.used_torch)
 
 
 class _Emitter:
@@ -91,11 +80,10 @@ class _Emitter:
         self.nest = _safe_names(nest)
         self.tiled = tiled
         self.cut = cut
-        self.torch = torch
-        self.calls_torch = False
         self.columns = tuple(range(nest.rows, len(nest.sizes)))
         self.rows = tuple(range(nest.rows))
         self.values = Values(self.nest, self.tile)
+        self.calls = Calls(self.values, torch)
         self.varies = self.values.varies
         self.partials: list[tuple[str, str]] = []  # (name, kind) of what a tile returns
         self.functions: dict[str, Any] = dict(_HELPERS)
@@ -198,10 +186,10 @@ class _Emitter:
         args, loc = [_text(a) for a in i.args], _loc(i)
         text = self.expression(i)
         out: str | None
-        if self.is_select(i):
+        if self.calls.is_select(i):
             out = self.values.output(i) or self.values.taken(i)
             return [f"{i.name} = chosen({', '.join(args)}, {out}){loc}"]
-        if i.op in STEPS and self.same_dtype(i):
+        if i.op in STEPS and self.calls.same_dtype(i):
             out = self.target(i, k)
             if out is not None:
                 *first, last = [step.format(x=args[0], y=out) for step in STEPS[i.op]]
@@ -209,11 +197,11 @@ class _Emitter:
         if i.op == "cast" and i.level == "cell" and isinstance(i.args[0], str):
             out = self.values.output(i) or self.values.taken(i)
             return [f'np.copyto({out}, {args[0]}, casting="unsafe")', f"{i.name} = {out}{loc}"]
-        out = self.target(i, k) if self.may_have_out(i) and text.endswith(")") else None
+        out = self.target(i, k) if self.calls.may_have_out(i) and text.endswith(")") else None
         if out is None:
             return [f"{i.name} = {text}{loc}"]
         text = f"{text[:-1]}, out={out})"
-        number = self.number(i)
+        number = self.calls.number(i)
         if number is not None and out[0] == "s":
             self.borrowed.add(i.name)
             other = args[1] if number == args[0] else args[0]
@@ -237,9 +225,7 @@ class _Emitter:
         if i.op == "rounded":  # see `half_nest`
             return f"rounded_{i.attrs['dtype']}({args[0]})"
         record = get_op(i.op)
-        low = lowering(record, "numpy")
-        if self.is_torch(i):
-            low, self.calls_torch = Lowering("function", i.op, tile_function(record)), True
+        low = self.calls.lowering(i)
         if low.function is not None:
             low = replace(low, text=f"op_{low.text}")  # its own name is its result's
             self.functions[low.text] = low.function
@@ -266,7 +252,11 @@ class _Emitter:
         if i.op == "fold" and is_float:
             return self.folded(i, ufunc, text, axes)
         if varies and axes == self.columns and len(axes) == 1 and kind in ("max", "min"):
-            return f"along({ufunc}, {text})"
+            function = self.calls.extreme(i)
+            if function is None:
+                return f"along({ufunc}, {text})"
+            self.functions[f"op_{kind}"] = function
+            return f"op_{kind}({text})"
         return f"{ufunc}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
 
     def folded(self, i: Instr, ufunc: str, text: str, axes: tuple[int, ...]) -> str:
@@ -330,44 +320,9 @@ class _Emitter:
         """Where a ufunc writes: an output it is stored to, or scratch. None: a fresh array."""
         out = self.values.output(i)
         if out is None and i.level == "cell":
-            out = self.values.taken(i, self.values.dying(i, k))
+            dying = self.values.dying(i, k)  # what may be an input's is not in the cache yet
+            out = self.values.taken(i, sorted(dying, key=self.borrowed.__contains__))
         return out
-
-    def is_torch(self, i: Instr) -> bool:
-        """Whether it is computed by torch's function."""
-        return self.torch and i.op not in STEPS and get_op(i.op).torch is not None
-
-    def may_have_out(self, i: Instr) -> bool:
-        """Whether its call may be told where to write."""
-        if self.is_torch(i):
-            return i.level == "cell" and self.same_dtype(i)
-        return lowering(get_op(i.op), "numpy").writes == "in place"
-
-    def same_dtype(self, i: Instr) -> bool:
-        return all(isinstance(a, str) and self.values.made[a].dtype == i.dtype for a in i.args)
-
-    def is_select(self, i: Instr) -> bool:
-        """Whether it is a `where` over cells that `chosen` computes."""
-        if i.op != "where" or i.level != "cell" or i.dtype not in (F32, F64, I64):
-            return False
-        made = self.values.made
-        dtypes = [made[a].dtype for a in i.args if isinstance(a, str)]
-        is_mask = isinstance(i.args[0], str) and dtypes[0] == BOOL
-        return is_mask and all(d == i.dtype for d in dtypes[1:])
-
-    def number(self, i: Instr) -> str | None:
-        """The factor of a product with an input's cells that is one number for the whole kernel.
-
-        It is 1 where the caller asks for the gradients of a sum; then the product is the input.
-        """
-        if i.op != "mul" or i.level != "cell" or not self.same_dtype(i):
-            return None
-        for number, cells in (i.args, i.args[::-1]):
-            one, other = self.values.made[str(number)], self.values.made[str(cells)]
-            if one.level == "once" and other.op == "load":
-                if self.varies[other.name] == self.varies[i.name] and not self.varies[one.name]:
-                    return one.name
-        return None
 
 
 def _safe_names(nest: LoopNest) -> LoopNest:

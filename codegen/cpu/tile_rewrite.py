@@ -9,14 +9,19 @@
     n = neg x          cell
     y = mul n 2.0      cell         →      y = mul x -2.0        cell
 
+    n = mul x 2.0      cell                m = mul r 2.0         row
+    y = mul r n        cell         →      y = mul m x           cell
+
     h = eq index t     cell
     w = where h l 0    cell         →
     z = add w y        cell                z = place y t l   cell
 
-Numpy computes each instruction in a pass of its own, so that what matters is their number. Results
-are those of the nest, but for the order of sums (Note [Sums by BLAS] in
-`gradof.codegen.cpu.tile_sums`), and for the sign of a zero to which a `place` adds nothing. Sums of
-one cell a row become a `pick`, as in native code (`gradof.codegen.cpu.native.sparse`).
+Numpy computes each instruction in a pass of its own, so that what matters is their number. Sums
+come right after what they add up, whose memory is then free to be written over. Results are those
+of the nest, but for the order of sums (Note [Sums by BLAS] in `gradof.codegen.cpu.tile_sums`), for
+the sign of a zero to which a `place` adds nothing, and where a power of two takes a number of a row
+out of the range of its dtype. Sums of one cell a row become a `pick`, as in native code
+(`gradof.codegen.cpu.native.sparse`).
 
 `dot` and `total` have `attrs["kind"]` as a `reduce` has, and a `fold` may be `negated`.
 """
@@ -42,7 +47,8 @@ def for_tiles(nest: LoopNest) -> LoopNest:
     nest = _each(nest, _signed)
     while (shorter := _each(nest, _without_neg)) != nest:
         nest = shorter
-    return _each(nest, _by_blas)
+    nest = _each(nest, _scaled)
+    return _sums_first(_each(nest, _by_blas))
 
 
 def varying(nest: LoopNest) -> dict[str, frozenset[int]]:
@@ -186,6 +192,45 @@ def _inverse(arg: Operand) -> float | None:
     if isinstance(arg, str) or not 2.0**-60 <= abs(arg) <= 2.0**60:
         return None
     return 1 / arg if abs(math.frexp(arg)[0]) == 0.5 else None
+
+
+def _scaled(known: _Nest, i: Instr) -> list[Instr] | None:
+    """A number of a row times cells times a power of two: this goes to the row."""
+    if i.op != "mul" or i.level != "cell" or i.dtype not in (F32, F64):
+        return None
+    for row, cells in (i.args, i.args[::-1]):
+        factor = known.made.get(row) if isinstance(row, str) else None
+        product = known.only(cells, "mul")
+        if factor is None or factor.level == "cell" or product is None:
+            continue
+        if not factor.dtype == product.dtype == i.dtype or not _has_number(product):
+            continue
+        x, two = sorted(product.args, key=lambda a: not isinstance(a, str))
+        name = f"{product.name}_row"
+        if _inverse(two) is not None and name not in known.made:
+            scaled = replace(factor, name=name, op="mul", args=(row, two), attrs={}, loc=i.loc)
+            return [scaled, replace(i, args=(name, x))]
+    return None
+
+
+def _sums_first(nest: LoopNest) -> LoopNest:
+    """The nest with each sum right after the last of what it adds up; loads, which cost nothing,
+    are before that."""
+    made = {i.name: (k, i) for k, i in enumerate(nest.body) if i.name}
+    place = list(range(len(nest.body)))
+    for k, i in enumerate(nest.body):
+        if i.op in SUMS or i.op == "fold":
+            operands = [made[a] for a in reads(i)]
+            computed = [place[j] for j, operand in operands if operand.op != "load"]
+            place[k] = max(computed, default=k)
+            for j, operand in operands:
+                if operand.op == "load":
+                    place[j] = min(place[j], place[k])
+
+    def key(k: int) -> tuple[int, bool, int]:
+        return place[k], place[k] < k and nest.body[k].op != "load", k
+
+    return replace(nest, body=tuple(nest.body[k] for k in sorted(range(len(place)), key=key)))
 
 
 def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:

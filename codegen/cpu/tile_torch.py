@@ -23,6 +23,7 @@ import numpy as np
 
 from gradof.codegen.cpu.lowering import as_tensor, lowering
 from gradof.codegen.cpu.openmp import torch_cpu
+from gradof.codegen.cpu.tile_sums import along
 from gradof.ops.registry import Op
 
 
@@ -72,6 +73,45 @@ def one_thread() -> Iterator[None]:
         settings.set_openmp(before)
         if settings.set_mkl is not None:
             settings.set_mkl(mkl)
+
+
+# Numpy's loops are short where an operand is broadcast: they take up to six times as long.
+BROADCAST = {"add": "add", "sub": "sub", "mul": "mul", "div": "true_divide"}
+
+
+@functools.cache
+def broadcasting(kind: str) -> Callable[..., Any]:
+    """Torch's arithmetic of two numpy arrays, of a kind that BROADCAST has; `out=` is written."""
+    import torch
+
+    function = getattr(torch, BROADCAST[kind])
+
+    def call(a: Any, b: Any, *, out: Any) -> Any:
+        function(as_tensor(a), as_tensor(b), out=as_tensor(out))
+        return out
+
+    return call
+
+
+# And short where they reduce rows, of which numpy takes one at a time.
+EXTREMES = {"max": ("amax", np.maximum), "min": ("amin", np.minimum)}
+_FEW = 8  # columns for which torch's loops are short, too
+
+
+@functools.cache
+def extreme(kind: str) -> Callable[[Any], Any]:
+    """The largest or smallest number of each row, by torch; nan where there is one."""
+    import torch
+
+    name, ufunc = EXTREMES[kind]
+    function = getattr(torch, name)
+
+    def call(a: Any) -> Any:
+        if a.shape[-1] <= _FEW:
+            return along(ufunc, a)
+        return function(as_tensor(a), -1, True).numpy()
+
+    return call
 
 
 @functools.cache

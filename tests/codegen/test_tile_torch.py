@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,12 +17,12 @@ import torch
 import gradof
 from gradof.codegen import backend
 from gradof.codegen.cpu import tile_torch, tiles
-from gradof.codegen.cpu.tile_torch import one_thread, tile_function
+from gradof.codegen.cpu.tile_torch import broadcasting, one_thread, tile_function
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.codegen.run_nest import run_nest
 from gradof.ir.opinfo import OPS
 from gradof.ops.registry import Op, get_op
-from tests.codegen.test_tiles import nest_of
+from tests.codegen.test_tiles import LOSS, MASKS, NORM, inputs_of, nest_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -199,6 +200,37 @@ def test_signs_and_halves_cost_no_pass_and_no_bit(dtype: str) -> None:
         np.testing.assert_array_equal(np.signbit(h[numbers]), np.signbit(w[numbers]))
     assert kernel.source.count("np.negative(") == 2, "that of %n, and of a product read twice"
     assert kernel.source.count("np.true_divide(") == 1, "that by three"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("columns", [7, 40, 700])
+@pytest.mark.parametrize("text", [LOSS, NORM, MASKS])
+def test_broadcasting_and_extremes_are_torchs_and_change_no_bit(
+    text: str, columns: int, dtype: str
+) -> None:
+    nest = nest_of(re.sub(r"\b(40|32|24)\b", str(columns), text.replace("{d}", dtype)))
+    inputs = inputs_of(nest)
+    for a in inputs:
+        if a.dtype.kind == "f" and a.size > 9:
+            a.reshape(-1)[[0, -2, 5]] = np.nan, np.inf, -np.inf
+    kernel, plain = TileKernel(nest, torch=True), TileKernel(nest)
+    assert kernel.on_thread is one_thread and "op_m" in kernel.source
+    assert "op_" not in plain.source
+    for have, want in zip(kernel(*inputs), plain(*inputs), strict=True):
+        np.testing.assert_array_equal(have, want)
+
+
+@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
+def test_broadcasting_reads_what_torch_cannot(kind: str) -> None:
+    a = np.arange(24.0).reshape(4, 6)
+    rows = np.linspace(1, 2, 4)[::-1][:, None]  # negative strides
+    columns = np.broadcast_to(np.float64(3.0), (1, 6))  # read-only
+    ufunc = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[kind]
+    for b in (rows, columns):
+        out = np.empty_like(a)
+        assert broadcasting(kind)(a, b, out=out) is out
+        np.testing.assert_array_equal(out, ufunc(a, b))
+    np.testing.assert_array_equal(rows, np.linspace(1, 2, 4)[::-1][:, None])
 
 
 def test_settings_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
