@@ -12,7 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gradof.codegen.cpu.lowering import Lowering, lowering
-from gradof.codegen.cpu.tile_torch import BROADCAST, broadcasting, extreme, tile_function
+from gradof.codegen.cpu.tile_torch import (
+    BROADCAST,
+    SCALAR_LOOPS,
+    extreme,
+    tile_function,
+    writing,
+)
 from gradof.codegen.cpu.tile_values import Values
 from gradof.codegen.loopnest import Instr
 from gradof.ir.types import BOOL, F32, F64, I64
@@ -43,8 +49,8 @@ class Calls:
         if not self.is_torch(i):
             return lowering(record, "numpy")
         self.used_torch = True
-        function = broadcasting(i.op) if self.is_broadcast(i) else tile_function(record)
-        return Lowering("function", i.op, function)
+        function = writing(i.op) if self.is_faster(i) else tile_function(record)
+        return Lowering("function", f"torch_{i.op}", function)
 
     def extreme(self, i: Instr) -> Callable[[Any], Any] | None:
         """Torch's function of a `reduce` to the largest or smallest; None: numpy's is called."""
@@ -57,16 +63,20 @@ class Calls:
         """Whether it is computed by torch's function."""
         if not self.torch or i.op in STEPS:
             return False
-        return get_op(i.op).torch is not None or self.is_broadcast(i)
+        return get_op(i.op).torch is not None or self.is_faster(i)
 
-    def is_broadcast(self, i: Instr) -> bool:
-        """Whether it is arithmetic with what is broadcast: torch has faster loops for that."""
-        if i.op not in BROADCAST or i.level != "cell" or i.dtype not in (F32, F64):
+    def is_faster(self, i: Instr) -> bool:
+        """Whether torch has faster loops than numpy for it: what is broadcast, and some others."""
+        if i.level != "cell" or i.dtype not in (F32, F64):
             return False
-        made, varies = self.values.made, self.values.varies  # without what is within a `pick`
-        if not all(a in made for a in i.args) or not self.same_dtype(i):
+        if i.dtype in SCALAR_LOOPS.get(i.op, ()):
+            return self.same_dtype(i)
+        if i.op not in BROADCAST:
             return False
-        return any(varies[str(a)] not in (varies[i.name], frozenset()) for a in i.args)
+        varies = self.values.varies
+        if not self.same_dtype(i):
+            return False
+        return any(varies[str(a)] and varies[str(a)] != varies[i.name] for a in i.args)
 
     def may_have_out(self, i: Instr) -> bool:
         """Whether its call may be told where to write."""
@@ -76,7 +86,8 @@ class Calls:
 
     def same_dtype(self, i: Instr) -> bool:
         """Whether its operands are values of its own dtype."""
-        return all(isinstance(a, str) and self.values.made[a].dtype == i.dtype for a in i.args)
+        made = self.values.made  # without what is within a `pick`
+        return all(a in made and made[str(a)].dtype == i.dtype for a in i.args)
 
     def is_select(self, i: Instr) -> bool:
         """Whether it is a `where` over cells that `chosen` computes."""

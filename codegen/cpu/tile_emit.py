@@ -227,7 +227,8 @@ class _Emitter:
         record = get_op(i.op)
         low = self.calls.lowering(i)
         if low.function is not None:
-            low = replace(low, text=f"op_{low.text}")  # its own name is its result's
+            if not low.text.startswith("torch_"):
+                low = replace(low, text=f"op_{low.text}")  # its own name is its result's
             self.functions[low.text] = low.function
         if i.op == "copy" or (i.op == "cast" and not isinstance(i.args[0], str)):
             return f"np.asarray({args[0]}, {literal(i.dtype)})"
@@ -255,8 +256,8 @@ class _Emitter:
             function = self.calls.extreme(i)
             if function is None:
                 return f"along({ufunc}, {text})"
-            self.functions[f"op_{kind}"] = function
-            return f"op_{kind}({text})"
+            self.functions[f"torch_a{kind}"] = function
+            return f"torch_a{kind}({text})"
         return f"{ufunc}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
 
     def folded(self, i: Instr, ufunc: str, text: str, axes: tuple[int, ...]) -> str:
@@ -328,7 +329,7 @@ class _Emitter:
 def _safe_names(nest: LoopNest) -> LoopNest:
     """The nest with no name that the emitted source uses itself."""
     mine = re.compile(
-        r"(in|out|n|s|fold_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|op_\w+|"
+        r"(in|out|n|s|fold_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|(op|torch)_\w+|"
         + "|".join(_HELPERS)
     )
     names = {j.name for i in nest.body for j in (i, *i.body)}

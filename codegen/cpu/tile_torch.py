@@ -24,6 +24,7 @@ import numpy as np
 from gradof.codegen.cpu.lowering import as_tensor, lowering
 from gradof.codegen.cpu.openmp import torch_cpu
 from gradof.codegen.cpu.tile_sums import along
+from gradof.ir.types import F32, F64, DType
 from gradof.ops.registry import Op
 
 
@@ -78,16 +79,23 @@ def one_thread() -> Iterator[None]:
 # Numpy's loops are short where an operand is broadcast: they take up to six times as long.
 BROADCAST = {"add": "add", "sub": "sub", "mul": "mul", "div": "true_divide"}
 
+# Of these numpy computes one number at a time, for 4 to 20 times as long. It
+# does so for fmod and remainder, too, but is right where a quotient is out of the range of floats.
+SCALAR_LOOPS: dict[str, frozenset[DType]] = {
+    "sin": frozenset({F64}), "cos": frozenset({F64}),
+    "hypot": frozenset({F32, F64}), "logaddexp": frozenset({F32, F64}),
+}  # fmt: skip
+
 
 @functools.cache
-def broadcasting(kind: str) -> Callable[..., Any]:
-    """Torch's arithmetic of two numpy arrays, of a kind that BROADCAST has; `out=` is written."""
+def writing(kind: str) -> Callable[..., Any]:
+    """Torch's function of a kind in BROADCAST or SCALAR_LOOPS: of numpy arrays, into `out`."""
     import torch
 
-    function = getattr(torch, BROADCAST[kind])
+    function = getattr(torch, BROADCAST.get(kind, kind))
 
-    def call(a: Any, b: Any, *, out: Any) -> Any:
-        function(as_tensor(a), as_tensor(b), out=as_tensor(out))
+    def call(*arrays: Any, out: Any) -> Any:
+        function(*map(as_tensor, arrays), out=as_tensor(out))
         return out
 
     return call

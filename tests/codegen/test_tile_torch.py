@@ -1,9 +1,8 @@
-"""Torch's functions inside of numpy tiles, on one thread each; and signs that cost no pass."""
+"""Torch's functions inside of numpy tiles, on one thread each."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -17,12 +16,11 @@ import torch
 import gradof
 from gradof.codegen import backend
 from gradof.codegen.cpu import tile_torch, tiles
-from gradof.codegen.cpu.tile_torch import broadcasting, one_thread, tile_function
+from gradof.codegen.cpu.tile_torch import one_thread, tile_function
 from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.run_nest import run_nest
 from gradof.ir.opinfo import OPS
 from gradof.ops.registry import Op, get_op
-from tests.codegen.test_tiles import LOSS, MASKS, NORM, inputs_of, nest_of
+from tests.codegen.test_tiles import nest_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +92,7 @@ def test_they_are_part_of_a_tile_for_torch_callers(
   %y : {dtype}[3000,40] = add(%e, %l)
   return (%y)"""
     kernel = TileKernel(nest_of(text), torch=True)
-    assert "op_erfc(a, out=" in kernel.source and "op_lgamma(r)" in kernel.source
+    assert "torch_erfc(a, out=" in kernel.source and "torch_lgamma(r)" in kernel.source
     given = (torch.randn(3000, 40).numpy(), np.linspace(-2, 2, 40))
     x, w = (a.astype({"f32": np.float32, "f64": np.float64}[dtype]) for a in given)
     found = []
@@ -159,78 +157,6 @@ sys.exit(os.waitpid(child, 0)[1])
     env = {**os.environ, "PYTHONPATH": str(ROOT), "GRADOF_NUM_THREADS": "2",
            "GRADOF_BACKEND": "tiles"}  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=env, timeout=60)
-
-
-SIGNS = """graph f(%x : {d}[9,40], %y : {d}[9,40]):
-  %h : float = Constant[value=-0.3]()
-  %t : float = Constant[value=2.0]()
-  %u : float = Constant[value=3.0]()
-  %n : {d}[9,40] = neg(%x)
-  %a : {d}[9,40] = mul(%n, %h)
-  %b : {d}[9,40] = neg(%a)
-  %c : {d}[9,40] = add(%y, %n)
-  %e : {d}[9,40] = add(%n, %y)
-  %g : {d}[9,40] = sub(%y, %n)
-  %i : {d}[9,40] = sub(%n, %y)
-  %j : {d}[9,40] = div(%y, %t)
-  %k : {d}[9,40] = div(%y, %u)
-  %m : {d}[9,40] = mul(%n, %y)
-  %o : {d}[9,40] = mul(%h, %n)
-  %p : {d}[9,40] = mul(%y, %h)
-  %q : {d}[9,40] = neg(%p)
-  %r : {d}[9,40] = exp(%p)
-  return (%b, %c, %e, %g, %i, %j, %k, %m, %o, %q, %r)"""
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_signs_and_halves_cost_no_pass_and_no_bit(dtype: str) -> None:
-    nest = nest_of(SIGNS.replace("{d}", dtype))
-    kernel = TileKernel(nest)
-    special = [0.0, -0.0, np.inf, -np.inf, 1.0, -1.5, 5e-324, 1e-45, 3e38, -1.7e308]
-    rng = np.random.default_rng(2)
-    kind = {"f32": np.float32, "f64": np.float64}[dtype]
-    with np.errstate(over="ignore"):
-        x, y = (np.concatenate([rng.choice(special, 200), rng.standard_normal(160)])
-                .astype(kind).reshape(9, 40) for _ in range(2))  # fmt: skip
-    with np.errstate(all="ignore"):
-        want = run_nest(nest, [x, y])
-    for h, w in zip(kernel(x, y), want, strict=True):
-        np.testing.assert_array_equal(h, w)
-        numbers = ~np.isnan(w)
-        np.testing.assert_array_equal(np.signbit(h[numbers]), np.signbit(w[numbers]))
-    assert kernel.source.count("np.negative(") == 2, "that of %n, and of a product read twice"
-    assert kernel.source.count("np.true_divide(") == 1, "that by three"
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("columns", [7, 40, 700])
-@pytest.mark.parametrize("text", [LOSS, NORM, MASKS])
-def test_broadcasting_and_extremes_are_torchs_and_change_no_bit(
-    text: str, columns: int, dtype: str
-) -> None:
-    nest = nest_of(re.sub(r"\b(40|32|24)\b", str(columns), text.replace("{d}", dtype)))
-    inputs = inputs_of(nest)
-    for a in inputs:
-        if a.dtype.kind == "f" and a.size > 9:
-            a.reshape(-1)[[0, -2, 5]] = np.nan, np.inf, -np.inf
-    kernel, plain = TileKernel(nest, torch=True), TileKernel(nest)
-    assert kernel.on_thread is one_thread and "op_m" in kernel.source
-    assert "op_" not in plain.source
-    for have, want in zip(kernel(*inputs), plain(*inputs), strict=True):
-        np.testing.assert_array_equal(have, want)
-
-
-@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
-def test_broadcasting_reads_what_torch_cannot(kind: str) -> None:
-    a = np.arange(24.0).reshape(4, 6)
-    rows = np.linspace(1, 2, 4)[::-1][:, None]  # negative strides
-    columns = np.broadcast_to(np.float64(3.0), (1, 6))  # read-only
-    ufunc = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[kind]
-    for b in (rows, columns):
-        out = np.empty_like(a)
-        assert broadcasting(kind)(a, b, out=out) is out
-        np.testing.assert_array_equal(out, ufunc(a, b))
-    np.testing.assert_array_equal(rows, np.linspace(1, 2, 4)[::-1][:, None])
 
 
 def test_settings_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -373,34 +373,3 @@ def test_a_sigmoid_is_four_statements_over_one_array(dtype: str) -> None:
     eps = np.finfo(x.dtype)
     np.testing.assert_allclose(y, exact, rtol=4 * eps.eps, atol=4 * eps.tiny)
     np.testing.assert_array_equal(z, product)
-
-
-SCALED = """graph f(%x : {d}[9,40], %y : {d}[9,40], %w : {d}[40], %r : {d}[9,1]):
-  %2 : float = Constant[value={two}]()
-  %d : {d}[9,40] = mul(%y, %w)
-  %a : {d}[9,40] = mul(%d, %r)
-  %s : {d}[9,40] = mul(%d, %x)
-  %t : {d}[9,1] = sum[dims=(1,), keepdims=True](%s)
-  %m : {d}[9,40] = mul(%x, %2)
-  %n : {d}[9,40] = mul(%t, %m)
-  %o : {d}[9,40] = add(%a, %n)
-  return (%o)"""
-
-
-@pytest.mark.parametrize(("two", "passes"), [(2.0, 4), (-0.5, 4), (3.0, 5)])
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_a_power_of_two_goes_to_the_row(two: float, passes: int, dtype: str) -> None:
-    nest = nest_of(SCALED.replace("{d}", dtype).replace("{two}", str(two)))
-    kernel = TileKernel(nest)
-    inputs = inputs_of(nest)
-    assert kernel.source.count(", out=") == passes
-    eps = np.finfo(DTYPES[dtype]).eps
-    for have, want in zip(kernel(*inputs), run_nest(nest, inputs), strict=True):
-        np.testing.assert_allclose(have, want, rtol=20 * eps, atol=50 * eps)
-
-
-def test_what_is_summed_is_written_over_afterwards() -> None:
-    kernel = TileKernel(nest_of(SCALED.replace("{d}", "f32").replace("{two}", "2.0")))
-    lines = [line.split(" = ")[0].strip() for line in kernel.source.split("\n") if " = " in line]
-    assert lines.index("t") < lines.index("a"), kernel.source
-    assert len(kernel.widths) == 2, "the product of y and w, and x times numbers of rows"
