@@ -86,12 +86,38 @@ def nest_sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:
 def as_nest(buffer: Buffer, array: Any) -> Any:
     """The array with the nest's axes, of size 1 where it does not vary."""
     array = np.asarray(array)
-    named = [d for d in buffer.dims if d is not None]
-    rest = [d for d in range(array.ndim) if d not in named]
-    if any(array.shape[d] != 1 for d in rest):
-        raise CodegenError(f"{buffer.name} varies along an axis the loop nest does not have")
-    kept = array.transpose(*named, *rest).reshape([array.shape[d] for d in named])
-    return kept[tuple(np.newaxis if d is None else slice(None) for d in buffer.dims)]
+    return AsNest(buffer, array.shape).of(array)
+
+
+class AsNest:
+    """What gives arrays of one shape the nest's axes, of size 1 where they do not vary."""
+
+    __slots__ = ("order", "shape")
+
+    def __init__(self, buffer: Buffer, shape: tuple[int, ...]) -> None:
+        named = [d for d in buffer.dims if d is not None]
+        rest = [d for d in range(len(shape)) if d not in named]
+        if any(shape[d] != 1 for d in rest):
+            raise CodegenError(f"{buffer.name} varies along an axis the loop nest does not have")
+        self.order = None if named == sorted(named) else (*named, *rest)
+        moved = shape if self.order is None else tuple([shape[d] for d in self.order])
+        axes = tuple([1 if d is None else shape[d] for d in buffer.dims])
+        self.shape = None if axes == moved else axes
+
+    def of(self, array: Any) -> Any:
+        """A view of the array."""
+        if self.order is not None:
+            array = array.transpose(self.order)
+        return array if self.shape is None else array.reshape(self.shape)
+
+
+def output_shape(buffer: Buffer, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an output for the sizes of a nest."""
+    shape = [1] * len(buffer.shape)
+    for axis, dim in enumerate(buffer.dims):
+        if dim is not None:
+            shape[dim] = sizes[axis]
+    return tuple(shape)
 
 
 def _as_output(buffer: Buffer, value: Any, sizes: tuple[int, ...]) -> Any:
@@ -102,12 +128,7 @@ def _as_output(buffer: Buffer, value: Any, sizes: tuple[int, ...]) -> Any:
     value = value.reshape([sizes[k] for k in named])
     dims = [d for d in buffer.dims if d is not None]
     value = value.transpose(np.argsort(dims)) if dims else value
-    shape = [1] * len(buffer.shape)
-    for k in named:
-        dim = buffer.dims[k]
-        assert dim is not None
-        shape[dim] = sizes[k]
-    return np.array(value.reshape(shape), dtype=to_numpy_dtype(buffer.dtype))
+    return np.array(value.reshape(output_shape(buffer, sizes)), dtype=to_numpy_dtype(buffer.dtype))
 
 
 def _varying(value: Any, sizes: tuple[int, ...], axes: tuple[int, ...]) -> Any:

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,14 +40,15 @@ from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
 from gradof.codegen.cpu.tile_torch import has_one_thread, one_thread
 from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import REDUCE, as_nest, nest_sizes
+from gradof.codegen.run_nest import REDUCE, AsNest, nest_sizes, output_shape
 from gradof.ir.attrs import to_numpy_dtype
-from gradof.ops.memory import empty
+from gradof.ops.memory import maker
 
 CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
 SCRATCH = 5 << 20  # bytes of a tile, and no more
 _SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
+_MAX_PLANS = 16  # shapes of one kernel
 _LONG = 256  # columns of which a row is worth an inner loop of its own
 
 
@@ -63,6 +64,23 @@ def can_cut_columns(nest: LoopNest) -> bool:
     rows = {i.name for i in nest.body if i.level == "row"}
     cells = (i for i in nest.body if i.level == "cell" or i.op in SUMS)
     return nest.rows == 0 and not any(a in rows for i in cells for a in i.args)
+
+
+class _Plan(NamedTuple):
+    """What a call's shapes decide."""
+
+    sizes: tuple[int, ...]
+    tiled: bool
+    n: int  # rows that are cut into tiles
+    chunk: int  # rows of a tile
+    buffer: int  # elements; Note [numpy's buffers]
+    inputs: list[AsNest]
+    outputs: list[AsNest]
+    make: list[Callable[[], Any]]  # what makes the outputs
+
+    def tile(self, start: int, stop: int) -> tuple[int, ...]:
+        """The sizes of a tile."""
+        return (stop - start, *self.sizes[1:]) if self.tiled else self.sizes
 
 
 class TileKernel:
@@ -89,6 +107,7 @@ class TileKernel:
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
+        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
         self.folds = [] if self.cut else [buffer_of(i) for i in short.body if i.op == "fold"]
 
     @property
@@ -99,34 +118,56 @@ class TileKernel:
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Fresh outputs for arrays in the order of the nest's inputs; floating-point warnings are
         silent, as inf and nan are results."""
-        nest = self.nest
-        sizes = nest_sizes(nest, arrays)
-        inputs = [as_nest(b, a) for b, a in zip(nest.inputs, arrays, strict=True)]
-        outputs = [self._empty(k, sizes) for k in range(len(nest.outputs))]
-        written = [as_nest(b, a) for b, a in zip(nest.outputs, outputs, strict=True)]
-        n = sizes[0] if self.tiled and sizes else 1
-        chunk = self._rows_of_a_tile(n, math.prod(sizes[1 if self.tiled else 0 :]))
-        buffer = sizes[-1] // 16 * 16 if sizes and _LONG <= sizes[-1] < _BUFFER else _BUFFER
+        given = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]
+        key = tuple([a.shape for a in given])
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._plan(given)
+        inputs = [v.of(a) for v, a in zip(plan.inputs, given, strict=True)]
+        outputs = tuple([make() for make in plan.make])
+        written = [v.of(a) for v, a in zip(plan.outputs, outputs, strict=True)]
         found: dict[int, tuple[Any, ...]] = {}
+        run = self.run_tile.function
         with np.errstate(all="ignore"):
             once = self.run_once(*inputs)
 
-        def work(start: int, stop: int) -> None:
-            tile = (stop - start, *sizes[1:]) if self.tiled else sizes
-            with np.errstate(all="ignore"), self.on_thread(), scratch(self, tile) as own:
-                np.setbufsize(buffer)  # until the end of errstate
-                run = self.run_tile.function
-                found[start] = run(start, stop, own, once, *inputs, *written)
+            def work(start: int, stop: int) -> None:
+                with self.on_thread(), scratch(self, plan.tile(start, stop)) as own:
+                    found[start] = run(start, stop, own, once, *inputs, *written)
 
-        run_chunks(work, n, chunk)
-        totals = [self._total(k, found) for k in range(len(self.partials))]
-        if self.run_last is not None:
-            with np.errstate(all="ignore"):
+            def quiet(start: int, stop: int) -> None:  # on another thread, too
+                with np.errstate(all="ignore"):
+                    np.setbufsize(plan.buffer)  # until the end of errstate
+                    work(start, stop)
+
+            if plan.n <= plan.chunk:
+                np.setbufsize(plan.buffer)
+                run_chunks(work, plan.n, plan.chunk, 1)
+            else:
+                run_chunks(quiet, plan.n, plan.chunk)
+            totals = [self._total(k, found) for k in range(len(self.partials))]
+            if self.run_last is not None:
                 self.run_last(once, *totals, *inputs, *written)
-        else:
-            for k, value in zip(self.folds, totals, strict=True):
-                written[k][...] = value
-        return tuple(outputs)
+                return outputs
+        for k, value in zip(self.folds, totals, strict=True):
+            written[k][...] = value
+        return outputs
+
+    def _plan(self, arrays: Sequence[Any]) -> _Plan:
+        """What follows from the shapes of arrays."""
+        nest = self.nest
+        sizes = nest_sizes(nest, arrays)
+        n = sizes[0] if self.tiled and sizes else 1
+        chunk = self._rows_of_a_tile(n, math.prod(sizes[1 if self.tiled else 0 :]))
+        buffer = sizes[-1] // 16 * 16 if sizes and _LONG <= sizes[-1] < _BUFFER else _BUFFER
+        shapes = [output_shape(b, sizes) for b in nest.outputs]
+        dtypes = [to_numpy_dtype(b.dtype) for b in nest.outputs]
+        inputs = [AsNest(b, a.shape) for b, a in zip(nest.inputs, arrays, strict=True)]
+        outputs = [AsNest(b, shape) for b, shape in zip(nest.outputs, shapes, strict=True)]
+        make = [maker(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        return _Plan(sizes, self.tiled, n, chunk, buffer, inputs, outputs, make)
 
     def _rows_of_a_tile(self, n: int, cells: int) -> int:
         """See Note [Tiles]; n rows of so many cells."""
@@ -145,11 +186,3 @@ class TileKernel:
         parts = np.concatenate([found[start][place] for start in sorted(found)], axis=0)
         ufunc = REDUCE[self.partials[place][1]]
         return ufunc.reduce(parts, axis=0, keepdims=True, dtype=parts.dtype)
-
-    def _empty(self, k: int, sizes: Sequence[int]) -> Any:
-        buffer = self.nest.outputs[k]
-        shape = [1] * len(buffer.shape)
-        for axis, dim in enumerate(buffer.dims):
-            if dim is not None:
-                shape[dim] = sizes[axis]
-        return empty(tuple(shape), to_numpy_dtype(buffer.dtype))

@@ -26,7 +26,7 @@ from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.gpu.planned import Fold, Planned, PlannedParts
 from gradof.codegen.gpu.totals import take_totals
 from gradof.codegen.loopnest import Buffer, LoopNest
-from gradof.codegen.run_nest import nest_sizes
+from gradof.codegen.run_nest import nest_sizes, output_shape
 from gradof.errors import CodegenError
 
 MAX_BLOCK = 1 << 14  # columns that one program holds in registers
@@ -243,11 +243,8 @@ def _index_type(pairs: Sequence[tuple[Buffer, Any]], largest: int) -> Any:
 def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
     import torch
 
-    shape = [1] * len(buffer.shape)
-    for axis, dim in enumerate(buffer.dims):
-        if dim is not None:
-            shape[dim] = sizes[axis]
     name = NAMES[buffer.dtype].replace("int1", "bool")
+    shape = output_shape(buffer, sizes)
     return torch.empty(shape, dtype=getattr(torch, name), device=device)
 
 

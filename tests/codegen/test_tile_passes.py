@@ -1,4 +1,4 @@
-"""Passes that tiles save, and those that torch makes faster: the numbers stay."""
+"""Passes that tiles save, those that torch makes faster, and the axes of a nest."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import pytest
 import torch
 
 import gradof
+from gradof.codegen.cpu import tiles
 from gradof.codegen.cpu.tile_torch import SCALAR_LOOPS, one_thread, writing
 from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.run_nest import run_nest
+from gradof.codegen.loopnest import Buffer
+from gradof.codegen.run_nest import AsNest, run_nest
+from gradof.errors import CodegenError
+from gradof.ir.types import F64
 from tests.codegen.test_tiles import LOSS, MASKS, NORM, inputs_of, nest_of
 
 SIGNS = """graph f(%x : {d}[9,40], %y : {d}[9,40]):
@@ -140,3 +144,47 @@ def test_functions_of_torchs_are_those_of_eager(kind: str, monkeypatch: pytest.M
             torch.testing.assert_close(h, w, rtol=1e-12, atol=1e-12)
     (plan,) = compiled.plans()
     assert f"torch_{kind}(" in plan.gradients[next(iter(plan.gradients))].f.executable.listing
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "axes"),
+    [
+        ((3, 5), (0, 1), (3, 5)),
+        ((3, 5), (1, 0), (5, 3)),
+        ((1, 5), (None, 1), (1, 5)),
+        ((1, 5), (1, None), (5, 1)),
+        ((5, 1), (None, 0), (1, 5)),
+        ((2, 1, 3, 4), (3, None, 0, 2), (4, 1, 2, 3)),
+        ((1, 1), (None, None, None), (1, 1, 1)),
+        ((), (None, None), (1, 1)),
+        ((0, 4), (1, 0), (4, 0)),
+    ],
+)
+def test_arrays_have_the_axes_of_the_nest(
+    shape: tuple[int, ...], dims: tuple[int | None, ...], axes: tuple[int, ...]
+) -> None:
+    array = np.arange(float(np.prod(shape))).reshape(shape)
+    gaps = np.repeat(array, 2, -1)[..., ::2] if shape else array
+    for a in (array, np.asfortranarray(array), gaps):
+        view = AsNest(Buffer("x", F64, shape, dims), shape).of(a)
+        assert view.shape == axes and (np.shares_memory(view, a) or not a.size)
+        named = [d for d in dims if d is not None]
+        rest = [d for d in range(len(shape)) if d not in named]
+        np.testing.assert_array_equal(view.ravel(), a.transpose(*named, *rest).ravel())
+
+
+def test_an_axis_that_the_nest_has_not_is_told() -> None:
+    with pytest.raises(CodegenError, match="varies along an axis"):
+        AsNest(Buffer("x", F64, (3, 5), (None, 1)), (3, 5))
+
+
+def test_a_kernel_keeps_a_few_shapes_and_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_MAX_PLANS", 2)
+    kernel = TileKernel(nest_of(NORM.replace("{d}", "f64")))
+    for rows in (6, 3, 9, 6, 1, 3):
+        inputs = [np.resize(a, (rows, 32)) if a.ndim == 2 and a.shape[0] == 6 else a
+                  for a in inputs_of(kernel.nest)]  # fmt: skip
+        want = run_nest(kernel.nest, inputs)
+        for h, w in zip(kernel(*inputs), want, strict=True):
+            np.testing.assert_allclose(h, w, rtol=1e-12, atol=1e-12)
+        assert 1 <= len(kernel._plans) <= 2

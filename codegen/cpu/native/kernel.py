@@ -40,7 +40,7 @@ from gradof.codegen.cpu.native.vectors import CALLS, supports
 from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
-from gradof.codegen.run_nest import as_nest, nest_sizes
+from gradof.codegen.run_nest import as_nest, nest_sizes, output_shape
 from gradof.ir.types import BOOL
 from gradof.ops.memory import maker
 
@@ -238,11 +238,7 @@ def _signs_of(nest: LoopNest, torch: bool) -> LoopNest:
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
-    shape = [1] * len(buffer.shape)
-    for axis, dim in enumerate(buffer.dims):
-        if dim is not None:
-            shape[dim] = sizes[axis]
-    return np.empty(shape, raw_numpy_dtype(buffer.dtype))
+    return np.empty(output_shape(buffer, sizes), raw_numpy_dtype(buffer.dtype))
 
 
 def _one_column(buffer: Buffer, rows: int) -> Buffer:
