@@ -61,6 +61,7 @@ from gradof.tracer.result import (
 )
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tensors_hooks
+from gradof.tracer.torch_control_flow import control_flow
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_device import OneDevice, cuda_state
 from gradof.tracer.torch_functional import functionalization, inner, scalar, unfused, wrap
@@ -184,7 +185,7 @@ class _Trace:
             wrapped = [self.argument(i, leaf, names[i]) for i, leaf in enumerate(leaves)]
             args, kwargs = tree.unflatten(wrapped)
             followed = custom_functions(self.recorder, self.api)
-            with self.aten, self.api, followed, torch_checkpoints():
+            with self.aten, self.api, followed, torch_checkpoints(), control_flow():
                 result = self.fn(*args, **kwargs)
             if self.numbers:
                 settle(self.fn)
