@@ -52,10 +52,15 @@ def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return maker(shape, dtype)()
 
 
+def is_aligned(size: int) -> bool:
+    """Whether arrays of so many bytes begin at a multiple of ALIGNED."""
+    return size >= LEAST and limit() > 0
+
+
 def maker(shape: tuple[int, ...], dtype: Any) -> Callable[[], NDArray[Any]]:
     """What makes such an array at each call."""
     size = math.prod(shape) * dtype.itemsize
-    if size < LEAST or not limit():
+    if not is_aligned(size):
         return functools.partial(np.empty, shape, dtype)
     return functools.partial(_large, shape, dtype, -(-size // _PAGE) * _PAGE)
 

@@ -64,13 +64,17 @@ class _Emitter(Columns):
             else:
                 self.value(i, None, None)
         self.rows()
+        streams = "streamed" in self.strides
+        if streams:  # whoever sees that this chunk is done is to see what it wrote past the cache
+            self.code.declared["sfence"] = "declare void @llvm.x86.sse.sfence()"
+            self.line("call void @llvm.x86.sse.sfence()")
         self.line("ret void")
         declared = "\n".join(self.code.declared.values())
         body = "\n".join([*self.head, *self.code.lines])
         text = (
             f"{declared}\n\ndefine void @kernel(ptr noalias %args, i64 %r0, i64 %r1, i64 %c0, "
             "i64 %c1, ptr noalias %scratch, ptr noalias %partial) alignstack(64) "  # for spills
-            f"{{\nentry:\n{body}\n}}\n"
+            f"{{\nentry:\n{body}\n}}\n" + ("\n!0 = !{i32 1}\n" if streams else "")
         )
         return Code(text, tuple(self.scratch), tuple(
             (index_of(i), kind_of(i), i.level == "cell") for i in self.folds

@@ -36,13 +36,14 @@ from gradof.codegen.cpu.native.parallel import new_job, run_job
 from gradof.codegen.cpu.native.partials import Partials
 from gradof.codegen.cpu.native.scratch import Scratch
 from gradof.codegen.cpu.native.sparse import with_picks
+from gradof.codegen.cpu.native.streaming import streamed
 from gradof.codegen.cpu.native.vectors import CALLS, supports
 from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tiles import TileKernel, can_split_columns
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes, output_shape
 from gradof.ir.types import BOOL
-from gradof.ops.memory import maker
+from gradof.ops.memory import ALIGNED, maker
 
 if TYPE_CHECKING:
     from gradof.codegen.cpu.native.rearranged import Rearranged
@@ -170,9 +171,12 @@ class NativeKernel:
         rows = 1
         for size in sizes[: nest.rows]:
             rows *= size
-        classes = tuple(_class(s[-1]) if nest.rows < len(sizes) else "zero" for s in strides)
-        code = self._variant(classes)
+        classes = [_class(s[-1]) if nest.rows < len(sizes) else "zero" for s in strides]
         flat = [*sizes[: nest.rows], *([columns] if nest.rows < len(sizes) else [])]
+        mine = [k for k in range(len(outputs)) if k not in there and self.takes(k)]
+        for k in streamed(nest, strides, flat, mine):
+            classes[len(arrays) + k] = "streamed"
+        code = self._variant(tuple(classes))
         arguments = [0] * len(views) + [s for each in strides for s in each] + flat
         held = sum((columns + self.lanes) * width for _, width in code.scratch)
         partials = Partials(nest, code, columns)
@@ -197,7 +201,7 @@ class NativeKernel:
         """
         cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
         if self.split:
-            return columns, cells
+            return columns, -(-cells // ALIGNED) * ALIGNED  # each begins at a line of any dtype
         chunk = max(1, cells // max(1, columns))
         if partials.folds:  # each chunk has a row of those of cells
             most = min(max(_PARTS // partials.width, _FEWEST), 2 * _CHUNKS)

@@ -4,7 +4,8 @@
 
 Note [Strides of columns]
 The one column axis has stride 1 (a vector load), 0 (one element for all lanes) or any other (a
-gather); which is known per buffer when the code is made (`Stride`).
+gather); which is known per buffer when the code is made (`Stride`). A `streamed` output has
+stride 1, and is written past the cache (Note [Stores past the cache] in `streaming`).
 
 What has half precision in memory is a vector of float32 here: loads widen it, stores narrow it.
 """
@@ -17,7 +18,7 @@ from gradof.codegen.cpu.half import HALVES
 from gradof.codegen.cpu.native.vectors import ELEMENT, STORED, Vectors
 from gradof.ir.types import BOOL, DType
 
-Stride = Literal["one", "zero", "any"]
+Stride = Literal["one", "zero", "any", "streamed"]
 
 
 class Memory:
@@ -132,8 +133,12 @@ class Memory:
             value = self.code.emit(f"zext {self.code.vector(BOOL)} {value} to {v}")
         elif dtype in HALVES:
             value = self.code.narrowed(value, dtype)
-        if stride == "one":
+        if stride in ("one", "streamed"):
             at = self.code.emit(f"getelementptr {stored}, ptr {pointer}, i64 {column}")
+            if mask is None and stride == "streamed":
+                size = self.lanes * dtype.itemsize
+                self.line(f"store {v} {value}, ptr {at}, align {size}, !nontemporal !0")
+                return
             if mask is None:
                 self.line(f"store {v} {value}, ptr {at}, align {dtype.itemsize}")
                 return
