@@ -19,9 +19,9 @@
 Numpy computes each instruction in a pass of its own, so that what matters is their number. Sums
 come right after what they add up, whose memory is then free to be written over. Results are those
 of the nest, but for the order of sums (Note [Sums by BLAS] in `gradof.codegen.cpu.tile_sums`), for
-the sign of a zero to which a `place` adds nothing, and where a power of two takes a number of a row
-out of the range of its dtype. Sums of one cell a row become a `pick`, as in native code
-(`gradof.codegen.cpu.native.sparse`).
+the sign of a zero to which a `place` adds nothing, and where 16 times a number of a row, or a
+sixteenth of it, is out of the range of its dtype. Sums of one cell a row become a `pick`, as in
+native code (`gradof.codegen.cpu.native.sparse`).
 
 `dot` and `total` have `attrs["kind"]` as a `reduce` has, and a `fold` may be `negated`.
 """
@@ -195,7 +195,7 @@ def _inverse(arg: Operand) -> float | None:
 
 
 def _scaled(known: _Nest, i: Instr) -> list[Instr] | None:
-    """A number of a row times cells times a power of two: this goes to the row."""
+    """A number of a row times cells times a small power of two: this goes to the row."""
     if i.op != "mul" or i.level != "cell" or i.dtype not in (F32, F64):
         return None
     for row, cells in (i.args, i.args[::-1]):
@@ -207,7 +207,7 @@ def _scaled(known: _Nest, i: Instr) -> list[Instr] | None:
             continue
         x, two = sorted(product.args, key=lambda a: not isinstance(a, str))
         name = f"{product.name}_row"
-        if _inverse(two) is not None and name not in known.made:
+        if _is_small_power(two) and name not in known.made:
             scaled = replace(factor, name=name, op="mul", args=(row, two), attrs={}, loc=i.loc)
             return [scaled, replace(i, args=(name, x))]
     return None
@@ -231,6 +231,10 @@ def _sums_first(nest: LoopNest) -> LoopNest:
         return place[k], place[k] < k and nest.body[k].op != "load", k
 
     return replace(nest, body=tuple(nest.body[k] for k in sorted(range(len(place)), key=key)))
+
+
+def _is_small_power(arg: Operand) -> bool:
+    return _inverse(arg) is not None and not isinstance(arg, str) and 1 / 16 <= abs(arg) <= 16
 
 
 def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:

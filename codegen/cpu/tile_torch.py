@@ -79,8 +79,8 @@ def one_thread() -> Iterator[None]:
 # Numpy's loops are short where an operand is broadcast: they take up to six times as long.
 BROADCAST = {"add": "add", "sub": "sub", "mul": "mul", "div": "true_divide"}
 
-# Of these numpy computes one number at a time, for 4 to 20 times as long. It
-# does so for fmod and remainder, too, but is right where a quotient is out of the range of floats.
+# Of these numpy computes one number at a time, for 4 to 20 times as long. It does so for fmod and
+# remainder, too, but is right there where a quotient is out of the range of floats.
 SCALAR_LOOPS: dict[str, frozenset[DType]] = {
     "sin": frozenset({F64}), "cos": frozenset({F64}),
     "hypot": frozenset({F32, F64}), "logaddexp": frozenset({F32, F64}),
