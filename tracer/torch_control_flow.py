@@ -48,7 +48,11 @@ _OPERATORS = {"_cond_op_wrapper": _cond, "_while_loop_op_wrapper": _while_loop}
 
 @contextmanager
 def control_flow() -> Iterator[None]:
-    """Within it, torch's control flow and compiled functions are Python's on a recording thread."""
+    """Within it, torch's control flow is Python's on a recording thread.
+
+    Compiled functions run as they were written, on other threads too, as torch has one setting for
+    all; traces run one at a time, so each puts back what it found.
+    """
     module: Any = utils
     before = getattr(module, _COMPILE, None)
 

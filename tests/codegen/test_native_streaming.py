@@ -50,6 +50,14 @@ def test_bits_are_the_same(
 def test_gradients_of_every_dtype(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(streaming, "last_cache", lambda: 1)
+    found: list[int] = []
+
+    def spied(*args: Any) -> list[int]:
+        outputs = streaming.streamed(*args)
+        found.extend(outputs)
+        return outputs
+
+    monkeypatch.setattr(kernel, "streamed", spied)
     kind = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16,
             "f16": torch.float16}[dtype]  # fmt: skip
     x = torch.randn(4096, 256).to(kind).requires_grad_()
@@ -70,6 +78,7 @@ def test_gradients_of_every_dtype(dtype: str, monkeypatch: pytest.MonkeyPatch) -
         for g, d in zip(got, due, strict=True):
             scale = float(d.abs().max())
             assert float((g - d).abs().max()) <= (3e-2 if kind.itemsize == 2 else 1e-4) * scale
+    assert len(found) >= 3, "the value, the mask, and a gradient are past the cache"
 
 
 def test_what_may_lie_anywhere_is_not_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
