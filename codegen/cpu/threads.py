@@ -6,7 +6,8 @@
 8 10
 
 Chunks are as large as the caller says, whatever the number of threads: results that are combined
-chunk by chunk are the same, bit for bit, on every number of threads.
+chunk by chunk are the same, bit for bit, on every number of threads. The threads are a pool of our
+own, or torch's (Note [Whose threads] in `openmp`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 
+from gradof.codegen.cpu import openmp
 from gradof.errors import ConfigError
 
 _LOCK = threading.Lock()
@@ -42,27 +45,38 @@ def n_threads() -> int:
 
 
 def run_chunks(
-    work: Callable[[int, int], None], n: int, chunk: int, threads: int | None = None
+    work: Callable[[int, int], None],
+    n: int,
+    chunk: int,
+    threads: int | None = None,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    torchs: bool = False,
 ) -> None:
-    """`work(start, stop)` for every chunk of `range(n)`; the first exception is raised."""
+    """`work(start, stop)` for every chunk of `range(n)`; the first exception is raised.
+
+    Every thread has its chunks within `around()`. `torchs` asks for torch's threads, where there
+    are such.
+    """
     count = -(-n // chunk)
     threads = min(n_threads() if threads is None else threads, count)
-    if threads <= 1:
-        for k in range(count):
-            work(k * chunk, min(n, (k + 1) * chunk))
-        return
     take = iter(range(count))
     lock = threading.Lock()
 
     def worker() -> None:
-        while True:
-            with lock:
-                k = next(take, None)
-            if k is None:
-                return
-            work(k * chunk, min(n, (k + 1) * chunk))
+        with around():
+            while True:
+                with lock:
+                    k = next(take, None)
+                if k is None:
+                    return
+                work(k * chunk, min(n, (k + 1) * chunk))
 
-    run_together(worker, threads)
+    if threads <= 1:
+        worker()
+    elif torchs and openmp.has_threads():
+        openmp.together(worker, threads)
+    else:
+        run_together(worker, threads)
 
 
 def run_together(worker: Callable[[], None], threads: int) -> None:

@@ -3,24 +3,29 @@
     calls = Calls(values, torch=True)
     calls.lowering(i).text              # "np.add", or a function of torch
     calls.may_have_out(i)               # whether that takes out=
+    calls.writing(i)                    # torch.add, of tensors, if that is to compute it
+    calls.of_rows(i)                    # ("torch_amax", its function), if that is to reduce rows
     calls.used_torch                    # whether any was torch's
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.codegen.cpu.lowering import Lowering, lowering
 from gradof.codegen.cpu.tile_torch import (
     BROADCAST,
+    EXTREMES,
     SCALAR_LOOPS,
     extreme,
+    of_torch,
+    row_total,
     tile_function,
     writing,
 )
 from gradof.codegen.cpu.tile_values import Values
-from gradof.codegen.loopnest import Instr
+from gradof.codegen.loopnest import Instr, Operand
 from gradof.ir.types import BOOL, F32, F64, I64
 from gradof.ops.registry import get_op
 
@@ -44,20 +49,46 @@ class Calls:
         self.used_torch = False
 
     def lowering(self, i: Instr) -> Lowering:
-        """The call that computes an elementwise op."""
+        """The call that computes an elementwise op of arrays."""
         record = get_op(i.op)
         if not self.is_torch(i):
             return lowering(record, "numpy")
         self.used_torch = True
-        function = writing(i.op) if self.is_faster(i) else tile_function(record)
-        return Lowering("function", f"torch_{i.op}", function)
+        return Lowering("function", f"torch_{i.op}", tile_function(record))
 
-    def extreme(self, i: Instr) -> Callable[[Any], Any] | None:
-        """Torch's function of a `reduce` to the largest or smallest; None: numpy's is called."""
-        if not self.torch or i.dtype not in (F32, F64):
+    def writing(self, i: Instr) -> Callable[..., Any] | None:
+        """Torch's function of its operands as tensors, which writes where it is told to."""
+        if i.attrs or not self.is_torch(i) or not self.may_have_out(i):
             return None
         self.used_torch = True
-        return extreme(str(i.attrs["kind"]))
+        return writing(i.op)
+
+    def fused(self, i: Instr) -> tuple[str, Callable[..., Any], Sequence[Operand], str]:
+        """Torch's function of a `fma` and its name, its operands, and its keyword argument."""
+        self.used_torch = True
+        c, p, q = i.args
+        sign = -1 if i.attrs["negated"] else 1
+        for factor, cells in ((p, q), (q, p)):
+            if not isinstance(factor, str):
+                return "torch_add", of_torch("add"), (c, cells), f", alpha={sign * factor!r}"
+        return "torch_addcmul", of_torch("addcmul"), (c, p, q), ", value=-1" if sign < 0 else ""
+
+    def of_rows(self, i: Instr) -> tuple[str, Callable[[Any], Any]] | None:
+        """Torch's function of a tensor's rows that reduces them; None: numpy's is called."""
+        nest = self.values.nest
+        if not self.torch or i.dtype not in (F32, F64) or i.op not in ("total", "reduce"):
+            return None
+        columns = set(range(nest.rows, len(nest.sizes)))
+        if len(columns) != 1 or columns - self.values.varies[str(i.args[0])]:
+            return None
+        kind = str(i.attrs["kind"])
+        if i.op == "total" and nest.rows:  # else columns may be cut: Note [Sums of tiles]
+            self.used_torch = True
+            return "torch_total", row_total()
+        if kind in EXTREMES:
+            self.used_torch = True
+            return f"torch_a{kind}", extreme(kind)
+        return None
 
     def is_torch(self, i: Instr) -> bool:
         """Whether it is computed by torch's function."""

@@ -27,9 +27,11 @@ import numpy as np
 
 from gradof.codegen.cpu import tile_select, tile_sums
 from gradof.codegen.cpu.half import round_bf16, round_f16
-from gradof.codegen.cpu.lowering import call, literal
+from gradof.codegen.cpu.lowering import as_tensor, call, literal
 from gradof.codegen.cpu.tile_calls import STEPS, Calls
 from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
+from gradof.codegen.cpu.tile_tensors import Tensors
+from gradof.codegen.cpu.tile_torch import number
 from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 from gradof.ir.types import F32, F64
@@ -41,7 +43,7 @@ _HELPERS = {
         "dot", "dot_blocks", "total", "total_blocks", "along", "along_blocks", "folded",
         "block_rows")},
     **{name: getattr(tile_select, name) for name in ("inside", "picked", "place", "chosen")},
-    "rounded_bf16": round_bf16, "rounded_f16": round_f16,
+    "tensor": as_tensor, "number": number, "rounded_bf16": round_bf16, "rounded_f16": round_f16,
 }
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class _Emitter:
         self.partials: list[tuple[str, str]] = []  # (name, kind) of what a tile returns
         self.functions: dict[str, Any] = dict(_HELPERS)
         self.lines: list[str] = []
-        self.borrowed: set[str] = set()  # values that may be an input's memory
+        self.tensors = Tensors(self.values, self.functions, self.lines)
         self.inputs = [f"in{k}" for k in range(len(nest.inputs))]
         self.outputs = [f"out{k}" for k in range(len(nest.outputs))]
 
@@ -121,7 +123,7 @@ class _Emitter:
         self.lines.append(f"return {tuple_of([name for name, _ in self.partials])}")
         head = ["start", "stop", "scratch", "once", *self.inputs, *self.outputs]
         text = self.function(self.nest.name, head, self.head())
-        return self.values.source(self.nest.name) + text
+        return self.values.source(self.nest.name, self.tensors.twins) + text
 
     def last_source(self) -> str:
         """What is computed from the sums over all columns, where these are cut; "" for nothing."""
@@ -147,7 +149,8 @@ class _Emitter:
         lines = []
         views = self.values.views
         if views:
-            lines.append(f"{tuple_of([f's{k}' for k in range(len(views))])} = scratch")
+            names = [f"s{k}" for k in range(len(views))] + self.tensors.twins
+            lines.append(f"{tuple_of(names)} = scratch")
         arrays = [*zip(self.inputs, self.nest.inputs, strict=True),
                   *zip(self.outputs, self.nest.outputs, strict=True)]  # fmt: skip
         for axis in range(len(self.nest.sizes)):
@@ -176,6 +179,8 @@ class _Emitter:
             self.pick(i, f"at{k}")
         elif i.op == "place":
             self.placed(i, k)
+        elif i.op == "fma":
+            self.lines += self.by_torch(i, k, self.tensors.call(*self.calls.fused(i)))
         elif i.op in ("load", "index", "copy", "rounded") or i.op in SUMS:
             self.lines.append(f"{i.name} = {self.expression(i)}{_loc(i)}")
         else:
@@ -184,6 +189,9 @@ class _Emitter:
     def elementwise(self, i: Instr, k: int) -> list[str]:
         """The statements of an op, which write into an output or scratch where they may."""
         args, loc = [_text(a) for a in i.args], _loc(i)
+        function = self.calls.writing(i)
+        if function is not None:
+            return self.by_torch(i, k, self.tensors.call(f"torch_{i.op}", function, i.args))
         text = self.expression(i)
         out: str | None
         if self.calls.is_select(i):
@@ -203,10 +211,16 @@ class _Emitter:
         text = f"{text[:-1]}, out={out})"
         number = self.calls.number(i)
         if number is not None and out[0] == "s":
-            self.borrowed.add(i.name)
+            self.tensors.borrowed.add(i.name)
             other = args[1] if number == args[0] else args[0]
             text = f"{other} if {number} == 1 else {text}"
         return [f"{i.name} = {text}{loc}"]
+
+    def by_torch(self, i: Instr, k: int, call: str) -> list[str]:
+        """The statements of a call of torch's that writes a value."""
+        out = self.target(i, k)
+        assert out is not None, "it has cells"
+        return [f"{call[:-1]}, out={self.tensors.out(out)}){_loc(i)}", f"{i.name} = {out}"]
 
     def expression(self, i: Instr) -> str:
         args = [_text(a) for a in i.args]
@@ -220,6 +234,8 @@ class _Emitter:
             return f"np.arange({first}, {last}).reshape({shape})"
         if i.op == "reduce":
             return self.reduced(i, args[0], self.columns)
+        if i.op == "total" and (found := self.calls.of_rows(i)) is not None:
+            return self.tensors.call(*found, i.args)
         if i.op in SUMS:
             return f"{i.op}{'_blocks' if self.cut else ''}({', '.join(args)})"
         if i.op == "rounded":  # see `half_nest`
@@ -227,8 +243,7 @@ class _Emitter:
         record = get_op(i.op)
         low = self.calls.lowering(i)
         if low.function is not None:
-            if not low.text.startswith("torch_"):
-                low = replace(low, text=f"op_{low.text}")  # its own name is its result's
+            low = replace(low, text=f"op_{low.text}")  # its own name is its result's
             self.functions[low.text] = low.function
         if i.op == "copy" or (i.op == "cast" and not isinstance(i.args[0], str)):
             return f"np.asarray({args[0]}, {literal(i.dtype)})"
@@ -253,11 +268,9 @@ class _Emitter:
         if i.op == "fold" and is_float:
             return self.folded(i, ufunc, text, axes)
         if varies and axes == self.columns and len(axes) == 1 and kind in ("max", "min"):
-            function = self.calls.extreme(i)
-            if function is None:
+            if (found := self.calls.of_rows(i)) is None:
                 return f"along({ufunc}, {text})"
-            self.functions[f"torch_a{kind}"] = function
-            return f"torch_a{kind}({text})"
+            return self.tensors.call(*found, i.args)
         return f"{ufunc}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
 
     def folded(self, i: Instr, ufunc: str, text: str, axes: tuple[int, ...]) -> str:
@@ -298,7 +311,7 @@ class _Emitter:
         cells, position, value = map(_text, i.args)
         values = self.values
         store = values.stored(i)
-        if store is None and cells in values.dying(i, k) and cells not in self.borrowed:
+        if store is None and cells in values.dying(i, k) and cells not in self.tensors.borrowed:
             values.holds[i.name] = values.holds.pop(cells)
         elif store is not None and (cells, store) in values.in_place:
             values.in_place.add((i.name, store))
@@ -322,14 +335,15 @@ class _Emitter:
         out = self.values.output(i)
         if out is None and i.level == "cell":
             dying = self.values.dying(i, k)  # what may be an input's is not in the cache yet
-            out = self.values.taken(i, sorted(dying, key=self.borrowed.__contains__))
+            out = self.values.taken(i, sorted(dying, key=self.tensors.borrowed.__contains__))
         return out
 
 
 def _safe_names(nest: LoopNest) -> LoopNest:
     """The nest with no name that the emitted source uses itself."""
     mine = re.compile(
-        r"(in|out|n|s|fold_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|(op|torch)_\w+|"
+        r"(in|out|n|s|t|fold_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|(op|torch|tensor)_\w+|"
+        "from_numpy|"
         + "|".join(_HELPERS)
     )
     names = {j.name for i in nest.body for j in (i, *i.body)}

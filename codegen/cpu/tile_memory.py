@@ -4,7 +4,11 @@
         kernel.run_tile.function(..., arrays, ...)
 
 It is kept for the next tile, which mostly needs as much: what was written last is still in the
-cache. Whoever uses it has it alone, should a finalizer run a kernel in the middle of another.
+cache. Whoever uses it has it alone, should a finalizer run a kernel in the middle of another. Of
+threads that ended some memory is left: what was used last is kept, for twice as many as may run.
+
+It is found by the thread's number, as Python forgets all else about a thread of torch's whenever
+that goes back to torch.
 """
 
 from __future__ import annotations
@@ -13,14 +17,17 @@ import contextlib
 import math
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
+from gradof.codegen.cpu.threads import n_threads
+
 MOST = 16 << 20  # bytes that are kept; a kernel that is not tiled may need any amount
 _LINE = 64  # bytes of a cache line, and of the widest vector
-_LOCAL = threading.local()
+_KEPT: OrderedDict[int, _Memory] = OrderedDict()  # by thread, the longest unused first
 
 
 class NeedsScratch(Protocol):
@@ -56,14 +63,17 @@ class _Memory:
 def scratch(kernel: NeedsScratch, tile: tuple[int, ...]) -> Iterator[Any]:
     """The scratch arrays of a kernel for a tile of these sizes, of this thread alone."""
     need = sum(_place(math.prod(tile) * width) for width in kernel.widths)
-    memory: _Memory | None = _LOCAL.__dict__.pop("memory", None)
+    thread = threading.get_ident()
+    memory = _KEPT.pop(thread, None)
     if memory is None or memory.bytes.nbytes < need:
         memory = _Memory(need)
     try:
         yield memory.arrays(kernel, tile)
     finally:
         if need <= MOST:
-            _LOCAL.memory = memory
+            _KEPT[thread] = memory
+        while len(_KEPT) > 2 * n_threads():
+            _KEPT.popitem(last=False)
 
 
 def _place(size: int) -> int:

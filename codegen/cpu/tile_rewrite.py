@@ -16,6 +16,9 @@
     w = where h l 0    cell         →
     z = add w y        cell                z = place y t l   cell
 
+    p = mul x y        cell
+    z = sub c p        cell         →      z = fma c x y     cell, negated: where torch computes it
+
 Numpy computes each instruction in a pass of its own, so that what matters is their number. Sums
 come right after what they add up, whose memory is then free to be written over. Results are those
 of the nest, but for the order of sums (Note [Sums by BLAS] in `gradof.codegen.cpu.tile_sums`), for
@@ -39,8 +42,11 @@ from gradof.ir.types import F32, F64
 SUMS = frozenset({"reduce", "dot", "total"})
 
 
-def for_tiles(nest: LoopNest) -> LoopNest:
-    """The nest in fewer passes; its stages are not kept up to date."""
+def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
+    """The nest in fewer passes; its stages are not kept up to date.
+
+    `torch` has torch's sums of a number and a product, which are rounded once (`tile_torch`).
+    """
     if nest.rows:
         nest = with_picks(nest)
         nest = _each(nest, _placed)
@@ -48,7 +54,8 @@ def for_tiles(nest: LoopNest) -> LoopNest:
     while (shorter := _each(nest, _without_neg)) != nest:
         nest = shorter
     nest = _each(nest, _scaled)
-    return _sums_first(_each(nest, _by_blas))
+    nest = _each(nest, _by_blas)
+    return _sums_first(_each(nest, _fused) if torch else nest)
 
 
 def varying(nest: LoopNest) -> dict[str, frozenset[int]]:
@@ -211,6 +218,32 @@ def _scaled(known: _Nest, i: Instr) -> list[Instr] | None:
             scaled = replace(factor, name=name, op="mul", args=(row, two), attrs={}, loc=i.loc)
             return [scaled, replace(i, args=(name, x))]
     return None
+
+
+def _fused(known: _Nest, i: Instr) -> list[Instr] | None:
+    """Cells plus or minus a product, which is computed for its other readers all the same: what is
+    rounded does not depend on these. Of two products the second: mostly it is the newer one."""
+    if i.op not in ("add", "sub") or i.level != "cell" or i.dtype not in (F32, F64):
+        return None
+    for k in (1, 0) if i.op == "add" else (1,):
+        product = known.made.get(i.args[k])  # type: ignore[arg-type]  # a number is no key
+        if product is None or product.op != "mul" or product.level != "cell":
+            continue
+        args = (i.args[1 - k], *product.args)
+        if _can_fuse(known, i, args):
+            return [replace(i, op="fma", args=args, attrs={"negated": i.op == "sub"})]
+    return None
+
+
+def _can_fuse(known: _Nest, i: Instr, args: Sequence[Operand]) -> bool:
+    """Whether torch's loops for such operands are fast: all but one are cells or columns."""
+    names = [a for a in args if isinstance(a, str)]
+    if any(known.made[a].dtype != i.dtype for a in names):
+        return False
+    columns = set(range(known.nest.rows, len(known.nest.sizes)))
+    along = [a for a in args if isinstance(a, str) and columns <= known.varies[a]]
+    by_number = any(not isinstance(a, str) for a in args[1:])
+    return len(along) >= (1 if by_number else 2)
 
 
 def _sums_first(nest: LoopNest) -> LoopNest:

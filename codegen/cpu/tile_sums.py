@@ -69,10 +69,12 @@ def dot_blocks(a: Any, b: Any) -> Any:
         return along_blocks(np.add, np.multiply(a, b))
     n = a.shape[-1]
     even = n - n % BLOCK
-    parts = [np.vecdot(_blocks(a, even), _blocks(b, even))] if even else []
-    if even < n:
-        parts.append(np.vecdot(a[..., even:], b[..., even:])[..., None])
-    return np.concatenate(parts, axis=-1)
+    if even == n:
+        return np.vecdot(_blocks(a, n), _blocks(b, n))
+    last = np.vecdot(a[..., even:], b[..., even:])[..., None]
+    if not even:
+        return last
+    return np.concatenate([np.vecdot(_blocks(a, even), _blocks(b, even)), last], axis=-1)
 
 
 def total(a: Any) -> Any:
@@ -91,16 +93,18 @@ def total_blocks(a: Any) -> Any:
         return along_blocks(np.add, a)
     n, ones = a.shape[-1], _ones(a.dtype, BLOCK)
     even = n - n % BLOCK
-    parts = [np.vecdot(_blocks(a, even), ones)] if even else []
-    if even < n:
-        parts.append(np.vecdot(a[..., even:], ones[: n - even])[..., None])
-    return np.concatenate(parts, axis=-1)
+    if even == n:
+        return np.vecdot(_blocks(a, n), ones)
+    last = np.vecdot(a[..., even:], ones[: n - even])[..., None]
+    if not even:
+        return last
+    return np.concatenate([np.vecdot(_blocks(a, even), ones), last], axis=-1)
 
 
 def along(ufunc: Any, a: Any) -> Any:
     """`ufunc.reduce` over the last axis, which is kept."""
     if a.ndim == 2 and a.shape[1] <= NARROW:  # numpy's loops would be of a few cells
-        return ufunc.reduce(np.ascontiguousarray(a.T), axis=0)[:, None]
+        return ufunc.reduce(a.T.copy(), axis=0)[:, None]
     return ufunc.reduce(a, axis=-1, keepdims=True)
 
 
@@ -137,13 +141,14 @@ def _folded(ufunc: Any, a: Any, axes: tuple[int, ...]) -> Any:
     return found if even == n else ufunc(found, ufunc.reduce(a[:, even:], axis=1))
 
 
-def _adjacent(*arrays: Any) -> bool:
+def _adjacent(a: Any, b: Any = None) -> bool:
     """Whether columns are next to one another."""
-    return all(a.strides[-1] == a.itemsize for a in arrays)
+    return a.strides[-1] == a.itemsize and (b is None or b.strides[-1] == b.itemsize)
 
 
 def _blocks(a: Any, even: int) -> Any:
-    return a[..., :even].reshape(*a.shape[:-1], even // BLOCK, BLOCK)
+    *rows, n = a.shape
+    return (a if even == n else a[..., :even]).reshape(*rows, even // BLOCK, BLOCK)
 
 
 @functools.cache

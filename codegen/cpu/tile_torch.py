@@ -1,8 +1,7 @@
 """Torch's functions of the cells of a tile, on the one thread that runs the tile.
 
     with one_thread():                      # torch and MKL start no threads of their own
-        erfc = tile_function(get_op("erfc"))
-        erfc(x, out=y)                      # numpy arrays; y is written
+        writing("erfc")(x, out=y)           # tensors; y is written
 
 Torch shares a call of more than some thousand cells with its OpenMP threads, and MKL, which
 computes some of its functions, does so again. Tiles are on all cores already, and in a process that
@@ -21,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradof.codegen.cpu.lowering import as_tensor, lowering
+from gradof.codegen.cpu.lowering import lowering
 from gradof.codegen.cpu.openmp import torch_cpu
-from gradof.codegen.cpu.tile_sums import along
+from gradof.codegen.cpu.tile_sums import along, total
 from gradof.ir.types import F32, F64, DType
-from gradof.ops.registry import Op
+from gradof.ops.registry import Op, get_op
 
 
 class _Settings(NamedTuple):
@@ -87,18 +86,35 @@ SCALAR_LOOPS: dict[str, frozenset[DType]] = {
 }  # fmt: skip
 
 
-@functools.cache
-def writing(kind: str) -> Callable[..., Any]:
-    """Torch's function of a kind in BROADCAST or SCALAR_LOOPS: of numpy arrays, into `out`."""
+def of_torch(name: str) -> Callable[..., Any]:
+    """Torch's function of that name."""
     import torch
 
-    function = getattr(torch, BROADCAST.get(kind, kind))
+    function: Callable[..., Any] = getattr(torch, name)
+    return function
 
-    def call(*arrays: Any, out: Any) -> Any:
-        function(*map(as_tensor, arrays), out=as_tensor(out))
-        return out
 
-    return call
+@functools.lru_cache(maxsize=256)
+def number(value: float) -> Any:
+    """A number as a tensor, which takes the dtype of what it is computed with."""
+    import torch
+
+    return torch.tensor(value, dtype=torch.float64)
+
+
+@functools.cache
+def writing(kind: str) -> Callable[..., Any] | None:
+    """Torch's function of an op's tensors that writes where it is told to, if it has one."""
+    import torch
+
+    if kind in BROADCAST or kind in SCALAR_LOOPS:
+        return of_torch(BROADCAST.get(kind, kind))
+    text = get_op(kind).torch
+    *path, name = (text or "").split(".")
+    if path not in (["torch"], ["torch", "special"]) or not name.isidentifier():
+        return None
+    function: Callable[..., Any] = getattr(torch.special if len(path) == 2 else torch, name)
+    return function
 
 
 # And short where they reduce rows, of which numpy takes one at a time.
@@ -108,7 +124,8 @@ _FEW = 8  # columns for which torch's loops are short, too
 
 @functools.cache
 def extreme(kind: str) -> Callable[[Any], Any]:
-    """The largest or smallest number of each row, by torch; nan where there is one."""
+    """The largest or smallest number of each row of a tensor, as an array; nan where there is one.
+    """
     import torch
 
     name, ufunc = EXTREMES[kind]
@@ -116,8 +133,26 @@ def extreme(kind: str) -> Callable[[Any], Any]:
 
     def call(a: Any) -> Any:
         if a.shape[-1] <= _FEW:
-            return along(ufunc, a)
-        return function(as_tensor(a), -1, True).numpy()
+            return along(ufunc, a.numpy())
+        return function(a, -1, True).numpy()
+
+    return call
+
+
+@functools.cache
+def row_total() -> Callable[[Any], Any]:
+    """The sum of each row of a tensor, as an array: in half the time of `tile_sums.total`.
+
+    How a row is added does not depend on how many there are, where its cells are adjacent.
+    """
+    import torch
+
+    add = torch.sum
+
+    def call(a: Any) -> Any:
+        if a.shape[-1] <= _FEW or a.stride(-1) != 1:
+            return total(a.numpy())
+        return add(a, -1, True).numpy()
 
     return call
 
@@ -127,27 +162,12 @@ def tile_function(record: Op) -> Callable[..., Any]:
     """The op's function in torch, of numpy arrays and attributes; it may be given `out=`."""
     function = lowering(record, "torch").function
     assert function is not None and record.torch is not None
-    direct = _with_out(record.torch)
 
     def call(*arrays: Any, out: Any = None, **attrs: Any) -> Any:
+        found = function(*arrays, **attrs)
         if out is None:
-            return function(*arrays, **attrs)
-        if direct is None or attrs:
-            np.copyto(out, function(*arrays, **attrs))
-        else:
-            direct(*map(as_tensor, arrays), out=as_tensor(out))
+            return found
+        np.copyto(out, found)
         return out
 
     return call
-
-
-def _with_out(text: str) -> Callable[..., Any] | None:
-    """What a torch lowering names, where that may be told where to write."""
-    import torch
-
-    *path, name = text.split(".")
-    if path not in (["torch"], ["torch", "special"]) or not name.isidentifier():
-        return None
-    namespace = torch.special if len(path) == 2 else torch
-    function: Callable[..., Any] = getattr(namespace, name)
-    return function

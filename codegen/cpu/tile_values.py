@@ -72,7 +72,11 @@ class Values:
             place = self.free.pop()
         self.widths[place] = max(self.widths[place], width)
         self.holds[i.name] = place
-        view = (place, self.varies[i.name], literal(i.dtype), width)
+        return self.scratch(i)
+
+    def scratch(self, i: Instr) -> str:
+        """The scratch array that holds a value."""
+        view = (self.holds[i.name], self.varies[i.name], literal(i.dtype), i.dtype.itemsize)
         if view not in self.views:
             self.views.append(view)
         return f"s{self.views.index(view)}"
@@ -84,18 +88,21 @@ class Values:
             dead.add(i.name)
         self.free += [self.holds.pop(a) for a in sorted(dead) if a in self.holds]
 
-    def source(self, name: str) -> str:
-        """The function that makes the scratch arrays of a tile from bytes and its sizes."""
+    def source(self, name: str, tensors: Sequence[str]) -> str:
+        """The function that makes the scratch arrays of a tile from bytes and its sizes.
+
+        `tensors` are those that torch reads or writes, too: t0 is s0 as a tensor.
+        """
         sizes = range(len(self.nest.sizes))
         lines = []
-        for place, axes, dtype, width in self.views:
+        for k, (place, axes, dtype, width) in enumerate(self.views):
             shape = tuple_of([f"n{k}" if k in axes else "1" for k in sizes])
             count = " * ".join(f"n{k}" for k in sorted(axes)) or "1"
             view = f"scratch[{place}][: {count} * {width}].view({dtype}).reshape({shape})"
-            lines.append(f"        {view},\n")
+            lines.append(f"    s{k} = {view}\n")
         head = ", ".join(["scratch", *(f"n{k}" for k in sizes)])
-        result = f"(\n{''.join(lines)}    )" if lines else "()"
-        return f"def {name}_scratch({head}):\n    return {result}\n\n"
+        result = [f"s{k}" for k in range(len(lines))] + [f"tensor(s{t[1:]})" for t in tensors]
+        return f"def {name}_scratch({head}):\n{''.join(lines)}    return {tuple_of(result)}\n\n"
 
 
 def tuple_of(names: Sequence[str]) -> str:

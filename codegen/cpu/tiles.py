@@ -5,7 +5,7 @@
 
 The source of a tile is emitted by `tile_emit`, from the nest in few passes that `tile_rewrite`
 makes. Arrays are given to it with the axes of the nest, of size 1 along those they do not vary
-with. Tiles run on a pool of threads (`threads`), each with its own scratch.
+with. Tiles run on threads (`threads`), each with its own scratch: torch's for a torch caller.
 
 Note [Tiles]
 A tile is a range of the nest's first axis: of its first row axis, or of its columns where no cell
@@ -25,8 +25,9 @@ therefore that of a row. It is part of the state that `np.errstate` puts back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,10 +94,12 @@ class TileKernel:
 
     def __init__(self, nest: LoopNest, torch: bool = False) -> None:
         self.nest = nest
-        short = for_tiles(nest)
+        self.torch = torch
+        by_torch = torch and has_one_thread()
+        short = for_tiles(nest, by_torch)
         self.cut = can_cut_columns(short)
         self.tiled = nest.rows > 0 or self.cut
-        code = emit_tiles(short, self.tiled, self.cut, torch and has_one_thread())
+        code = emit_tiles(short, self.tiled, self.cut, by_torch)
         space = dict(code.namespace)
         text = f"{code.tile}\n{code.last}" if code.last else code.tile
         self.run_once = Executable(f"{nest.name}_once", code.once, space).function
@@ -134,19 +137,12 @@ class TileKernel:
             once = self.run_once(*inputs)
 
             def work(start: int, stop: int) -> None:
-                with self.on_thread(), scratch(self, plan.tile(start, stop)) as own:
+                with scratch(self, plan.tile(start, stop)) as own:
                     found[start] = run(start, stop, own, once, *inputs, *written)
 
-            def quiet(start: int, stop: int) -> None:  # on another thread, too
-                with np.errstate(all="ignore"):
-                    np.setbufsize(plan.buffer)  # until the end of errstate
-                    work(start, stop)
-
-            if plan.n <= plan.chunk:
-                np.setbufsize(plan.buffer)
-                run_chunks(work, plan.n, plan.chunk, 1)
-            else:
-                run_chunks(quiet, plan.n, plan.chunk)
+            threads = 1 if plan.n <= plan.chunk else None
+            around = functools.partial(self._around, plan.buffer)
+            run_chunks(work, plan.n, plan.chunk, threads, around, self.torch)
             totals = [self._total(k, found) for k in range(len(self.partials))]
             if self.run_last is not None:
                 self.run_last(once, *totals, *inputs, *written)
@@ -154,6 +150,13 @@ class TileKernel:
         for k, value in zip(self.folds, totals, strict=True):
             written[k][...] = value
         return outputs
+
+    @contextlib.contextmanager
+    def _around(self, buffer: int) -> Iterator[None]:
+        """What holds on a thread while it runs tiles."""
+        with self.on_thread(), np.errstate(all="ignore"):
+            np.setbufsize(buffer)  # until the end of errstate
+            yield
 
     def _plan(self, arrays: Sequence[Any]) -> _Plan:
         """What follows from the shapes of arrays."""

@@ -11,9 +11,9 @@ import torch
 
 import gradof
 from gradof.codegen.cpu import tiles
-from gradof.codegen.cpu.tile_torch import SCALAR_LOOPS, one_thread, writing
+from gradof.codegen.cpu.tile_torch import SCALAR_LOOPS, one_thread, row_total
 from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.loopnest import Buffer
+from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import AsNest, run_nest
 from gradof.errors import CodegenError
 from gradof.ir.types import F64
@@ -92,37 +92,134 @@ def test_what_is_summed_is_written_over_afterwards() -> None:
     assert len(kernel.widths) == 2, "the product of y and w, and x times numbers of rows"
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("columns", [7, 40, 700])
-@pytest.mark.parametrize(
-    ("text", "call"), [(LOSS, "torch_amax("), (NORM, "torch_mul("), (MASKS, "torch_amin(")]
-)
-def test_broadcasting_and_extremes_are_torchs_and_change_no_bit(
-    text: str, call: str, columns: int, dtype: str
-) -> None:
+BROAD = """graph f(%x : {d}[9,40], %w : {d}[40], %r : {d}[9,1]):
+  %a : {d}[9,40] = add(%x, %w)
+  %b : {d}[9,40] = sub(%r, %a)
+  %c : {d}[9,40] = mul(%b, %w)
+  %e : {d}[9,40] = div(%c, %r)
+  %m : {d}[9,1] = amax[dims=(1,), keepdims=True](%e)
+  %n : {d}[9,1] = amin[dims=(1,), keepdims=True](%b)
+  return (%a, %b, %c, %e, %m, %n)"""
+
+
+def resized(text: str, dtype: str, columns: int) -> tuple[LoopNest, list[Any]]:
+    """A nest of so many columns, and inputs with some numbers that are not finite."""
     nest = nest_of(re.sub(r"\b(40|32|24)\b", str(columns), text.replace("{d}", dtype)))
     inputs = inputs_of(nest)
     for a in inputs:
         if a.dtype.kind == "f" and a.size > 9:
             a.reshape(-1)[[0, -2, 5]] = np.nan, np.inf, -np.inf
+    return nest, inputs
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("columns", [7, 40, 700])
+def test_broadcasting_and_extremes_are_torchs_and_change_no_bit(columns: int, dtype: str) -> None:
+    nest, inputs = resized(BROAD, dtype, columns)
     kernel, plain = TileKernel(nest, torch=True), TileKernel(nest)
-    assert kernel.on_thread is one_thread and call in kernel.source
-    assert "torch_" not in plain.source
+    assert kernel.on_thread is one_thread and "torch_" not in plain.source
+    for call in ("torch_add(", "torch_sub(", "torch_mul(", "torch_div(", "torch_amax(",
+                 "torch_amin("):  # fmt: skip
+        assert call in kernel.source
     for have, want in zip(kernel(*inputs), plain(*inputs), strict=True):
         np.testing.assert_array_equal(have, want)
 
 
-@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
-def test_broadcasting_reads_what_torch_cannot(kind: str) -> None:
-    a = np.arange(24.0).reshape(4, 6)
-    rows = np.linspace(1, 2, 4)[::-1][:, None]  # negative strides
-    columns = np.broadcast_to(np.float64(3.0), (1, 6))  # read-only
-    ufunc = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}[kind]
-    for b in (rows, columns):
-        out = np.empty_like(a)
-        assert writing(kind)(a, b, out=out) is out
-        np.testing.assert_array_equal(out, ufunc(a, b))
-    np.testing.assert_array_equal(rows, np.linspace(1, 2, 4)[::-1][:, None])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("columns", [7, 40, 700])
+@pytest.mark.parametrize("text", [LOSS, NORM, MASKS])
+def test_torchs_sums_are_numpys_but_for_rounding(text: str, columns: int, dtype: str) -> None:
+    nest, inputs = resized(text, dtype, columns)
+    kernel, plain = TileKernel(nest, torch=True), TileKernel(nest)
+    assert ("torch_total(" in kernel.source) == (text != MASKS)
+    for have, want in zip(kernel(*inputs), plain(*inputs), strict=True):
+        eps, finite = float(np.finfo(want.dtype).eps), np.isfinite(want)
+        np.testing.assert_array_equal(have[~finite], want[~finite])
+        have, want = have[finite], want[finite]
+        bound = 50 * eps * np.abs(want).max(initial=0)
+        np.testing.assert_allclose(have, want, rtol=100 * eps, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [5, 9, 40, 257, 1024, 5000])
+def test_how_torch_adds_a_row_does_not_depend_on_the_others(columns: int, dtype: Any) -> None:
+    x = np.random.default_rng(columns).standard_normal((67, columns)).astype(dtype)
+    with one_thread():
+        together = row_total()(torch.from_numpy(x))
+        for start, stop in ((0, 1), (3, 11), (66, 67), (2, 66)):
+            alone = row_total()(torch.from_numpy(x[start:stop].copy()))
+            np.testing.assert_array_equal(alone, together[start:stop])
+        apart = row_total()(torch.from_numpy(x.T.copy()).T)  # columns that are not adjacent
+    exact = x.astype(np.longdouble).sum(1, keepdims=True)
+    bound = 20 * float(np.finfo(dtype).eps) * np.abs(x).sum(1, keepdims=True)
+    assert (np.abs(together - exact) <= bound).all() and (np.abs(apart - exact) <= bound).all()
+
+
+FUSED = """graph f(%x : {d}[9,40], %y : {d}[9,40], %w : {d}[40], %r : {d}[9,1], %q : {d}[9,1]):
+  %h : float = Constant[value=-0.3]()
+  %k : float = Constant[value=0.7]()
+  %a : {d}[9,40] = mul(%x, %w)
+  %b : {d}[9,40] = add(%a, %y)
+  %c : {d}[9,40] = mul(%r, %x)
+  %e : {d}[9,40] = sub(%y, %c)
+  %g : {d}[9,40] = sub(%c, %y)
+  %i : {d}[9,40] = mul(%x, %h)
+  %j : {d}[9,40] = add(%i, %k)
+  %l : {d}[9,40] = mul(%y, %h)
+  %m : {d}[9,40] = sub(%x, %l)
+  %n : {d}[9,40] = mul(%x, %y)
+  %o : {d}[9,40] = add(%n, %a)
+  %s : {d}[9,40] = mul(%q, %x)
+  %t : {d}[9,40] = add(%s, %r)
+  %u : {d}[9,40] = sub(%k, %n)
+  return (%b, %e, %g, %j, %m, %o, %t, %u{more})"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_sum_with_a_product_is_one_call_whoever_else_reads_it(dtype: str) -> None:
+    text = FUSED.replace("{d}", dtype)
+    fewer, more = (nest_of(text.replace("{more}", also)) for also in ("", ", %a, %i, %n"))
+    inputs = inputs_of(fewer)
+    named = {b.name: a for b, a in zip(fewer.inputs, inputs, strict=True)}
+    kernels = [TileKernel(nest, torch=True) for nest in (fewer, more)]
+    source = kernels[0].source
+    for call in (
+        "torch_addcmul(tensor_y, tensor_x, tensor_w, out=",  # b
+        "torch_addcmul(tensor_y, tensor_r, tensor_x, value=-1, out=",  # e
+        "torch_add(number(0.7), tensor_x, alpha=-0.3, out=",  # j
+        "torch_add(tensor_x, tensor_y, alpha=0.3, out=",  # m
+        "torch_addcmul(number(0.7), tensor_x, tensor_y, value=-1, out=",  # u
+        "torch_mul(tensor_q, tensor_x, out=",  # s: with r it would be two of rows
+    ):
+        assert call in source, source
+    assert source.count("addcmul(") == 4 and "addcmul" not in TileKernel(fewer).source
+    have, again = kernels[0](*inputs), kernels[1](*(named[b.name] for b in more.inputs))
+    found = {b.name: a for b, a in zip(more.outputs, again, strict=True)}
+    for b, one in zip(fewer.outputs, have, strict=True):
+        np.testing.assert_array_equal(one, found[b.name])
+    bound = 40 * float(np.finfo(have[0].dtype).eps)
+    for one, want in zip(have, run_nest(fewer, inputs), strict=True):
+        np.testing.assert_allclose(one, want, rtol=0, atol=bound)
+    inputs[0][0, :3] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = run_nest(fewer, inputs)
+    for one, want in zip(kernels[0](*inputs), expected, strict=True):
+        np.testing.assert_array_equal(one[0, :3], want[0, :3])
+
+
+def test_torch_reads_what_it_cannot_see() -> None:
+    nest = nest_of(BROAD.replace("{d}", "f64"))
+    inputs = inputs_of(nest)
+    rows = next(k for k, b in enumerate(nest.inputs) if b.shape == (9, 1))
+    inputs[rows] = inputs[rows][::-1]  # negative strides
+    for a in inputs:
+        a.flags.writeable = False
+    kept = [a.copy() for a in inputs]
+    have, want = TileKernel(nest, torch=True)(*inputs), run_nest(nest, inputs)
+    for one, other in zip(have, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+    for a, b in zip(inputs, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("kind", sorted(SCALAR_LOOPS))

@@ -16,7 +16,7 @@ import torch
 import gradof
 from gradof.codegen import backend
 from gradof.codegen.cpu import tile_torch, tiles
-from gradof.codegen.cpu.tile_torch import one_thread, tile_function
+from gradof.codegen.cpu.tile_torch import one_thread, tile_function, writing
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.ir.opinfo import OPS
 from gradof.ops.registry import Op, get_op
@@ -74,6 +74,11 @@ def test_every_op_of_torchs_writes_where_it_is_told(name: str, dtype: Any) -> No
     with one_thread():
         assert tile_function(record)(*arrays, out=out, **attrs) is out
         fresh = tile_function(record)(*arrays, **attrs)
+        direct = writing(name)
+        if direct is not None and not attrs:
+            there = torch.full((5, 7), -3, dtype=torch.from_numpy(out).dtype)
+            assert direct(*map(torch.from_numpy, arrays), out=there) is there
+            np.testing.assert_array_equal(out, there.numpy())
     np.testing.assert_array_equal(out, fresh)
     function = gradof.codegen.cpu.lowering.lowering(record, "torch").function
     assert function is not None
@@ -92,7 +97,7 @@ def test_they_are_part_of_a_tile_for_torch_callers(
   %y : {dtype}[3000,40] = add(%e, %l)
   return (%y)"""
     kernel = TileKernel(nest_of(text), torch=True)
-    assert "torch_erfc(a, out=" in kernel.source and "torch_lgamma(r)" in kernel.source
+    assert "torch_erfc(t0, out=" in kernel.source and "torch_lgamma(r)" in kernel.source
     given = (torch.randn(3000, 40).numpy(), np.linspace(-2, 2, 40))
     x, w = (a.astype({"f32": np.float32, "f64": np.float64}[dtype]) for a in given)
     found = []

@@ -166,12 +166,12 @@ def test_a_sum_over_everything_is_cut_into_tiles(monkeypatch: pytest.MonkeyPatch
     small_blocks(monkeypatch)
     ran: list[tuple[int, int]] = []
 
-    def run(work: Callable[[int, int], None], n: int, chunk: int) -> None:
+    def run(work: Callable[[int, int], None], n: int, chunk: int, *how: Any) -> None:
         def told(start: int, stop: int) -> None:
             ran.append((start, stop))
             work(start, stop)
 
-        run_chunks(told, n, chunk)
+        run_chunks(told, n, chunk, *how)
 
     monkeypatch.setattr(tiles, "run_chunks", run)
     nest = nest_of(LINE.replace("{d}", "f32"))
@@ -267,7 +267,7 @@ def test_the_state_of_numpy_is_put_back() -> None:
 
 def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> None:
     small, large = (TileKernel(nest_of(t.replace("{d}", "f64"))) for t in (BUSY, NORM))
-    tile_memory._LOCAL.__dict__.clear()
+    tile_memory._KEPT.clear()
     with tile_memory.scratch(large, (600, 32)) as arrays:
         first = arrays[0]
     with tile_memory.scratch(small, (5, 24)) as arrays:
@@ -283,12 +283,12 @@ def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> N
 
 def test_scratch_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = TileKernel(nest_of(NORM.replace("{d}", "f64")))
-    tile_memory._LOCAL.__dict__.clear()
+    tile_memory._KEPT.clear()
     monkeypatch.setattr(tile_memory, "MOST", 4096)
     with tile_memory.scratch(kernel, (600, 32)) as arrays:
         gone = weakref.ref(arrays[0].base)
     del arrays
-    assert gone() is None and "memory" not in tile_memory._LOCAL.__dict__
+    assert gone() is None and not tile_memory._KEPT
 
 
 def test_a_kernel_may_run_on_many_threads_at_once() -> None:

@@ -8,18 +8,13 @@ Every thread of a call takes the next chunk from a counter in the job until ther
 thread runs one changes nothing about it: results are the same, bit for bit, on every number of
 threads.
 
-Note [Whose threads]
-For torch callers torch's OpenMP threads run the chunks, for they spin for a while after every one
-of torch's own loops and products: threads of ours would wait for the cores on which they do. For
-numpy callers, and in a process that may have been forked, where OpenMP's threads are gone and would
-be waited for for ever, it is threads of our own (`pool`).
+For torch callers torch's OpenMP threads run the chunks (Note [Whose threads] in
+`gradof.codegen.cpu.openmp`), for numpy callers, and where those are not there, threads of our own
+(`pool`).
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
 from array import array
 from collections.abc import Mapping, Sequence
 
@@ -35,9 +30,7 @@ from gradof.codegen.cpu.native.runtime_ir import (
     THREADS,
     runtime,
 )
-from gradof.codegen.cpu.openmp import gomp_parallel
-
-_FIRST_PROCESS = os.getpid() if multiprocessing.parent_process() is None else None
+from gradof.codegen.cpu.openmp import gomp_parallel, has_threads
 
 
 def new_job(
@@ -61,7 +54,7 @@ def run_job(job: array[int], threads: int, openmp: bool) -> None:
     address = job.buffer_info()[0]
     threads = min(threads, job[CHUNKS])
     job[ARGS], job[THREADS] = address + 8 * FIELDS, threads
-    if threads > 1 and openmp and "torch" in sys.modules and os.getpid() == _FIRST_PROCESS:
+    if threads > 1 and openmp and has_threads():
         job[PARALLEL] = gomp_parallel()
     if threads > 1 and not job[PARALLEL] and pool(threads).run(address):
         return
