@@ -50,6 +50,8 @@ def differentiate(
     forget_checkpoints(f)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)
+    _expand_rest(result.f)
+    _expand_rest(result.df)
     constant_pooling(result.df)
     if checking():
         verify(result.f)
@@ -60,14 +62,24 @@ def differentiate(
 def _with_reverse(
     graph: Graph, requires_grad: Sequence[bool] | None
 ) -> tuple[Graph, ReverseDetails]:
-    """A copy of `graph` in primitives, and its optimised reverse."""
+    """A copy of `graph`, and its optimised reverse; composites are those with rules alone."""
     f = clone_graph(graph)
-    expand_composites(f)
+    expand_composites(f, with_rules=False)
     # Before the reverse is built: equal values have one gradient, and the saved one keeps it.
     common_subexpression(f)
     reverse = reverse_of(f, requires_grad)
     optimize(f, reverse)
     return f, reverse
+
+
+def _expand_rest(graph: Graph) -> None:
+    """Inline the composites with rules; what is inside of one is never captured.
+
+    A cotangent of what is inside would have no way back in the second derivative.
+    """
+    if expand_composites(graph):
+        common_subexpression(graph)
+        eliminate_dead_code(graph)
 
 
 def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> ReverseDetails:

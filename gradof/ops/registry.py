@@ -16,7 +16,8 @@ with several outputs), the name of an input or output is its value, `<name>_like
 broadcasting: it is undone centrally (`gradof.autodiff.reverse`).
 
 `expand` makes a composite: a function from inputs and attributes (as keywords) to results,
-inlined before differentiation, from which types, gradients and lowerings follow.
+inlined before differentiation, from which types, gradients and lowerings follow. A composite with
+`vjp` is inlined after it: where its gradient has a shorter form than that of its expansion.
 
 `numpy` is the lowering: a dotted ufunc (`"np.tanh"`, called with `out=`), a template with places
 (`"np.where({c}, {a}, {b})"`; inputs and attributes by name, results fresh or, with the trait
@@ -107,7 +108,7 @@ class Op:
 
     @property
     def is_composite(self) -> bool:
-        """Whether the op is inlined before differentiation."""
+        """Whether the op is inlined, at the latest when it has been differentiated."""
         return self.expand is not None
 
     @property
@@ -224,10 +225,11 @@ def _check(record: Op) -> None:
     if unknown:
         raise bad(f"unknown traits {sorted(unknown)}")
     if record.expand is not None:
-        if record.vjp or record.numpy is not None:
-            raise bad("a composite takes its gradient and lowering from its expansion")
-        return
-    if record.numpy is None and "structural" not in record.traits:
+        if record.numpy is not None:
+            raise bad("a composite takes its lowering from its expansion")
+        if not record.vjp:
+            return
+    elif record.numpy is None and "structural" not in record.traits:
         raise bad("has no numpy lowering")
     missing = set(record.inputs) - set(record.vjp)
     extra = set(record.vjp) - set(record.inputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from gradof.ir.types import BF16, F16, F32
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import check_dims, reduction, unary
 from gradof.ops.registry import Family, op
@@ -32,7 +33,15 @@ def _log_softmax(x: Expr, dim: int) -> Expr:
     return z - F.log(F.exp(z).sum((dim,), keepdims=True))
 
 
-op("softmax(x; dim) -> y", family=Family(unary().infer), expand=_softmax)
+def _softmax_x(g: Expr, y: Expr, dim: int) -> Expr:
+    """That of the expansion is as long again, and reads the exponentials besides."""
+    gradient, result = (v.cast(F32) if v.dtype in (F16, BF16) else v for v in (g, y))
+    mean = (gradient * result).sum((dim,), keepdims=True)
+    return ((gradient - mean) * result).cast(g.dtype)
+
+
+op("softmax(x; dim) -> y", family=Family(unary().infer), expand=_softmax,
+   vjp={"x": _softmax_x})
 op("log_softmax(x; dim) -> y", family=Family(unary().infer), expand=_log_softmax)
 
 

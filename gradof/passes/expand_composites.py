@@ -6,6 +6,9 @@
 An expansion of f16 or bf16 operands runs in f32 and is rounded once, at its end, as torch's own
 kernels do: x * x overflows in f16 where the norm of x does not.
 
+A composite that has a gradient of its own (softmax) is left for the reverse transform to see, which
+inlines it afterwards: `with_rules=False`.
+
 The result takes the composite's name hint; all new nodes take the user's line.
 """
 
@@ -20,22 +23,33 @@ from gradof.ops.expr import Emitter, Expr
 from gradof.ops.registry import Op
 
 
-def expand_composites(graph: Graph) -> bool:
-    """Inline every composite, nested blocks included, until none is left; returns changed?"""
-    return expand_composites_in(graph.block)
+def expand_composites(graph: Graph, with_rules: bool = True) -> bool:
+    """Inline every composite, nested blocks included, until none is left; returns changed?
+
+    Those that have a gradient of their own only `with_rules`.
+    """
+    return expand_composites_in(graph.block, with_rules)
 
 
-def expand_composites_in(block: Block) -> bool:
+def expand_composites_in(block: Block, with_rules: bool = True) -> bool:
     """The same for one block."""
     changed = False
     for node in block.nodes():
         for inner in node.blocks:
-            changed |= expand_composites_in(inner)
-        record = OPS.get(node.kind)
-        if isinstance(record, Op) and record.is_composite:
-            _expand(node, record)
+            changed |= expand_composites_in(inner, with_rules)
+        record = _composite(node, with_rules)
+        if record is not None:
+            _expand(node, record, with_rules)
             changed = True
     return changed
+
+
+def _composite(node: Node, with_rules: bool) -> Op | None:
+    """The record of a node that is to be inlined."""
+    record = OPS.get(node.kind)
+    if not isinstance(record, Op) or not record.is_composite:
+        return None
+    return record if with_rules or not record.vjp else None
 
 
 def _is_half(type_: Type) -> bool:
@@ -47,7 +61,7 @@ def _widened(operand: Expr) -> Expr:
     return operand.cast(F32) if _is_half(operand.value.type) else operand
 
 
-def _expand(node: Node, record: Op) -> None:
+def _expand(node: Node, record: Op, with_rules: bool) -> None:
     """Replace one composite; its expansion may hold composites, which are expanded first."""
     assert node.block is not None and record.expand is not None
     before = node._prev
@@ -66,8 +80,8 @@ def _expand(node: Node, record: Op) -> None:
     stop, each = node, before.next if before is not None else next(iter(node.block.nodes()))
     while each is not None and each is not stop:
         following = each.next
-        inner = OPS.get(each.kind)
-        if isinstance(inner, Op) and inner.is_composite:
-            _expand(each, inner)
+        inner = _composite(each, with_rules)
+        if inner is not None:
+            _expand(each, inner, with_rules)
         each = following
     node.erase()

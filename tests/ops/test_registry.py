@@ -59,9 +59,10 @@ GOOD: dict[str, Any] = {
         ({"vjp": {"x": lambda g_y: g_y}}, r"reads \['g_y'\]"),
         ({"schema": "fresh(x) -> y, z"}, r"reads \['g'\]"),
         ({"numpy": None}, "has no numpy lowering"),
-        ({"expand": lambda x: x}, "takes its gradient and lowering from its expansion"),
-        ({"expand": lambda x: x, "vjp": None}, "takes its gradient and lowering"),
-        ({"expand": lambda x: x, "numpy": None}, "takes its gradient and lowering"),
+        ({"expand": lambda x: x}, "a composite takes its lowering from its expansion"),
+        ({"expand": lambda x: x, "vjp": None}, "takes its lowering"),
+        ({"expand": lambda x: x, "numpy": None, "vjp": {"z": None}}, "unknown {'z'}"),
+        ({"expand": lambda x: x, "numpy": None, "vjp": {"x": lambda z: z}}, "reads \\['z'\\]"),
     ],
 )
 @pytest.mark.usefixtures("scratch")
@@ -133,7 +134,8 @@ def test_every_op_has_all_it_needs(record: registry.Op) -> None:
     assert len(record.domain) >= len(record.inputs)
     assert record.schema.startswith(record.name + "(")
     if record.is_composite:
-        assert record.expand is not None and not record.vjp and record.numpy is None
+        assert record.expand is not None and record.numpy is None
+        assert not record.vjp or set(record.vjp) == set(record.inputs)
         given = list(inspect.signature(record.expand).parameters.values())
         names = {p.name for p in given}
         variadic = any(p.kind is p.VAR_POSITIONAL for p in given)
