@@ -41,6 +41,17 @@ _ATOMS = (
     BuiltinFunctionType,
 )  # fmt: skip
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+# Of a torch.nn.Module: what follows from its hooks, and what only its state_dict reads.
+_MODULE_BOOKS = frozenset({
+    "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs",
+    "_is_full_backward_hook", "_non_persistent_buffers_set",
+})  # fmt: skip
+# Of a class: what says how it was written, and no method reads to compute.
+_CLASS_BOOKS = frozenset({
+    "__annotations__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",
+    "__firstlineno__", "__match_args__", "__module__", "__qualname__", "__slots__",
+    "__static_attributes__", "__weakref__",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +233,9 @@ def _children(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
         yield from ((Step("item", i), v) for i, v in enumerate(obj))
     elif isinstance(obj, type):
         if not _from_library(obj):
-            yield from ((Step("attr", k), v) for k, v in list(vars(obj).items()))
+            yield from (
+                (Step("attr", k), v) for k, v in list(vars(obj).items()) if k not in _CLASS_BOOKS
+            )
     elif not isinstance(obj, ModuleType):
         yield from _of_instance(obj)
 
@@ -281,7 +294,7 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
         tables = all(name in attributes for name in _MODULE_TABLES)  # a torch.nn.Module
         private = getattr(cls, "_gradof_private", ())  # our own bookkeeping on compiled functions
         for name, value in list(attributes.items()):
-            if name in private:
+            if name in private or (tables and name in _MODULE_BOOKS):
                 continue
             if tables and name in _MODULE_TABLES:
                 yield from ((Step("attr", k), v) for k, v in value.items())
@@ -295,6 +308,8 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
         if base is object or _from_library(base):
             continue
         for name, value in base.__dict__.items():
+            if name in _CLASS_BOOKS:
+                continue
             if isinstance(value, FunctionType):
                 # What the object's own methods refer to: their globals, closures and defaults.
                 yield Step("method", name), value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,10 @@ def check_argnums(argnums: Argnums) -> tuple[int, ...]:
 
 
 def lift_floats(args: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, ...]:
-    """Python floats among the differentiated arguments become 0-d float64 arrays."""
+    """Python floats among the differentiated arguments become 0-d float64 arrays.
+
+    `args` itself where there are none, or where there are tensors.
+    """
     for n in positions:
         if n >= len(args):
             raise ArgnumsError(
@@ -51,10 +55,11 @@ def lift_floats(args: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, .
         return args
     for n in positions:
         leaves, tree = flatten(args[n])
-        lifted[n] = tree.unflatten(
-            [np.asarray(x) if isinstance(x, float) and not is_array(x) else x for x in leaves]
-        )
-    return tuple(lifted)
+        floats = [isinstance(x, float) and not is_array(x) for x in leaves]
+        if any(floats):
+            pairs = zip(leaves, floats, strict=True)
+            lifted[n] = tree.unflatten([np.asarray(x) if is_float else x for x, is_float in pairs])
+    return args if all(map(is_, lifted, args)) else tuple(lifted)
 
 
 def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:

@@ -45,8 +45,8 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     With `trusting` it only collects the arrays: the caller says that the arguments are of this
     kind.
 
-    That is where values decide (paths, baked elements), for static arguments, for structures other
-    than tuples, lists and dicts, and for free arrays that are not items of a container.
+    That is where values decide (paths, baked elements), for static arguments, for struct sequences,
+    and for free arrays that are not items of a container.
     """
     traced = entry.traced
     if entry.decisions is not None or traced.content or not traced.arg_leaves:
@@ -113,21 +113,31 @@ class _Writer:
 
     def items(self, holder: str, tree: TreeDef) -> None:
         """The children of a container."""
-        for key, child in zip(tree.keys, tree.children, strict=True):
+        for place, (key, child) in enumerate(zip(tree.keys, tree.children, strict=True)):
+            code = f"{holder}[{self.key(place if tree.kind == 'namedtuple' else key)}]"
+            if tree.kind == "dataclass":
+                code = f"{holder}.{key}"
             if child.kind == "leaf":
-                self.lines.append(f"a{self.leaf} = {holder}[{self.key(key)}]")
+                self.lines.append(f"a{self.leaf} = {code}")
                 self.check_leaf(self.leaf)
                 self.leaf += 1
                 continue
-            if child.kind not in ("tuple", "list", "dict"):
+            if child.kind == "structseq":
                 raise _NotSimple
             name = self.bind(None, "c")
-            self.lines.append(f"{name} = {holder}[{self.key(key)}]")
-            cls = self.bind(child.type, "cls")
-            self.unless(f"type({name}) is {cls} and len({name}) == {len(child.keys)}")
-            if child.kind == "dict":
-                self.unless(f"tuple({name}) == {self.bind(child.keys, 'keys')}")
+            self.lines.append(f"{name} = {code}")
+            self.container(name, child)
             self.items(name, child)
+
+    def container(self, name: str, tree: TreeDef) -> None:
+        """A container is of the type, and has the keys, of the trace."""
+        same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
+        if tree.kind in ("namedtuple", "dataclass"):
+            self.unless(same_type)
+        else:
+            self.unless(f"{same_type} and len({name}) == {len(tree.keys)}")
+        if tree.kind == "dict":
+            self.unless(f"tuple({name}) == {self.bind(tree.keys, 'keys')}")
 
     def key(self, key: Any) -> str:
         """The code for a key."""

@@ -14,7 +14,7 @@ one. Everything else takes the general path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,15 +58,13 @@ def quick_call(
             return None
     at = len(traced.graph.outputs)
     grads = [_result(plan, at + i) for i in range(sum(t.num_leaves for t in gradients))]
-    codes = [_tree(traced.out_tree, iter(leaves))]
+    codes = [_tree(traced.out_tree, iter(leaves), names)]
     rest = iter(grads)
-    codes += [_tree(tree, rest) for tree in gradients]
-    if any(code is None for code in codes):
-        return None
+    codes += [_tree(tree, rest, names) for tree in gradients]
     source = (
         "def call(args, kwargs):\n    inputs = check(args, kwargs)\n"
         f"    if inputs is None: return MISS\n    cache.hits += 1\n{run}"
-        f"    return {make(*[code for code in codes if code is not None])}\n"
+        f"    return {make(*codes)}\n"
     )
     exec(compile(source, "<gradof call>", "exec"), names)
     quick: Quick = names["call"]
@@ -94,21 +92,28 @@ def _result(plan: GraphPlan, i: int, requires_grad: bool = True) -> str:
     return f"r[{i}][()]" if scalar else f"r[{i}]"
 
 
-def _tree(tree: TreeDef, leaves: Any) -> str | None:
-    """The code that builds a nested result; None for structures other than tuple, list, dict."""
+def _tree(tree: TreeDef, leaves: Iterator[str], names: dict[str, Any]) -> str:
+    """The code that builds a nested result."""
     if tree.kind == "leaf":
-        return str(next(leaves))
-    parts = [_tree(child, leaves) for child in tree.children]
-    if any(part is None for part in parts):
-        return None
+        return next(leaves)
+    if tree.kind in ("namedtuple", "structseq", "dataclass") or not _is_plain(tree):
+        name = f"tree{len(names)}"
+        names[name] = tree.unflatten
+        return f"{name}([{', '.join(next(leaves) for _ in range(tree.num_leaves))}])"
+    parts = [_tree(child, leaves, names) for child in tree.children]
     if tree.kind == "tuple":
         return "(" + "".join(f"{part}, " for part in parts) + ")"
     if tree.kind == "list":
-        return f"[{', '.join(map(str, parts))}]"
-    if tree.kind == "dict" and tree.type is dict and all(type(k) in (str, int) for k in tree.keys):
-        pairs = (f"{k!r}: {part}" for k, part in zip(tree.keys, parts, strict=True))
-        return "{" + ", ".join(pairs) + "}"
-    return None
+        return f"[{', '.join(parts)}]"
+    pairs = (f"{k!r}: {part}" for k, part in zip(tree.keys, parts, strict=True))
+    return "{" + ", ".join(pairs) + "}"
+
+
+def _is_plain(tree: TreeDef) -> bool:
+    """Whether a container has a literal of its own."""
+    return tree.kind != "dict" or (
+        tree.type is dict and all(type(k) in (str, int) for k in tree.keys)
+    )
 
 
 class Prepared:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import gradof
 from gradof import differentiate
 from gradof.errors import CallError, InputError
 from gradof.runtime.fastcall import fast_check
+from gradof.runtime.quickcall import MISS
+from gradof.tracer.pytree import flatten
 
 
 def _served(fn: Any, *args: Any) -> bool:
@@ -127,6 +131,68 @@ def test_value_and_grad_by_its_generated_call_is_the_general_one() -> None:
         np.testing.assert_allclose(grad["w"], 2 * t * (1 - t * t) * x, rtol=1e-12)
     assert fn.base.cache_info() == (2, 1, 1, 0, 3)
     assert fn({"w": np.ones(2)}, np.ones(2))[1]["w"].shape == (2,)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class Layer:
+    w: Any
+    b: Any
+
+
+STRUCTURES: dict[str, Callable[[Any, Any], Any]] = {
+    "dict": lambda a, b: {"w": a, "b": b},
+    "ordered": lambda a, b: OrderedDict(w=a, b=b),
+    "list": lambda a, b: [a, b],
+    "tuple": lambda a, b: (a, b),
+    "named tuple": Pair,
+    "dataclass": Layer,
+    "nested": lambda a, b: {"x": [Pair(a, (b,))], 3: {"y": Layer(b, a)}},
+}
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_structures_are_taken_apart_by_the_generated_call(name: str, library: str) -> None:
+    make = STRUCTURES[name]
+    numbers = np.random.default_rng(1).random((3, 2, 4))
+    arrays = [(torch.from_numpy(a), torch.from_numpy(b)) if library == "torch" else (a, b)
+              for a, b in numbers]  # fmt: skip
+
+    def loss(p: Any) -> Any:
+        leaves = flatten(p)[0]
+        return sum((k + 2.0) * (leaf * leaf).sum() for k, leaf in enumerate(leaves))
+
+    fn = gradof.value_and_grad(loss)
+    fn(make(*arrays[0]))
+    assert len(fn._quick) == 1
+    for a, b in arrays:
+        p = make(a, b)
+        value, slopes = fn._quick[0]((p,), {})
+        leaves, tree = flatten(p)
+        assert flatten(slopes)[1] == tree
+        np.testing.assert_allclose(float(value), float(loss(p)))
+        for k, (slope, leaf) in enumerate(zip(flatten(slopes)[0], leaves, strict=True)):
+            np.testing.assert_allclose(np.asarray(slope), np.asarray(2 * (k + 2.0) * leaf))
+    a, b = arrays[0]
+    for other in (make(a, b[:3]), make(a, 2.0), (make(a, b),), [a]):
+        assert fn._quick[0]((other,), {}) is MISS
+    assert fn._quick[0]((make(a, b), 1), {}) is MISS
+    fn(make(a, b))
+    assert fn.base.cache_info().misses == 1
+
+
+def test_python_floats_in_a_structure_are_lifted() -> None:
+    fn = gradof.value_and_grad(lambda p: p["a"] ** 2 * p["b"])
+    p = {"a": 3.0, "b": np.float64(2.0)}
+    for _ in range(3):
+        value, slopes = fn(p)
+        assert value == 18.0 and slopes == {"a": 12.0, "b": 9.0}
+    assert p == {"a": 3.0, "b": 2.0} and type(p["a"]) is float
 
 
 def test_the_arrays_of_a_call_are_not_kept_by_its_check() -> None:
