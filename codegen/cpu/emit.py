@@ -81,6 +81,7 @@ class _Emitter:
         self.taken = {"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist}
         self.suffixes: dict[str, itertools.count[int]] = {}
         self.names: dict[Value, str] = {}
+        self.scalars: dict[Value, str] = {}  # inputs without dimensions, as scalars
         self.counter = itertools.count()
         self.lowerings: dict[Node, tuple[Op, Lowering]] = {}
 
@@ -163,6 +164,9 @@ class _Emitter:
             return self.placed(node, text)
         record, low = self.lowerings[node]
         operands = [self.names[v] for v in node.inputs]
+        taken: list[str] = []
+        if low.scalars:
+            operands = [self.scalar(v, taken) for v in node.inputs]
         if self.has_wide_number(node):
             pairs = zip(operands, node.inputs, strict=True)
             operands = [f"np.float32({o})" if is_number(v) else o for o, v in pairs]
@@ -186,7 +190,16 @@ class _Emitter:
             f"{self.names[v]} = {self.conversion(r)}({self.names[v]})"
             for v, r in zip(node.outputs, rounds, strict=False) if r is not None
         ]  # fmt: skip
-        return lines
+        return [*taken, *lines]
+
+    def scalar(self, value: Value, lines: list[str]) -> str:
+        """The name of a value as a scalar: one is taken from an input where that is first read."""
+        if value.node is not None:
+            return self.names[value]
+        if value not in self.scalars:
+            name = self.scalars[value] = self.unique(f"{self.names[value]}_0")
+            lines.append(f"{name} = {self.names[value]}[()]")
+        return self.scalars[value]
 
     def has_wide_number(self, node: Node) -> bool:
         """Whether a number beside float16 is torch's, who does not round it."""

@@ -143,10 +143,13 @@ def _np_pad(x: Array, *, pads: tuple[tuple[int, int], ...], value: float) -> Arr
     return result
 
 
+_FEW = 1 << 14  # elements that are set to zero faster than the borders are found
+
+
 def _np_unslice(
     g: Array, *, shape: Shape, dim: int, start: int, stop: int, step: int
 ) -> Array:
-    if step != 1:
+    if step != 1 or g.size < _FEW:
         result = np.zeros(shape, g.dtype)
         _np_slice(result, dim=dim, start=start, stop=stop, step=step)[...] = g
         return result

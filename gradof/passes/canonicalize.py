@@ -5,17 +5,30 @@
     neg(neg(x)), x * 1, x / 1                                                           → x
     a view of full[c]                                                        → full[c] of its shape
     x * full[c], x + full[c], x - full[c], x / full[c]                                  → x * c, ...
+    full[c] * 2.0, and other arithmetic of what is uniform                              → full[2c]
     expand(reshape(x)) that adds dims in front                                          → expand(x)
     x * expand(y), and other elementwise ops that broadcast by themselves               → x * y
 """
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import TensorType
+from gradof.ir.types import F32, F64, ScalarType, TensorType
 
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "neg": operator.neg,
+}  # fmt: skip
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip"})
 _LAYOUT = frozenset({"cast", "reshape", "permute", "expand", "sum_to"})
 
@@ -32,7 +45,7 @@ def canonicalize(graph: Graph) -> bool:
         while _compose(node):
             changed = True
         changed |= _uniform_operand(node) or _broadcast_operand(node)
-        replacement = _identity(node) or _uniform(node)
+        replacement = _identity(node) or _uniform(node) or _computed(node)
         if replacement is not None:
             node.output.replace_all_uses_with(replacement)
             node.erase()
@@ -86,6 +99,30 @@ def _uniform(node: Node) -> Value | None:
         return None
     assert node.block is not None
     attrs = {**inner.attrs, "shape": node.output.type.shape}
+    return Builder(node.block, node, node.loc).emit("full", **attrs)
+
+
+def _computed(node: Node) -> Value | None:
+    """Arithmetic of `full`, and of numbers, as a `full`: computed in its dtype."""
+    function = _ARITHMETIC.get(node.kind)
+    if function is None:
+        return None
+    type_ = node.output.type
+    if not isinstance(type_, TensorType) or type_.dtype not in (F32, F64):
+        return None
+    operands: list[Any] = []
+    whole = [v for v in node.inputs if v.type == type_]
+    for value in node.inputs:
+        number = _number(value)
+        if number is None or not (value in whole or isinstance(value.type, ScalarType)):
+            return None
+        operands.append(to_numpy_dtype(type_.dtype).type(number))
+    with np.errstate(all="ignore"):
+        result = float(function(*operands))
+    if not whole or not math.isfinite(result) or whole[0].node is None:
+        return None
+    assert node.block is not None
+    attrs = {**whole[0].node.attrs, "value": result}
     return Builder(node.block, node, node.loc).emit("full", **attrs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gradof.errors import TargetError
@@ -60,6 +61,36 @@ def test_canonicalize_drops_what_passes_its_operand_on(node: str) -> None:
     run_passes(graph, ["eliminate-dead-code"])
     assert [n.kind for n in graph.nodes()] == ["sin"]
     assert next(iter(graph.nodes())).inputs == (graph.inputs[0],)
+
+
+def test_canonicalize_computes_what_is_uniform_in_its_dtype() -> None:
+    graph = parse_graph("""graph f(%x : f32[4]):
+      %c : float = Constant[value=0.1]()
+      %n : int = Constant[value=3]()
+      %a : f32[4] = full[dtype=f32, shape=(4,), device="cpu", value=0.7]()
+      %b : f32[4] = mul(%a, %c)
+      %d : f32[4] = neg(%b)
+      %e : f32[4] = div(%d, %n)
+      %g : f32[4] = add(%e, %a)
+      %y : f32[4] = mul(%g, %x)
+      return (%y)""")
+    run_passes(graph, ["canonicalize", "eliminate-dead-code"])
+    number, product = graph.nodes()
+    a, c = np.float32(0.7), np.float32(0.1)
+    assert number.attrs["value"] == float(-(a * c) / np.float32(3) + a)
+    assert product.kind == "mul" and set(product.inputs) == {number.output, graph.inputs[0]}
+
+
+def test_canonicalize_computes_nothing_that_is_not_finite_or_has_another_shape() -> None:
+    stays(
+        "canonicalize",
+        """%0 : float = Constant[value=0.0]()
+        %a : f64[3] = full[dtype=f64, shape=(3,), device="cpu", value=1.0]()
+        %b : f64[2,1] = full[dtype=f64, shape=(2, 1), device="cpu", value=1.5]()
+        %c : f64[3] = div(%a, %0)
+        %d : f64[2,3] = add(%a, %b)
+        return (%c, %d)""",
+    )
 
 
 def test_canonicalize_leaves_broadcasting_to_the_op() -> None:
