@@ -43,7 +43,7 @@ from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.types import SizeType
+from gradof.ir.types import SizeType, TensorType
 from gradof.ops.registry import Op
 
 MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
@@ -60,6 +60,9 @@ def emit(
     `native`: products may be native code, too.
     """
     return _Emitter(graph, library, _identifier(name or graph.name), make_kernel, native).emit()
+
+
+_ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable arrays, and such
 
 
 class _Emitter:
@@ -278,11 +281,21 @@ class _Emitter:
                 texts.append(name)
             elif root is value:
                 texts.append(f"np.asarray({name})")
-            elif self.is_renamed(value):
+            elif self.is_renamed(value) or self.may_be_written(value):
                 texts.append(name)
             else:  # a view; those of one element for many are read-only, and copied
                 texts.append(f"np.require({name}, requirements='W')")
         return texts
+
+    def may_be_written(self, value: Value) -> bool:
+        """Whether a view is an array that has each element of its root at most once."""
+        if not isinstance(value.type, TensorType) or value.type.shape == ():
+            return False  # numpy's views of scalars are scalars
+        while value is not self.plan.root[value]:
+            if value.node is None or value.node.kind not in _ONCE:
+                return False
+            value = value.node.inputs[0]
+        return True
 
     def is_renamed(self, value: Value) -> bool:
         """Whether it is a kernel's result in another shape."""
