@@ -29,6 +29,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg,
 }  # fmt: skip
+_EXACT = 1 << 24  # integers that are floats of any dtype
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip"})
 _LAYOUT = frozenset({"cast", "reshape", "permute", "expand", "sum_to"})
 
@@ -114,7 +115,9 @@ def _computed(node: Node) -> Value | None:
     whole = [v for v in node.inputs if v.type == type_]
     for value in node.inputs:
         number = _number(value)
-        if number is None or not (value in whole or isinstance(value.type, ScalarType)):
+        if number is None or (abs(number) > _EXACT and type(number) is int):
+            return None
+        if value not in whole and not isinstance(value.type, ScalarType):
             return None
         operands.append(to_numpy_dtype(type_.dtype).type(number))
     with np.errstate(all="ignore"):

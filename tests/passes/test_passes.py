@@ -87,9 +87,11 @@ def test_canonicalize_computes_nothing_that_is_not_finite_or_has_another_shape()
         """%0 : float = Constant[value=0.0]()
         %a : f64[3] = full[dtype=f64, shape=(3,), device="cpu", value=1.0]()
         %b : f64[2,1] = full[dtype=f64, shape=(2, 1), device="cpu", value=1.5]()
+        %1 : int = Constant[value=1000000000000000000000]()
         %c : f64[3] = div(%a, %0)
         %d : f64[2,3] = add(%a, %b)
-        return (%c, %d)""",
+        %e : f64[3] = mul(%a, %1)
+        return (%c, %d, %e)""",
     )
 
 
