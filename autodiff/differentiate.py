@@ -64,7 +64,8 @@ def _with_reverse(
 ) -> tuple[Graph, ReverseDetails]:
     """A copy of `graph`, and its optimised reverse; composites are those with rules alone."""
     f = clone_graph(graph)
-    expand_composites(f, with_rules=False)
+    # nan_safe looks at each op's contribution, also at those within a softmax.
+    expand_composites(f, with_rules=f.nan_safe)
     # Before the reverse is built: equal values have one gradient, and the saved one keeps it.
     common_subexpression(f)
     reverse = reverse_of(f, requires_grad)

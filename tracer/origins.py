@@ -79,6 +79,14 @@ def _read_default(fn: Any, name: str) -> Any:
     return fn.__defaults__[names.index(name) - len(names)]
 
 
+def _read_method(obj: Any, name: str) -> Any:
+    """As it is stored: a property itself, not what it gives."""
+    for base in type(obj).__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    raise AttributeError(name)
+
+
 _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "attr": getattr,
     "item": lambda obj, key: obj[key],
@@ -87,11 +95,11 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "default": _read_default,
     "kwdefault": lambda fn, name: fn.__kwdefaults__[name],
     "self": lambda fn, _: fn.__self__,
-    "function": lambda fn, _: fn.__func__,
+    "function": lambda fn, _: getattr(fn, "__func__", fn),  # a class gives static ones unwrapped
     "partial": lambda fn, _: fn.func,
     "partial_arg": lambda fn, i: fn.args[i],
     "partial_kw": lambda fn, name: fn.keywords[name],
-    "method": lambda obj, name: getattr(type(obj), name),
+    "method": _read_method,
     "module": lambda fn, key: getattr(fn.__globals__[key[0]], key[1]),
 }
 _SHOWN = {
@@ -223,6 +231,10 @@ def _children(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
     elif isinstance(obj, MethodType):
         yield Step("self"), obj.__self__
         yield Step("function"), obj.__func__
+    elif isinstance(obj, (staticmethod, classmethod)):
+        yield Step("function"), obj.__func__
+    elif isinstance(obj, property):
+        yield Step("attr", "fget"), obj.fget
     elif isinstance(obj, functools.partial):
         yield Step("partial"), obj.func
         yield from ((Step("partial_arg", i), v) for i, v in enumerate(obj.args))
@@ -310,10 +322,10 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
         for name, value in base.__dict__.items():
             if name in _CLASS_BOOKS:
                 continue
-            if isinstance(value, FunctionType):
+            if isinstance(value, (FunctionType, property, staticmethod, classmethod)):
                 # What the object's own methods refer to: their globals, closures and defaults.
                 yield Step("method", name), value
-            elif not isinstance(value, (property, staticmethod, classmethod)):
+            else:
                 yield Step("attr", name), value
 
 

@@ -172,10 +172,12 @@ def _of_class(obj: Any, step: Step) -> tuple[dict[str, Any], type, str, Any] | N
     cls, attributes = type(obj), getattr(obj, "__dict__", None)
     if step.kind not in ("attr", "method") or type(cls) is not type or type(attributes) is not dict:
         return None
-    value = getattr(cls, step.key, _NONE)
-    if step.key in attributes or value is _NONE or value is not getattr(cls, step.key, None):
-        return None
-    return attributes, cls, step.key, value
+    stored = _stored(obj, step.key)
+    if step.key in attributes or (
+        hasattr(type(stored), "__get__") and not isinstance(stored, FunctionType)
+    ):
+        return None  # its own code may run when it is read
+    return attributes, cls, step.key, stored
 
 
 class _Cell:

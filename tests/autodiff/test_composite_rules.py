@@ -126,6 +126,21 @@ def test_rows_of_no_elements_and_of_minus_infinity() -> None:
     torch.testing.assert_close(have, want, equal_nan=True)
 
 
+def test_nan_safe_looks_into_it() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        dead = (x == -torch.inf).all(-1, keepdim=True)
+        return torch.where(dead, 0.0, torch.softmax(x, -1))
+
+    x = torch.tensor([[0.1, -torch.inf, 1.0], [-torch.inf] * 3], requires_grad=True)
+    c = torch.tensor([[0.3, -1.2, 2.0], [1.0, 0.5, -0.7]])
+    (plain,) = torch.autograd.grad(gradof.differentiate(fn)(x), x, c)
+    (want,) = torch.autograd.grad(fn(x), x, c)
+    torch.testing.assert_close(plain, want, equal_nan=True)
+    assert plain[1].isnan().all(), "as in eager"
+    (safe,) = torch.autograd.grad(gradof.differentiate(fn, numerics="nan_safe")(x), x, c)
+    torch.testing.assert_close(safe, want.nan_to_num(0.0))
+
+
 def test_types_stay() -> None:
     gradient = differentiate(parse_graph(SOFTMAX.replace("{d}", "f16")))
     kinds = [v.type for v in gradient.df.outputs]

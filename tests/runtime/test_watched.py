@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+import torch
 from torch import Tensor
 
 from gradof import differentiate
@@ -77,3 +80,96 @@ def test_values_that_are_equal_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     del config["name"]
     close(fn(x), 2 * x.sum())
     assert fn.cache_info().misses == 4
+
+
+def test_descriptors_are_not_run_by_the_check() -> None:
+    runs = itertools.count()  # which is not watched itself, as a list would be
+
+    class Noted:
+        def __get__(self, obj: object, owner: type | None = None) -> float:
+            next(runs)
+            return 2.0
+
+    class Holder:
+        number = Noted()
+        double = staticmethod(lambda x: x * 2)
+
+    holder, x = Holder(), leaf(3)
+    fn = differentiate(lambda x: (holder.double(x) * holder.number).sum())
+    close(fn(x), 4 * x.sum())
+    before = repr(runs)
+    for _ in range(3):
+        close(fn(x), 4 * x.sum())
+    assert repr(runs) == before and fn.cache_info().misses == 1
+    Holder.double = staticmethod(lambda x: x * 3)
+    close(fn(x), 6 * x.sum())
+
+
+FACTOR = 2.0
+WEIGHTS = leaf(3)
+
+
+class Reader:
+    """What its properties, static and class methods read is not in any attribute."""
+
+    @property
+    def factor(self) -> float:
+        return FACTOR
+
+    @property
+    def weights(self) -> Tensor:
+        return WEIGHTS
+
+    @staticmethod
+    def scaled(x: Tensor) -> Tensor:
+        return x * FACTOR
+
+    @classmethod
+    def weighted(cls, x: Tensor) -> Tensor:
+        return x * WEIGHTS
+
+
+READER = Reader()
+READS: dict[str, Callable[[Tensor], Tensor]] = {
+    "property": lambda x: x * READER.factor,
+    "tensor of a property": lambda x: x * READER.weights,
+    "static method": lambda x: READER.scaled(x),
+    "static method of the class": lambda x: Reader.scaled(x),
+    "class method": lambda x: READER.weighted(x),
+    "class method of the class": lambda x: Reader.weighted(x),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_properties_and_static_methods_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, x = READS[name], leaf(3)
+    fn = differentiate(lambda x: read(x).sum())
+    for factor, weights in ((2.0, leaf(3)), (5.0, leaf(3, seed=8)), (5.0, leaf(3, seed=9))):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        monkeypatch.setitem(globals(), "WEIGHTS", weights)
+        for _ in range(2):
+            value, want = fn(x), read(x).sum()
+            close(value, want)
+            have = torch.autograd.grad(value, (x, weights), allow_unused=True)
+            for h, w in zip(have, torch.autograd.grad(want, (x, weights), allow_unused=True),
+                            strict=True):  # fmt: skip
+                close(h, w)
+    assert fn.cache_info().misses == 2, "another factor is another trace, other weights are not"
+
+
+def test_replaced_properties_and_static_methods_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = leaf(3)
+    fn = differentiate(lambda x: (READER.scaled(x) * READER.factor + READER.weighted(x)).sum())
+    changes = {
+        "factor": property(lambda self: 3.0), "scaled": staticmethod(lambda x: x * 7),
+        "weighted": classmethod(lambda cls, x: x.exp()),
+    }  # fmt: skip
+    close(fn(x), (x * FACTOR * FACTOR + x * WEIGHTS).sum())
+    for k, (name, value) in enumerate(changes.items()):
+        monkeypatch.setattr(Reader, name, value)
+        close(fn(x), (READER.scaled(x) * READER.factor + READER.weighted(x)).sum())
+        assert fn.cache_info().misses == k + 2
