@@ -70,7 +70,7 @@ class Calls:
         sign = -1 if i.attrs["negated"] else 1
         for factor, cells in ((p, q), (q, p)):
             if not isinstance(factor, str):
-                return "torch_add", of_torch("add"), (c, cells), f", alpha={sign * factor!r}"
+                return "torch_add", of_torch("add"), (c, cells), f", alpha={sign * float(factor)!r}"
         return "torch_addcmul", of_torch("addcmul"), (c, p, q), ", value=-1" if sign < 0 else ""
 
     def of_rows(self, i: Instr) -> tuple[str, Callable[[Any], Any]] | None:

@@ -35,11 +35,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from gradof.codegen.cpu.native.sparse import with_picks
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.ir.types import F32, F64
 
 SUMS = frozenset({"reduce", "dot", "total"})
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
@@ -236,9 +239,15 @@ def _fused(known: _Nest, i: Instr) -> list[Instr] | None:
 
 
 def _can_fuse(known: _Nest, i: Instr, args: Sequence[Operand]) -> bool:
-    """Whether torch's loops for such operands are fast: all but one are cells or columns."""
+    """Whether torch takes such operands, and fast: all but one are cells or columns.
+
+    It refuses factors that are out of a dtype's range, which numpy takes as infinite; of zeros it
+    is not told the sign.
+    """
     names = [a for a in args if isinstance(a, str)]
     if any(known.made[a].dtype != i.dtype for a in names):
+        return False
+    if not all(0 < abs(a) <= _LARGEST for a in args if not isinstance(a, str)):
         return False
     columns = set(range(known.nest.rows, len(known.nest.sizes)))
     along = [a for a in args if isinstance(a, str) and columns <= known.varies[a]]

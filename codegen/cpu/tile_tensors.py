@@ -41,7 +41,7 @@ class Tensors:
     def of(self, name: Operand) -> str:
         """The name of the tensor over a value's memory, made before what first reads it."""
         if not isinstance(name, str):
-            return f"number({name!r})"
+            return f"number({float(name)!r})"
         if name in self.values.holds and name not in self.borrowed:
             return self.out(self.values.scratch(self.values.made[name]))
         if name not in self.made:

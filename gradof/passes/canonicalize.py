@@ -111,17 +111,15 @@ def _computed(node: Node) -> Value | None:
     type_ = node.output.type
     if not isinstance(type_, TensorType) or type_.dtype not in (F32, F64):
         return None
-    operands: list[Any] = []
     whole = [v for v in node.inputs if v.type == type_]
-    for value in node.inputs:
-        number = _number(value)
+    numbers = [_number(v) for v in node.inputs]
+    for value, number in zip(node.inputs, numbers, strict=True):
         if number is None or (abs(number) > _EXACT and type(number) is int):
             return None
         if value not in whole and not isinstance(value.type, ScalarType):
             return None
-        operands.append(to_numpy_dtype(type_.dtype).type(number))
     with np.errstate(all="ignore"):
-        result = float(function(*operands))
+        result = float(function(*map(to_numpy_dtype(type_.dtype).type, numbers)))
     if not whole or not math.isfinite(result) or whole[0].node is None:
         return None
     assert node.block is not None

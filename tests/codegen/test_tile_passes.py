@@ -207,6 +207,35 @@ def test_a_sum_with_a_product_is_one_call_whoever_else_reads_it(dtype: str) -> N
         np.testing.assert_array_equal(one[0, :3], want[0, :3])
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("number", [
+    "inf", "-inf", "nan", "1e300", "-1e300", "3.5e38", "3e38", "0.0", "-0.0", "1e-310", "7",
+    "1" + 25 * "0", "1" + 45 * "0"])  # fmt: skip
+def test_any_number_is_added_and_multiplied(number: str, dtype: str) -> None:
+    kind = "int" if number.isdigit() else "float"
+    text = f"""graph f(%x : {dtype}[9,40], %y : {dtype}[9,40]):
+      %k : {kind} = Constant[value={number}]()
+      %a : {dtype}[9,40] = mul(%x, %k)
+      %b : {dtype}[9,40] = add(%a, %y)
+      %c : {dtype}[9,40] = sub(%y, %a)
+      %p : {dtype}[9,40] = mul(%x, %y)
+      %e : {dtype}[9,40] = add(%p, %k)
+      %g : {dtype}[9,40] = sub(%k, %p)
+      return (%b, %c, %e, %g)"""
+    nest = nest_of(text)
+    inputs = inputs_of(nest)
+    inputs[0][0, :4] = inputs[1][0, :4] = 0.0, -0.0, np.inf, np.nan
+    with np.errstate(all="ignore"):
+        want = run_nest(nest, inputs)
+    bound = 8 * float(np.finfo(want[0].dtype).eps)
+    for one, other in zip(TileKernel(nest, torch=True)(*inputs), want, strict=True):
+        finite = np.isfinite(other)
+        np.testing.assert_array_equal(one[~finite], other[~finite])
+        np.testing.assert_allclose(one[finite], other[finite], rtol=bound, atol=20 * bound)
+        zeros = other == 0
+        np.testing.assert_array_equal(np.signbit(one[zeros]), np.signbit(other[zeros]))
+
+
 def test_torch_reads_what_it_cannot_see() -> None:
     nest = nest_of(BROAD.replace("{d}", "f64"))
     inputs = inputs_of(nest)
