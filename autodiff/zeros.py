@@ -4,7 +4,7 @@ Which outputs of f receive a gradient is known before df runs (it is part of the
 every symbolic zero folds away, together with what fed it:
 
     AutogradAdd of a zero and x         → x
-    AutogradAdd of two values           → add
+    AutogradAdd of two values           → add, equal ones collected (`collect_terms`)
     GradOf with all cotangents zero     → zeros
     any other GradOf                    → its body, inlined
     a linear op, mul, mm ... of a zero  → a zero
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gradof.autodiff.collect_terms import collect_terms
 from gradof.errors import DifferentiationError
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, inline
@@ -65,6 +66,8 @@ def specialize_autograd_zero(
     ]
     copy.set_outputs([copy.outputs[i] for i in outputs])
     run_passes(copy, CLEAN_UP)
+    if collect_terms(copy, folder.sums):
+        run_passes(copy, CLEAN_UP)
     inputs = [i for i in range(len(df.inputs)) if i >= len(defined) or defined[i]]
     copy.block.remove_params(i for i, is_defined in enumerate(defined) if not is_defined)
     return SpecializedDf(copy, inputs, outputs)
@@ -76,6 +79,7 @@ class _Folder:
             raise DifferentiationError(f"df has fewer than {len(defined)} inputs")
         self.graph = graph
         self.zero = {v for v, flag in zip(graph.inputs, defined, strict=False) if not flag}
+        self.sums: set[Node] = set()  # of gradients
 
     def run(self) -> None:
         for node in list(self.graph.nodes()):
@@ -97,7 +101,9 @@ class _Folder:
             kept = b if a in self.zero else a
         else:
             assert node.block is not None
-            kept = Builder(node.block, node, node.loc).emit("add", a, b)
+            sum_ = Builder(node.block, node, node.loc).emit_node("add", a, b)
+            self.sums.add(sum_)
+            kept = sum_.output
         self.replace(node, kept)
 
     def fold_grad_of(self, node: Node) -> None:

@@ -17,6 +17,7 @@ from gradof.codegen.cpu.lowering import Lowering, lowering
 from gradof.codegen.cpu.tile_torch import (
     BROADCAST,
     EXTREMES,
+    ONE_PASS,
     SCALAR_LOOPS,
     extreme,
     of_torch,
@@ -29,8 +30,8 @@ from gradof.codegen.loopnest import Instr, Operand
 from gradof.ir.types import BOOL, F32, F64, I64
 from gradof.ops.registry import get_op
 
-# Ops whose own lowering makes arrays on the way: statements that write over `y`. Where exp
-# overflows, a sigmoid is 0, as it is in native code.
+# Ops whose own lowering makes arrays on the way: statements that write over `y`, where torch is not
+# there to do it in one pass. Where exp overflows, a sigmoid is 0, as it is in native code.
 STEPS = {
     "rsqrt": ("np.sqrt({x}, out={y})", "np.true_divide(1, {y}, out={y})"),
     "sigmoid": (
@@ -92,8 +93,10 @@ class Calls:
 
     def is_torch(self, i: Instr) -> bool:
         """Whether it is computed by torch's function."""
-        if not self.torch or i.op in STEPS:
+        if not self.torch:
             return False
+        if i.op in ONE_PASS:
+            return i.level == "cell" and i.dtype in (F32, F64) and self.same_dtype(i)
         return get_op(i.op).torch is not None or self.is_faster(i)
 
     def is_faster(self, i: Instr) -> bool:

@@ -9,9 +9,6 @@
     n = neg x          cell
     y = mul n 2.0      cell         →      y = mul x -2.0        cell
 
-    n = mul x 2.0      cell                m = mul r 2.0         row
-    y = mul r n        cell         →      y = mul m x           cell
-
     h = eq index t     cell
     w = where h l 0    cell         →
     z = add w y        cell                z = place y t l   cell
@@ -19,11 +16,13 @@
     p = mul x y        cell
     z = sub c p        cell         →      z = fma c x y     cell, negated: where torch computes it
 
+    s = add x 1.0      cell
+    z = mul s 0.5      cell         →      z = fma 0.5 x 0.5 cell, where torch computes it
+
 Numpy computes each instruction in a pass of its own, so that what matters is their number. Sums
 come right after what they add up, whose memory is then free to be written over. Results are those
 of the nest, but for the order of sums (Note [Sums by BLAS] in `gradof.codegen.cpu.tile_sums`), for
-the sign of a zero to which a `place` adds nothing, and where 16 times a number of a row, or a
-sixteenth of it, is out of the range of its dtype. Sums of one cell a row become a `pick`, as in
+the sign of a zero to which a `place` adds nothing. Sums of one cell a row become a `pick`, as in
 native code (`gradof.codegen.cpu.native.sparse`).
 
 `dot` and `total` have `attrs["kind"]` as a `reduce` has, and a `fold` may be `negated`.
@@ -56,7 +55,6 @@ def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
     nest = _each(nest, _signed)
     while (shorter := _each(nest, _without_neg)) != nest:
         nest = shorter
-    nest = _each(nest, _scaled)
     nest = _each(nest, _by_blas)
     return _sums_first(_each(nest, _fused) if torch else nest)
 
@@ -204,28 +202,12 @@ def _inverse(arg: Operand) -> float | None:
     return 1 / arg if abs(math.frexp(arg)[0]) == 0.5 else None
 
 
-def _scaled(known: _Nest, i: Instr) -> list[Instr] | None:
-    """A number of a row times cells times a small power of two: this goes to the row."""
-    if i.op != "mul" or i.level != "cell" or i.dtype not in (F32, F64):
-        return None
-    for row, cells in (i.args, i.args[::-1]):
-        factor = known.made.get(row) if isinstance(row, str) else None
-        product = known.only(cells, "mul")
-        if factor is None or factor.level == "cell" or product is None:
-            continue
-        if not factor.dtype == product.dtype == i.dtype or not _has_number(product):
-            continue
-        x, two = sorted(product.args, key=lambda a: not isinstance(a, str))
-        name = f"{product.name}_row"
-        if _is_small_power(two) and name not in known.made:
-            scaled = replace(factor, name=name, op="mul", args=(row, two), attrs={}, loc=i.loc)
-            return [scaled, replace(i, args=(name, x))]
-    return None
-
-
 def _fused(known: _Nest, i: Instr) -> list[Instr] | None:
     """Cells plus or minus a product, which is computed for its other readers all the same: what is
-    rounded does not depend on these. Of two products the second: mostly it is the newer one."""
+    rounded does not depend on these. Of two products the second: mostly it is the newer one. And a
+    sum with a number, scaled by a power of two: then rounding is the same."""
+    if i.op == "mul":
+        return _scaled_sum(known, i)
     if i.op not in ("add", "sub") or i.level != "cell" or i.dtype not in (F32, F64):
         return None
     for k in (1, 0) if i.op == "add" else (1,):
@@ -236,6 +218,21 @@ def _fused(known: _Nest, i: Instr) -> list[Instr] | None:
         if _can_fuse(known, i, args):
             return [replace(i, op="fma", args=args, attrs={"negated": i.op == "sub"})]
     return None
+
+
+def _scaled_sum(known: _Nest, i: Instr) -> list[Instr] | None:
+    if i.level != "cell" or i.dtype not in (F32, F64) or not _has_number(i):
+        return None
+    cells, two = sorted(i.args, key=lambda a: not isinstance(a, str))
+    sum_ = known.only(cells, "add")
+    if sum_ is None or not _has_number(sum_) or not _is_small_power(two):
+        return None
+    x, c = sorted(sum_.args, key=lambda a: not isinstance(a, str))
+    assert not isinstance(c, str) and not isinstance(two, str)
+    args = (c * two, x, two)
+    if abs(c) < 1 / _LARGEST or not _can_fuse(known, i, args):  # of a smaller one bits may be lost
+        return None
+    return [replace(i, op="fma", args=args, attrs={"negated": False})]
 
 
 def _can_fuse(known: _Nest, i: Instr, args: Sequence[Operand]) -> bool:

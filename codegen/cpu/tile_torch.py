@@ -86,6 +86,10 @@ SCALAR_LOOPS: dict[str, frozenset[DType]] = {
 }  # fmt: skip
 
 
+# Of these numpy has no function; torch computes them in one pass.
+ONE_PASS = frozenset({"rsqrt", "sigmoid"})
+
+
 def of_torch(name: str) -> Callable[..., Any]:
     """Torch's function of that name."""
     import torch
@@ -107,7 +111,7 @@ def writing(kind: str) -> Callable[..., Any] | None:
     """Torch's function of an op's tensors that writes where it is told to, if it has one."""
     import torch
 
-    if kind in BROADCAST or kind in SCALAR_LOOPS:
+    if kind in BROADCAST or kind in SCALAR_LOOPS or kind in ONE_PASS:
         return of_torch(BROADCAST.get(kind, kind))
     text = get_op(kind).torch
     *path, name = (text or "").split(".")

@@ -1,8 +1,9 @@
-"""Local simplifications that change no bit of any result.
+"""Local simplifications that change no bit of any result in the range of its dtype.
 
     cast to its own dtype, reshape to its own shape, identity permute and expand, alias → operand
     reshape(reshape(x)), permute(permute(x)), detach(detach(x))                         → one node
     neg(neg(x)), x * 1, x / 1                                                           → x
+    x * 2 * 0.1, and other numbers of which one is a power of two (`scaling`)           → x * 0.2
     a view of full[c]                                                        → full[c] of its shape
     x * full[c], x + full[c], x - full[c], x / full[c]                                  → x * c, ...
     full[c] * 2.0, and other arithmetic of what is uniform                              → full[2c]
@@ -24,6 +25,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import OPS
 from gradof.ir.types import F32, F64, ScalarType, TensorType
+from gradof.passes.scaling import scaled_once
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
@@ -47,6 +49,7 @@ def canonicalize(graph: Graph) -> bool:
             changed = True
         changed |= _uniform_operand(node) or _broadcast_operand(node)
         replacement = _identity(node) or _uniform(node) or _computed(node)
+        replacement = replacement or scaled_once(node)
         if replacement is not None:
             node.output.replace_all_uses_with(replacement)
             node.erase()

@@ -56,7 +56,7 @@ def test_signs_and_halves_cost_no_pass_and_no_bit(dtype: str) -> None:
         np.testing.assert_array_equal(h, w)
         numbers = ~np.isnan(w)
         np.testing.assert_array_equal(np.signbit(h[numbers]), np.signbit(w[numbers]))
-    assert kernel.source.count("np.negative(") == 2, "that of %n, and of a product read twice"
+    assert kernel.source.count("np.negative(") == 1, "that of %n"
     assert kernel.source.count("np.true_divide(") == 1, "that by three"
 
 
@@ -72,7 +72,7 @@ SCALED = """graph f(%x : {d}[9,40], %y : {d}[9,40], %w : {d}[40], %r : {d}[9,1])
   return (%o)"""
 
 
-@pytest.mark.parametrize(("two", "passes"), [(2.0, 4), (-0.5, 4), (3.0, 5), (1024.0, 5)])
+@pytest.mark.parametrize(("two", "passes"), [(2.0, 4), (-0.5, 4), (3.0, 5), (8192.0, 5)])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_a_power_of_two_goes_to_the_row(two: float, passes: int, dtype: str) -> None:
     nest = nest_of(SCALED.replace("{d}", dtype).replace("{two}", str(two)))
