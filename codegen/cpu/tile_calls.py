@@ -5,7 +5,7 @@
     calls.may_have_out(i)               # whether that takes out=
     calls.writing(i)                    # torch.add, of tensors, if that is to compute it
     calls.of_rows(i)                    # ("torch_amax", its function), if that is to reduce rows
-    calls.used_torch                    # whether any was torch's
+    calls.of_torch                      # the names of those that were torch's
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class Calls:
     def __init__(self, values: Values, torch: bool) -> None:
         self.values = values
         self.torch = torch
-        self.used_torch = False
+        self.of_torch: set[str] = set()
 
     def lowering(self, i: Instr) -> Lowering:
         """The call that computes an elementwise op of arrays."""
         record = get_op(i.op)
         if not self.is_torch(i):
             return lowering(record, "numpy")
-        self.used_torch = True
+        self.of_torch.add(i.op)
         return Lowering("function", f"torch_{i.op}", tile_function(record))
 
     def writing(self, i: Instr) -> Callable[..., Any] | None:
         """Torch's function of its operands as tensors, which writes where it is told to."""
         if i.attrs or not self.is_torch(i) or not self.may_have_out(i):
             return None
-        self.used_torch = True
+        self.of_torch.add(i.op)
         return writing(i.op)
 
     def fused(self, i: Instr) -> tuple[str, Callable[..., Any], Sequence[Operand], str]:
         """Torch's function of a `fma` and its name, its operands, and its keyword argument."""
-        self.used_torch = True
+        self.of_torch.add(i.op)
         c, p, q = i.args
         sign = -1 if i.attrs["negated"] else 1
         for factor, cells in ((p, q), (q, p)):
@@ -84,10 +84,10 @@ class Calls:
             return None
         kind = str(i.attrs["kind"])
         if i.op == "total" and nest.rows:  # else columns may be cut: Note [Sums of tiles]
-            self.used_torch = True
+            self.of_torch.add(i.op)
             return "torch_total", row_total()
         if kind in EXTREMES:
-            self.used_torch = True
+            self.of_torch.add(kind)
             return f"torch_a{kind}", extreme(kind)
         return None
 

@@ -52,7 +52,8 @@ class TileCode:
 
     `once` computes what does not vary, `tile` makes scratch arrays of `widths` bytes a cell and
     runs a tile, which returns `partials`: (name, kind of reduction). `last`, empty where there is
-    nothing to do, goes on from these when all tiles are done.
+    nothing to do, goes on from these when all tiles are done. Functions of torch's compute the ops,
+    and extremes, that are `of_torch`.
     """
 
     once: str
@@ -61,7 +62,7 @@ class TileCode:
     namespace: dict[str, Any]
     widths: tuple[int, ...]
     partials: tuple[tuple[str, str], ...]
-    calls_torch: bool
+    of_torch: frozenset[str]
 
 
 def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> TileCode:
@@ -71,10 +72,11 @@ def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> T
     `torch` has torch's functions for what is worth them (`tile_torch`).
     """
     emitter = _Emitter(nest, tiled, cut, torch)
-    once, tile, last = emitter.once_source(), emitter.tile_source(), emitter.last_source()
+    tile, last, once = emitter.tile_source(), emitter.last_source(), emitter.once_source()
     space = {"np": np, **emitter.functions}
     widths, partials = tuple(emitter.values.widths), tuple(emitter.partials)
-    return TileCode(once, tile, last, space, widths, partials, emitter.calls.used_torch)
+    torchs = frozenset(emitter.calls.of_torch)
+    return TileCode(once, tile, last, space, widths, partials, torchs)
 
 
 class _Emitter:
@@ -97,14 +99,19 @@ class _Emitter:
     # --- source ----------------------------------------------------------------------------------
 
     def once_source(self) -> str:
-        """What is computed once for all tiles: values that do not vary, positions."""
+        """What is made once for all tiles: values that do not vary, positions, tensors."""
         lines = [f"def {self.nest.name}_once({', '.join(self.inputs)}):"]
         lines += [f"    {i.name} = {self.expression(i)}" for i in self.once]
-        return "\n".join([*lines, f"    return {tuple_of([i.name for i in self.once])}", ""])
+        lines += [f"    {name} = {source}" for name, source in self.tensors.once.items()]
+        return "\n".join([*lines, f"    return {tuple_of(self.names_once)}", ""])
 
     @property
     def once(self) -> list[Instr]:
         return [i for i in self.nest.body if i.level == "once" and i.op not in ("store", "fold")]
+
+    @property
+    def names_once(self) -> list[str]:
+        return [i.name for i in self.once] + list(self.tensors.once)
 
     def tile_source(self) -> str:
         """What a tile runs, after the function that makes its scratch arrays."""
@@ -163,8 +170,8 @@ class _Emitter:
 
     def function(self, name: str, head: Sequence[str], first: Sequence[str]) -> str:
         lines = [*first, *self.lines]
-        if self.once:
-            lines = [f"{tuple_of([i.name for i in self.once])} = once", *lines]
+        if self.names_once:
+            lines = [f"{tuple_of(self.names_once)} = once", *lines]
         body = "".join(f"    {line}\n" for line in lines)
         return f"def {name}({', '.join(head)}):\n{body}"
 

@@ -5,7 +5,8 @@
     tensors.out("s1")                                     # "t1", the tensor over scratch array s1
 
 Making one takes half as long as a small call of torch's. Those over scratch arrays are made with
-these, once for all tiles; those over others where they are first read, by a line of their own.
+these, those over what is the same for all tiles before the first of them, others where they are
+first read, by a line of their own.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.codegen.cpu.tile_torch import of_torch
-from gradof.codegen.cpu.tile_values import Values
-from gradof.codegen.loopnest import Operand
+from gradof.codegen.cpu.tile_values import Values, buffer_of
+from gradof.codegen.loopnest import Instr, Operand
 
 _MAYBE_VIEWS = frozenset({"load", "copy", "cast", "reduce", "pick"})  # of what is read-only
 
@@ -30,6 +31,7 @@ class Tensors:
         self.borrowed: set[str] = set()  # values that may be an input's memory
         self.twins: list[str] = []  # the tensors over scratch arrays
         self.made: set[str] = set()  # the values that have another
+        self.once: dict[str, str] = {}  # tensors for all tiles, and their sources
 
     def call(
         self, name: str, function: Callable[..., Any], args: Sequence[Operand], more: str = ""
@@ -44,7 +46,10 @@ class Tensors:
             return f"number({float(name)!r})"
         if name in self.values.holds and name not in self.borrowed:
             return self.out(self.values.scratch(self.values.made[name]))
-        if name not in self.made:
+        whole = self.whole(self.values.made[name])
+        if whole is not None:
+            self.once[f"tensor_{name}"] = f"tensor({whole})"
+        elif name not in self.made:
             self.made.add(name)
             self.lines.append(f"tensor_{name} = {self.maker(name)}({name})")
         return f"tensor_{name}"
@@ -58,10 +63,20 @@ class Tensors:
             self.twins.append(name)
         return name
 
+    def whole(self, made: Instr) -> str | None:
+        """The array of a value that is the same for all tiles."""
+        if made.level == "once":
+            return made.name
+        if made.op != "load":
+            return None
+        array = f"in{buffer_of(made)}"
+        tile = self.values.tile(array, self.values.nest.inputs[buffer_of(made)])
+        return array if tile == array else None
+
     def maker(self, name: str) -> str:
         """What makes a tensor over an array: faster of one that torch can surely read in place."""
         made = self.values.made[name]
-        if made.level == "once" or name in self.borrowed or made.op in _MAYBE_VIEWS:
+        if name in self.borrowed or made.op in _MAYBE_VIEWS:
             return "tensor"
         self.functions["from_numpy"] = of_torch("from_numpy")
         return "from_numpy"

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradof.codegen.cpu.lowering import lowering
-from gradof.codegen.cpu.openmp import torch_cpu
+from gradof.codegen.cpu.openmp import has_threads, torch_cpu
+from gradof.codegen.cpu.threads import n_threads
 from gradof.codegen.cpu.tile_sums import along, total
 from gradof.ir.types import F32, F64, DType
 from gradof.ops.registry import Op, get_op
@@ -89,6 +90,20 @@ SCALAR_LOOPS: dict[str, frozenset[DType]] = {
 # Of these numpy has no function; torch computes them in one pass.
 ONE_PASS = frozenset({"rsqrt", "sigmoid"})
 
+# Torch computes the last cells of a range one at a time, by other functions than vectors of cells.
+_OTHER_ENDS = frozenset({"sigmoid", "hypot", "logaddexp"})
+_VECTORS = 128  # bytes that are computed at a time, at most
+
+# Of these a cell is the same bits however torch's threads share the cells.
+SHARED = frozenset({"add", "sub", "mul", "div", "fma", "rsqrt", "max", "min", "total"})
+
+
+def may_share() -> bool:
+    """Whether torch's threads are there, and as many as are asked for."""
+    import torch
+
+    return has_threads() and n_threads() == torch.get_num_threads()
+
 
 def of_torch(name: str) -> Callable[..., Any]:
     """Torch's function of that name."""
@@ -111,6 +126,8 @@ def writing(kind: str) -> Callable[..., Any] | None:
     """Torch's function of an op's tensors that writes where it is told to, if it has one."""
     import torch
 
+    if kind in _OTHER_ENDS:
+        return in_vectors(of_torch(kind))
     if kind in BROADCAST or kind in SCALAR_LOOPS or kind in ONE_PASS:
         return of_torch(BROADCAST.get(kind, kind))
     text = get_op(kind).torch
@@ -119,6 +136,29 @@ def writing(kind: str) -> Callable[..., Any] | None:
         return None
     function: Callable[..., Any] = getattr(torch.special if len(path) == 2 else torch, name)
     return function
+
+
+def in_vectors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors' cells that has all of them computed in vectors.
+
+    What a cell becomes does not depend on where it is in a tile, then.
+    """
+
+    def call(*args: Any, out: Any) -> Any:
+        whole = out if out.is_contiguous() else out.new_empty(out.shape)
+        cells = [a.expand(out.shape).contiguous().view(-1) for a in args]
+        n = out.numel()
+        even = n - n % (_VECTORS // out.element_size())
+        flat = whole.view(-1)
+        function(*(a[:even] for a in cells), out=flat[:even])
+        if even < n:
+            ends = [a.new_zeros(_VECTORS // out.element_size()) for a in cells]
+            for end, a in zip(ends, cells, strict=True):
+                end[: n - even] = a[even:]
+            flat[even:] = function(*ends)[: n - even]
+        return out if whole is out else out.copy_(whole)
+
+    return call
 
 
 # And short where they reduce rows, of which numpy takes one at a time.

@@ -16,6 +16,11 @@ enough for threads to share. Less pays only if scratch arrays of an eighth do no
 that is near (`SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's lock
 at its end, for which threads wait longer than for a cache that is further away.
 
+Note [One tile]
+Where there is but one tile its functions of torch's are shared by torch's threads, each by itself.
+They are the same bits on any number of threads (`tile_torch.SHARED`); only the sum of a single row
+would be computed in parts, so that this has a thread to itself, as all else has.
+
 Note [numpy's buffers]
 Where an operand is broadcast along the columns, numpy copies it into a buffer of 8192 elements to
 have longer inner loops, and is slower for it where a row is long already. The size of the buffer is
@@ -38,7 +43,7 @@ from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tile_emit import emit_tiles
 from gradof.codegen.cpu.tile_memory import scratch
 from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
-from gradof.codegen.cpu.tile_torch import has_one_thread, one_thread
+from gradof.codegen.cpu.tile_torch import SHARED, has_one_thread, may_share, one_thread
 from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import REDUCE, AsNest, nest_sizes, output_shape
@@ -74,6 +79,7 @@ class _Plan(NamedTuple):
     tiled: bool
     n: int  # rows that are cut into tiles
     chunk: int  # rows of a tile
+    shared: bool  # one tile, which torch's threads may share; Note [One tile]
     buffer: int  # elements; Note [numpy's buffers]
     inputs: list[AsNest]
     outputs: list[AsNest]
@@ -106,7 +112,8 @@ class TileKernel:
         self.run_tile = Executable(nest.name, text, space)
         self.run_last = space.get(f"{nest.name}_last")
         self.make_scratch = space[f"{nest.name}_scratch"]
-        self.on_thread = one_thread if code.calls_torch else contextlib.nullcontext
+        self.calls_torch = bool(code.of_torch)
+        self.shares = code.of_torch <= SHARED and not code.of_torch.isdisjoint(SHARED)
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
@@ -141,7 +148,7 @@ class TileKernel:
                     found[start] = run(start, stop, own, once, *inputs, *written)
 
             threads = 1 if plan.n <= plan.chunk else None
-            around = functools.partial(self._around, plan.buffer)
+            around = functools.partial(self._around, plan)
             run_chunks(work, plan.n, plan.chunk, threads, around, self.torch)
             totals = [self._total(k, found) for k in range(len(self.partials))]
             if self.run_last is not None:
@@ -152,10 +159,11 @@ class TileKernel:
         return outputs
 
     @contextlib.contextmanager
-    def _around(self, buffer: int) -> Iterator[None]:
+    def _around(self, plan: _Plan) -> Iterator[None]:
         """What holds on a thread while it runs tiles."""
-        with self.on_thread(), np.errstate(all="ignore"):
-            np.setbufsize(buffer)  # until the end of errstate
+        alone = self.calls_torch and not (plan.shared and may_share())
+        with one_thread() if alone else contextlib.nullcontext(), np.errstate(all="ignore"):
+            np.setbufsize(plan.buffer)  # until the end of errstate
             yield
 
     def _plan(self, arrays: Sequence[Any]) -> _Plan:
@@ -170,7 +178,9 @@ class TileKernel:
         inputs = [AsNest(b, a.shape) for b, a in zip(nest.inputs, arrays, strict=True)]
         outputs = [AsNest(b, shape) for b, shape in zip(nest.outputs, shapes, strict=True)]
         make = [maker(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-        return _Plan(sizes, self.tiled, n, chunk, buffer, inputs, outputs, make)
+        many = nest.rows == 0 or math.prod(sizes[: nest.rows]) > 1
+        shared = self.shares and n <= chunk and many
+        return _Plan(sizes, self.tiled, n, chunk, shared, buffer, inputs, outputs, make)
 
     def _rows_of_a_tile(self, n: int, cells: int) -> int:
         """See Note [Tiles]; n rows of so many cells."""

@@ -7,9 +7,10 @@
     (row * x) * 2.0        → (row * 2.0) * x        row: fewer numbers than x
     row * (x * 2.0)        → (row * 2.0) * x
     -x / 3.0               → x / -3.0
+    sum(-x)                → -sum(x)
 
-Rounding is the same, as long as nothing is out of the range of its dtype. Means of squares and
-their gradients are full of these.
+Rounding is the same, as long as nothing is out of the range of its dtype; a sum of zeros may have
+the other sign. Means of squares and their gradients are full of these.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def scaled_once(node: Node, dying: frozenset[Node] = frozenset()) -> Value | Non
     builder = Builder(node.block, node, node.loc)
     outer = _scaling(node)
     if outer is None:
-        return _scaled_smaller(node, builder, dying)
+        return _scaled_sum(node, builder, dying) or _scaled_smaller(node, builder, dying)
     if outer.x.node is None:
         return None
     inner = _scaling(outer.x.node)
@@ -102,6 +103,18 @@ def _scaled_smaller(node: Node, builder: Builder, dying: frozenset[Node]) -> Val
         if _is_smaller(small, large) and _is_read_once(large, dying):
             return builder.emit("mul", _times(small, scaling.power, builder, dying), scaling.x)
     return None
+
+
+def _scaled_sum(node: Node, builder: Builder, dying: frozenset[Node]) -> Value | None:
+    """The sum of what is scaled, scaled in its place."""
+    terms = node.inputs[0] if node.kind in ("sum", "sum_to") else None
+    scaling = None if terms is None or terms.node is None else _scaling(terms.node)
+    if terms is None or scaling is None or scaling.power is None:
+        return None
+    if not _is_read_once(terms, dying):
+        return None
+    total = builder.emit(node.kind, scaling.x, **node.attrs)
+    return _times(total, scaling.power, builder, dying)
 
 
 def _is_read_once(value: Value, dying: frozenset[Node]) -> bool:

@@ -125,7 +125,7 @@ def test_gradients_with_them_are_eagers(there: bool, monkeypatch: pytest.MonkeyP
 
     class Spied(TileKernel):
         def __call__(self, *arrays: Any) -> Any:
-            ran.append(self.on_thread is one_thread)
+            ran.append(self.calls_torch)
             return super().__call__(*arrays)
 
     monkeypatch.setitem(backend._TILES, "torch", lambda nest: Spied(nest, torch=True))
@@ -142,11 +142,87 @@ def test_gradients_with_them_are_eagers(there: bool, monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(h, w, rtol=1e-12, atol=1e-12)
 
 
-def test_a_forked_process_waits_for_no_thread_of_torchs() -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["sigmoid", "hypot", "logaddexp"])
+def test_a_cell_is_the_same_wherever_it_is(name: str, dtype: Any) -> None:
+    function = writing(name)
+    assert function is not None
+    rng = np.random.default_rng(1)
+    n = len(get_op(name).inputs)
+    given = [torch.from_numpy(rng.normal(size=(700, 3)).astype(dtype) * 3) for _ in range(n)]
+    whole = function(*given, out=torch.empty_like(given[0]))
+    eps = float(np.finfo(dtype).eps)
+    torch.testing.assert_close(whole, getattr(torch, name)(*given), rtol=4 * eps, atol=0)
+    for first in (1, 7, 64, 333):
+        part = [a[first : first + 5] for a in given]
+        np.testing.assert_array_equal(
+            function(*part, out=torch.empty_like(part[0])), whole[first : first + 5]
+        )
+    apart = [torch.stack([a, a], -1)[..., 0] for a in given]  # not contiguous
+    out = torch.stack([whole, whole * 0], -1)
+    function(*apart, out=out[..., 1])
+    np.testing.assert_array_equal(out[..., 1], out[..., 0])
+    rows = [given[0], *(a[:, :1] for a in given[1:])]
+    wide = [a.expand(700, 3).contiguous() for a in rows]
+    np.testing.assert_array_equal(
+        function(*rows, out=torch.empty_like(whole)), function(*wide, out=torch.empty_like(whole))
+    )
+    empty = [a[:0] for a in given]
+    assert function(*empty, out=torch.empty_like(empty[0])).shape == (0, 3)
+
+
+ONE_TILE = """graph f(%x : f32[{n},200], %w : f32[200]):
+  %m : f32[{n},1] = amax[dims=(1,), keepdims=True](%x)
+  %a : f32[{n},200] = sub(%x, %m)
+  %b : f32[{n},200] = {op}(%a)
+  %s : f32[{n},1] = sum[dims=(1,), keepdims=True](%b)
+  %d : f32[{n},200] = div(%b, %s)
+  %y : f32[{n},200] = mul(%d, %w)
+  return (%y)"""
+
+
+@pytest.mark.parametrize(("n", "op", "shared"), [
+    (400, "exp", True), (1, "exp", False), (400, "sigmoid", False), (3000, "exp", False)
+])  # fmt: skip
+def test_torchs_threads_share_one_tile(
+    n: int, op: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = TileKernel(nest_of(ONE_TILE.format(n=400, op=op)), torch=True)  # for other n, too
+    seen: list[int] = []
+    of_rows = tile_torch.extreme("max")
+    x, w = torch.randn(n, 200).numpy(), torch.randn(200).numpy()
+
+    def amax(a: torch.Tensor) -> Any:
+        seen.append(torch.get_num_threads())
+        return of_rows(a)
+
+    kernel.run_tile.function.__globals__["torch_amax"] = amax
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (3, 1, 2):
+            torch.set_num_threads(threads)
+            found.append(kernel(x, w)[0])
+            assert set(seen) == {threads if shared else 1}
+            seen.clear()
+        torch.set_num_threads(2)
+        monkeypatch.setenv("GRADOF_NUM_THREADS", "1")  # fewer than torch's
+        found.append(kernel(x, w)[0])
+        assert set(seen) == {1}
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("call", [
+    "torch.special.erfc(x)", "torch.softmax(x[:1 << 16].view(256, 256), 1)",
+])  # fmt: skip
+def test_a_forked_process_waits_for_no_thread_of_torchs(call: str) -> None:
     code = """
 import os, sys, torch, gradof
 def fn(x):
-    return (torch.special.erfc(x) * torch.exp(x)).sum()
+    return (CALL * torch.exp(x).max()).sum()
 torch.set_num_threads(2)
 x = torch.linspace(-2, 2, 1 << 20, dtype=torch.float64)
 (torch.rand(1 << 22) * 2).sum()
@@ -158,7 +234,7 @@ if not child:
     again, other = run(x)  # compared by numpy: torch's own loops would wait
     os._exit(0 if again == value and (other.numpy() == gradient.numpy()).all() else 1)
 sys.exit(os.waitpid(child, 0)[1])
-"""
+""".replace("CALL", call)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "GRADOF_NUM_THREADS": "2",
            "GRADOF_BACKEND": "tiles"}  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=env, timeout=60)

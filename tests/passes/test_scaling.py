@@ -32,6 +32,10 @@ CASES = [
      "%c = mul(%r, 0.05); %z = mul(%c, %x)"),
     ("%q = exp(%r); %p = mul(%q, 0.1); %o = mul(%q, %p); %a = mul(%o, %x); %z = mul(%a, 2.0)",
      "%q = exp(%r); %c = mul(%q, 0.2); %o = mul(%c, %q); %z = mul(%o, %x)"),
+    ("%a = neg(%x); %s = sum[dims=(1,), keepdims=True](%a); %z = mul(%s, %y)",
+     "%s = sum[dims=(1,), keepdims=True](%x); %b = neg(%s); %z = mul(%b, %y)"),
+    ("%a = mul(%x, 0.5); %s = sum_to[shape=(4, 1)](%a); %b = div(%s, 3.0); %z = mul(%b, %x)",
+     "%s = sum_to[shape=(4, 1)](%x); %b = div(%s, 6.0); %z = mul(%b, %x)"),
     ("%a = mul(%x, 2.0); %b = sin(%a); %c = mul(%a, 0.1); %z = add(%b, %c)",
      "%a = mul(%x, 2.0); %b = sin(%a); %c = mul(%x, 0.2); %z = add(%b, %c)"),
 ]  # fmt: skip
@@ -45,6 +49,8 @@ LEFT = [
     "%a = mul(%r, %x); %z = mul(%a, 65536.0)",  # numbers of rows might be out of range
     "%a = mul(%r, %x); %b = mul(%a, 2.0); %z = add(%a, %b)",  # would be one op more
     "%q = mul(%x, 0.1); %a = mul(%q, %y); %b = mul(%a, 2.0); %z = add(%b, %q)",
+    "%a = neg(%x); %s = sum[dims=(1,), keepdims=True](%a); %z = mul(%s, %a)",
+    "%a = mul(%x, 3.0); %s = sum[dims=(1,), keepdims=True](%a); %z = mul(%s, %x)",
 ]
 HEAD = "graph f(%x : {d}[4,5], %y : {d}[4,5], %r : {d}[4,1]):\n"
 
@@ -54,11 +60,11 @@ def text_of(statements: str, dtype: str) -> str:
     lines, rows = [], {"%r"}
     for k, statement in enumerate(statements.split("; ")):
         name, rest = statement.split(" = ")
-        for number in re.findall(r"(?<=[(, ])-?\d[\w.]*", rest):
+        for number in re.findall(r"-?\d[\w.]*", rest[rest.rindex("(") :]):
             kind = "int" if number.lstrip("-").isdigit() else "float"
             lines.append(f"%n{k} : {kind} = Constant[value={number}]()")
-            rest = rest.replace(number, f"%n{k}")
-        if all(a in rows for a in re.findall(r"%[a-z]\b", rest)):
+            rest = rest.replace(f"{number})", f"%n{k})").replace(f"({number},", f"(%n{k},")
+        if "sum" in rest or all(a in rows for a in re.findall(r"%[a-z]\b", rest)):
             rows.add(name)
         lines.append(f"{name} : {dtype}[4,{1 if name in rows else 5}] = {rest}")
     return HEAD.format(d=dtype) + "\n".join(f"  {line}" for line in [*lines, "return (%z)"])
