@@ -30,16 +30,24 @@ def collect_terms(graph: Graph, sums: Collection[Node]) -> bool:
 
 
 def _collected(node: Node, sums: Collection[Node]) -> Value | None:
-    assert node.block is not None
     a, b = node.inputs
-    emit = Builder(node.block, node, node.loc)
     if a is b:
-        return emit.emit("mul", a, emit.constant(2.0))
+        return _doubled(a, node)
     for before, term in ((a, b), (b, a)):
         inner = before.node
         if inner is None or inner not in sums or term not in inner.inputs:
             continue
+        if term.type != node.output.type:  # a number by now
+            continue
         first, second = inner.inputs
         other = second if first is term else first
-        return emit.emit("add", other, emit.emit("mul", term, emit.constant(2.0)))
+        assert node.block is not None
+        return Builder(node.block, node, node.loc).emit("add", other, _doubled(term, node))
     return None
+
+
+def _doubled(term: Value, before: Node) -> Value:
+    """Twice a value, as if the line that made it had said so."""
+    assert before.block is not None
+    emit = Builder(before.block, before, None if term.node is None else term.node.loc)
+    return emit.emit("mul", term, emit.constant(2.0))

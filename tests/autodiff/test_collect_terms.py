@@ -49,6 +49,7 @@ FUNCTIONS: list[Callable[[Any, Any], Any]] = [
     lambda x, y: ((x * x) * (x * x)).sum() + (y * y).sum(),
     lambda x, y: (x * y + y * x + x * y).sum() + (x * x).sum(),
     lambda x, y: (x + x + x * x * x).sum() * (y + y).sum(),
+    lambda x, y: (x * (x.floor() + x.ceil() + x.round() + x.trunc()) + y.frac() * y).sum(),
     lambda x, y: (x / (1 + x * x) * (y * y).mean(-1, keepdim=True)).sum(),
 ]
 
