@@ -111,9 +111,14 @@ def _c2r_vjp(g: Expr, dims: Dims, scale: str, last: int) -> Expr:
     return F.cat(parts[0], parts[1] * 2.0, parts[2], dim=dims[-1])
 
 
+_MODES = "{{'none': 0, 'root_n': 1, 'n': 2}}[{scale}]"
+
 op("fft_c2c(x; dims, scale, forward) -> y", family=Family(_infer_c2c), numpy=_np_c2c,
+   torch=f"torch.ops.aten._fft_c2c({{x}}, {{dims}}, {_MODES}, {{forward}})",
    vjp={"x": _c2c_vjp}, traits={"linear"})
 op("fft_r2c(x; dims, scale, onesided) -> y", family=Family(_infer_r2c), numpy=_np_r2c,
+   torch=f"torch.ops.aten._fft_r2c({{x}}, {{dims}}, {_MODES}, {{onesided}})",
    vjp={"x": _r2c_vjp}, traits={"linear"})
 op("fft_c2r(x; dims, scale, last) -> y", family=Family(_infer_c2r), numpy=_np_c2r,
+   torch=f"torch.ops.aten._fft_c2r({{x}}, {{dims}}, {_MODES}, {{last}})",
    vjp={"x": _c2r_vjp}, traits={"linear"})

@@ -67,8 +67,8 @@ def _infer_dot(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type,
 op("dot(a, b) -> y", family=Family(_infer_dot), expand=_dot, names=["aten.dot"])
 
 op("tril(x; diagonal) -> y", family=Family(unary(ALL).infer),
-   traits={"linear"}, numpy="np.tril({x}, {diagonal})",
+   traits={"linear"}, numpy="np.tril({x}, {diagonal})", torch="torch.tril({x}, {diagonal})",
    vjp={"x": lambda g, diagonal: F.tril(g, diagonal=diagonal)})
 op("triu(x; diagonal) -> y", family=Family(unary(ALL).infer),
-   traits={"linear"}, numpy="np.triu({x}, {diagonal})",
+   traits={"linear"}, numpy="np.triu({x}, {diagonal})", torch="torch.triu({x}, {diagonal})",
    vjp={"x": lambda g, diagonal: F.triu(g, diagonal=diagonal)})

@@ -99,7 +99,8 @@ def _cumsum_vjp(g: Expr, dim: int) -> Expr:
 
 
 op("cumsum(x; dim) -> y", family=Family(unary(ALL).infer), vjp={"x": _cumsum_vjp},
-   numpy="np.cumsum({x}, axis={dim}, dtype={x}.dtype)", traits={"linear"})
+   numpy="np.cumsum({x}, axis={dim}, dtype={x}.dtype)",
+   torch="torch.cumsum({x}, {dim}, dtype={x}.dtype)", traits={"linear"})
 
 
 def _prod_vjp(g: Expr, x: Expr, dims: Dims, keepdims: bool) -> Expr:
