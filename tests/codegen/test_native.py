@@ -69,6 +69,15 @@ def ulps(have: Any, want: Any) -> float:
 
 
 ELSEWHERE = {"cast", "where", "clamp", "alias", "detach", "copy"}  # below, or no work
+ATTRS = {"softplus": {"beta": 1.5, "threshold": 20.0}}
+
+
+def attrs_of(op: str) -> str:
+    """The attributes that an op is tested with, as the IR has them."""
+    given = ", ".join(f"{name}={value}" for name, value in ATTRS.get(op, {}).items())
+    return f"[{given}]" if given else ""
+
+
 ROWS = [
     (op, dt) for op in sorted(OPS - ELSEWHERE) for dt in DTYPES
     if supports(op, [dt], BOOL if op in ("eq", "ne", "lt", "le", "gt", "ge") else dt)
@@ -80,9 +89,11 @@ ROWS = [
 def test_every_op_is_numpys(op: str, dt: DType) -> None:
     record = get_op(op)
     names = [f"%x{k}" for k in range(len(record.inputs))]
-    result = record.infer([_tensor(dt)] * len(names), {})[0]
+    result = record.infer([_tensor(dt)] * len(names), ATTRS.get(op, {}))[0]
     params = ", ".join(f"{n} : {dt}[61]" for n in names)
-    (nest,) = nests(f"graph f({params}):\n %y : {result} = {op}({', '.join(names)})\n return (%y)")
+    (nest,) = nests(f"graph f({params}):\n"
+                    f" %y : {result} = {op}{attrs_of(op)}({', '.join(names)})\n"
+                    " return (%y)")  # fmt: skip
     assert is_native(nest)
     args = [sample(op, dt, k) for k in range(len(names))]
     (have,), (want,) = NativeKernel(nest)(*args), run_nest(nest, args)

@@ -26,7 +26,7 @@ from gradof.ir.parser import parse_graph
 from gradof.ir.types import BF16, BOOL, F16, F32, TensorType
 from gradof.ops.registry import get_op
 from gradof.passes.pipeline import CLEAN_UP, run_passes
-from tests.codegen.test_native import ELSEWHERE, FAR
+from tests.codegen.test_native import ATTRS, ELSEWHERE, FAR, attrs_of
 from tests.codegen.triton_half import GRAPHS
 
 HALVES = (BF16, F16)
@@ -104,10 +104,11 @@ def test_every_op_is_rounded_once(op: str, half: str) -> None:
 
     def graph(dt: str) -> Graph:
         tensor = TensorType(BF16 if dt == "bf16" else F16 if dt == "f16" else F32, (61,))
-        result = record.infer([tensor] * len(names), {})[0]
+        result = record.infer([tensor] * len(names), ATTRS.get(op, {}))[0]
         params = ", ".join(f"{n} : {dt}[61]" for n in names)
         return primitives(
-            f"graph f({params}):\n %y : {result} = {op}({', '.join(names)})\n return (%y)"
+            f"graph f({params}):\n %y : {result} = {op}{attrs_of(op)}({', '.join(names)})\n"
+            " return (%y)"
         )
 
     args = [sample(op, k, half) for k in range(len(names))]

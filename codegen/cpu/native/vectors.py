@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradof.codegen.cpu.native.composed import COMPOSED
 from gradof.codegen.cpu.native.engine import half_dtypes
 from gradof.codegen.cpu.native.exponential import LANES, exp_f32, tanh_f32
 from gradof.errors import CodegenError
@@ -41,16 +42,16 @@ COMPARE = {
 }  # fmt: skip
 ARITHMETIC = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul")}
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
-COMPOSED = frozenset(
+SIMPLE = frozenset(
     {"neg", "reciprocal", "square", "rsqrt", "relu", "sigmoid", "sign", "where", "cast", "copy",
      "logical_not", "isnan", "isinf", "isfinite", "maximum", "minimum", "div", "clamp", "detach",
-     "alias", "log1p_exp", "xlogy"}
+     "alias"}
 )  # fmt: skip
-CALLS = frozenset({*LIBMVEC, "sigmoid", "log1p_exp", "xlogy"})  # of the library's functions
-OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *COMPOSED})
+CALLS = frozenset({*LIBMVEC, "sigmoid", *COMPOSED})  # of functions
+OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *SIMPLE, *COMPOSED})
 _FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
-    "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu",
-    "log1p_exp", "xlogy", "clamp",
+    "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu", "clamp",
+    *COMPOSED,
 }  # fmt: skip
 
 
@@ -142,6 +143,8 @@ class Vectors:
                                           self._minus(own, args[0]), args[0]))  # fmt: skip
         if kind in INTRINSICS:
             return self.intrinsic(INTRINSICS[kind], own, args)
+        if kind in COMPOSED:
+            return COMPOSED[kind](self, own, args, attrs)
         method = getattr(self, f"_{kind}", None)
         if method is None:
             raise CodegenError(f"{kind} is no native op")
@@ -201,17 +204,6 @@ class Vectors:
         e = self.library("exp", own, [self.emit(f"fneg {self.vector(own)} {args[0]}")])
         one = self.constant(1, own)
         return self.binary("fdiv", own, [one, self.binary("fadd", own, [e, one])])
-
-    def _log1p_exp(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.library("log1p", own, [self.library("exp", own, args)])
-
-    def _xlogy(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        zero = self.constant(0, own)
-        at_zero = self.emit(f"fcmp oeq {self.vector(own)} {args[0]}, {zero}")
-        no_nan = self.emit(f"fcmp ord {self.vector(own)} {args[1]}, {args[1]}")
-        both = self.binary("and", BOOL, [at_zero, no_nan])
-        product = self.binary("fmul", own, [args[0], self.library("log", own, [args[1]])])
-        return self.emit(self.select(own, both, zero, product))
 
     def _maximum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self._extreme("maximum", own, args)
