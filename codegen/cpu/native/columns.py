@@ -16,14 +16,17 @@ from collections.abc import Callable, Sequence
 from gradof.codegen.cpu.native.instructions import index_of, last_reads, lent_outputs
 from gradof.codegen.cpu.native.memory import Stride
 from gradof.codegen.cpu.native.reductions import BLOCK, STREAMS, Reductions
-from gradof.codegen.cpu.native.vectors import ELEMENT, FLOATS
+from gradof.codegen.cpu.native.vectors import ELEMENT, FLOATS, STORED
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, I64, DType
 
 
 class Columns(Reductions):
-    """Emits the loops of a nest with at most one column axis; `strides` per buffer, of columns."""
+    """Emits the loops of a nest with at most one column axis, or two: columns in segments.
+
+    `strides` per buffer, of columns.
+    """
 
     def __init__(self, nest: LoopNest, strides: Sequence[Stride], lanes: int) -> None:
         super().__init__(lanes, len(nest.inputs) + len(nest.outputs), len(nest.sizes))
@@ -37,6 +40,8 @@ class Columns(Reductions):
         self.last_read = last_reads(nest)
         self.lent = lent_outputs(nest, strides, self.last_read)
         self.same: dict[str, str] = {}  # see `once`
+        self.segmented = len(nest.sizes) == nest.rows + 2
+        self.segment: str | None = None  # the columns before those of the segment
         self.column: str | None = None
         self.masked: str | None = None
 
@@ -50,6 +55,55 @@ class Columns(Reductions):
         reductions = [i for i in body if i.op == "reduce"]
         copied = self.is_copied(body)
         self.begin(reductions, copied)
+        if self.segmented:
+            self.segments(body, stage, reductions, copied)
+        else:
+            self.columns_of(body, stage, reductions, copied)
+            self.flush_rest(reductions)
+        for i in reductions:
+            self.values[i.name] = self.across(i)
+
+    def segments(
+        self, body: Sequence[Instr], stage: int, reductions: Sequence[Instr], copied: bool
+    ) -> None:
+        """The loop over the segments of a row, each with its own addresses."""
+        axis, at = self.nest.rows, f"%segment_at{stage}"
+        head, inside, done = map(self.label, ("segment", "segment_body", "segments_done"))
+        self.head.append(f"  {at} = alloca i64")
+        self.line(f"store i64 0, ptr {at}")
+        self.line(f"br label %{head}")
+        self.block(head)
+        segment = self.code.emit(f"load i64, ptr {at}")
+        more = self.code.emit(f"icmp slt i64 {segment}, %size{axis}")
+        self.line(f"br i1 {more}, label %{inside}, label %{done}")
+        self.block(inside)
+        row = self.pointers
+        buffers = [*self.nest.inputs, *self.nest.outputs]
+        self.pointers = [
+            self.moved(pointer, STORED[buffer.dtype], segment, self.stride(k, axis))
+            if buffer.dims[axis] is not None else pointer
+            for k, (pointer, buffer) in enumerate(zip(row, buffers, strict=True))
+        ]  # fmt: skip
+        self.segment = segment
+        self.columns_of(body, stage, reductions, copied)
+        self.flush_rest(reductions)
+        for i in reductions:
+            self.reset(f"%part0_{i.name}", i)
+        self.pointers, self.segment = row, None
+        following = self.code.emit(f"add i64 {segment}, 1")
+        self.line(f"store i64 {following}, ptr {at}")
+        self.line(f"br label %{head}")
+        self.block(done)
+
+    def moved(self, pointer: str, kind: str, count: str, step: str) -> str:
+        """An address so many steps further."""
+        offset = self.code.emit(f"mul i64 {count}, {step}")
+        return self.code.emit(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
+
+    def columns_of(
+        self, body: Sequence[Instr], stage: int, reductions: Sequence[Instr], copied: bool
+    ) -> None:
+        """The columns of a row, or of one of its segments."""
         at = f"%col_at{stage}"
         self.head.append(f"  {at} = alloca i64")
         self.line(f"store i64 %c0, ptr {at}")
@@ -73,9 +127,6 @@ class Columns(Reductions):
         self.cells(body, stage, end, self.once("rest", lambda: self.mask(end)), 0)
         self.line(f"br label %{done}")
         self.block(done)
-        self.flush_rest(reductions)
-        for i in reductions:
-            self.values[i.name] = self.across(i)
 
     def full(self, columns: int) -> str:
         """Where the last full group of so many columns ends."""
@@ -245,7 +296,10 @@ class Columns(Reductions):
         """Where this row's cells of a held name are."""
         if name in self.lent:
             return self.pointers[len(self.nest.inputs) + self.lent[name]]
-        return f"%held_{name}"
+        if self.segment is None:
+            return f"%held_{name}"
+        dtype = self.made[name].dtype
+        return self.moved(f"%held_{name}", STORED[dtype], self.segment, f"%size{self.axes - 1}")
 
     def value(self, i: Instr, column: str | None, mask: str | None) -> None:
         """Compute an instruction."""

@@ -1,8 +1,9 @@
 """Loop nest → LLVM IR.
 
 The kernel is `void kernel(i64* args, i64 r0, i64 r1, i64 c0, i64 c1, i8* scratch, i8* partial)`.
-It runs rows r0..r1 and, of each, columns c0..c1. `args` holds the address of every buffer, inputs
-first, then per buffer one stride per axis of the nest, in elements, then the sizes of the axes.
+It runs rows r0..r1 and, of each, columns c0..c1, of every segment if there are such. `args` holds
+the address of every buffer, inputs first, then per buffer one stride per axis of the nest, in
+elements, then the sizes of the axes.
 Held cells go to `scratch`, a row each; folds to `partial`, which holds this chunk's part of every
 fold: one element per column for cells, one for row values. `finish` adds up the chunks.
 
@@ -34,7 +35,8 @@ class Code:
 
 
 def emit_ir(nest: LoopNest, strides: Sequence[Stride], lanes: int) -> Code:
-    """The kernel of a nest with at most one column axis; `strides` per buffer, of the columns."""
+    """The kernel of a nest with at most one column axis, or two, of which the first are segments;
+    `strides` per buffer, of the columns."""
     return _Emitter(nest, strides, lanes).run()
 
 
@@ -52,8 +54,9 @@ class _Emitter(Columns):
             self.argument(f"%base{k}", k)
         for axis in range(self.axes):
             self.argument(f"%size{axis}", len(self.buffers) * (1 + self.axes) + axis)
-        self.line("%ncols = " + (f"add i64 %size{self.axes - 1}, 0" if self.has_columns
-                                 else "add i64 0, 1"))  # fmt: skip
+        columns = f"%size{self.axes - 1}" if self.has_columns else "1"
+        segments = f"%size{nest.rows}" if self.segmented else "1"
+        self.line(f"%ncols = mul i64 {columns}, {segments}")
         self.scratch_pointers()
         self.partial_pointers()
         for i in nest.once():

@@ -8,15 +8,13 @@ are shared out to threads in chunks that follow from the sizes alone (`parallel`
 
 Arrays of bfloat16 are raw: Note [Half precision] in `gradof.codegen.cpu.half`.
 
-Note [Columns that collapse]
-The kernel has one column axis. Several are one where, for every buffer that varies along them, the
-stride of each is the stride of the next times its size. Otherwise the call goes to numpy tiles, or,
-where there is half precision, to `rearranged`.
+Column axes that are neither one nor two in memory (Note [Columns that collapse] in `collapse`) are
+left to numpy tiles.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +27,7 @@ from gradof.codegen.cpu.half_nest import has_halves, in_float32
 from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
 from gradof.codegen.cpu.joined import placed
 from gradof.codegen.cpu.native import runtime_ir as place
+from gradof.codegen.cpu.native.collapse import collapsed, segmented, with_columns
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
 from gradof.codegen.cpu.native.engine import address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
@@ -104,7 +103,7 @@ class NativeKernel:
         self.lanes = lanes_for(self.nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(self.nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
-        self._variants: dict[tuple[Stride, ...], Code] = {}
+        self._variants: dict[tuple[int | Stride, ...], Code] = {}
         self._other: TileKernel | HalfTiles | Rearranged | None = None
         self._scratch = Scratch()
 
@@ -164,19 +163,17 @@ class NativeKernel:
         outputs = [there.get(k, _empty(b, sizes)) for k, b in enumerate(nest.outputs)]
         views = [as_nest(b, a) for b, a in
                  zip((*nest.inputs, *nest.outputs), (*arrays, *outputs), strict=True)]  # fmt: skip
-        shape = collapsed(nest, views, sizes)
+        shape = collapsed(nest, views, sizes) or segmented(nest, views, sizes)
         if shape is None:
             return None
-        strides, columns = shape
-        rows = 1
-        for size in sizes[: nest.rows]:
-            rows *= size
+        strides, columns = shape.strides, math.prod(shape.columns)
+        rows = math.prod(sizes[: nest.rows])
         classes = [_class(s[-1]) if nest.rows < len(sizes) else "zero" for s in strides]
-        flat = [*sizes[: nest.rows], *([columns] if nest.rows < len(sizes) else [])]
+        flat = [*sizes[: nest.rows], *(shape.columns if nest.rows < len(sizes) else [])]
         mine = [k for k in range(len(outputs)) if k not in there and self.takes(k)]
         for k in streamed(nest, strides, flat, mine):
             classes[len(arrays) + k] = "streamed"
-        code = self._variant(tuple(classes))
+        code = self._variant(tuple(classes), len(shape.columns))
         arguments = [0] * len(views) + [s for each in strides for s in each] + flat
         held = sum((columns + self.lanes) * width for _, width in code.scratch)
         partials = Partials(nest, code, columns)
@@ -185,7 +182,7 @@ class NativeKernel:
         job = new_job({
             place.KERNEL: address_of(code.text, "kernel"), place.COUNT: count,
             place.CHUNK: chunk, place.CHUNKS: -(-count // chunk),
-            place.SPLIT: self.split, place.COLUMNS: columns,
+            place.SPLIT: self.split, place.COLUMNS: shape.columns[-1],
             place.SCRATCH_STEP: scratch, place.PARTIAL_STEP: partials.width,
             place.TEMPLATE: partials.template.__array_interface__["data"][0],
         }, arguments, partials.table(len(arrays)))  # fmt: skip
@@ -208,17 +205,18 @@ class NativeKernel:
             chunk = max(chunk, -(-rows // most))
         return rows, chunk
 
-    def _variant(self, classes: tuple[Stride, ...]) -> Code:
-        """The code for one pattern of column strides."""
-        found = self._variants.get(classes)
+    def _variant(self, classes: tuple[Stride, ...], axes: int) -> Code:
+        """The code for one pattern of column strides, and so many column axes."""
+        found = self._variants.get((axes, *classes))
         if found is None:
             rows = self.nest.rows
             nest = replace(
-                self.nest, sizes=self.nest.sizes[: rows + 1],
-                inputs=tuple(_one_column(b, rows) for b in self.nest.inputs),
-                outputs=tuple(_one_column(b, rows) for b in self.nest.outputs),
+                self.nest, sizes=self.nest.sizes[: rows + axes],
+                inputs=tuple(with_columns(b, rows, axes) for b in self.nest.inputs),
+                outputs=tuple(with_columns(b, rows, axes) for b in self.nest.outputs),
             )  # fmt: skip
-            found = self._variants[classes] = emit_ir(with_picks(nest), classes, self.lanes)
+            found = emit_ir(with_picks(nest), classes, self.lanes)
+            self._variants[(axes, *classes)] = found
         return found
 
     def _whole(self) -> TileKernel | HalfTiles | Rearranged:
@@ -243,38 +241,6 @@ def _signs_of(nest: LoopNest, torch: bool) -> LoopNest:
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:
     return np.empty(output_shape(buffer, sizes), raw_numpy_dtype(buffer.dtype))
-
-
-def _one_column(buffer: Buffer, rows: int) -> Buffer:
-    """The buffer with its column axes as one."""
-    columns = [d for d in buffer.dims[rows:] if d is not None]
-    tail = (columns[-1] if columns else None,) if len(buffer.dims) > rows else ()
-    return replace(buffer, dims=(*buffer.dims[:rows], *tail))
-
-
-def collapsed(
-    nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]
-) -> tuple[list[list[int]], int] | None:
-    """Strides in elements with one column axis, and its size; None where the axes do not join."""
-    found = []
-    columns = 1
-    for size in sizes[nest.rows :]:
-        columns *= size
-    for view in views:
-        item = view.itemsize
-        if any(s % item for s in view.strides):
-            return None
-        steps = [0 if n == 1 else s // item for n, s in zip(view.shape, view.strides, strict=True)]
-        tail = list(
-            zip(sizes[nest.rows :], view.shape[nest.rows :], steps[nest.rows :], strict=True)
-        )
-        tail = [(size, n, step) for size, n, step in tail if size != 1]
-        for (_, n, step), (size, m, following) in itertools.pairwise(tail):
-            if (n == 1) != (m == 1) or step != following * size:
-                return None
-        last = [tail[-1][2] if tail else 0] if len(sizes) > nest.rows else []
-        found.append([*steps[: nest.rows], *last])
-    return found, columns
 
 
 def _class(step: int) -> Stride:

@@ -1,4 +1,5 @@
-"""Native kernels over copies, where columns do not collapse (Note [Columns that collapse]).
+"""Native kernels over copies, where columns do not collapse (Note [Columns that collapse]
+in `collapse`).
 
     kernel = Rearranged(nest, openmp)       # batch norm of x[n, c, h, w]: rows c, columns n, h, w
     dx, dw = kernel(x, w, g)                # x and g copied to [c, n, h, w], dx copied back
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu.native.kernel import NativeKernel, collapsed
+from gradof.codegen.cpu.native.collapse import collapsed
+from gradof.codegen.cpu.native.kernel import NativeKernel
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import as_nest, nest_sizes
 
