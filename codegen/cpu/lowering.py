@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gradof.codegen.cpu.plan import Writes
+from gradof.codegen.cpu.plan import Writes, writes_zeros
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
@@ -94,11 +94,20 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         function = native_product(node, library)
         if function is not None:
             return Lowering("function", node.kind, function)
+    if library == "torch" and writes_zeros(node):
+        function = _torch_function(record, _INTO_ZEROS[node.kind])
+        return Lowering("function", f"{node.kind}_", function, torch=True)
     if record.torch == "torch.mm" and library == "torch" and not _is_half(node.output):
         from gradof.codegen.cpu.products import mm
 
         return Lowering("function", "mm", mm)
     return lowering(record, library)
+
+
+_INTO_ZEROS = {
+    "index_add": "{x}.index_add_({dim}, {index}.long(), {src})",
+    "scatter_add": "{x}.scatter_add_({dim}, {index}.long(), {src})",
+}
 
 
 def _slice(dim: int, start: int, stop: int, step: int) -> str:
@@ -247,11 +256,12 @@ def as_array(result: Any) -> Any:
     return result.numpy()
 
 
-def _torch_function(record: Op) -> Callable[..., Any]:
-    """A function of numpy arrays and keyword attributes that runs torch's own."""
+def _torch_function(record: Op, text: str | None = None) -> Callable[..., Any]:
+    """A function of numpy arrays and keyword attributes that runs torch's own, or what `text` says.
+    """
     assert record.torch is not None
     names = [*record.inputs, *record.attrs]
-    text = record.torch
+    text = record.torch if text is None else text
     if "{" not in text:
         text += "(" + ", ".join(f"{{{n}}}" for n in record.inputs) + ")"
     places = {field for _, field, _, _ in string.Formatter().parse(text) if field}

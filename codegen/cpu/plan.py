@@ -114,7 +114,19 @@ def may_alias(node: Node) -> bool:
     """Whether the result may live in the first operand's array."""
     return bool(node.inputs) and (
         has_trait(node.kind, "view") or node.kind in ("_grad_sum_to_size", "expand_to_size")
-    )
+        or writes_zeros(node)
+    )  # fmt: skip
+
+
+def writes_zeros(node: Node) -> bool:
+    """Whether an op that adds to its first operand may do so in place, for torch callers.
+
+    What a gradient is scattered into is mostly an array of zeros that nobody else reads.
+    """
+    if node.kind not in ("index_add", "scatter_add"):
+        return False
+    made = node.inputs[0].node
+    return made is not None and made.kind == "full" and len(node.inputs[0].uses) == 1
 
 
 def _is_large(type_: Type) -> bool:

@@ -41,6 +41,8 @@ _OUT_OF_RANGE: dict[Any, type[Exception]] = {"index": IndexError, "runtime": Run
 def _np_in_range(index: Array, *, size: int, wraps: bool, error: str) -> Array:
     if not index.size:
         return index
+    if index.dtype == np.int64 and index.view(np.uint64).max() < size:  # a negative one is large
+        return index
     low, high = index.min(), index.max()
     if low < (-size if wraps else 0) or high >= size:
         bad = high if high >= size else low

@@ -237,10 +237,14 @@ def _unfold(x: Expr, dim: int, size: int, step: int) -> Expr:
     if not 0 < size <= n or step < 1:
         raise InferenceError(f"windows of {size} by {step} in a dim of size {n}")
     count = (n - size) // step + 1
+    order = (*(d for d in range(x.rank + 1) if d != dim + 1), dim + 1)
+    if step == size:  # every element is in one window at most
+        whole = F.slice(x, dim=dim, start=0, stop=count * size, step=1)
+        return whole.reshape((*x.shape[:dim], count, size, *x.shape[dim + 1 :])).permute(order)
     places = np.arange(count)[:, None] * step + np.arange(size)
     flat = F.index_select(x, Dense.of(places.reshape(-1)), dim=dim)
     y = flat.reshape((*x.shape[:dim], count, size, *x.shape[dim + 1 :]))
-    return y.permute((*(d for d in range(y.rank) if d != dim + 1), dim + 1))
+    return y.permute(order)
 
 
 op("unfold(x; dim, size, step) -> y", family=composite(_unfold), expand=_unfold,
