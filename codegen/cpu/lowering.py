@@ -236,9 +236,11 @@ def as_tensor(array: Any) -> Any:
 
     if type(array) is not np.ndarray:  # results of no dimension are numpy scalars
         array = np.asarray(array)
-    strides = array.strides
-    if not array.flags.writeable or (strides and min(strides) < 0):
+    back = tuple([k for k, step in enumerate(array.strides) if step < 0])
+    if not array.flags.writeable:
         array = array.copy()
+    elif back:  # torch copies on all cores
+        return torch.from_numpy(np.flip(array, back)).flip(back)
     return torch.from_numpy(array)
 
 

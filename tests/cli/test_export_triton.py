@@ -75,7 +75,7 @@ def constant(x):
     return torch.ones(3)
 
 def odd(x):
-    return torch.linalg.eigvals(x).abs() + torch.fft.fft(x).abs()
+    return torch.linalg.eigvals(x).abs() + torch.frexp(x).mantissa
 
 def check_tensor(x):
     return x * 2.0

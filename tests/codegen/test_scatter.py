@@ -49,7 +49,7 @@ def test_gradients_are_eagers_to_second_order(
     again = torch.autograd.grad(compiled(x, y).sum(), (x, y), allow_unused=True)
     for _ in range(3):  # whatever is written is made anew for each call
         more = torch.autograd.grad(compiled(x, y).sum(), (x, y), allow_unused=True)
-        assert all(a is b is None or torch.equal(a, b) for a, b in zip(again, more, strict=True))  # type: ignore[arg-type]
+        assert all(a is b is None or torch.equal(a, b) for a, b in zip(again, more, strict=True))
 
 
 def test_only_zeros_of_its_own_are_written() -> None:
