@@ -28,6 +28,7 @@ from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
+from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.naming import name_of
@@ -60,6 +61,7 @@ class _Recording(NamedTuple):
     seconds: float
 
 
+@left_alone
 class Differentiated:
     """See `gradof.differentiate`, which makes these."""
 
@@ -71,6 +73,7 @@ class Differentiated:
         memory_budget: float | None = None, numerics: Numerics = "eager",
         cuda_graph: bool = False,
     ) -> None:  # fmt: skip
+        leave_alone()
         functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
         self._numerics = checked_numerics(numerics)
         self._memory_budget = checked_budget(memory_budget)

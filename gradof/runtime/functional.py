@@ -38,6 +38,7 @@ from gradof.runtime.checks import (
     scalar_output,
     wrt_inputs,
 )
+from gradof.runtime.dynamo import left_alone
 from gradof.runtime.function import Differentiated
 from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
@@ -129,6 +130,7 @@ class Transformed:
         return results[0] if isinstance(self.argnums, int) else tuple(results)
 
 
+@left_alone
 class ValueAndGrad(Transformed):
     """See `value_and_grad`."""
 

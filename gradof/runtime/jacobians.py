@@ -20,6 +20,7 @@ from gradof.errors import OutputError
 from gradof.ir.core import Graph
 from gradof.runtime.cache import Bound
 from gradof.runtime.checks import Argnums, basis, is_float, scalar_output, stack, wrt_inputs
+from gradof.runtime.dynamo import left_alone
 from gradof.runtime.functional import Transformed, gradient_only
 from gradof.runtime.nested import jacobian_inside, session_for
 from gradof.runtime.refuse import Numerics, check_numerics_inside
@@ -27,6 +28,7 @@ from gradof.runtime.results import run_plan
 from gradof.tracer.result import TensorOut
 
 
+@left_alone
 class Jacobian(Transformed):
     """See `jacobian` and `hessian`."""
 

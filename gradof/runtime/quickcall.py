@@ -22,6 +22,7 @@ import numpy as np
 from gradof.errors import CallError, InputError
 from gradof.ir.types import TensorType
 from gradof.runtime.cache import Bound, Cache
+from gradof.runtime.dynamo import left_alone
 from gradof.runtime.fastcall import Fast, fast_check
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.pytree import TreeDef
@@ -116,6 +117,7 @@ def _is_plain(tree: TreeDef) -> bool:
     )
 
 
+@left_alone
 class Prepared:
     """A call whose arguments are taken as checked; see `prepare` of compiled functions.
 
