@@ -236,12 +236,20 @@ def as_tensor(array: Any) -> Any:
 
     if type(array) is not np.ndarray:  # results of no dimension are numpy scalars
         array = np.asarray(array)
+    strides = array.strides
+    if strides and min(strides) < 0:
+        return _forwards(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _forwards(array: Any) -> Any:
+    """A tensor of an array that is read backwards along some dims, which no tensor is."""
+    import torch
+
+    if array.dtype.kind != "f" or not array.flags.writeable:
+        return torch.from_numpy(array.copy())
     back = tuple([k for k, step in enumerate(array.strides) if step < 0])
-    if not array.flags.writeable:
-        array = array.copy()
-    elif back:  # torch copies on all cores
-        return torch.from_numpy(np.flip(array, back)).flip(back)
-    return torch.from_numpy(array)
+    return torch.from_numpy(np.flip(array, back)).flip(back)  # torch copies on all cores
 
 
 def as_array(result: Any) -> Any:
