@@ -51,7 +51,7 @@ from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.memory import maker
 
 CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
-SCRATCH = 5 << 20  # bytes of a tile, and no more
+SCRATCH = 7 << 20  # bytes of a tile, and no more
 _SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
 _MAX_PLANS = 16  # shapes of one kernel
