@@ -34,7 +34,7 @@ def numbers(dtype: Any, kind: str, n: int) -> Any:
         a = np.nextafter(a, rng.choice([-np.inf, 0, np.inf], n).astype(dtype))
     if kind == "special":
         few = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.5, 1e-310, 3e38, 5e-324, -1e-45, 0.1]
-        a, b = np.array(np.meshgrid(few, few)).reshape(2, -1)
+        a, b = np.array(np.meshgrid(few, few)).reshape(2, -1).repeat(16, axis=1)  # whole vectors
     with np.errstate(over="ignore"):
         return a.astype(dtype), b.astype(dtype)
 

@@ -6,7 +6,8 @@
 Note [Remainders]
 `fmod` is exact. Where the quotient is small, its whole part t is found by a division, which may
 have rounded up to it, but not by more than that. Then a - t*b is a number of its dtype, or that
-less b, and a fused multiply-add computes it without rounding. Vectors with a large quotient, and
+less b, and a fused multiply-add computes it without rounding (where t is 0 it is a, of an infinite
+b, too). Vectors with a large quotient, and
 with none (zero, infinity, nan), are left to the C library, one number after another. That is a
 branch, which the straight-line code of kernels has none of, so that it is a function of its own.
 """
@@ -103,7 +104,9 @@ def _fmod_text(name: str, element: str, lanes: int, suffix: str) -> str:
 near:
   %t = call {v} @llvm.trunc.{suffix}({v} %q)
   %minus = fneg {v} %t
-  %r = call {v} @llvm.fma.{suffix}({v} %minus, {v} %b, {v} %a)
+  %less = call {v} @llvm.fma.{suffix}({v} %minus, {v} %b, {v} %a)
+  %none = fcmp oeq {v} %t, {zero}
+  %r = select {mask} %none, {v} %a, {v} %less
   %sign = call {v} @llvm.copysign.{suffix}({v} {one}, {v} %a)
   %rest = fmul {v} %r, %sign
   %step = call {v} @llvm.fabs.{suffix}({v} %b)
