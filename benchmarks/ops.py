@@ -35,11 +35,11 @@ def _images(x: Any) -> Any:
 
 
 ELEMENTWISE: dict[str, Function] = {
-    name: lambda x, y, name=name: getattr(torch, name)(x) * y  # type: ignore[misc]
+    name: lambda x, y, name=name: getattr(torch, name)(x) * y
     for name in ("sin", "tanh", "sigmoid", "erf", "expm1", "atan", "square", "abs", "floor", "exp2")
 }
 POSITIVE: dict[str, Function] = {  # of x in (0.05, 0.95)
-    name: lambda x, y, name=name: getattr(torch, name)(x) * y  # type: ignore[misc]
+    name: lambda x, y, name=name: getattr(torch, name)(x) * y
     for name in ("log", "log1p", "sqrt", "rsqrt", "asin", "atanh", "logit", "lgamma", "digamma",
                  "erfinv")
 }  # fmt: skip

@@ -113,7 +113,7 @@ class TileKernel:
         self.run_last = space.get(f"{nest.name}_last")
         self.make_scratch = space[f"{nest.name}_scratch"]
         self.calls_torch = bool(code.of_torch)
-        self.shares = code.of_torch <= SHARED and not code.of_torch.isdisjoint(SHARED)
+        self.shares = self.calls_torch and code.of_torch <= SHARED
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])

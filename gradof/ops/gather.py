@@ -152,7 +152,7 @@ def _np_scatter_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
         return result
     steps = [math.prod(x.shape[d + 1 :]) for d in range(x.ndim)]
     places = np.asarray(sum(at * n for at, n in zip(_grid(index, dim), steps, strict=True)))
-    sums = np.bincount(places.reshape(-1), src.reshape(-1), x.size)  # in float64, and a third
+    sums = np.bincount(places.reshape(-1), src.reshape(-1), x.size)  # faster, and in float64
     total: Array = (x + sums.reshape(x.shape)).astype(x.dtype, copy=False)
     return total
 
