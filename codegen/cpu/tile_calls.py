@@ -65,14 +65,16 @@ class Calls:
         return writing(i.op)
 
     def fused(self, i: Instr) -> tuple[str, Callable[..., Any], Sequence[Operand], str]:
-        """Torch's function of a `fma` and its name, its operands, and its keyword argument."""
+        """Torch's function of a `fma` or `fdiv`, its name, operands, and keyword argument."""
         self.of_torch.add(i.op)
         c, p, q = i.args
-        sign = -1 if i.attrs["negated"] else 1
-        for factor, cells in ((p, q), (q, p)):
+        by = i.attrs["by"]
+        assert isinstance(by, float)
+        for factor, cells in ((p, q), (q, p)) if i.op == "fma" else ():
             if not isinstance(factor, str):
-                return "torch_add", of_torch("add"), (c, cells), f", alpha={sign * float(factor)!r}"
-        return "torch_addcmul", of_torch("addcmul"), (c, p, q), ", value=-1" if sign < 0 else ""
+                return "torch_add", of_torch("add"), (c, cells), f", alpha={by * factor!r}"
+        name = "addcmul" if i.op == "fma" else "addcdiv"
+        return f"torch_{name}", of_torch(name), (c, p, q), f", value={by!r}" if by != 1 else ""
 
     def of_rows(self, i: Instr) -> tuple[str, Callable[[Any], Any]] | None:
         """Torch's function of a tensor's rows that reduces them; None: numpy's is called."""

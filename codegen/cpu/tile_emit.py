@@ -29,7 +29,9 @@ from gradof.codegen.cpu import tile_select, tile_sums
 from gradof.codegen.cpu.half import round_bf16, round_f16
 from gradof.codegen.cpu.lowering import as_tensor, call, literal
 from gradof.codegen.cpu.tile_calls import STEPS, Calls
-from gradof.codegen.cpu.tile_rewrite import SUMS, load_axes
+from gradof.codegen.cpu.tile_nest import SUMS, load_axes
+from gradof.codegen.cpu.tile_row_calls import RowCalls
+from gradof.codegen.cpu.tile_rows import ROWS
 from gradof.codegen.cpu.tile_tensors import Tensors
 from gradof.codegen.cpu.tile_torch import number
 from gradof.codegen.cpu.tile_values import Values, buffer_of, tuple_of
@@ -93,6 +95,7 @@ class _Emitter:
         self.functions: dict[str, Any] = dict(_HELPERS)
         self.lines: list[str] = []
         self.tensors = Tensors(self.values, self.functions, self.lines)
+        self.whole_rows = RowCalls(self.values, self.calls, self.tensors)
         self.inputs = [f"in{k}" for k in range(len(nest.inputs))]
         self.outputs = [f"out{k}" for k in range(len(nest.outputs))]
 
@@ -186,8 +189,10 @@ class _Emitter:
             self.pick(i, f"at{k}")
         elif i.op == "place":
             self.placed(i, k)
-        elif i.op == "fma":
+        elif i.op in ("fma", "fdiv"):
             self.lines += self.by_torch(i, k, self.tensors.call(*self.calls.fused(i)))
+        elif i.op in ROWS:
+            self.lines += self.whole_rows.lines(i)
         elif i.op in ("load", "index", "copy", "rounded") or i.op in SUMS:
             self.lines.append(f"{i.name} = {self.expression(i)}{_loc(i)}")
         else:
@@ -290,7 +295,11 @@ class _Emitter:
         return f"{ufunc}.reduce({text}, axis={axes[1:]}, keepdims=True)"
 
     def fold(self, i: Instr) -> None:
-        text = self.reduced(i, _text(i.args[0]), self.rows) if self.rows else _text(i.args[0])
+        text = _text(i.args[0])
+        if "part" in i.attrs:
+            text = self.whole_rows.part(i)
+        elif self.rows:
+            text = self.reduced(i, text, self.rows)
         name = f"fold_{len(self.partials)}"
         self.lines.append(f"{name} = {f'np.negative({text})' if i.attrs.get('negated') else text}")
         self.partials.append((name, str(i.attrs["kind"])))
@@ -349,7 +358,7 @@ class _Emitter:
 def _safe_names(nest: LoopNest) -> LoopNest:
     """The nest with no name that the emitted source uses itself."""
     mine = re.compile(
-        r"(in|out|n|s|t|fold_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|(op|torch|tensor)_\w+|"
+        r"(in|out|n|s|t|fold_|rows_)\d+|at\d+(_\w+)?|start|stop|scratch|once|np|(op|torch|tensor)_\w+|"
         "from_numpy|"
         + "|".join(_HELPERS)
     )

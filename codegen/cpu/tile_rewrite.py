@@ -14,7 +14,11 @@
     z = add w y        cell                z = place y t l   cell
 
     p = mul x y        cell
-    z = sub c p        cell         →      z = fma c x y     cell, negated: where torch computes it
+    z = sub c p        cell         →      z = fma c x y     cell, by -1.0: where torch computes it
+
+    n = mul x 0.3      cell
+    p = div n y        cell
+    z = add c p        cell         →      z = fdiv c x y    cell, by 0.3: the same
 
     s = add x 1.0      cell
     z = mul s 0.5      cell         →      z = fma 0.5 x 0.5 cell, where torch computes it
@@ -31,114 +35,38 @@ native code (`gradof.codegen.cpu.native.sparse`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gradof.codegen.cpu.native.sparse import with_picks
+from gradof.codegen.cpu.tile_nest import SUMS, Known, each, reads
+from gradof.codegen.cpu.tile_rows import in_one_call
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.ir.types import F32, F64
 
-SUMS = frozenset({"reduce", "dot", "total"})
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
     """The nest in fewer passes; its stages are not kept up to date.
 
-    `torch` has torch's sums of a number and a product, which are rounded once (`tile_torch`).
+    `torch` has torch's functions of whole rows (`tile_rows`), and its sums of a number and a
+    product, which are rounded once (`tile_torch`).
     """
     if nest.rows:
         nest = with_picks(nest)
-        nest = _each(nest, _placed)
-    nest = _each(nest, _signed)
-    while (shorter := _each(nest, _without_neg)) != nest:
+        nest = each(nest, _placed)
+    nest = in_one_call(nest) if torch else nest
+    nest = each(nest, _signed)
+    while (shorter := each(nest, _without_neg)) != nest:
         nest = shorter
-    nest = _each(nest, _by_blas)
-    return _sums_first(_each(nest, _fused) if torch else nest)
+    nest = each(nest, _by_blas)
+    return _sums_first(each(nest, _fused) if torch else nest)
 
 
-def varying(nest: LoopNest) -> dict[str, frozenset[int]]:
-    """The axes of the nest along which each value varies."""
-    columns = frozenset(range(nest.rows, len(nest.sizes)))
-    found: dict[str, frozenset[int]] = {}
-    for i in nest.body:
-        if not i.name:
-            continue
-        axes = frozenset().union(*(found[a] for a in reads(i)))
-        if i.op == "load":
-            axes = load_axes(nest, i)
-        elif i.op == "index":
-            axis = i.attrs["axis"]
-            assert isinstance(axis, int)
-            axes = frozenset({axis})
-        elif i.op == "pick":
-            loads = (load_axes(nest, j) for j in i.body if j.op == "load")
-            axes = axes.union(*loads) - columns
-        elif i.op in SUMS:
-            axes = axes - columns
-        found[i.name] = axes
-    return found
-
-
-def load_axes(nest: LoopNest, i: Instr) -> frozenset[int]:
-    """The axes along which what a `load` reads varies."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return frozenset(axis for axis, d in enumerate(nest.inputs[k].dims) if d is not None)
-
-
-def reads(i: Instr) -> list[str]:
-    """The values an instruction reads, those of its own body left out."""
-    own = {j.name for j in i.body}
-    args = [*i.args, *(a for j in i.body for a in j.args)]
-    return [a for a in args if isinstance(a, str) and a not in own]
-
-
-def readers_of(nest: LoopNest) -> dict[str, list[Instr]]:
-    """The instructions that read each value, once per operand."""
-    found: dict[str, list[Instr]] = {}
-    for i in nest.body:
-        for a in reads(i):
-            found.setdefault(a, []).append(i)
-    return found
-
-
-class _Nest:
-    """What the rules ask of a nest."""
-
-    def __init__(self, nest: LoopNest) -> None:
-        self.nest = nest
-        self.made = {i.name: i for i in nest.body if i.name}
-        self.readers = readers_of(nest)
-        self.varies = varying(nest)
-
-    def only(self, arg: object, op: str) -> Instr | None:
-        """The cell instruction of this op that makes an operand, if nothing else reads that."""
-        i = self.made.get(arg) if isinstance(arg, str) else None
-        if i is None or i.op != op or i.level != "cell" or len(self.readers[i.name]) != 1:
-            return None
-        return i
-
-
-def _each(nest: LoopNest, rule: Callable[[_Nest, Instr], Sequence[Instr] | None]) -> LoopNest:
-    """The nest with what a rule puts in the place of each instruction, and nothing unread."""
-    known = _Nest(nest)
-    body: list[Instr] = []
-    for i in nest.body:
-        made = rule(known, i)
-        body += [i] if made is None else made
-    needed: set[str] = set()
-    alive: list[Instr] = []
-    for i in reversed(body):
-        if not i.name or i.name in needed:
-            alive.append(i)
-            needed.update(reads(i))
-    return replace(nest, body=tuple(alive[::-1]))
-
-
-def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
+def _signed(known: Known, i: Instr) -> list[Instr] | None:
     """The sum of what is negated is the sum, negated: rounding is the same for both signs."""
     if i.op not in ("reduce", "fold") or i.attrs["kind"] != "sum":
         return None
@@ -153,7 +81,7 @@ def _signed(known: _Nest, i: Instr) -> list[Instr] | None:
     return [replace(i, name=name, args=neg.args), replace(i, op="neg", args=(name,), attrs={})]
 
 
-def _without_neg(known: _Nest, i: Instr) -> list[Instr] | None:
+def _without_neg(known: Known, i: Instr) -> list[Instr] | None:
     """The same number without a pass that only turns its sign, or without a division.
 
     Every result is that of the nest, bit for bit: rounding is the same for both signs, and the
@@ -183,7 +111,7 @@ def _without_neg(known: _Nest, i: Instr) -> list[Instr] | None:
     return None
 
 
-def _negated(known: _Nest, i: Instr, arg: object) -> str | None:
+def _negated(known: Known, i: Instr, arg: object) -> str | None:
     """What an operand of a cell is the negation of."""
     neg = known.made.get(arg) if isinstance(arg, str) else None
     if neg is None or neg.op != "neg" or neg.level != "cell" or neg.dtype != i.dtype:
@@ -202,25 +130,47 @@ def _inverse(arg: Operand) -> float | None:
     return 1 / arg if abs(math.frexp(arg)[0]) == 0.5 else None
 
 
-def _fused(known: _Nest, i: Instr) -> list[Instr] | None:
+def _fused(known: Known, i: Instr) -> list[Instr] | None:
     """Cells plus or minus a product, which is computed for its other readers all the same: what is
-    rounded does not depend on these. Of two products the second: mostly it is the newer one. And a
-    sum with a number, scaled by a power of two: then rounding is the same."""
+    rounded does not depend on these. Of two products the second: mostly it is the newer one. Or a
+    quotient. And a sum with a number, scaled by a power of two: then rounding is the same."""
     if i.op == "mul":
         return _scaled_sum(known, i)
     if i.op not in ("add", "sub") or i.level != "cell" or i.dtype not in (F32, F64):
         return None
     for k in (1, 0) if i.op == "add" else (1,):
-        product = known.made.get(i.args[k])  # type: ignore[arg-type]  # a number is no key
-        if product is None or product.op != "mul" or product.level != "cell":
+        term = known.made_by(i.args[k], "mul", "div")
+        if term is None or term.level != "cell":
             continue
-        args = (i.args[1 - k], *product.args)
+        alone = len(known.readers[term.name]) == 1
+        if term.op == "div" and not alone:  # it is rounded: another reader has it for nothing
+            continue
+        factors, by = _without_number(known, term) if alone else (term.args, 1.0)
+        args = (i.args[1 - k], *factors)
         if _can_fuse(known, i, args):
-            return [replace(i, op="fma", args=args, attrs={"negated": i.op == "sub"})]
+            by = by if i.op == "add" else -by
+            op = "fma" if term.op == "mul" else "fdiv"
+            return [replace(i, op=op, args=args, attrs={"by": by})]
     return None
 
 
-def _scaled_sum(known: _Nest, i: Instr) -> list[Instr] | None:
+def _without_number(known: Known, term: Instr) -> tuple[tuple[Operand, ...], float]:
+    """The operands of a product or quotient, and a number by which the first is multiplied.
+
+    Torch multiplies that first, too, so that what is rounded is the same.
+    """
+    if all(isinstance(a, str) for a in term.args):
+        for k in (0, 1) if term.op == "mul" else (0,):
+            scaled = known.only(term.args[k], "mul")
+            if scaled is None or not _has_number(scaled) or scaled.dtype != term.dtype:
+                continue
+            x, by = sorted(scaled.args, key=lambda a: not isinstance(a, str))
+            if not isinstance(by, str) and 0 < abs(by) <= _LARGEST:
+                return (x, term.args[1 - k] if term.op == "mul" else term.args[1]), float(by)
+    return term.args, 1.0
+
+
+def _scaled_sum(known: Known, i: Instr) -> list[Instr] | None:
     if i.level != "cell" or i.dtype not in (F32, F64) or not _has_number(i):
         return None
     cells, two = sorted(i.args, key=lambda a: not isinstance(a, str))
@@ -232,10 +182,10 @@ def _scaled_sum(known: _Nest, i: Instr) -> list[Instr] | None:
     args = (c * two, x, two)
     if abs(c) < 1 / _LARGEST or not _can_fuse(known, i, args):  # of a smaller one bits may be lost
         return None
-    return [replace(i, op="fma", args=args, attrs={"negated": False})]
+    return [replace(i, op="fma", args=args, attrs={"by": 1.0})]
 
 
-def _can_fuse(known: _Nest, i: Instr, args: Sequence[Operand]) -> bool:
+def _can_fuse(known: Known, i: Instr, args: Sequence[Operand]) -> bool:
     """Whether torch takes such operands, and fast: all but one are cells or columns.
 
     It refuses factors that are out of a dtype's range, which numpy takes as infinite; of zeros it
@@ -276,7 +226,7 @@ def _is_small_power(arg: Operand) -> bool:
     return _inverse(arg) is not None and not isinstance(arg, str) and 1 / 16 <= abs(arg) <= 16
 
 
-def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:
+def _by_blas(known: Known, i: Instr) -> list[Instr] | None:
     """A sum over one axis of columns, of a product or of cells.
 
     A product that others read too is computed for them, and its sum from its factors all the same:
@@ -297,7 +247,7 @@ def _by_blas(known: _Nest, i: Instr) -> list[Instr] | None:
     return [replace(i, op="total")] if column in known.varies[cells.name] else None
 
 
-def _placed(known: _Nest, i: Instr) -> list[Instr] | None:
+def _placed(known: Known, i: Instr) -> list[Instr] | None:
     """Cells plus what is zero but in one column."""
     if i.op != "add" or i.level != "cell" or len(known.nest.sizes) != known.nest.rows + 1:
         return None
@@ -311,7 +261,7 @@ def _placed(known: _Nest, i: Instr) -> list[Instr] | None:
     return None
 
 
-def _one_hot(known: _Nest, name: object) -> tuple[str, str] | None:
+def _one_hot(known: Known, name: object) -> tuple[str, str] | None:
     """(position, value) of cells that are `where(index == position, value, 0)`."""
     where = known.only(name, "where")
     if where is None or isinstance(where.args[2], str) or where.args[2] != 0:

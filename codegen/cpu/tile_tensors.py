@@ -63,6 +63,11 @@ class Tensors:
             self.twins.append(name)
         return name
 
+    def first(self, name: str, tensors: str) -> list[str]:
+        """The lines of a value that is the first of some tensors."""
+        self.made.add(name)
+        return [f"tensor_{name} = {tensors}[0]", f"{name} = tensor_{name}.numpy()"]
+
     def whole(self, made: Instr) -> str | None:
         """The array of a value that is the same for all tiles."""
         if made.level == "once":

@@ -95,7 +95,10 @@ _OTHER_ENDS = frozenset({"sigmoid", "hypot", "logaddexp"})
 _VECTORS = 128  # bytes that are computed at a time, at most
 
 # Of these a cell is the same bits however torch's threads share the cells.
-SHARED = frozenset({"add", "sub", "mul", "div", "fma", "rsqrt", "max", "min", "total"})
+SHARED = frozenset({
+    "add", "sub", "mul", "div", "fma", "fdiv", "rsqrt", "max", "min", "total", "softmax",
+    "softmax_grad", "layer_norm", "layer_norm_grad",
+})  # fmt: skip
 
 
 def may_share() -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradof.codegen.cpu.lowering import literal
-from gradof.codegen.cpu.tile_rewrite import readers_of, reads, varying
+from gradof.codegen.cpu.tile_nest import readers_of, reads, varying
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 
 

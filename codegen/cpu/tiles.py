@@ -42,16 +42,19 @@ from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.cpu.threads import run_chunks
 from gradof.codegen.cpu.tile_emit import emit_tiles
 from gradof.codegen.cpu.tile_memory import scratch
-from gradof.codegen.cpu.tile_rewrite import SUMS, for_tiles
+from gradof.codegen.cpu.tile_nest import SUMS
+from gradof.codegen.cpu.tile_rewrite import for_tiles
 from gradof.codegen.cpu.tile_torch import SHARED, has_one_thread, may_share, one_thread
 from gradof.codegen.cpu.tile_values import buffer_of
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import REDUCE, AsNest, nest_sizes, output_shape
+from gradof.errors import CodegenError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.memory import maker
 
 CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
 SCRATCH = 7 << 20  # bytes of a tile, and no more
+SUMMED = 1 << 20  # and of one that gives the sums of its rows: seven such scratch arrays fit
 _SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
 _MAX_PLANS = 16  # shapes of one kernel
@@ -114,6 +117,8 @@ class TileKernel:
         self.make_scratch = space[f"{nest.name}_scratch"]
         self.calls_torch = bool(code.of_torch)
         self.shares = self.calls_torch and code.of_torch <= SHARED
+        self.has_norms = any(name.startswith("layer_norm") for name in code.of_torch)
+        self.sums_tiles = "layer_norm_sums" in code.of_torch  # Note [Sums of tiles]
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
@@ -170,6 +175,8 @@ class TileKernel:
         """What follows from the shapes of arrays."""
         nest = self.nest
         sizes = nest_sizes(nest, arrays)
+        if self.has_norms and sizes[-1] != nest.sizes[-1]:  # by whose number it has means
+            raise CodegenError(f"{nest.name} is for {nest.sizes[-1]} columns, not {sizes[-1]}")
         n = sizes[0] if self.tiled and sizes else 1
         chunk = self._rows_of_a_tile(n, math.prod(sizes[1 if self.tiled else 0 :]))
         buffer = sizes[-1] // 16 * 16 if sizes and _LONG <= sizes[-1] < _BUFFER else _BUFFER
@@ -186,6 +193,7 @@ class TileKernel:
         """See Note [Tiles]; n rows of so many cells."""
         most = max(CELLS * 4 // self.widest, n * cells // _SHARES)
         most = min(most, SCRATCH // max(1, sum(self.widths)))
+        most = min(most, SUMMED // self.widest) if self.sums_tiles else most
         count = -(-n * cells // max(1, most))
         even = 1 << (count - 1).bit_length() if count <= _SHARES else -(-count // 8) * 8
         rows = max(1, -(-n // max(1, even)))

@@ -185,10 +185,10 @@ def test_a_sum_with_a_product_is_one_call_whoever_else_reads_it(dtype: str) -> N
     source = kernels[0].source
     for call in (
         "torch_addcmul(tensor_y, tensor_x, tensor_w, out=",  # b
-        "torch_addcmul(tensor_y, tensor_r, tensor_x, value=-1, out=",  # e
+        "torch_addcmul(tensor_y, tensor_r, tensor_x, value=-1.0, out=",  # e
         "torch_add(number(0.7), tensor_x, alpha=-0.3, out=",  # j
         "torch_add(tensor_x, tensor_y, alpha=0.3, out=",  # m
-        "torch_addcmul(number(0.7), tensor_x, tensor_y, value=-1, out=",  # u
+        "torch_addcmul(number(0.7), tensor_x, tensor_y, value=-1.0, out=",  # u
         "torch_mul(tensor_q, tensor_x, out=",  # s: with r it would be two of rows
     ):
         assert call in source, source
@@ -205,6 +205,53 @@ def test_a_sum_with_a_product_is_one_call_whoever_else_reads_it(dtype: str) -> N
         expected = run_nest(fewer, inputs)
     for one, want in zip(kernels[0](*inputs), expected, strict=True):
         np.testing.assert_array_equal(one[0, :3], want[0, :3])
+
+
+NUMBERS = """graph f(%x : {d}[9,40], %y : {d}[9,40], %w : {d}[40], %z : {d}[9,40]):
+  %h : float = Constant[value={number}]()
+  %a : {d}[9,40] = mul(%x, %h)
+  %b : {d}[9,40] = mul(%a, %y)
+  %c : {d}[9,40] = add(%z, %b)
+  %e : {d}[9,40] = mul(%h, %y)
+  %g : {d}[9,40] = mul(%x, %e)
+  %i : {d}[9,40] = sub(%w, %g)
+  %j : {d}[9,40] = mul(%z, %h)
+  %k : {d}[9,40] = div(%j, %y)
+  %l : {d}[9,40] = sub(%x, %k)
+  %m : {d}[9,40] = div(%z, %w)
+  %n : {d}[9,40] = add(%m, %x)
+  %o : {d}[9,40] = div(%x, %y)
+  %p : {d}[9,40] = sub(%o, %z)
+  return (%c, %i, %l, %n, %p{more})"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("number", ["-0.3", "1e30"])
+def test_a_number_on_the_way_to_a_sum_is_given_to_torch(number: str, dtype: str) -> None:
+    text = NUMBERS.replace("{d}", dtype).replace("{number}", number)
+    fewer, more = (nest_of(text.replace("{more}", m)) for m in ("", ", %a, %e, %j, %m"))
+    named = dict(zip((b.name for b in fewer.inputs), inputs_of(fewer), strict=True))
+    named["y"][0, :4] = 0.0, -0.0, np.inf, np.nan
+    kernels = [TileKernel(nest, torch=True) for nest in (fewer, more)]
+    by, source = float(number), kernels[0].source
+    for call in (
+        f"torch_addcmul(tensor_z, tensor_x, tensor_y, value={by!r}, out=",  # c
+        f"torch_addcmul(tensor_w, tensor_y, tensor_x, value={-by!r}, out=",  # i
+        f"torch_addcdiv(tensor_x, tensor_z, tensor_y, value={-by!r}, out=",  # l
+        "torch_addcdiv(tensor_x, tensor_z, tensor_w, out=",  # n
+    ):
+        assert call in source, source
+    assert "np.multiply" not in source and source.count("addcdiv(") == 2
+    other = kernels[1].source  # where others read what is rounded on the way
+    assert other.count("addcdiv(") == 1 and set(re.findall(r"value=([^,]*)", other)) == {"-1.0"}
+    have, again = (k(*(named[b.name] for b in k.nest.inputs)) for k in kernels)
+    found = {b.name: a for b, a in zip(more.outputs, again, strict=True)}
+    with np.errstate(all="ignore"):
+        want = run_nest(fewer, [named[b.name] for b in fewer.inputs])
+    for b, one, other in zip(fewer.outputs, have, want, strict=True):
+        np.testing.assert_array_equal(one, found[b.name])
+        eps = float(np.finfo(one.dtype).eps)
+        np.testing.assert_allclose(one, other, rtol=40 * eps, atol=40 * eps)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])

@@ -176,7 +176,7 @@ ONE_TILE = """graph f(%x : f32[{n},200], %w : f32[200]):
   %a : f32[{n},200] = sub(%x, %m)
   %b : f32[{n},200] = {op}(%a)
   %s : f32[{n},1] = sum[dims=(1,), keepdims=True](%b)
-  %d : f32[{n},200] = div(%b, %s)
+  %d : f32[{n},200] = mul(%b, %s)
   %y : f32[{n},200] = mul(%d, %w)
   return (%y)"""
 

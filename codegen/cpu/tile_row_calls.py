@@ -1,0 +1,99 @@
+"""Torch's functions of whole rows, of tensors (`tile_rows` says where they are called).
+
+    softmax(x, out=y)
+    softmax_grad(g, y, out=d)
+    y, mean, inverse = rows = layer_norm(x, w, b, 1e-5)
+    d, dw, db = layer_norm_grad(g, x, rows, w, (True, True))
+
+They compute the last axis. Those of layer norms return new tensors: torch has none that write where
+they are told to.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradof.codegen.cpu.tile_calls import Calls
+from gradof.codegen.cpu.tile_tensors import Tensors
+from gradof.codegen.cpu.tile_values import Values
+from gradof.codegen.loopnest import Instr
+
+
+class RowCalls:
+    """The statements of instructions that compute whole rows."""
+
+    def __init__(self, values: Values, calls: Calls, tensors: Tensors) -> None:
+        self.values = values
+        self.calls = calls
+        self.tensors = tensors
+        self.found: dict[str, str] = {}  # value → the tensors of which it is the first
+
+    def lines(self, i: Instr) -> list[str]:
+        """The statements of one of `tile_rows.ROWS`."""
+        if i.op == "row_of":
+            return [f"{i.name} = {self.found[str(i.args[0])]}[2].numpy()"]
+        name, loc = f"torch_{i.op}", "" if i.loc is None else f"  # {i.loc}"
+        self.tensors.functions[name] = row_functions()[i.op]
+        args = [self.tensors.of(a) for a in i.args]
+        if i.op in ("softmax", "softmax_grad"):
+            self.calls.of_torch.add(i.op)
+            out = self.values.output(i) or self.values.taken(i)  # torch allows no operand's memory
+            args.append(f"out={self.tensors.out(out)}")
+            return [f"{name}({', '.join(args)}){loc}", f"{i.name} = {out}"]
+        if i.op == "layer_norm":
+            self.calls.of_torch.add(i.op)
+            args += ["None"] * (3 - len(args)) + [repr(i.attrs["eps"])]
+        else:
+            sums = i.attrs["sums"]
+            assert isinstance(sums, tuple)
+            self.calls.of_torch.add("layer_norm_sums" if any(sums) else i.op)
+            args[2] = self.found[str(i.args[2])]
+            args += ["None"] * (4 - len(args)) + [repr(sums)]
+        rows = self.found[i.name] = f"rows_{len(self.found)}"
+        return [f"{rows} = {name}({', '.join(args)}){loc}", *self.tensors.first(i.name, rows)]
+
+    def part(self, i: Instr) -> str:
+        """The source of a fold that comes with a value: what a tile adds to it."""
+        shape = (*(1 for _ in range(self.values.nest.rows)), -1)
+        return f"{self.found[str(i.args[0])]}[{i.attrs['part']}].numpy().reshape({shape})"
+
+
+@functools.cache
+def row_functions() -> Mapping[str, Callable[..., Any]]:
+    """The functions above, by their names."""
+    import torch
+
+    norm, norm_grad = torch.native_layer_norm, torch.ops.aten.native_layer_norm_backward.default
+    softmax_backward = torch._softmax_backward_data
+
+    def softmax(x: Any, *, out: Any) -> None:
+        torch.softmax(x, -1, out=out)
+
+    def softmax_grad(g: Any, y: Any, *, out: Any) -> None:
+        softmax_backward(g, y, -1, y.dtype, grad_input=out)
+
+    def layer_norm(x: Any, w: Any, b: Any, eps: float) -> tuple[Any, Any, Any]:
+        size = x.shape[-1:]
+        # Without them it takes twice as long.
+        w = _filled(x.dtype, size, 1) if w is None else w.reshape(size)
+        b = _filled(x.dtype, size, 0) if b is None else b.reshape(size)
+        return norm(x, size, w, b, eps)
+
+    def layer_norm_grad(
+        g: Any, x: Any, rows: tuple[Any, Any, Any], w: Any, sums: tuple[bool, bool]
+    ) -> tuple[Any, ...]:
+        size = x.shape[-1:]
+        w = None if w is None else w.reshape(size)
+        found: tuple[Any, ...] = norm_grad(g, x, size, rows[1], rows[2], w, w, (True, *sums))
+        return found
+
+    return {f.__name__: f for f in (softmax, softmax_grad, layer_norm, layer_norm_grad)}
+
+
+@functools.lru_cache(maxsize=64)
+def _filled(dtype: Any, size: tuple[int, ...], value: float) -> Any:
+    import torch
+
+    return torch.full(size, value, dtype=dtype)
