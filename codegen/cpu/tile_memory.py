@@ -62,7 +62,9 @@ class _Memory:
 @contextlib.contextmanager
 def scratch(kernel: NeedsScratch, tile: tuple[int, ...]) -> Iterator[Any]:
     """The scratch arrays of a kernel for a tile of these sizes, of this thread alone."""
-    need = sum(_place(math.prod(tile) * width) for width in kernel.widths)
+    cells, need = math.prod(tile), 0
+    for width in kernel.widths:
+        need += _place(cells * width)
     thread = threading.get_ident()
     memory = _KEPT.pop(thread, None)
     if memory is None or memory.bytes.nbytes < need:
@@ -72,8 +74,9 @@ def scratch(kernel: NeedsScratch, tile: tuple[int, ...]) -> Iterator[Any]:
     finally:
         if need <= MOST:
             _KEPT[thread] = memory
-        while len(_KEPT) > 2 * n_threads():
-            _KEPT.popitem(last=False)
+        if len(_KEPT) > 2:
+            while len(_KEPT) > 2 * n_threads():
+                _KEPT.popitem(last=False)
 
 
 def _place(size: int) -> int:

@@ -152,9 +152,13 @@ class TileKernel:
                 with scratch(self, plan.tile(start, stop)) as own:
                     found[start] = run(start, stop, own, once, *inputs, *written)
 
-            threads = 1 if plan.n <= plan.chunk else None
-            around = functools.partial(self._around, plan)
-            run_chunks(work, plan.n, plan.chunk, threads, around, self.torch)
+            if plan.n <= plan.chunk:
+                with self._alone(plan):
+                    np.setbufsize(plan.buffer)  # until the end of errstate
+                    work(0, plan.n)
+            else:
+                around = functools.partial(self._around, plan)
+                run_chunks(work, plan.n, plan.chunk, None, around, self.torch)
             totals = [self._total(k, found) for k in range(len(self.partials))]
             if self.run_last is not None:
                 self.run_last(once, *totals, *inputs, *written)
@@ -163,11 +167,16 @@ class TileKernel:
             written[k][...] = value
         return outputs
 
+    def _alone(self, plan: _Plan) -> contextlib.AbstractContextManager[None]:
+        """Torch's functions stay on the thread that calls them, but where they share one tile."""
+        if not self.calls_torch or (plan.shared and may_share()):
+            return contextlib.nullcontext()
+        return one_thread()
+
     @contextlib.contextmanager
     def _around(self, plan: _Plan) -> Iterator[None]:
         """What holds on a thread while it runs tiles."""
-        alone = self.calls_torch and not (plan.shared and may_share())
-        with one_thread() if alone else contextlib.nullcontext(), np.errstate(all="ignore"):
+        with self._alone(plan), np.errstate(all="ignore"):
             np.setbufsize(plan.buffer)  # until the end of errstate
             yield
 
@@ -204,6 +213,7 @@ class TileKernel:
 
     def _total(self, place: int, found: dict[int, tuple[Any, ...]]) -> Any:
         """A partial result of all tiles, in their order."""
-        parts = np.concatenate([found[start][place] for start in sorted(found)], axis=0)
+        tiles = [found[start][place] for start in sorted(found)]
+        parts = tiles[0] if len(tiles) == 1 else np.concatenate(tiles, axis=0)
         ufunc = REDUCE[self.partials[place][1]]
         return ufunc.reduce(parts, axis=0, keepdims=True, dtype=parts.dtype)
