@@ -6,8 +6,10 @@ the reverse computes %z and %e again, which a fused loop does while it reads %x.
 
 Note [Save or recompute]
 The network has a node pair per value, joined by an edge whose capacity is what saving the value
-costs: its bytes, and a tenth of them where it is an input or an output of f, which somebody else
-may hold as well. The source feeds inputs and the results of nodes that must not run twice, operands
+costs: its bytes, a tenth of them where it is an input or an output of f, which somebody else may
+hold as well, and a sixteenth more where it may run twice: a fused loop that saves it has to write
+it, while what it is computed from is in memory already: for a norm of a product the product is
+saved and the mean of each row, not their difference. The source feeds inputs and the results of nodes that must not run twice, operands
 feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
 
 Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
@@ -114,7 +116,7 @@ def _least_cut(
         if value in costs or (node is not None and is_constant(node)):
             continue
         shared = node is None or value in graph.outputs
-        costs[value] = max(1, _bytes(value) // (10 if shared else 1))
+        costs[value] = _cost(value, shared, node in twice)
         if node is not None and node in twice:
             for operand in node.inputs:
                 feeds.setdefault(operand, []).append(value)
@@ -127,6 +129,14 @@ def _least_cut(
     cut = minimum_cut(Network(roots, costs, feeds, reads, free))
     order = (*graph.inputs, *(o for n in graph.nodes() for o in n.outputs))
     return [v for v in order if v in cut]
+
+
+def _cost(value: Value, shared: bool, is_cell: bool) -> int:
+    """What saving a value costs: in bytes, and in sixteenths, so that small ones differ, too."""
+    cost = 16 * _bytes(value)
+    if shared:
+        return max(1, cost // 10)
+    return cost + cost // 16 if is_cell else cost
 
 
 def _within(

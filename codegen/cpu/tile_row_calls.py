@@ -3,7 +3,7 @@
     softmax(x, out=y)
     softmax_grad(g, y, out=d)
     y, mean, inverse = rows = layer_norm(x, w, b, 1e-5)
-    d, dw, db = layer_norm_grad(g, x, rows, w, (True, True))
+    d, dw, _ = layer_norm_grad(g, x, inverse, mean, w, cells=True, sum=True, check=False)
 
 They compute the last axis. Those of layer norms return new tensors: torch has none that write where
 they are told to.
@@ -46,13 +46,14 @@ class RowCalls:
             self.calls.of_torch.add(i.op)
             args += ["None"] * (3 - len(args)) + [repr(i.attrs["eps"])]
         else:
-            sums = i.attrs["sums"]
-            assert isinstance(sums, tuple)
-            self.calls.of_torch.add("layer_norm_sums" if any(sums) else i.op)
-            args[2] = self.found[str(i.args[2])]
-            args += ["None"] * (4 - len(args)) + [repr(sums)]
+            self.calls.of_torch.add("layer_norm_sum" if i.attrs["sum"] else i.op)
+            rest = iter(args[3:])
+            mean, w = (next(rest) if i.attrs[key] else "None" for key in ("mean", "weight"))
+            flags = (f"{key}={i.attrs[key]}" for key in ("cells", "sum", "check"))
+            args = [*args[:3], mean, w, *flags]
         rows = self.found[i.name] = f"rows_{len(self.found)}"
-        return [f"{rows} = {name}({', '.join(args)}){loc}", *self.tensors.first(i.name, rows)]
+        lines = [f"{rows} = {name}({', '.join(args)}){loc}"]
+        return [*lines, *self.tensors.first(i.name, rows)] if i.attrs.get("cells", True) else lines
 
     def part(self, i: Instr) -> str:
         """The source of a fold that comes with a value: what a tile adds to it."""
@@ -82,14 +83,43 @@ def row_functions() -> Mapping[str, Callable[..., Any]]:
         return norm(x, size, w, b, eps)
 
     def layer_norm_grad(
-        g: Any, x: Any, rows: tuple[Any, Any, Any], w: Any, sums: tuple[bool, bool]
+        g: Any, x: Any, inverse: Any, mean: Any, w: Any, *, cells: bool, sum: bool, check: bool
     ) -> tuple[Any, ...]:
         size = x.shape[-1:]
-        w = None if w is None else w.reshape(size)
-        found: tuple[Any, ...] = norm_grad(g, x, size, rows[1], rows[2], w, w, (True, *sums))
+        if check and not _is_centred(x, inverse, mean):
+            return _any_gradient(g, x, inverse, mean, w)
+        mean = _filled(x.dtype, inverse.shape, 0) if mean is None else mean
+        if w is not None:
+            w = w.reshape(size)
+        elif sum:
+            w = _filled(x.dtype, size, 1)  # torch does not give the gradient of none
+        found: tuple[Any, ...] = norm_grad(g, x, size, mean, inverse, w, None, (cells, sum, False))
         return found
 
     return {f.__name__: f for f in (softmax, softmax_grad, layer_norm, layer_norm_grad)}
+
+
+def _is_centred(x: Any, inverse: Any, mean: Any) -> bool:
+    """Whether the mean of x is `mean`, or zero, but for what rounding makes of it.
+
+    By more than some roundings of a number as far from zero as x deviates, the gradient would be
+    another. A row that is not finite has none.
+    """
+    import torch
+
+    found, eps = torch.sum(x, -1, True) / x.shape[-1], torch.finfo(x.dtype).eps
+    if mean is not None:
+        return not bool(((found - mean).abs() > 4 * eps * mean.abs()).any())
+    return not bool(((found * inverse).abs() > 16 * eps).any())
+
+
+def _any_gradient(g: Any, x: Any, inverse: Any, mean: Any, w: Any) -> tuple[Any, Any]:
+    """What `tile_rows` replaces, where x is not centred by its mean."""
+    c = x if mean is None else x - mean
+    scaled = g if w is None else g * w
+    by_deviation = inverse**3 * (scaled * c).mean(-1, True)
+    d = scaled * inverse - c * by_deviation
+    return d - d.mean(-1, True), (g * c * inverse).reshape(-1, x.shape[-1]).sum(0)
 
 
 @functools.lru_cache(maxsize=64)

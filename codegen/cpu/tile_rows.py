@@ -4,22 +4,29 @@
     c = sub x m             cell
     e = exp c               cell
     s = reduce[sum] e       row
-    p = div e s             cell    →    p = softmax x             cell
+    p = div e s             cell    →    p = softmax x                cell
 
     q = mul g p             cell
     s = reduce[sum] q       row
     c = sub g s             cell
-    d = mul c p             cell    →    d = softmax_grad g p      cell
+    d = mul c p             cell    →    d = softmax_grad g p         cell
 
-A layer norm, `(x - mean) * rsqrt(variance + eps) * w + b`, is
+A layer norm is n * w + b, where n = c * r, c = x - mean, r = rsqrt (mean of c * c + eps); and of c,
+for the gradient g of n * w, the gradient is e = g * w * r - c * r * r * r * (mean of g * w * c):
 
-    y = layer_norm x w b    cell    attrs: eps; w and b are not there where they are 1 and 0
-    r = row_of y            row     the inverse of its deviation, if others read that
-    d = layer_norm_grad g x y w     the gradient of x for that of y; attrs: sums
-    fold[0] d               part 1  the sum over rows of g * (x - mean) * r: the gradient of w
+    y = add (mul n w) b     cell    →    y = layer_norm x w b         cell    attrs: eps
+                                         r = row_of y                 row
+    d = sub e (mean of e)   cell    →    d = layer_norm_grad g c r w  cell    attrs: check, sum
+    fold[0] (mul g n)       cell    →    fold[0] d                    part 1
+
+The last is the gradient of w; where there is no such d, it is that of a layer_norm_grad without
+one (attrs: cells). Instead of c there are x and its mean where c is their difference (attrs: mean).
+Where c is not x less its mean, d is another number, so that this is checked as it runs (check),
+where it does not follow from the nest.
 
 Torch keeps a row in the nearest cache for all of these, where every instruction would be a pass
-over a tile that is further away. Whatever else a kernel reads of what they replace is kept.
+over a tile that is further away. Each is replaced by itself, whatever else reads what it is made
+of: a value has the same bits with its gradients, before them and alone.
 
 They are torch's for rows of `FEW` columns and more. Of shorter ones numpy's passes are faster.
 """
@@ -43,10 +50,7 @@ def in_one_call(nest: LoopNest) -> LoopNest:
     if not nest.rows or len(nest.sizes) != nest.rows + 1 or nest.sizes[-1] < FEW:
         return nest
     nest = each(each(nest, _softmax), _softmax_grad)
-    for i in nest.body:
-        if i.op == "rsqrt" and i.level == "row" and i.dtype in (F32, F64):
-            nest = _with_layer_norm(nest, i.name)
-    return nest
+    return _with_layer_norms(_with_gradients(nest))
 
 
 def _softmax(known: Known, i: Instr) -> list[Instr] | None:
@@ -57,12 +61,8 @@ def _softmax(known: Known, i: Instr) -> list[Instr] | None:
     x, largest = c.args
     if known.reduced(i.args[1], "sum") != e.name or known.reduced(largest, "max") != x:
         return None
-    s, m = known.made[str(i.args[1])], known.made[str(largest)]
-    if [len(known.readers[v.name]) for v in (c, e, s, m)] != [1, 2, 1, 1]:
-        return None
-    if any(v.dtype != i.dtype for v in (c, e, s, m, known.made[str(x)])):
-        return None
-    if known.nest.rows not in known.varies[str(x)]:
+    dtypes = {known.made[str(a)].dtype for a in (c.name, e.name, *i.args, *c.args)}
+    if dtypes != {i.dtype} or known.nest.rows not in known.varies[str(x)]:
         return None
     return [replace(i, op="softmax", args=(x,))]
 
@@ -71,54 +71,36 @@ def _softmax_grad(known: Known, i: Instr) -> list[Instr] | None:
     if i.op != "mul" or not _is_cell(i):
         return None
     for difference, p in (i.args, i.args[::-1]):
-        c = known.only(difference, "sub")
+        c = known.made_by(difference, "sub")
         g, s = (None, None) if c is None else c.args
         product = known.made_by(known.reduced(s, "sum"), "mul")
-        if product is None or set(product.args) != {g, p} or len(known.readers[str(s)]) != 1:
-            continue
-        if _are_whole(known, i, g, p):
+        if product is not None and set(product.args) == {g, p} and _are_whole(known, i, g, p):
             return [replace(i, op="softmax_grad", args=(str(g), str(p)))]
     return None
 
 
-@dataclass(frozen=True)
-class _Norm:
-    """The values of a layer norm: `normal` is (x - mean) * `inverse`, `centred` x - mean."""
-
-    x: str
-    centred: str
-    inverse: str
-    normal: str
-    eps: float
+# --- layer norms ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Gradient:
-    """The gradient of x, `total`, from that of the normalized x times w, `g`; with a gradient that
-    x has from elsewhere, `other`."""
-
-    total: Instr
-    g: str
-    w: str | None
-    other: str | None
-
-
-def _with_layer_norm(nest: LoopNest, inverse: str) -> LoopNest:
-    """The nest with the norm whose inverse deviation this is, if that is worth it."""
+def _with_layer_norms(nest: LoopNest) -> LoopNest:
     known = Known(nest)
-    norm = _norm(known, inverse)
-    if norm is None:
-        return nest
-    for out, *affine in (*_affine(known, norm), (norm.normal,)):
-        body = _swapped(known, norm, out, affine)
-        names = {i.name for i in body}
-        if norm.centred not in names and (norm.normal not in names or norm.normal == out):
-            return replace(nest, body=body)
-    return nest
+    swaps: dict[str, list[Instr]] = {}
+    for i in nest.body:
+        if i.op != "rsqrt" or i.level != "row" or i.dtype not in (F32, F64):
+            continue
+        found = _norm(known, i)
+        if found is not None:
+            x, normal, eps = found
+            out, *affine = next(_affine(known, normal, i), (normal,))
+            y = replace(known.made[out], op="layer_norm", args=(x, *affine), attrs={"eps": eps})
+            swaps[out] = [y]
+            swaps[i.name] = [replace(i, op="row_of", args=(out,))]
+    return _swapped(nest, nest.body, swaps) if swaps else nest
 
 
-def _norm(known: Known, inverse: str) -> _Norm | None:
-    plus = known.made_by(known.made[inverse].args[0], "add")
+def _norm(known: Known, inverse: Instr) -> tuple[str, str, float] | None:
+    """(x, (x - mean) * inverse, eps) of an inverse deviation."""
+    plus = known.made_by(inverse.args[0], "add")
     if plus is None or isinstance(plus.args[1], str):
         return None
     square = known.made_by(_mean_of(known, plus.args[0]), "square", "mul")
@@ -126,128 +108,179 @@ def _norm(known: Known, inverse: str) -> _Norm | None:
     if square is None or c is None or set(square.args) != {c.name}:
         return None
     x, mean = c.args
-    if _mean_of(known, mean) != x or not _are_whole(known, known.made[inverse], x):
+    if _mean_of(known, mean) != x or not _are_whole(known, inverse, x):
         return None
     for normal in known.readers[c.name]:
-        if normal.op == "mul" and set(normal.args) == {c.name, inverse}:
-            return _Norm(str(x), c.name, inverse, normal.name, float(plus.args[1]))
+        if normal.op == "mul" and set(normal.args) == {c.name, inverse.name}:
+            return str(x), normal.name, float(plus.args[1])
     return None
 
 
-def _affine(known: Known, norm: _Norm) -> Iterator[tuple[str, ...]]:
+def _affine(known: Known, normal: str, like: Instr) -> Iterator[tuple[str, ...]]:
     """What the normalized x is scaled and moved to, by what: (result, w, b) or (result, w)."""
-    for scaled in known.readers[norm.normal]:
-        w = _other(scaled, "mul", norm.normal)
-        if not _is_row(known, norm, w):
+    for scaled in known.readers[normal]:
+        w = _other(scaled, "mul", normal)
+        if not _is_row(known, like, w):
             continue
-        for moved in known.readers[scaled.name]:
+        for moved in known.readers.get(scaled.name, ()):
             b = _other(moved, "add", scaled.name)
-            if _is_row(known, norm, b):
+            if _is_row(known, like, b):
                 yield moved.name, str(w), str(b)
         yield scaled.name, str(w)
 
 
-def _swapped(
-    known: Known, norm: _Norm, out: str, affine: list[str]
-) -> tuple[Instr, ...]:
-    """The body with one call for `out` and, where that is there, one for the gradient."""
-    made = known.made
-    y = replace(
-        made[out], op="layer_norm", args=(norm.x, *affine), attrs={"eps": norm.eps}
-    )  # fmt: skip
-    swaps = {out: [y], norm.inverse: [replace(made[norm.inverse], op="row_of", args=(out,))]}
-    found = _gradient(known, norm)
-    if found is None:
-        return without_unread(in_order(_replaced(known.nest.body, swaps)))
-    total = found.total
-    own = total.name if found.other is None else f"{total.name}_of_norm"
-    if own != total.name and own in made:
-        return known.nest.body
-    w = () if found.w is None else (found.w,)
-    parts = {id(i): k for i, k in _parts(known, norm, found)}
-    if 1 not in parts.values():  # a sum that is read once anyway is faster without
-        parts = {}
-    sums = tuple(k in parts.values() for k in (1, 2))
-    d = replace(
-        total, name=own, op="layer_norm_grad", args=(found.g, norm.x, out, *w),
-        attrs={"sums": sums},
-    )  # fmt: skip
-    swaps[total.name] = [d]
-    if found.other is not None:
-        swaps[total.name].append(replace(total, op="add", args=(found.other, own)))
-    body = [
-        replace(i, args=(own,), attrs={**i.attrs, "part": parts[id(i)]}) if id(i) in parts else i
-        for i in known.nest.body
-    ]
-    return without_unread(in_order(_replaced(body, swaps)))
+# --- their gradients -----------------------------------------------------------------------------
 
 
-def _gradient(known: Known, norm: _Norm) -> _Gradient | None:
-    """Less the mean of `d`, which is all else: where the mean of x was taken away, its gradient is.
-    """
-    for total in known.nest.body:
-        if total.op not in ("add", "sub") or not _is_cell(total):
+@dataclass(frozen=True)
+class _Gradient:
+    """`total` is the gradient of x: what is above, with what x has from elsewhere, `other`."""
+
+    total: Instr
+    g: str
+    c: str
+    inverse: str
+    w: str | None
+    other: str | None
+
+
+def _with_gradients(nest: LoopNest) -> LoopNest:
+    known = Known(nest)
+    swaps: dict[str, list[Instr]] = {}
+    calls: dict[tuple[str, str, str], Instr] = {}  # of (g, c, inverse)
+    body = list(nest.body)
+    sums = dict(_sums(known))
+    for i in nest.body:
+        found = _gradient(known, i)
+        if found is None:
             continue
-        for cells, mean in (total.args, total.args[::-1])[: 2 if total.op == "add" else 1]:
-            sign = 1 if total.op == "add" else -1
-            d = _scaled_sum_of(known, mean, -sign)
-            found = None if d is None else _of_centred(known, norm, d)
-            if found is None or not isinstance(cells, str):
-                continue
-            if cells == d:
-                return _Gradient(total, *found, None)
-            other = _other(known.only(cells, "add"), "add", str(d))
-            if isinstance(other, str):
-                return _Gradient(total, *found, other)
-    return None
+        key = found.g, found.c, found.inverse
+        has_sum = key in sums.values() and key not in calls
+        own = i.name if found.other is None else _fresh(known, f"{i.name}_of_norm")
+        calls[key] = d = replace(_call(known, i, *key, found.w, has_sum), name=own)
+        more = [] if found.other is None else [replace(i, op="add", args=(found.other, own))]
+        swaps[i.name] = [d, *more]
+    for k, key in sums.items():
+        if key not in calls:
+            name = _fresh(known, f"sum_{k}_of_norm")
+            alone = _call(known, known.made[key[0]], *key, None, True)
+            calls[key] = replace(alone, name=name, attrs={**alone.attrs, "cells": False})
+            body.append(calls[key])
+        body[k] = replace(body[k], args=(calls[key].name,), attrs={**body[k].attrs, "part": 1})
+    return _swapped(nest, body, swaps) if calls else nest
 
 
-def _of_centred(known: Known, norm: _Norm, d: str) -> tuple[str, str | None] | None:
-    """(g, w) of the gradient of x - mean: g * w * inverse, and what the variance adds."""
-    i = known.made_by(d, "add", "sub")
-    if i is None or not _are_whole(known, known.made[norm.x], d):
+def _call(
+    known: Known, like: Instr, g: str, c: str, inverse: str, w: str | None, has_sum: bool
+) -> Instr:
+    """The call of a gradient, by x and its mean where c is their difference."""
+    x, mean = _centred(known, c)
+    args = [g, x, inverse, *(() if mean is None else (mean,)), *(() if w is None else (w,))]
+    attrs = {
+        "mean": mean is not None, "weight": w is not None, "sum": has_sum, "cells": True,
+        "check": mean is None or _mean_of(known, mean) != x,
+    }  # fmt: skip
+    return replace(like, op="layer_norm_grad", args=tuple(args), attrs=attrs, level="cell")
+
+
+def _centred(known: Known, c: str) -> tuple[str, str | None]:
+    i = known.made_by(c, "sub")
+    if i is not None and _are_whole(known, i, i.args[0]) and _is_of_rows(known, i, i.args[1]):
+        return str(i.args[0]), str(i.args[1])
+    return c, None
+
+
+def _gradient(known: Known, total: Instr) -> _Gradient | None:
+    """Less its mean: where the mean of x was taken away, so is that of the gradient."""
+    if total.op not in ("add", "sub") or not _is_cell(total):
         return None
-    for direct, by_variance in (i.args, i.args[::-1])[: 2 if i.op == "add" else 1]:
-        first, second = known.made_by(direct, "mul"), known.made_by(by_variance, "mul")
-        g, row = _other(first, "mul", norm.inverse), _other(second, "mul", norm.centred)
-        if g is None or row is None or not _are_whole(known, known.made[norm.x], g):
+    sign = 1 if total.op == "add" else -1
+    for cells, mean in (total.args, total.args[::-1])[: 2 if sign > 0 else 1]:
+        d = _scaled_sum_of(known, mean, -sign)
+        found = None if d is None else _of_centred(known, d)
+        if found is None:
             continue
-        number, names = _factors(known, row)
-        sums = [a for a in names if a != norm.inverse]
-        product = known.made_by(known.reduced(sums[0], "sum") if len(sums) == 1 else None, "mul")
-        sign = 1 if i.op == "add" else -1
-        if len(names) != 4 or product is None or set(product.args) != {g, norm.centred}:
-            continue
-        if math.isclose(number * sign * known.nest.sizes[-1], -1, rel_tol=1e-9):
-            return _without_weight(known, norm, str(g))
+        if cells == d:
+            return _Gradient(total, *found, None)
+        other = _other(known.made_by(cells, "add"), "add", str(d))
+        if isinstance(other, str):
+            return _Gradient(total, *found, other)
     return None
 
 
-def _without_weight(known: Known, norm: _Norm, g: str) -> tuple[str, str | None]:
-    i = known.made_by(g, "mul")
-    for a, w in () if i is None else (i.args, i.args[::-1]):
-        if _is_row(known, norm, w) and _are_whole(known, known.made[norm.x], a):
+def _of_centred(known: Known, d: str) -> tuple[str, str, str, str | None] | None:
+    """(g, c, inverse, w) of the gradient of c: g * w * inverse, and what the deviation adds."""
+    i = known.made_by(d, "add", "sub")
+    if i is None or not _is_cell(i):
+        return None
+    sign = 1 if i.op == "add" else -1
+    for direct, by_deviation in (i.args, i.args[::-1])[: 2 if sign > 0 else 1]:
+        for g, inverse in _operands(known, direct):
+            for c, factor in _operands(known, by_deviation):
+                if not _is_of_rows(known, i, inverse) or not _are_whole(known, i, g, c):
+                    continue
+                if _is_deviation(known, factor, sign, (str(g), str(c), str(inverse))):
+                    g, w = _without_weight(known, i, str(g))
+                    return g, str(c), str(inverse), w
+    return None
+
+
+def _is_deviation(known: Known, factor: Operand, sign: int, of: tuple[str, str, str]) -> bool:
+    """Whether a factor is - inverse**3 * (mean of g * c)."""
+    g, c, inverse = of
+    number, names = _factors(known, factor)
+    sums = [a for a in names if a != inverse]
+    product = known.made_by(known.reduced(sums[0], "sum") if len(sums) == 1 else None, "mul")
+    if len(names) != 4 or product is None or set(product.args) != {g, c}:
+        return False
+    return math.isclose(number * sign * known.nest.sizes[-1], -1, rel_tol=1e-9)
+
+
+def _without_weight(known: Known, like: Instr, g: str) -> tuple[str, str | None]:
+    for a, w in _operands(known, g):
+        if _is_row(known, like, w) and _are_whole(known, like, a):
             return str(a), str(w)
     return g, None
 
 
-def _parts(known: Known, norm: _Norm, found: _Gradient) -> Iterator[tuple[Instr, int]]:
-    """The folds that are sums of a layer norm's gradients: 1 is that of its w, 2 of its b."""
-    if found.w is None:
-        return
-    for i in known.nest.body:
-        if i.op != "fold" or i.attrs["kind"] != "sum" or i.dtype != known.made[norm.x].dtype:
+def _sums(known: Known) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    """The folds of g * c * inverse: each one's place, and (g, c, inverse)."""
+    for k, i in enumerate(known.nest.body):
+        if i.op != "fold" or i.attrs["kind"] != "sum" or i.dtype not in (F32, F64):
             continue
-        if i.args[0] == found.g:
-            yield i, 2
-        else:
-            product = known.made_by(i.args[0], "mul")
-            if product is not None and set(product.args) == {found.g, norm.normal}:
-                yield i, 1
+        for g, normal in _operands(known, i.args[0]):
+            for c, inverse in _operands(known, normal):
+                if _is_of_rows(known, i, inverse) and _are_whole(known, i, g, c):
+                    yield k, (str(g), str(c), str(inverse))
 
 
-def _replaced(body: Iterable[Instr], swaps: Mapping[str, list[Instr]]) -> list[Instr]:
-    return [j for i in body for j in swaps.get(i.name, [i])]
+# --- what operands are ---------------------------------------------------------------------------
+
+
+def _swapped(
+    nest: LoopNest, body: Iterable[Instr], swaps: Mapping[str, list[Instr]]
+) -> LoopNest:
+    made = [j for i in body for j in swaps.get(i.name, [i])]
+    return replace(nest, body=without_unread(in_order(made)))
+
+
+def _fresh(known: Known, name: str) -> str:
+    while name in known.made:
+        name += "_"
+    return name
+
+
+def _operands(known: Known, arg: object) -> list[tuple[Operand, Operand]]:
+    """Those of a product, both ways round."""
+    i = known.made_by(arg, "mul")
+    return [] if i is None else [(i.args[0], i.args[1]), (i.args[1], i.args[0])]
+
+
+def _is_of_rows(known: Known, like: Instr, arg: Operand | None) -> bool:
+    """Whether an operand is one number for each row, of the dtype of an instruction."""
+    if not isinstance(arg, str) or known.made[arg].dtype != like.dtype:
+        return False
+    return known.varies[arg] == frozenset(range(known.nest.rows))
 
 
 def _factors(known: Known, arg: Operand) -> tuple[float, list[str]]:
@@ -298,8 +331,8 @@ def _are_whole(known: Known, i: Instr, *args: object) -> bool:
     return len(names) == len(args) and all(whole)
 
 
-def _is_row(known: Known, norm: _Norm, arg: Operand | None) -> bool:
-    """Whether an operand is one row for all rows."""
-    if not isinstance(arg, str) or known.made[arg].dtype != known.made[norm.x].dtype:
+def _is_row(known: Known, like: Instr, arg: Operand | None) -> bool:
+    """Whether an operand is one row for all rows, of the dtype of an instruction."""
+    if not isinstance(arg, str) or known.made[arg].dtype != like.dtype:
         return False
     return known.varies[arg] == {known.nest.rows}

@@ -31,9 +31,9 @@ Note [Sums of tiles]
 How large tiles are follows from how much their kernel computes. What they add up is to be the same
 bits in every kernel, so a tile gives a partial result for each block: `BLOCK` columns where these
 are cut, `block_rows` rows of cells that are folded, one row where row values are. Tiles begin and
-end with blocks, and the partial results of all tiles are added at once. Only the gradients of a
-layer norm's weight and bias are summed by torch, tile by tile (`tile_rows`): in calls of blocks
-they would take twice as long. Such tiles have a size of their own (`tiles.SUMMED`).
+end with blocks, and the partial results of all tiles are added at once. Only the gradient of a
+layer norm's weight is summed by torch, tile by tile (`tile_rows`): in calls of blocks it would take
+twice as long. How large such tiles are follows from their sizes alone.
 """
 
 from __future__ import annotations

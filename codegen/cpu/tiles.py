@@ -54,7 +54,7 @@ from gradof.ops.memory import maker
 
 CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
 SCRATCH = 7 << 20  # bytes of a tile, and no more
-SUMMED = 1 << 20  # and of one that gives the sums of its rows: seven such scratch arrays fit
+SUMMED = 1 << 19  # cells of a tile whose rows torch sums, at most: Note [Sums of tiles]
 _SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
 _MAX_PLANS = 16  # shapes of one kernel
@@ -118,7 +118,7 @@ class TileKernel:
         self.calls_torch = bool(code.of_torch)
         self.shares = self.calls_torch and code.of_torch <= SHARED
         self.has_norms = any(name.startswith("layer_norm") for name in code.of_torch)
-        self.sums_tiles = "layer_norm_sums" in code.of_torch  # Note [Sums of tiles]
+        self.sums_tiles = "layer_norm_sum" in code.of_torch  # Note [Sums of tiles]
         self.widths = code.widths
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
@@ -200,9 +200,11 @@ class TileKernel:
 
     def _rows_of_a_tile(self, n: int, cells: int) -> int:
         """See Note [Tiles]; n rows of so many cells."""
-        most = max(CELLS * 4 // self.widest, n * cells // _SHARES)
-        most = min(most, SCRATCH // max(1, sum(self.widths)))
-        most = min(most, SUMMED // self.widest) if self.sums_tiles else most
+        if self.sums_tiles:
+            most = min(max(CELLS, n * cells // _SHARES), SUMMED)
+        else:
+            most = max(CELLS * 4 // self.widest, n * cells // _SHARES)
+            most = min(most, SCRATCH // max(1, sum(self.widths)))
         count = -(-n * cells // max(1, most))
         even = 1 << (count - 1).bit_length() if count <= _SHARES else -(-count // 8) * 8
         rows = max(1, -(-n // max(1, even)))
