@@ -6,11 +6,12 @@ the reverse computes %z and %e again, which a fused loop does while it reads %x.
 
 Note [Save or recompute]
 The network has a node pair per value, joined by an edge whose capacity is what saving the value
-costs: its bytes, a tenth of them where it is an input or an output of f, which somebody else may
-hold as well, and a sixteenth more where it may run twice: a fused loop that saves it has to write
-it, while what it is computed from is in memory already: for a norm of a product the product is
-saved and the mean of each row, not their difference. The source feeds inputs and the results of nodes that must not run twice, operands
-feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
+costs: its bytes; a tenth of them where it is an input or an output of f, which somebody else may
+hold as well; a sixteenth more where it may run twice and few instructions compute it: a fused loop
+that saves it has to write it, while what it is computed from may be in memory. Of a norm of a
+product, the product and the mean of each row are saved, not their difference. The source feeds
+inputs and the results of nodes that must not run twice, operands feed results, and what the reverse
+reads feeds the sink. The cut edges are the captures.
 
 Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
 many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
@@ -116,7 +117,8 @@ def _least_cut(
         if value in costs or (node is not None and is_constant(node)):
             continue
         shared = node is None or value in graph.outputs
-        costs[value] = _cost(value, shared, node in twice)
+        again = node in twice and node.kind not in EXPENSIVE and not is_view(node)
+        costs[value] = _cost(value, shared, again)
         if node is not None and node in twice:
             for operand in node.inputs:
                 feeds.setdefault(operand, []).append(value)
@@ -131,12 +133,12 @@ def _least_cut(
     return [v for v in order if v in cut]
 
 
-def _cost(value: Value, shared: bool, is_cell: bool) -> int:
-    """What saving a value costs: in bytes, and in sixteenths, so that small ones differ, too."""
+def _cost(value: Value, shared: bool, again: bool) -> int:
+    """What saving a value costs, in sixteenths of bytes."""
     cost = 16 * _bytes(value)
     if shared:
         return max(1, cost // 10)
-    return cost + cost // 16 if is_cell else cost
+    return cost + cost // 16 if again else cost
 
 
 def _within(

@@ -42,6 +42,7 @@ from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.ir.types import F32, F64
 
 FEW = 64
+_ALONE = {"cells": False, "check": False}  # a sum is that of what it is computed from in any case
 ROWS = frozenset({"softmax", "softmax_grad", "layer_norm", "layer_norm_grad", "row_of"})
 
 
@@ -164,7 +165,7 @@ def _with_gradients(nest: LoopNest) -> LoopNest:
         if key not in calls:
             name = _fresh(known, f"sum_{k}_of_norm")
             alone = _call(known, known.made[key[0]], *key, None, True)
-            calls[key] = replace(alone, name=name, attrs={**alone.attrs, "cells": False})
+            calls[key] = replace(alone, name=name, attrs={**alone.attrs, **_ALONE})
             body.append(calls[key])
         body[k] = replace(body[k], args=(calls[key].name,), attrs={**body[k].attrs, "part": 1})
     return _swapped(nest, body, swaps) if calls else nest

@@ -117,6 +117,7 @@ def test_layer_norms_are_one_call_and_one_for_gradients(
     function, shapes, argnums, expected = NORMS[name]
     check(function, arrays(*shapes, dtype=dtype), argnums)
     assert calls(kernels) == expected
+    assert not any("check=True" in k.source for k in kernels), "the nest says what is centred"
 
 
 SOFTMAXES: dict[str, tuple[Function, dict[str, int]]] = {
@@ -189,6 +190,7 @@ def test_parts_of_a_norm_are_calls_by_themselves(name: str, kernels: list[TileKe
     function, expected = PARTS[name]
     check(function, arrays((N, C), (N, C)), (0, 1))
     assert calls(kernels) == expected
+    assert not any("check=True" in k.source for k in kernels), "the nest says what is centred"
 
 
 def gradient(c: torch.Tensor, g: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
