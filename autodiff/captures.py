@@ -7,11 +7,11 @@ the reverse computes %z and %e again, which a fused loop does while it reads %x.
 Note [Save or recompute]
 The network has a node pair per value, joined by an edge whose capacity is what saving the value
 costs: its bytes; a tenth of them where it is an input or an output of f, which somebody else may
-hold as well; a sixteenth more where it may run twice and few instructions compute it: a fused loop
-that saves it has to write it, while what it is computed from may be in memory. Of a norm of a
-product, the product and the mean of each row are saved, not their difference. The source feeds
-inputs and the results of nodes that must not run twice, operands feed results, and what the reverse
-reads feeds the sink. The cut edges are the captures.
+hold as well; a sixteenth more where it may run twice, few instructions compute it and only fused
+loops read it: they would have to write it, while what it is computed from is in memory. Of a norm
+of a product, the product and the mean of each row are saved, not their difference. (Under a budget
+bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
+operands feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
 
 Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
 many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
@@ -54,7 +54,7 @@ def choose_captures(graph: Graph, reverse: ReverseDetails, budget: float | None 
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
     if budget is None and not again:
         return
-    cut = _least_cut(graph, list(captured), free, inside)
+    cut = _least_cut(graph, list(captured), free, inside, loops=True)
     if budget is not None and budget < 1.0:
         cut = _within(graph, list(captured), free, inside, budget * saved_bytes(cut, graph), cut)
     halves = budget is not None and budget < 1.0
@@ -102,11 +102,12 @@ def _free(graph: Graph) -> set[Node]:
 
 
 def _least_cut(
-    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node]
+    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node], loops: bool = False
 ) -> list[Value]:
     """The cheapest values from which all captured ones follow by nodes that may run twice.
 
-    Results of nodes `inside` a checkpointed region are not saved at any cost.
+    Results of nodes `inside` a checkpointed region are not saved at any cost. What `loops` would
+    have to write is dearer, but not under a budget, which is one of bytes.
     """
     costs: dict[Value, int] = {}
     feeds: dict[Value, list[Value]] = {}  # value -> what is computed again from it
@@ -117,8 +118,7 @@ def _least_cut(
         if value in costs or (node is not None and is_constant(node)):
             continue
         shared = node is None or value in graph.outputs
-        again = node in twice and node.kind not in EXPENSIVE and not is_view(node)
-        costs[value] = _cost(value, shared, again)
+        costs[value] = _cost(value, shared, loops and node in twice and _is_of_a_loop(value))
         if node is not None and node in twice:
             for operand in node.inputs:
                 feeds.setdefault(operand, []).append(value)
@@ -133,12 +133,27 @@ def _least_cut(
     return [v for v in order if v in cut]
 
 
-def _cost(value: Value, shared: bool, again: bool) -> int:
+def _cost(value: Value, shared: bool, of_a_loop: bool) -> int:
     """What saving a value costs, in sixteenths of bytes."""
     cost = 16 * _bytes(value)
     if shared:
         return max(1, cost // 10)
-    return cost + cost // 16 if again else cost
+    return cost + cost // 16 if of_a_loop else cost
+
+
+def _is_of_a_loop(value: Value) -> bool:
+    """Whether few instructions compute it, and only loops read it, which need no memory for it."""
+    node = value.node
+    if node is None or node.kind in EXPENSIVE or is_view(node):
+        return False
+    todo = [value]
+    for at in todo:
+        for use in at.uses:
+            if is_view(use.node):
+                todo += use.node.outputs
+            elif use.node.kind not in _REDUCTIONS and not has_trait(use.node.kind, "elementwise"):
+                return False
+    return True
 
 
 def _within(
