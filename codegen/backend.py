@@ -21,8 +21,9 @@ from gradof.codegen.cpu.lowering import Library, lowering
 from gradof.codegen.cpu.tile_calls import STEPS
 from gradof.codegen.cpu.tile_torch import has_one_thread
 from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import Group, cells, fuse
+from gradof.codegen.fusion import fuse
 from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
+from gradof.codegen.groups import Group, cells
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError, ConfigError
@@ -109,7 +110,8 @@ def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
     if make is InterpretedKernel:
         return fuse(graph, in_triton, lambda group: True)
     if make is _TILES[library]:
-        return fuse(graph, lambda node: in_tiles(node, library), _worth)
+        # A pass over a tile costs as much as the array that it would spare.
+        return fuse(graph, lambda node: in_tiles(node, library), _worth, again=False)
     return fuse(graph, in_native, _worth_small if graph.small_kernels else _worth)
 
 

@@ -19,60 +19,40 @@ Effects (random numbers, checks that may raise) keep their order: each waits for
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
-from gradof.codegen.space import Fit, Space, follow, in_order, own_cells, renames_axes, shape_of
-from gradof.ir.attrs import Dense
-from gradof.ir.clone import clone_node
+from gradof.codegen.compute_again import computed_again
+from gradof.codegen.groups import Group, cells, is_free
+from gradof.codegen.rebuild import with_groups_as_nodes
+from gradof.codegen.space import Fit, Space, follow, own_cells, shape_of
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.opinfo import has_trait
-from gradof.ir.types import TensorType
 
 MERGED = 64  # nodes: larger groups are not tried again as a whole
 SHARED = 4  # groups that read an operand too and are tried
-
-
-@dataclass(eq=False)
-class Group:
-    """Nodes of one loop nest, in order."""
-
-    number: int
-    space: Space
-    nodes: list[Node] = field(default_factory=list)
-    largest: int = 0  # cells that one of the nodes has by itself
-    merged: bool = False  # from groups whose nodes were placed apart, not in order
-
-    def parts(self) -> list[Group]:
-        """Itself, or groups of nodes that fit from the first to the last; see `in_order`."""
-        spaces = in_order(self.nodes, self.space.supports) if self.merged else [self.space]
-        if len(spaces) == 1:
-            return [self]
-        made = [Group(self.number, space, [f.node for f in space.fits]) for space in spaces]
-        for group in made:
-            group.largest = max(map(own_cells, group.nodes))
-        return made
-
-
 Worth = Callable[[Group], bool]
 
 
-def fuse(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> Graph:
+def fuse(
+    graph: Graph, supports: Callable[[Node], bool], worth: Worth, again: bool = True
+) -> Graph:
     """The graph with its fusion groups; nothing in `graph` is changed.
 
-    `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels.
+    `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels. `again`
+    lets kernels compute again what they would read of others (`compute_again`).
     """
+    groups = _kernels(graph, supports, worth)
+    other = computed_again(graph, groups) if again else None
+    if other is not None:
+        fewer = _kernels(other, supports, worth)
+        if len(fewer) <= len(groups):
+            graph, groups = other, fewer
+    return with_groups_as_nodes(graph, groups)
+
+
+def _kernels(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> list[Group]:
     groups = [part for group in _Grouping(graph, supports).run() for part in group.parts()]
-    return _Rebuild(graph, [g for g in groups if g.space.order and worth(g)]).run()
-
-
-def is_free(node: Node) -> bool:
-    """Whether a node is no work in a loop: a number, or a view that renames axes."""
-    if node.kind == "Constant":
-        return not isinstance(node.attrs["value"], Dense)
-    return node.kind == "full" or renames_axes(node)
+    return [g for g in groups if g.space.order and worth(g)]
 
 
 class _Grouping:
@@ -260,138 +240,7 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-class _Rebuild:
-    """The new graph: groups and the nodes outside of them, in an order that respects both."""
-
-    def __init__(self, graph: Graph, groups: list[Group]) -> None:
-        self.source = graph
-        self.group_of = {node: g for g in groups for node in g.nodes}
-        self.graph = Graph(graph.name)
-        self.mapping: dict[Value, Value] = {}
-        self.read_outside: set[Value] = set()  # by graph results, or nodes outside of groups
-        for node in (graph.block.returns, *graph.block.reversed_nodes()):
-            if node not in self.group_of and (not is_free(node) or self.is_live(node)):
-                self.read_outside.update(node.inputs)
-
-    def run(self) -> Graph:
-        for param in self.source.inputs:
-            self.mapping[param] = self.graph.block.add_param(param.type, param.hint)
-        for unit in self.order():
-            if isinstance(unit, Group):
-                self.group(unit)
-            else:
-                self.graph.block.append(clone_node(unit, self.mapping))
-        self.graph.set_outputs([self.mapping[v] for v in self.source.outputs])
-        return self.graph
-
-    def is_live(self, node: Node) -> bool:
-        return any(out in self.read_outside for out in node.outputs)
-
-    def unit(self, node: Node) -> Node | Group:
-        return self.group_of.get(node, node)
-
-    def order(self) -> list[Node | Group]:
-        """Kahn's algorithm; among what is ready, what came first."""
-        first: dict[Node | Group, int] = {}
-        needs: dict[Node | Group, set[Node | Group]] = {}
-        last_effect: Node | None = None
-        for i, node in enumerate(self.source.nodes()):
-            unit = self.unit(node)
-            if unit is node and is_free(node) and not self.is_live(node):
-                continue  # only groups read it, and have it inside
-            first.setdefault(unit, i)
-            mine = needs.setdefault(unit, set())
-            values = self.bases(node) if unit is not node else node.inputs
-            mine.update(self.unit(v.node) for v in values if v.node is not None)
-            mine.discard(unit)
-            if _has_effect(node):
-                if last_effect is not None:
-                    mine.add(last_effect)
-                last_effect = node
-        users: dict[Node | Group, list[Node | Group]] = {}
-        for unit, mine in needs.items():
-            for need in mine:
-                users.setdefault(need, []).append(unit)
-        missing = {unit: len(mine) for unit, mine in needs.items()}
-        units = {i: unit for unit, i in first.items()}
-        ready = [first[unit] for unit, n in missing.items() if n == 0]
-        heapq.heapify(ready)
-        result = []
-        while ready:
-            unit = units[heapq.heappop(ready)]
-            result.append(unit)
-            for user in users.get(unit, ()):
-                missing[user] -= 1
-                if missing[user] == 0:
-                    heapq.heappush(ready, first[user])
-        assert len(result) == len(needs), "fusion groups depend on one another"
-        return result
-
-    def bases(self, node: Node) -> list[Value]:
-        found = [follow(v).base for v in node.inputs]
-        return [v for v in found if v.node is None or not is_free(v.node)]
-
-    def group(self, group: Group) -> None:
-        """One FusionGroup node: what it reads as params, its nodes and their views in the block."""
-        made = Node("FusionGroup", loc=group.nodes[0].loc)
-        block = made.add_block()
-        inner: dict[Value, Value] = {}
-
-        def read(value: Value) -> Value:
-            if value in inner:
-                return inner[value]
-            node = value.node
-            if node is not None and is_free(node):
-                for operand in node.inputs:
-                    read(operand)
-                block.append(clone_node(node, inner))
-            else:
-                made.add_input(self.mapping[value])
-                inner[value] = block.add_param(value.type, value.hint)
-            return inner[value]
-
-        for node in group.nodes:
-            for value in node.inputs:
-                read(value)
-            block.append(clone_node(node, inner))
-        results = [n.output for n in group.nodes if self.is_result(n.output, group)]
-        block.returns.set_inputs([inner[v] for v in results])
-        for value in results:
-            self.mapping[value] = made.add_output(value.type, value.hint)
-        self.graph.block.append(made)
-
-    def is_result(self, value: Value, group: Group) -> bool:
-        """Whether anything but the group reads the value, directly or through views."""
-        if value in self.read_outside:
-            return True
-        for use in value.uses:
-            reader = self.group_of.get(use.node)
-            if reader is not None and reader is not group:
-                return True
-            if reader is None and use.node.outputs and is_free(use.node):
-                if any(self.is_result(out, group) for out in use.node.outputs):
-                    return True
-        return False
-
-
-def _has_effect(node: Node) -> bool:
-    return (
-        has_trait(node.kind, "random") or has_trait(node.kind, "effect")
-        or node.kind in ("Guard", "in_range", "Opaque")
-    )  # fmt: skip
-
-
-def cells(group: Group) -> int:
-    """The size of the group's iteration space."""
-    return math.prod(group.space.sizes.values())
-
-
 def _pays(group: Group, node: Node, fit: Fit) -> bool:
     """Whether no loop gets longer than a node needs: [4000, 32] and [200, 32] share a bias only."""
     grown = math.prod(size for _, size, _ in fit.grown)
     return grown == 1 or cells(group) * grown <= max(group.largest, own_cells(node))
-
-
-def bytes_of(value: Value) -> int:
-    """Bytes of an array; 0 for weak scalars."""
-    return value.type.nbytes if isinstance(value.type, TensorType) else 0

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gradof.codegen.groups import is_free
 from gradof.codegen.loopnest import LEVELS, Buffer, Instr, Level, LoopNest, Operand
 from gradof.codegen.space import REDUCTIONS, Axes, Fit, Space, follow, shape_of
 from gradof.errors import CodegenError
@@ -38,7 +39,7 @@ class _Scheduler:
         self.name = name
         self.space = Space(lambda node: True)
         for node in block.nodes():
-            if not is_free_here(node):
+            if not is_free(node):
                 fit = self.space.fit(node)
                 if fit is None:
                     raise CodegenError(f"{node.kind} does not fit into its group", loc=node.loc)
@@ -262,13 +263,6 @@ class _Scheduler:
         if onto is not None and onto.kind == "full" and onto.attrs["value"] == 0:
             return name
         return self.emit("add", (self.operand(fit, 0), name), dtype, loc=node.loc)
-
-
-def is_free_here(node: Node) -> bool:
-    """Whether a node of a block is followed rather than computed."""
-    from gradof.codegen.fusion import is_free
-
-    return is_free(node)
 
 
 def held_cells(nest: LoopNest) -> frozenset[str]:

@@ -11,7 +11,8 @@ are too small for `compile_graph` to make a kernel of it.
 from __future__ import annotations
 
 from gradof.codegen.backend import in_native
-from gradof.codegen.fusion import bytes_of, fuse
+from gradof.codegen.fusion import fuse
+from gradof.codegen.groups import bytes_of
 from gradof.codegen.schedule import schedule
 from gradof.ir.core import Graph
 from gradof.ir.printer import print_graph

@@ -27,13 +27,14 @@ from typing import Any
 
 from gradof.codegen.cpu.emit import _identifier, _tuple, _wrapped
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.fusion import Group, fuse, is_free
+from gradof.codegen.fusion import fuse
 from gradof.codegen.gpu.flash import flash_of
 from gradof.codegen.gpu.interpreted import in_triton
 from gradof.codegen.gpu.launch import Launch
 from gradof.codegen.gpu.torch_calls import namespace, statement
 from gradof.codegen.gpu.torch_ops import torch_expression
 from gradof.codegen.gpu.with_attention import is_attention
+from gradof.codegen.groups import Group, is_free
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError

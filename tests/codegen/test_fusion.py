@@ -14,7 +14,8 @@ from gradof.codegen.backend import native_or_tiles
 from gradof.codegen.cpu import tiles
 from gradof.codegen.cpu.emit import emit
 from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import Group, fuse
+from gradof.codegen.fusion import fuse
+from gradof.codegen.groups import Group
 from gradof.codegen.run_nest import run_nest
 from gradof.codegen.schedule import schedule
 from gradof.ir.core import Graph, Node
