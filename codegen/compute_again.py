@@ -13,7 +13,7 @@ Results are the same bits, as the ops are the same. `again` keeps the second ker
 merged with the first.
 
 What a kernel reads of an earlier one is computed again if nobody else reads it, by ops on cells
-alone, few of them of many instructions (`DEPTH`), from fewer bytes than it has.
+alone, few (`LONG`) and fewer that are many instructions (`DEPTH`), from fewer bytes than it has.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gradof.ir.types import TensorType
 from gradof.ops.cost import EXPENSIVE
 
 DEPTH = 3  # instructions of many that one value may take: as many as a gradient's
+LONG = 64  # instructions in all
 _SMALL = 8  # a reduction's result may be read where it has so many times fewer bytes
 
 
@@ -107,12 +108,12 @@ class _Search:
                 continue
             if node is None or self.group_of.get(node) is not source:
                 leaves.add(at)
-            elif has_trait(node.kind, "elementwise"):
+            elif has_trait(node.kind, "elementwise") and len(nodes) < LONG:
                 nodes.add(node)
                 todo += map(_base, node.inputs)
             elif _bytes(at) * _SMALL <= _bytes(value):
                 leaves.add(at)
-            else:
+            else:  # a reduction's result as large, or too many
                 return
         if nodes and sum(n.kind in EXPENSIVE for n in nodes) <= DEPTH:
             one.nodes |= nodes

@@ -119,7 +119,7 @@ def _norm(known: Known, inverse: Instr) -> tuple[str, str, float] | None:
 
 def _affine(known: Known, normal: str, like: Instr) -> Iterator[tuple[str, ...]]:
     """What the normalized x is scaled and moved to, by what: (result, w, b) or (result, w)."""
-    for scaled in known.readers[normal]:
+    for scaled in known.readers.get(normal, ()):
         w = _other(scaled, "mul", normal)
         if not _is_row(known, like, w):
             continue
