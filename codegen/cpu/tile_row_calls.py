@@ -17,6 +17,7 @@ from typing import Any
 
 from gradof.codegen.cpu.tile_calls import Calls
 from gradof.codegen.cpu.tile_tensors import Tensors
+from gradof.codegen.cpu.tile_torch import row_total
 from gradof.codegen.cpu.tile_values import Values
 from gradof.codegen.loopnest import Instr
 
@@ -73,13 +74,16 @@ def row_functions() -> Mapping[str, Callable[..., Any]]:
         torch.softmax(x, -1, out=out)
 
     def softmax_grad(g: Any, y: Any, *, out: Any) -> None:
-        softmax_backward(g, y, -1, y.dtype, grad_input=out)
+        if out.is_contiguous():
+            softmax_backward(g, y, -1, y.dtype, grad_input=out)
+        else:  # of which torch 2.13 writes other cells, without an error
+            out.copy_(softmax_backward(g, y, -1, y.dtype))
 
     def layer_norm(x: Any, w: Any, b: Any, eps: float) -> tuple[Any, Any, Any]:
         size = x.shape[-1:]
         # Without them it takes twice as long.
-        w = _filled(x.dtype, size, 1) if w is None else w.reshape(size)
-        b = _filled(x.dtype, size, 0) if b is None else b.reshape(size)
+        w = _filled(x.dtype, size, 1) if w is None else w.reshape(size).contiguous()
+        b = _filled(x.dtype, size, 0) if b is None else b.reshape(size).contiguous()
         return norm(x, size, w, b, eps)
 
     def layer_norm_grad(
@@ -88,9 +92,10 @@ def row_functions() -> Mapping[str, Callable[..., Any]]:
         size = x.shape[-1:]
         if check and not _is_centred(x, inverse, mean):
             return _any_gradient(g, x, inverse, mean, w)
-        mean = _filled(x.dtype, inverse.shape, 0) if mean is None else mean
+        inverse = inverse.contiguous()  # torch reads rows as if they were
+        mean = _filled(x.dtype, inverse.shape, 0) if mean is None else mean.contiguous()
         if w is not None:
-            w = w.reshape(size)
+            w = w.reshape(size).contiguous()
         elif sum:
             w = _filled(x.dtype, size, 1)  # torch does not give the gradient of none
         found: tuple[Any, ...] = norm_grad(g, x, size, mean, inverse, w, None, (cells, sum, False))
@@ -107,7 +112,8 @@ def _is_centred(x: Any, inverse: Any, mean: Any) -> bool:
     """
     import torch
 
-    found, eps = torch.sum(x, -1, True) / x.shape[-1], torch.finfo(x.dtype).eps
+    eps = torch.finfo(x.dtype).eps
+    found = torch.from_numpy(row_total()(x)) / x.shape[-1]  # as a kernel computes `mean`
     if mean is not None:
         return not bool(((found - mean).abs() > 4 * eps * mean.abs()).any())
     return not bool(((found * inverse).abs() > 16 * eps).any())

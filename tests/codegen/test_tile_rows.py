@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import gradof
 from gradof.codegen.cpu import tiles
+from gradof.codegen.cpu.tile_row_calls import row_functions
 from gradof.codegen.cpu.tiles import TileKernel
 from gradof.errors import CodegenError
 
@@ -149,6 +150,26 @@ def test_a_softmax_is_one_call_and_one_for_its_gradient(
     assert calls(kernels) == expected
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_columns_may_lie_apart(dtype: torch.dtype, kernels: list[TileKernel]) -> None:
+    shapes = ((C, N), (C, N))
+    check(lambda x, y: (torch.softmax(x.T, -1) * y.T).sum(), arrays(*shapes, dtype=dtype), (0, 1))
+    check(lambda x, y: (F.layer_norm(x.T, (C,)) * y.T).sum(), arrays(*shapes, dtype=dtype), (0, 1))
+    assert calls(kernels) == {
+        "softmax": 1, "softmax_grad": 1, "layer_norm": 1, "layer_norm_grad": 1
+    }  # fmt: skip
+    x, y, w = arrays((N, C), (N, C), (C, 3), dtype=dtype)
+    apart = [torch.stack([a, a * 2], -1)[..., 0] for a in (x, y)]
+    check(NORMS["affine"][0], [apart[0], w[:, 0], w[:, 1], apart[1]], (0, 1, 2))
+    for out in (torch.zeros(C, N, dtype=dtype).T, torch.zeros(N, 2 * C, dtype=dtype)[:, ::2]):
+        g, x = arrays((N, C), (N, C), dtype=dtype)
+        p = torch.softmax(x, -1)
+        row_functions()["softmax_grad"](g, p, out=out)
+        wanted = p.double() * (g.double() - (g.double() * p.double()).sum(-1, keepdim=True))
+        tolerance = 40 * torch.finfo(dtype).eps
+        torch.testing.assert_close(out.double(), wanted, rtol=0, atol=tolerance)
+
+
 def centred(x: torch.Tensor) -> torch.Tensor:
     """Less the mean of each row."""
     return x - x.mean(-1, keepdim=True)
@@ -200,7 +221,9 @@ def gradient(c: torch.Tensor, g: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", ["centred", "moved", "by a mean", "by another", "not finite"])
+@pytest.mark.parametrize("kind", [
+    "centred", "moved", "by a mean", "by another", "not finite", "rows apart", "one for all rows",
+])  # fmt: skip
 def test_a_gradient_of_what_is_not_centred_is_what_it_says(
     kind: str, dtype: torch.dtype, kernels: list[TileKernel]
 ) -> None:
@@ -208,11 +231,18 @@ def test_a_gradient_of_what_is_not_centred_is_what_it_says(
     if kind == "not finite":
         x[3, 7] = torch.inf
     mean = {"by a mean": x.mean(-1, keepdim=True), "by another": m}
+    if kind == "rows apart":
+        r = arrays((N, 3), dtype=dtype)[0][:, 1:2]
+        mean[kind] = torch.stack([x.mean(-1, keepdim=True)] * 2, 1)[:, 1]
+    if kind == "one for all rows":
+        r = r[:1].expand(N, 1)
     if kind in mean:
         function: Function = lambda x, g, m, r: gradient(x - m, g, r)  # noqa: E731
     else:
         function = lambda x, g, m, r: gradient(x, g, r)  # noqa: E731
-    args = [centred(x) if kind == "centred" else x, g, mean.get(kind, m), r.abs()]
+    r.abs_() if kind != "one for all rows" else r[:1].abs_()
+    is_centred = kind in ("centred", "one for all rows")
+    args = [centred(x) if is_centred else x, g, mean.get(kind, m), r]
     want = function(*(a.double() for a in args))
     scale = 40 * torch.finfo(dtype).eps * float(want[:3].abs().max())
     found = gradof.differentiate(function)(*args)
