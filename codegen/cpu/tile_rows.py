@@ -158,7 +158,8 @@ def _with_gradients(nest: LoopNest) -> LoopNest:
         key = found.g, found.c, found.inverse
         has_sum = key in sums.values() and key not in calls
         own = i.name if found.other is None else _fresh(known, f"{i.name}_of_norm")
-        calls[key] = d = replace(_call(known, i, *key, found.w, has_sum), name=own)
+        d = replace(_call(known, i, *key, found.w, has_sum), name=own)
+        calls.setdefault(key, d)  # the first has the sum
         more = [] if found.other is None else [replace(i, op="add", args=(found.other, own))]
         swaps[i.name] = [d, *more]
     for k, key in sums.items():
