@@ -28,6 +28,7 @@ from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.cost import EXPENSIVE
+from gradof.passes.purity import is_pure
 
 DEPTH = 3  # instructions of many that one value may take: as many as a gradient's
 LONG = 64  # instructions in all
@@ -108,7 +109,7 @@ class _Search:
                 continue
             if node is None or self.group_of.get(node) is not source:
                 leaves.add(at)
-            elif has_trait(node.kind, "elementwise") and len(nodes) < LONG:
+            elif _is_cells(node) and len(nodes) < LONG:
                 nodes.add(node)
                 todo += map(_base, node.inputs)
             elif _bytes(at) * _SMALL <= _bytes(value):
@@ -169,6 +170,11 @@ def _copied(
 
 def _base(value: Value) -> Value:
     return value if shape_of(value) is None else follow(value).base
+
+
+def _is_cells(node: Node) -> bool:
+    """Whether it computes each cell by itself, and the same ones whenever it is run."""
+    return has_trait(node.kind, "elementwise") and is_pure(node)
 
 
 def _is_number(value: Value) -> bool:

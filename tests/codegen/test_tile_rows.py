@@ -236,10 +236,10 @@ def test_a_gradient_of_what_is_not_centred_is_what_it_says(
         mean[kind] = torch.stack([x.mean(-1, keepdim=True)] * 2, 1)[:, 1]
     if kind == "one for all rows":
         r = r[:1].expand(N, 1)
-    if kind in mean:
-        function: Function = lambda x, g, m, r: gradient(x - m, g, r)  # noqa: E731
-    else:
-        function = lambda x, g, m, r: gradient(x, g, r)  # noqa: E731
+
+    def function(x: Any, g: Any, m: Any, r: Any) -> torch.Tensor:
+        return gradient(x - m if kind in mean else x, g, r)
+
     r.abs_() if kind != "one for all rows" else r[:1].abs_()
     is_centred = kind in ("centred", "one for all rows")
     args = [centred(x) if is_centred else x, g, mean.get(kind, m), r]
