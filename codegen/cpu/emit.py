@@ -14,6 +14,7 @@ the same array twice.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import keyword
 import textwrap
@@ -87,6 +88,7 @@ class _Emitter:
         self.scalars: dict[Value, str] = {}  # inputs without dimensions, as scalars
         self.counter = itertools.count()
         self.lowerings: dict[Node, tuple[Op, Lowering]] = {}
+        self.callees: dict[Callable[..., Any], str] = {}
 
     def emit(self) -> Executable:
         nodes = list(self.graph.nodes())
@@ -137,10 +139,20 @@ class _Emitter:
             )  # fmt: skip
         except CodegenError as error:
             raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
-        self.lowerings[node] = (record, low)
         if low.function is not None:
-            self.namespace[low.text] = low.function
-            self.taken.add(low.text)
+            low = dataclasses.replace(low, text=self.callee(low.text, low.function))
+        self.lowerings[node] = (record, low)
+
+    def callee(self, name: str, function: Callable[..., Any]) -> str:
+        """The name under which a function is called: two of one op have two."""
+        if self.namespace.get(name, function) is function:
+            found = self.callees.setdefault(function, name)
+        else:
+            found = self.callees.get(function) or self.unique(name)
+            self.callees[function] = found
+        self.namespace[found] = function
+        self.taken.add(found)
+        return found
 
     def fresh(self, value: Value) -> str:
         return self.unique(_identifier(value.hint) if value.hint else f"t{next(self.counter)}")

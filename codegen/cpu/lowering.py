@@ -279,6 +279,7 @@ def as_array(result: Any) -> Any:
     return result.numpy()
 
 
+@functools.cache
 def _torch_function(record: Op, text: str | None = None) -> Callable[..., Any]:
     """A function of numpy arrays and keyword attributes that runs torch's own, or what `text` says.
     """
