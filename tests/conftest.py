@@ -14,8 +14,10 @@ import difflib
 import gc
 import importlib.util
 import os
+import random
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,9 @@ import pytest
 # Set before numpy or torch is imported: their thread pools are sized once.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = "1"
+
+import numpy as np  # noqa: E402
+
 os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
 
 # Tests make and drop more graphs than programs do. With Python's own settings, which look for dead
@@ -50,9 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A GPU machine may lack hypothesis; tests that need it fail there at their own import.
     if importlib.util.find_spec("hypothesis") is not None:
-        from hypothesis import settings
+        from hypothesis import HealthCheck, settings
 
-        settings.register_profile("gradof", deadline=None, derandomize="CI" in os.environ)
+        # The same examples on every machine, however slow it is: random search is the fuzzer's.
+        settings.register_profile(
+            "gradof", deadline=None, derandomize=True, database=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )  # fmt: skip
         settings.load_profile("gradof")
 
 
@@ -79,6 +88,15 @@ def _why_no_gpu() -> str | None:
     import torch
 
     return None if torch.cuda.is_available() else "needs a GPU: torch sees no CUDA device"
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Random numbers of a test are the same in any order of tests, alone and on any worker."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:  # else its generators start from a seed of torch's own
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture
