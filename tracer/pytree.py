@@ -9,8 +9,9 @@
 (('a', {'w': 'b'}), ['c'])
 
 Containers are exactly: tuple, list, dict, OrderedDict, namedtuples, struct sequences (such as
-`torch.return_types.max`) and instances of dataclasses. Anything else, `None` and subclasses of the
-above included, is a leaf.
+`torch.return_types.max`), classes of torch's pytree registry (`registered`) and instances of
+dataclasses. Anything else, `None` and subclasses of the above included, is a leaf; results may hold
+objects of other classes as well, see `objects`.
 """
 
 from __future__ import annotations
@@ -24,28 +25,36 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from gradof.errors import InputError
+from gradof.tracer.registered import Context, join, node_of, split
 
-Kind = Literal["leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass"]
+Kind = Literal[
+    "leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass", "registered", "object"
+]
 
 
 @dataclass(frozen=True)
 class TreeDef:
-    """The structure of a nested value; hashable, equal by kind, type, keys and children."""
+    """The structure of a nested value; hashable, equal by kind, type, keys and children.
+
+    `context` is what a registered class keeps beside its children. The keys of an object are the
+    names of its attributes, and `Item`s.
+    """
 
     kind: Kind
     type: type | None
     keys: tuple[Any, ...]
     children: tuple[TreeDef, ...]
+    context: Context | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:  # without the cached hash, another in each process
-        return TreeDef, (self.kind, self.type, self.keys, self.children)
+        return TreeDef, (self.kind, self.type, self.keys, self.children, self.context)
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.kind, self.type, self.keys, self.children))
+        return hash((self.kind, self.type, self.keys, self.children, self.context))
 
     @cached_property
     def num_leaves(self) -> int:
@@ -73,17 +82,24 @@ class TreeDef:
             return self.type(*parts)
         if self.kind == "structseq":
             return self.type(parts)
+        if self.kind == "registered":
+            assert self.context is not None
+            return join(self.type, parts, self.context)
         # Not through __init__: its defaults and checks ran when the user made the original.
-        value: Any = object.__new__(self.type)
+        new: Any = self.type.__new__
+        value = new(self.type)
         for name, part in zip(self.keys, parts, strict=True):
-            object.__setattr__(value, name, part)
+            if isinstance(name, Item):
+                name.put(value, part)
+            else:
+                object.__setattr__(value, name, part)
         return value
 
     def paths(self, prefix: str = "") -> tuple[str, ...]:
         """One key path per leaf, such as `[0]['w']`, each after `prefix`."""
         if self.kind == "leaf":
             return (prefix,)
-        dotted = self.kind in ("namedtuple", "dataclass")
+        dotted = self.kind in ("namedtuple", "dataclass", "object")
         parts = (
             child.paths(f"{prefix}.{key}" if dotted else f"{prefix}[{key!r}]")
             for key, child in zip(self.keys, self.children, strict=True)
@@ -92,22 +108,79 @@ class TreeDef:
 
 
 LEAF = TreeDef("leaf", None, (), ())
+Members = tuple[tuple[Any, ...], Sequence[Any]]
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
-    """The leaves of a nested value, left to right, and its structure."""
+@dataclass(frozen=True)
+class Item:
+    """The key of an item of an object that is a dict: `put` bypasses what its class overrides."""
+
+    key: Any
+
+    def put(self, holder: Any, value: Any) -> None:
+        """Set the item."""
+        plain: Any = OrderedDict if isinstance(holder, OrderedDict) else dict
+        plain.__setitem__(holder, self.key, value)
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+def flatten(
+    tree: Any, members: Callable[[Any], Members | None] | None = None
+) -> tuple[list[Any], TreeDef]:
+    """The leaves of a nested value, left to right, and its structure.
+
+    `members` takes apart what would be a leaf: keys and values of an object, or None.
+    """
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves)
+    return leaves, _flatten(tree, leaves, members)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
-    cls: type = type(tree)
-    split = _SPLIT.get(cls) or _split_of_class(cls)
-    if split is None:
+def _flatten(
+    tree: Any, leaves: list[Any], members: Callable[[Any], Members | None] | None
+) -> TreeDef:
+    taken_apart = _take_apart(tree, members)
+    if taken_apart is None:
         leaves.append(tree)
         return LEAF
-    kind, keys, parts = split(tree)
-    return TreeDef(kind, type(tree), keys, tuple(_flatten(part, leaves) for part in parts))
+    kind, keys, parts, context = taken_apart
+    children = tuple(_flatten(part, leaves, members) for part in parts)
+    return TreeDef(kind, type(tree), keys, children, context)
+
+
+def _take_apart(
+    tree: Any, members: Callable[[Any], Members | None] | None = None
+) -> tuple[Kind, tuple[Any, ...], Sequence[Any], Context | None] | None:
+    """Kind, keys, children and context of a container; None for a leaf."""
+    cls: type = type(tree)
+    known = _SPLIT.get(cls) or _split_of_class(cls)
+    if known is not None:
+        return *known(tree), None
+    node = _registered(cls)
+    if node is not None:
+        return "registered", *split(node, tree)
+    found = None if members is None else members(tree)
+    return None if found is None else ("object", *found, None)
+
+
+def is_unchanged(tree: TreeDef, value: Any, leaves: Iterator[Any]) -> bool:
+    """Whether a value that was built from `tree` still holds these leaves, and nothing else."""
+    if tree.kind == "leaf":
+        return next(leaves) is value
+    taken_apart = _take_apart(value)
+    if taken_apart is None or type(value) is not tree.type:
+        return False
+    _, keys, parts, context = taken_apart
+    return (keys, context) == (tree.keys, tree.context) and all(
+        is_unchanged(child, part, leaves)
+        for child, part in zip(tree.children, parts, strict=True)
+    )
+
+
+def _registered(cls: type) -> Any:
+    # torch.Size is registered, too: here it is a value like a number.
+    return None if cls.__name__ == "Size" and issubclass(cls, tuple) else node_of(cls)
 
 
 _Split = Callable[[Any], tuple[Kind, tuple[Any, ...], Sequence[Any]]]
@@ -134,7 +207,7 @@ def _split_of_class(cls: type) -> _Split | None:
         if hasattr(cls, "n_sequence_fields"):
             return lambda t: ("structseq", tuple(range(len(t))), t)
         return None
-    if dataclasses.is_dataclass(cls) and cls is not Static:
+    if dataclasses.is_dataclass(cls) and cls is not Static and not issubclass(cls, dict):
         names = tuple(f.name for f in dataclasses.fields(cls))
         return lambda t: ("dataclass", names, [getattr(t, name) for name in names])
     return None
@@ -168,7 +241,7 @@ def flatten_call(
 
 
 def _is_leaf(cls: type) -> bool:
-    return cls not in _SPLIT and _split_of_class(cls) is None
+    return cls not in _SPLIT and _split_of_class(cls) is None and _registered(cls) is None
 
 
 @lru_cache(maxsize=256)

@@ -46,9 +46,10 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     torch_ctc,
 )
 from gradof.tracer.generators import Generators
-from gradof.tracer.number import plain, settle
+from gradof.tracer.number import TracedNumber, plain, settle
+from gradof.tracer.objects import flatten_result, refuse_changed_containers
 from gradof.tracer.origins import Origin
-from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
+from gradof.tracer.pytree import Static, flatten_call, thaw
 from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
     ConstantOut,
@@ -64,7 +65,14 @@ from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tens
 from gradof.tracer.torch_control_flow import control_flow
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_device import OneDevice, cuda_state
-from gradof.tracer.torch_functional import functionalization, inner, scalar, unfused, wrap
+from gradof.tracer.torch_functional import (
+    functionalization,
+    inner,
+    is_wrapper,
+    scalar,
+    unfused,
+    wrap,
+)
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
@@ -154,6 +162,7 @@ class _Trace:
         self.real: list[torch.Tensor] = []
         self.wrappers: list[torch.Tensor] = []
         self.required: list[bool] = []
+        self.given: Sequence[Any] = ()  # the leaves of the arguments
         self._lifted: dict[int, torch.Tensor] = {}
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
@@ -177,6 +186,7 @@ class _Trace:
             if isinstance(leaf, torch.Tensor) or i in self.numbers
         )  # fmt: skip
         names = _names_of(self.fn, paths)
+        self.given = leaves
         regions = recording_into(self.recorder.builder)
         for leaf, path in zip(leaves, paths, strict=True):
             if isinstance(leaf, torch.Tensor):
@@ -187,6 +197,7 @@ class _Trace:
             followed = custom_functions(self.recorder, self.api)
             with self.aten, self.api, followed, torch_checkpoints(), control_flow():
                 result = self.fn(*args, **kwargs)
+            refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
             if self.numbers:
                 settle(self.fn)
             with self.aten:  # pending changes of views are applied when results are read
@@ -262,7 +273,9 @@ class _Trace:
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any, list[Value]]:
         """What each leaf of the result is, the result's structure, and the graph's outputs."""
-        leaves, out_tree = flatten(result)
+        leaves, out_tree = flatten_result(
+            result, self.fn, self.given, is_traced, _is_value, function_loc(self.fn)
+        )
         outputs: list[OutputLeaf] = []
         values: list[Value] = []
         seen: dict[int, OutputLeaf] = {}
@@ -324,6 +337,15 @@ class _Trace:
                     loc=function_loc(self.fn),
                     hint="pass a copy (x.clone()) as one of them",
                 )
+
+
+def is_traced(obj: Any) -> bool:
+    """Whether an object is a tensor of the trace."""
+    return isinstance(obj, torch.Tensor) and is_wrapper(obj)
+
+
+def _is_value(obj: Any) -> bool:
+    return isinstance(obj, (torch.Tensor, TracedNumber, *_STATIC_TYPES))
 
 
 def _name_of(fn: Any) -> str:

@@ -122,7 +122,7 @@ class _Writer:
                 self.check_leaf(self.leaf)
                 self.leaf += 1
                 continue
-            if child.kind == "structseq":
+            if child.kind in ("structseq", "registered", "object"):
                 raise _NotSimple
             name = self.bind(None, "c")
             self.lines.append(f"{name} = {code}")

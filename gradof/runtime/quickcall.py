@@ -14,6 +14,7 @@ one. Everything else takes the general path.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,9 +50,16 @@ def quick_call(
     names: dict[str, Any] = {"check": fast.check, "cache": cache, "MISS": MISS}
     run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
     leaves: list[str] = []
+    counted = Counter(out for out in traced.outputs if isinstance(out, TensorOut))
+    for out, times in counted.items():
+        if times > 1:  # one object in several places, as in eager
+            run += f"    v{out.index} = {_result(plan, out.index, out.requires_grad)}\n"
     for out in traced.outputs:
         if isinstance(out, TensorOut) and out.view is None:
-            leaves.append(_result(plan, out.index, out.requires_grad))
+            again = counted[out] > 1
+            leaves.append(
+                f"v{out.index}" if again else _result(plan, out.index, out.requires_grad)
+            )
         elif isinstance(out, ConstantOut):
             names[f"k{len(leaves)}"] = out.value
             leaves.append(f"k{len(leaves)}")
@@ -97,7 +105,7 @@ def _tree(tree: TreeDef, leaves: Iterator[str], names: dict[str, Any]) -> str:
     """The code that builds a nested result."""
     if tree.kind == "leaf":
         return next(leaves)
-    if tree.kind in ("namedtuple", "structseq", "dataclass") or not _is_plain(tree):
+    if tree.kind not in ("tuple", "list", "dict") or not _is_plain(tree):
         name = f"tree{len(names)}"
         names[name] = tree.unflatten
         return f"{name}([{', '.join(next(leaves) for _ in range(tree.num_leaves))}])"

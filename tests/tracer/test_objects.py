@@ -1,0 +1,198 @@
+"""Containers of torch's pytree registry, and objects of any class in results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import gradof
+from gradof.errors import GradofError
+from gradof.tracer.pytree import flatten
+
+
+class Batch:
+    """Registered, with a context that has no hash."""
+
+    def __init__(self, parts: list[Any], names: list[str]) -> None:
+        self.parts, self.names = parts, names
+
+
+@dataclass
+class Out(OrderedDict):  # type: ignore[type-arg]
+    """As transformers' ModelOutput: a dataclass that is a dict, and registered."""
+
+    value: Any = None
+    hidden: Any = None
+
+    def __post_init__(self) -> None:
+        self.update({k: v for k, v in vars(self).items() if v is not None})
+
+
+@dataclass
+class Plain(OrderedDict):  # type: ignore[type-arg]
+    """The same, not registered."""
+
+    value: Any = None
+
+    def __post_init__(self) -> None:
+        self["value"] = self.value
+
+
+class Cache:
+    """An object of no particular class."""
+
+    def __init__(self, config: Any) -> None:
+        self.layers: list[Any] = []
+        self.config = config
+        self.seen = {"length": 0}
+
+
+class Slots:
+    __slots__ = ("inner", "x")
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    pytree.register_pytree_node(
+        Batch, lambda b: (b.parts, b.names), lambda parts, names: Batch(list(parts), names)
+    )
+    pytree.register_pytree_node(
+        Out, lambda o: (list(o.values()), list(o)), lambda v, k: Out(**dict(zip(k, v, strict=True)))
+    )
+    yield
+    for cls in (Batch, Out):
+        del pytree.SUPPORTED_NODES[cls]
+
+
+def test_registered_classes_are_containers() -> None:
+    tree = (Batch([1, {"a": 2}], ["p", "q"]), deque([3]), Out(value=4))
+    leaves, treedef = flatten(tree)
+    assert leaves == [1, 2, 3, 4]
+    assert treedef.paths("r") == ("r[0]['p']", "r[0]['q']['a']", "r[1][0]", "r[2]['value']")
+    again = treedef.unflatten([5, 6, 7, 8])
+    assert again[0].parts == [5, {"a": 6}] and again[0].names == ["p", "q"]
+    assert again[1] == deque([7]) and again[2].value == 8 and dict(again[2]) == {"value": 8}
+
+
+def test_their_context_is_part_of_the_structure() -> None:
+    one, same, other = (flatten(Batch([1], [n]))[1] for n in ("p", "p", "q"))
+    assert one == same and hash(one) == hash(same) and one != other
+
+
+def test_a_registered_class_as_argument_and_result() -> None:
+    @gradof.differentiate
+    def f(batch: Batch, w: torch.Tensor) -> Out:
+        assert batch.names == ["x"]
+        h = torch.tanh(batch.parts[0] @ w)
+        return Out(value=h.sum(), hidden=(h,))
+
+    x, w = torch.randn(4, 3), torch.randn(3, 2, requires_grad=True)
+    for _ in range(3):
+        out = f(Batch([x], ["x"]), w)
+        assert type(out) is Out and list(out) == ["value", "hidden"] and out["value"] is out.value
+        (grad,) = torch.autograd.grad(out.value + 2 * out.hidden[0].sum(), w)
+        v = w.detach().requires_grad_()
+        (expected,) = torch.autograd.grad(3 * torch.tanh(x @ v).sum(), v)
+        torch.testing.assert_close(grad, expected)
+    info = f.cache_info()
+    assert info.misses == 1 and info.backward_runs == 3
+
+
+def test_a_dict_that_is_a_dataclass_without_registration() -> None:
+    @gradof.differentiate
+    def f(x: torch.Tensor) -> Plain:
+        return Plain(value=x * 2)
+
+    for _ in range(2):
+        out = f(torch.ones(2))
+        assert type(out) is Plain and out["value"] is out.value
+        assert out.value.tolist() == [2.0, 2.0]
+
+
+def test_objects_of_results_are_new_at_every_call() -> None:
+    config = Cache(None)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = config
+            self.lin = torch.nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Cache, Cache]:
+            cache, empty = Cache(self.config), Cache(None)
+            layer = Slots()
+            layer.x, layer.inner = self.lin(x), [x.sum(), "k"]
+            cache.layers.append(layer)
+            cache.layers.append(Slots())
+            cache.seen["length"] += x.shape[0]
+            return x.sum(), cache, empty
+
+    model = Model()
+    compiled = gradof.differentiate(model)
+    caches = []
+    for i in range(3):
+        x = torch.full((2, 3), float(i))
+        _, cache, empty = compiled(x)
+        torch.testing.assert_close(cache.layers[0].x, model.lin(x))
+        assert cache.layers[0].inner[0] == 6 * i and cache.layers[0].inner[1] == "k"
+        assert cache.config is config and cache.seen == {"length": 2}
+        cache.layers[0].x.sum().backward()
+        cache.seen["length"] = 99  # the caller's, and no one else's
+        empty.layers.append(1)
+        assert empty.layers == [1] and not hasattr(cache.layers[1], "x")
+        caches += [cache, cache.layers[0], empty]
+    assert len(set(map(id, caches))) == 9
+    info = compiled.cache_info()
+    assert info.misses == 1 and info.backward_runs == 3
+
+
+def test_objects_that_no_copy_is_made_of_are_refused() -> None:
+    def twice(x: torch.Tensor) -> tuple[Cache, Cache]:
+        cache = Cache(None)
+        cache.layers.append(x * 2)
+        return cache, cache
+
+    def in_a_set(x: torch.Tensor) -> set[torch.Tensor]:
+        return {x * 2}
+
+    for fn in (twice, in_a_set):
+        with pytest.raises(GradofError, match="of the result, with traced tensors in it"):
+            gradof.differentiate(fn, strict=True)(torch.ones(2))
+
+
+def test_a_container_of_the_arguments_that_is_changed_is_refused() -> None:
+    def append(x: torch.Tensor, seen: list[Any]) -> torch.Tensor:
+        seen.append(x * 2)
+        return x.sum()
+
+    def set_item(x: torch.Tensor, seen: dict[str, Any]) -> torch.Tensor:
+        seen["x"] = x * 2
+        return x.sum()
+
+    def attribute(x: torch.Tensor, seen: Batch) -> torch.Tensor:
+        seen.parts[0] = x * 2
+        return x.sum()
+
+    given: tuple[tuple[Any, Any], ...] = (
+        (append, []), (set_item, {"x": torch.ones(1)}), (attribute, Batch([1], ["n"])),
+    )  # fmt: skip
+    for fn, argument in given:
+        with pytest.raises(GradofError, match="container among the arguments"):
+            gradof.differentiate(fn, strict=True)(torch.ones(2), argument)
+
+
+def test_numpy_users_never_load_torch() -> None:
+    code = (
+        "import sys, numpy as np, gradof; from dataclasses import dataclass\n"
+        "f = gradof.grad(lambda d: (d['x'] ** 2).sum()); f({'x': np.ones(3)})\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
