@@ -29,13 +29,17 @@ from gradof.tracer.source import user_loc
 _COMPILE = "_hop_compile_and_call"  # what torch's operators of control flow run through, since 2.13
 
 
-def _cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], args: Any) -> Any:
+def run_cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], args: Any
+) -> Any:
+    """torch.cond, for what may be a tensor."""
     return (true_fn if pred else false_fn)(*args)
 
 
-def _while_loop(
+def run_while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: Any, closed: Any
 ) -> Any:
+    """torch.while_loop, for a condition that may be a tensor."""
     result = carried
     while cond_fn(*carried, *closed):
         result = body_fn(*carried, *closed)
@@ -43,7 +47,7 @@ def _while_loop(
     return result
 
 
-_OPERATORS = {"_cond_op_wrapper": _cond, "_while_loop_op_wrapper": _while_loop}
+_OPERATORS = {"_cond_op_wrapper": run_cond, "_while_loop_op_wrapper": run_while_loop}
 
 
 @contextmanager

@@ -33,6 +33,18 @@ def left_alone(cls: _Class) -> _Class:
     return cls
 
 
+def left_alone_in_autograd(cls: _Class) -> _Class:
+    """Mark the two halves of a torch.autograd.Function of ours.
+
+    The engine calls its backward from within whatever ran it, such as what is left of a function
+    whose graph ended at torch.autograd.grad.
+    """
+    halves: Any = cls
+    _CODES.update((halves.forward.__code__, halves.backward.__code__))
+    leave_alone()
+    return cls
+
+
 def leave_alone() -> None:
     """Tell torch of all calls that are marked, if it is loaded."""
     torch = sys.modules.get("torch")

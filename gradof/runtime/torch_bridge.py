@@ -21,6 +21,7 @@ import torch
 from gradof.codegen import Executable
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import BF16, DType
+from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.runtime.torch_together import Joined
 from gradof.tracer.torch_functional import refuse_transformed, transforms_active
@@ -158,6 +159,7 @@ def check_tensor(tensor: Tensor, path: str) -> None:
         raise LeafTypeError(f"{path} is quantized", hint="pass x.dequantize()")
 
 
+@left_alone_in_autograd
 class _Compiled(torch.autograd.Function):
     """f forward, df backward; see Note [Temporaries are outputs]."""
 

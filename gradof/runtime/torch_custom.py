@@ -9,6 +9,7 @@ import torch
 
 from gradof.errors import CustomRuleError
 from gradof.runtime.custom import Call
+from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.thread import is_tracing
 from gradof.tracer.pytree import flatten
 from gradof.tracer.torch_functional import has_tangent, refuse_transformed
@@ -32,6 +33,7 @@ def apply(call: Call) -> Any:
     return call.tree.unflatten(list(results))
 
 
+@left_alone_in_autograd
 class _Rule(torch.autograd.Function):
     """The forward runs with gradients on, so that residuals keep their history: a second
     derivative goes through them, as through `bwd`."""

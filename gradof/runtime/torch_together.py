@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradof.runtime.dynamo import left_alone_in_autograd
+
 if TYPE_CHECKING:
     from gradof.runtime.plan import GradientPlan
 
@@ -18,6 +20,7 @@ Tensor = torch.Tensor
 Apply = Callable[..., tuple[Tensor, ...]]
 
 
+@left_alone_in_autograd
 class Joined(torch.autograd.Function):
     """The value of a lean plan; its gradients wait for the backward."""
 
