@@ -73,7 +73,8 @@ OutputLeaf = TensorOut | InputOut | ConstantOut
 class WriteBack:
     """After the call, graph output `output` is copied into graph input `input` in place.
 
-    `requires_grad`: in eager the input's history now includes the change (False for plain data).
+    `requires_grad`: in eager the input's history now includes the change (False for plain data, and
+    for what was changed under no_grad).
     With a `generator`, the output is its state after the call.
     """
 
@@ -93,7 +94,9 @@ class Traced:
     graph with its Guards where Python read values, and `deciding` the part of it that tells
     whether the trace holds; None where there are no Guards. `graph` has none. `numbers` are the
     graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
-    the line that needed its value: the trace is then good for these values alone.
+    the line that needed its value: the trace is then good for these values alone. `by_history`:
+    tensors that require no grad have the gradient of such, which another call may not mean
+    (Note [Values and histories] in `torch_histories`).
     """
 
     graph: Graph
@@ -112,6 +115,7 @@ class Traced:
     deciding: Graph | None = None
     numbers: frozenset[int] = frozenset()
     pinned: tuple[tuple[int, Loc | None], ...] = ()
+    by_history: bool = False
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

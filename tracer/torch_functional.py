@@ -24,6 +24,11 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
     return bool(_private._is_functional_tensor(tensor))
 
 
+def is_base(wrapper: torch.Tensor) -> bool:
+    """Whether a wrapper is no view of another."""
+    return bool(_private._is_functional_tensor_base(wrapper))
+
+
 def wrap(tensor: torch.Tensor) -> torch.Tensor:
     """A wrapper around a plain tensor without autograd history."""
     wrapper: torch.Tensor = _private._to_functional_tensor(tensor)

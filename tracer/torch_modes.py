@@ -8,11 +8,11 @@ aten op on plain tensors, in-place ops and views already made functional.
 
 Note [Cut gradients]
 torch decides by object whether a gradient flows (`requires_grad`); the graph decides by value. They
-part where a tensor is changed behind autograd's back (in place under no_grad, through `.data` or
-`.detach()`), and where a `torch.autograd.Function` replaces the gradient. Every tensor that enters
-an API call, and every result, is checked: one that requires grad must not stand for a value that
-was cut off from all inputs. The same can happen inside one call of torch: an op that runs without
-gradients in a call that was made with them is refused.
+part where a tensor is changed behind autograd's back, which `torch_histories` puts right, and where
+a `torch.autograd.Function` replaces the gradient. Every tensor that enters an API call, and every
+result, is checked: one that requires grad must not stand for a value that was cut off from all
+inputs. The same can happen inside one call of torch: an op that runs without gradients in a call
+that was made with them is refused.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
+from gradof.tracer.torch_histories import Histories, wrappers_in
 from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_random import OwnGenerators
@@ -203,7 +204,8 @@ _METADATA = _getters(
 )  # fmt: skip
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 _GET_DATA = _TENSOR.data.__get__
-_CUTS = frozenset({torch.Tensor.detach, torch.Tensor.detach_, torch.detach, _GET_DATA})
+_DETACHES = frozenset({torch.Tensor.detach, torch.detach, _GET_DATA})
+_CUTS = _DETACHES | {torch.Tensor.detach_, torch.detach_}
 _PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
 _MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _NUMBERS_OUT = frozenset(
@@ -242,6 +244,11 @@ def _cuts_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return not (args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
 
 
+def _cuts_inside(func: Any) -> bool:
+    """Whether a function of torch changes its argument under no_grad."""
+    return getattr(func, "__module__", None) == "torch.nn.init"
+
+
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
 
@@ -256,6 +263,7 @@ class ApiMode(TorchFunctionMode):
         self.checking = True
         self.numbers = TorchNumbers(recorder)
         self.windows = WindowViews()
+        self.histories = Histories(recorder)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -292,8 +300,8 @@ class ApiMode(TorchFunctionMode):
                 loc=user_loc(sys._getframe(1)),
                 hint="stay in torch inside the function, or do it outside",
             )
-        if func == _GET_DATA:
-            return args[0].detach()
+        if func in _DETACHES:
+            return self.histories.cut(args[0], func == _GET_DATA)
         return self._run(OVERRIDES.get(func, func), args, kwargs, user_loc(sys._getframe(1)))
 
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
@@ -302,7 +310,10 @@ class ApiMode(TorchFunctionMode):
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
+            cutting = not torch.is_grad_enabled() or _cuts_inside(func)
+            calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
+            self.histories.after(calls, result)
             if func in _MAKES_LEAF:
                 self._make_leaf(args[0])
             return result
@@ -349,6 +360,10 @@ class ApiMode(TorchFunctionMode):
             )
         if not is_wrapper(tensor):
             return self.lift(tensor)
+        if not torch.is_grad_enabled():
+            with torch.enable_grad():  # a view may be taken again of what was written to
+                inner(tensor)
+        self.histories.read(tensor)
         if tensor.requires_grad and self.checking:
             self.check_gradient(tensor)
         return tensor

@@ -62,6 +62,7 @@ class Recorder:
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
         self.deferred = Deferred()
+        self._alias_cuts = False
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []  # ids stay unique while their tensors live
         self._missing: dict[int, tuple[str, Callable[[], None]]] = {}
@@ -75,6 +76,15 @@ class Recorder:
             yield
         finally:
             self.paused = before
+
+    @contextlib.contextmanager
+    def cutting(self) -> Iterator[None]:
+        """Aliases that are made inside are cut off from the gradient; copies of them are not."""
+        self._alias_cuts = True
+        try:
+            yield
+        finally:
+            self._alias_cuts = False
 
     def add_input(self, tensor: torch.Tensor, hint: str | None) -> Value:
         """A graph input standing for `tensor`."""
@@ -141,6 +151,8 @@ class Recorder:
         does not have the types of the real results.
         """
         name = aten_name(func)
+        if self._alias_cuts and name == "alias.default":
+            func, name = torch.ops.aten.detach.default, "detach.default"
         results = [out] if isinstance(out, torch.Tensor) else _tensors(out)
         self.builder.loc = site.loc
         before = self.graph.block.returns._prev

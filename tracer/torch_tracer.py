@@ -224,6 +224,7 @@ class _Trace:
             deciding=deciding,
             numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
+            by_history=self.api.histories.decided,
         )
 
     def argument(self, i: int, leaf: Any, name: str | None) -> Any:
@@ -314,7 +315,8 @@ class _Trace:
                 continue
             self._refuse_overlap(i)
             values.append(value)
-            changed.append(WriteBack(len(values) - 1, i, wrapper.requires_grad))
+            rebased = wrapper.requires_grad and self.api.histories.rebased(wrapper)
+            changed.append(WriteBack(len(values) - 1, i, rebased))
         for generator, state in self.generators.states.items():
             values.append(state)
             origin = GeneratorState(generator)

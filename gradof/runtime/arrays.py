@@ -55,6 +55,15 @@ def is_tensor(leaf: Any) -> bool:
     return torch is not None and isinstance(leaf, torch.Tensor)
 
 
+def write_back(target: Any, value: Any, with_history: bool) -> None:
+    """Change a tensor in place, by what autograd records or behind its back."""
+    if with_history:
+        target.copy_(value)
+        return
+    with torch_if_loaded().no_grad():
+        target.copy_(value)
+
+
 def is_array(leaf: Any) -> bool:
     """Whether a leaf is a numpy array or numpy scalar."""
     return isinstance(leaf, (np.ndarray, np.generic))

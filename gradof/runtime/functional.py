@@ -40,6 +40,7 @@ from gradof.runtime.checks import (
 )
 from gradof.runtime.dynamo import left_alone
 from gradof.runtime.function import Differentiated
+from gradof.runtime.histories import as_differentiated_at
 from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
     Session,
@@ -81,12 +82,16 @@ def compiled_once(fn: Callable[..., Any]) -> Differentiated:
 
 
 def bind_with_grad(
-    base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Bound:
-    """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it."""
+    base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any],
+    positions: Sequence[int] | None = None,
+) -> Bound:  # fmt: skip
+    """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it.
+
+    That is of the arguments at `positions`, by default of all.
+    """
     if is_plain_run():
         with calling_compiled():
-            return bind_with_grad(base, args, kwargs)
+            return bind_with_grad(base, args, kwargs, positions)
     if is_tracing():
         name = getattr(base.fn, "__qualname__", base.fn)
         raise TraceError(
@@ -97,7 +102,10 @@ def bind_with_grad(
     if torch is None:
         return base.bind(args, kwargs, default="numpy")
     with torch.enable_grad():
-        return base.bind(args, kwargs, default="numpy")
+        bound = base.bind(args, kwargs, default="numpy")
+        return as_differentiated_at(
+            bound, args, positions, lambda marked: base.bind(marked, kwargs, default="numpy")
+        )
 
 
 class Transformed:
@@ -115,7 +123,9 @@ class Transformed:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         """Find or trace the call, Python floats among the differentiated arguments lifted."""
-        return bind_with_grad(self.base, lift_floats(args, self.positions), kwargs)
+        return bind_with_grad(
+            self.base, lift_floats(args, self.positions), kwargs, self.positions
+        )
 
     def __reduce__(self) -> Any:
         return name_of(self, self.base.fn) or super().__reduce__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradof.runtime.arrays import write_back
 from gradof.runtime.cache import Bound
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.result import TensorOut
@@ -27,8 +28,7 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
         if back.generator is not None:
             back.generator.set_state(results[back.output].detach())
         elif traced.library == "torch":
-            value = results[back.output]
-            target.copy_(value if back.requires_grad else value.detach())
+            write_back(target, results[back.output], back.requires_grad)
         else:
             target[...] = results[back.output]
     visible = list(results)

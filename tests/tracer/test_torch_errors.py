@@ -62,29 +62,11 @@ def item_of_leaf(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def behind_no_grad(x: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        x.add_(1)  # here
-    return x * 2
-
-
 def behind_data(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
+    z = y * y
     y.data.mul_(2)  # here
-    return y.sum()
-
-
-def behind_detach(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    y.detach().zero_()  # here
-    return y.sum()
-
-
-def zeroed_under_no_grad(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    with torch.no_grad():
-        y.zero_()  # here
-    return y.sum()
+    return z.sum()
 
 
 def custom(x: torch.Tensor) -> Any:
@@ -130,10 +112,7 @@ def hidden() -> Callable[[torch.Tensor], Any]:
         (unique, DataDependentShapeError),
         (mutated_leaf, LeafMutationError),
         (item_of_leaf, LeafMutationError),
-        (behind_no_grad, TraceError),
         (behind_data, TraceError),
-        (behind_detach, TraceError),
-        (zeroed_under_no_grad, TraceError),
         (custom, CustomRuleError),
         (backward, TraceError),
         (transforms, UnsupportedOpError),

@@ -1,0 +1,332 @@
+"""Programs that change tensors behind autograd's back, each in a way that eager torch allows.
+
+Every program takes a leaf of three numbers and returns one number; some change the leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+Tensor = torch.Tensor
+PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {}
+
+
+def program(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Keep a program by its name."""
+    PROGRAMS[fn.__name__] = fn
+    return fn
+
+
+@program
+def ones_detach_mul(w: Tensor) -> Tensor:
+    b = torch.ones(3)
+    s = b.detach()
+    s.mul_(w)
+    return (s * w).sum()
+
+
+@program
+def ones_detach_mul_read_base(w: Tensor) -> Tensor:
+    b = torch.ones(3)
+    s = b.detach()
+    s.mul_(w)
+    return (s * w).sum() + (b * w).sum()
+
+
+@program
+def detach_setitem(w: Tensor) -> Tensor:
+    s = (w * 1).detach()
+    s[0] = w[1]
+    return (s * w).sum()
+
+
+@program
+def detach_setitem_base(w: Tensor) -> Tensor:
+    h = w * 1
+    s = h.detach()
+    s[0] = w[1]
+    return (s * w).sum() + h.sum()
+
+
+@program
+def clone_detach_setitem(w: Tensor) -> Tensor:
+    s = (w * 1).clone().detach()
+    s[0] = w[1] * w[2]
+    return (s * w).sum()
+
+
+@program
+def detach_clone(w: Tensor) -> Tensor:
+    s = (w * 1).detach().clone()
+    s[0] = w[1]
+    s.mul_(w)
+    return (s * w).sum()
+
+
+@program
+def data_of_intermediate(w: Tensor) -> Tensor:
+    h = w * 2
+    h.data.mul_(3)
+    return (h * w).sum()
+
+
+@program
+def data_of_intermediate2(w: Tensor) -> Tensor:
+    h = w * 2
+    h.data[0] = 5.0
+    return (h * w).sum() + h.sum()
+
+
+@program
+def no_grad_intermediate(w: Tensor) -> Tensor:
+    h = w * 2
+    with torch.no_grad():
+        h.mul_(3)
+    return (h * w).sum()
+
+
+@program
+def no_grad_view_write(w: Tensor) -> Tensor:
+    h = w * 2
+    with torch.no_grad():
+        h[0] = 7.0
+    return (h * w).sum()
+
+
+@program
+def no_grad_view_write2(w: Tensor) -> Tensor:
+    h = w * 2
+    v = h[1:]
+    with torch.no_grad():
+        v.mul_(7.0)
+    return (h * w).sum() + v.sum()
+
+
+@program
+def no_grad_param(w: Tensor) -> Tensor:
+    with torch.no_grad():
+        w.sub_(0.1)
+    return (w * w).sum()
+
+
+@program
+def no_grad_param_part(w: Tensor) -> Tensor:
+    with torch.no_grad():
+        w[0] = 0.1
+    return (w * w).sum()
+
+
+@program
+def data_param(w: Tensor) -> Tensor:
+    w.data.clamp_(-0.5, 0.5)
+    return (w * w).sum()
+
+
+@program
+def data_param_twice(w: Tensor) -> Tensor:
+    w.data.clamp_(-0.5, 0.5)
+    w.data.mul_(2)
+    return (w * w).sum() + w.detach().sum()
+
+
+@program
+def detach_write_by_graph(w: Tensor) -> Tensor:
+    h = w * 2
+    d = h.detach()
+    d.copy_(w * w)
+    return (h * w).sum() + (d * w).sum()
+
+
+@program
+def fill_keep(w: Tensor) -> Tensor:
+    h = w * 2
+    h.fill_(3.0)
+    return (h * w).sum()
+
+
+@program
+def zero_keep(w: Tensor) -> Tensor:
+    h = w * 2
+    h.zero_()
+    return (h * w).sum() + h.sum()
+
+
+@program
+def view_of_view(w: Tensor) -> Tensor:
+    h = (w * 2).view(3, 1)
+    v = h.view(3)[1:]
+    v[0].mul_(w[0])
+    return (h.view(3) * w).sum()
+
+
+@program
+def view_of_detached(w: Tensor) -> Tensor:
+    h = w * 1
+    d = h.detach()
+    v = d[1:]
+    v.mul_(w[1:])
+    return (v * w[1:]).sum() + (d * w).sum()
+
+
+@program
+def view_of_detached_base(w: Tensor) -> Tensor:
+    h = w * 1
+    d = h.detach()
+    v = d[1:]
+    v.mul_(w[1:])
+    return (v * w[1:]).sum() + (d * w).sum() + (h * w).sum()
+
+
+@program
+def both(w: Tensor) -> Tensor:
+    h = w * 1
+    d = h.detach()
+    d.mul_(2)
+    h.mul_(w)
+    return (h * w).sum() + (d * w).sum()
+
+
+@program
+def both2(w: Tensor) -> Tensor:
+    h = w * 1
+    d = h.detach()
+    h.mul_(w)
+    d.mul_(2)
+    return (h * w).sum() + (d * w).sum()
+
+
+@program
+def both3(w: Tensor) -> Tensor:
+    b = torch.ones(3)
+    s = b.detach()
+    s.mul_(w)
+    b.add_(1)
+    return (s * w).sum()
+
+
+@program
+def both4(w: Tensor) -> Tensor:
+    b = torch.ones(3)
+    s = b.detach()
+    s.mul_(w)
+    t = s.detach()
+    t.mul_(w)
+    return (s * w).sum() + (t * w).sum() + (b * w).sum()
+
+
+@program
+def detached_noop(w: Tensor) -> Tensor:
+    s = (w * 1).detach()
+    return (s * w).sum()
+
+
+@program
+def detach_requires(w: Tensor) -> Tensor:
+    s = (w * 1).detach().requires_grad_()
+    (g,) = torch.autograd.grad((s * s * w).sum(), s, create_graph=True)
+    return (g * w).sum()
+
+
+@program
+def buffer_ema(w: Tensor) -> Tensor:
+    run = torch.zeros(3)
+    with torch.no_grad():
+        run.mul_(0.9).add_(w, alpha=0.1)
+    return (run * w).sum()
+
+
+@program
+def straight(w: Tensor) -> Tensor:
+    q = w.round()
+    return (w + (q - w).detach()).pow(2).sum()
+
+
+@program
+def out_no_grad(w: Tensor) -> Tensor:
+    h = torch.empty(3)
+    with torch.no_grad():
+        torch.mul(w, 2, out=h)
+    return (h * w).sum()
+
+
+@program
+def inside_no_grad_then(w: Tensor) -> Tensor:
+    h = torch.zeros(3)
+    with torch.no_grad():
+        h.copy_(w)
+    h.mul_(w)
+    return (h * w).sum()
+
+
+@program
+def chain_in_no_grad(w: Tensor) -> Tensor:
+    h = w * 2
+    with torch.no_grad():
+        h.add_(1)
+        h.mul_(2)
+        h[0] = 0
+    return (h * w).sum()
+
+
+@program
+def ret_both(w: Tensor) -> Tensor:
+    h = w * 1
+    d = h.detach()
+    d.mul_(2)
+    return h.sum()
+
+
+@program
+def unbind_detach(w: Tensor) -> Tensor:
+    ps = (w * 1).detach().unbind(0)
+    return torch.stack([q * w[i] for i, q in enumerate(ps)]).sum()
+
+
+@program
+def param_data_norm(w: Tensor) -> Tensor:
+    w.data.div_(w.data.norm())
+    return (w**3).sum()
+
+
+@program
+def nograd_swap(w: Tensor) -> Tensor:
+    h = w * 1
+    with torch.no_grad():
+        t = h.clone()
+        h.copy_(t.flip(0))
+    return (h * h).sum()
+
+
+@program
+def initialised(w: Tensor) -> Tensor:
+    h = w * 2
+    torch.nn.init.constant_(h, 3.0)
+    return (h * w).sum()
+
+
+@program
+def initialised_leaf(w: Tensor) -> Tensor:
+    torch.nn.init.constant_(w, 3.0)
+    return (w * w).sum()
+
+
+@program
+def inner_steps(w: Tensor) -> Tensor:
+    for _ in range(2):
+        (g,) = torch.autograd.grad((w**3).sum(), w)
+        with torch.no_grad():
+            w.sub_(0.1 * g)
+    return (w * w).sum()
+
+
+@program
+def recurrent(w: Tensor) -> Tensor:
+    state = torch.zeros(3)
+    total = torch.zeros(())
+    for i in range(3):
+        state = (state * w[i] + w).clone().detach()
+        state[i] = w[i] * 2
+        total = total + (state * w).sum()
+    return total
