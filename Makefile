@@ -1,5 +1,6 @@
 # make demo    trains a classifier on handwritten digits with gradients gradof derived
 # make test    the whole test suite        make check   ruff and mypy --strict
+# make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # demo, test, check and bench set up .venv themselves the first time.
 PYTHON ?= python3
@@ -8,10 +9,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench gpu gpu-dry-run clean
+.PHONY: help setup demo test programs check bench gpu gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -4
+	@sed -n 's/^# //p' Makefile | head -5
 
 setup: $(READY)
 
@@ -30,6 +31,10 @@ demo: $(READY)
 # Each worker takes half, so that what a module sets up is set up once, and then from the other.
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Minutes: every sequence of tests/programs, a thousand shapes, a hundred thousand calls.
+programs: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/programs -m "programs or not programs"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -107,7 +107,7 @@ def shorten(path: str) -> str:
     """The path relative to the working directory where that is shorter and inside it."""
     try:
         relative = os.path.relpath(path)
-    except ValueError:  # another drive on Windows
+    except (ValueError, OSError):  # another drive on Windows; a working directory that is gone
         return path
     return path if relative.startswith("..") or path.startswith("<") else relative
 
