@@ -109,6 +109,16 @@ class Histories:
         memory = self._memories.get(_address(tensor))
         return memory is None or self._family(memory, tensor).own > 0
 
+    def follows(self, tensor: Tensor) -> bool:
+        """Whether the memory of a tensor may be shared by several histories."""
+        return _address(tensor) in self._memories
+
+    def has_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor has a gradient, or has one where the arguments are given one."""
+        if tensor.requires_grad or not is_wrapper(tensor):
+            return tensor.requires_grad
+        return self.recorder.find(inner(tensor)) in self.recorder.attached
+
     # --- a tensor that enters a call --------------------------------------------------------
 
     def read(self, tensor: Tensor, made: bool = False) -> None:
@@ -194,7 +204,7 @@ class Histories:
             return []
         found: dict[int, _Before] = {}
         for tensor in tensors:
-            if cutting and not tensor.is_inference() and self._has_gradient(tensor):
+            if cutting and not tensor.is_inference() and self.has_gradient(tensor):
                 self._track(tensor)
             memory = self._memories.get(_address(tensor)) if self._memories else None
             if memory is None or tensor.is_inference():
@@ -221,9 +231,6 @@ class Histories:
             if call.value is not None and not wrote:
                 assert call.memory.root is not None
                 self.recorder.bind(inner(call.memory.root), call.value)
-
-    def _has_gradient(self, tensor: Tensor) -> bool:
-        return tensor.requires_grad or self.recorder.find(inner(tensor)) in self.recorder.attached
 
     def _hand_over(self, call: _Before) -> None:
         """Give the memory as a whole the gradient of the family that may write."""

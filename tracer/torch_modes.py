@@ -44,6 +44,7 @@ from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
+from gradof.tracer.torch_refused import MAKES_LEAF, refuse
 from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_types import type_of
 from gradof.tracer.torch_windows import WindowViews
@@ -191,7 +192,7 @@ def _getters(*names: str) -> frozenset[Any]:
 _METADATA = _getters(
     "shape", "dtype", "device", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "is_cpu",
     "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_nested", "itemsize", "nbytes",
-    "names", "output_nr", "_version", "is_mps", "is_xpu", "is_sparse_csr",
+    "names", "output_nr", "is_mps", "is_xpu", "is_sparse_csr",
 ) | frozenset(
     {
         torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.stride,
@@ -207,7 +208,6 @@ _GET_DATA = _TENSOR.data.__get__
 _DETACHES = frozenset({torch.Tensor.detach, torch.detach, _GET_DATA})
 _CUTS = _DETACHES | {torch.Tensor.detach_, torch.detach_}
 _PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
-_MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _NUMBERS_OUT = frozenset(
     {
         torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.data_ptr,
@@ -215,35 +215,6 @@ _NUMBERS_OUT = frozenset(
     }
 )  # fmt: skip
 _FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
-_REFUSED: dict[Any, tuple[str, str]] = {
-    torch.Tensor.backward: (
-        "`.backward()` inside a traced function would not reach the real tensors",
-        "use torch.autograd.grad inside, or call backward on the result outside",
-    ),
-    _TENSOR.data.__set__: (
-        "`.data` is assigned to, which cannot be followed", "use in-place ops under no_grad",
-    ),
-    _TENSOR.grad.__get__: (
-        "`.grad` is read inside a traced function", "read it outside and pass it as an argument",
-    ),
-    _TENSOR.grad.__set__: (
-        "`.grad` is assigned to inside a traced function", "assign it outside",
-    ),
-    torch.Tensor.register_hook: (
-        "a gradient hook inside a traced function would not run", "register it outside",
-    ),
-}  # fmt: skip
-
-
-def _cuts_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`x.detach_()` or `x.requires_grad_(False)` on a tensor that requires grad."""
-    if func in (torch.Tensor.detach_, torch.detach_):
-        return bool(args[0].requires_grad)
-    if func not in _MAKES_LEAF or not args[0].requires_grad:
-        return False
-    return not (args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
-
-
 def _cuts_inside(func: Any) -> bool:
     """Whether a function of torch changes its argument under no_grad."""
     return getattr(func, "__module__", None) == "torch.nn.init"
@@ -264,6 +235,7 @@ class ApiMode(TorchFunctionMode):
         self.numbers = TorchNumbers(recorder)
         self.windows = WindowViews()
         self.histories = Histories(recorder)
+        self.register_hook: Callable[..., Any]  # see torch_hooks
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -272,17 +244,10 @@ class ApiMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _METADATA or func in _CONSTANTS:
             return func(*plain(args), **kwargs)
-        if func in _REFUSED:
-            what, todo = _REFUSED[func]
-            raise TraceError(what, loc=user_loc(sys._getframe(1)), hint=todo)
+        refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
         if func in _PRINTS:
             with self.recorder.pause():
                 return func(*(_shown(a) for a in args), **kwargs)
-        if _cuts_in_place(func, args, kwargs):
-            raise TraceError(
-                "a tensor is cut off from its gradient in place", loc=user_loc(sys._getframe(1)),
-                hint="use y = x.detach()",
-            )  # fmt: skip
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
@@ -300,6 +265,8 @@ class ApiMode(TorchFunctionMode):
                 loc=user_loc(sys._getframe(1)),
                 hint="stay in torch inside the function, or do it outside",
             )
+        if func is torch.Tensor.register_hook:
+            return self.register_hook(*args, **kwargs)
         if func in _DETACHES:
             return self.histories.cut(args[0], func == _GET_DATA)
         return self._run(OVERRIDES.get(func, func), args, kwargs, user_loc(sys._getframe(1)))
@@ -314,7 +281,7 @@ class ApiMode(TorchFunctionMode):
             calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
             self.histories.after(calls, result)
-            if func in _MAKES_LEAF:
+            if func in MAKES_LEAF:
                 self._make_leaf(args[0])
             return result
         except AssertionError as error:

@@ -73,6 +73,7 @@ from gradof.tracer.torch_functional import (
     unfused,
     wrap,
 )
+from gradof.tracer.torch_hooks import TensorHooks, module_hooks
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
@@ -155,6 +156,7 @@ class _Trace:
         self.generators = OwnGenerators(self.recorder, self.add_state)
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
+        self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn)
         self.devices = OneDevice(fn)
         self.found: list[Origin | GeneratorState] = []
@@ -195,7 +197,8 @@ class _Trace:
             wrapped = [self.argument(i, leaf, names[i]) for i, leaf in enumerate(leaves)]
             args, kwargs = tree.unflatten(wrapped)
             followed = custom_functions(self.recorder, self.api)
-            with self.aten, self.api, followed, torch_checkpoints(), control_flow():
+            hooks = module_hooks(self.api)
+            with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
                 result = self.fn(*args, **kwargs)
             refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
             if self.numbers:

@@ -162,6 +162,15 @@ def _modes(library: Library) -> tuple[Any, ...]:
     )
 
 
+def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
+    """torch's hooks of all modules: by name, the tables that they are registered in."""
+    from torch.nn.modules import module
+
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
+             "_global_backward_hooks")  # fmt: skip
+    return [(name, getattr(module, name)) for name in names]
+
+
 def refuse_mixed_free(value: Any, library: Library, name: str) -> None:
     """A free array must belong to the library of the arguments."""
     if (library == "torch") != is_tensor(value):

@@ -23,6 +23,7 @@ from operator import getitem, is_
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
+from gradof.runtime.arrays import global_hooks
 from gradof.tracer.origins import Step, _children
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
@@ -76,6 +77,15 @@ class StateGuard:
         attributes = getattr(obj, "__dict__", {})
         if "_modules" in attributes:
             self.lengths += [(attributes[n], len(attributes[n]), f"{path}.{n}") for n in _HOOKS]
+            self._note_global_hooks()
+
+    def _note_global_hooks(self) -> None:
+        tables = global_hooks()
+        if any(container is tables[0][1] for container, _, _ in self.lengths):
+            return
+        for name, table in tables:
+            self.lengths.append((table, len(table), name))
+            self.by_identity += [(table, key, hook, name) for key, hook in table.items()]
 
     def check(self) -> bool:
         """Whether every guarded value is as it was; see Note [The check of each call]."""

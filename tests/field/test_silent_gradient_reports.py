@@ -115,14 +115,26 @@ def test_pytorch_91468_retain_grad_and_a_hook_on_a_result() -> None:
     torch.testing.assert_close(x.grad, 4 * x.detach().sin() * x.detach().cos())
 
 
-def test_pytorch_91468_a_hook_inside_is_refused_not_ignored() -> None:
-    def fn(x: Tensor) -> Tensor:
+def test_pytorch_91468_a_hook_inside_runs_or_is_refused() -> None:
+    """It is never ignored."""
+    counted: list[Tensor] = []
+
+    def doubled(x: Any) -> Any:
         y = x.sin()
-        y.register_hook(lambda g: g * 2)  # type: ignore[no-untyped-call]
+        y.register_hook(lambda g: g * 2)
         return y.sum()
 
+    def noted(x: Any) -> Any:
+        y = x.sin()
+        y.register_hook(counted.append)
+        return y.sum()
+
+    x = _leaf(3)
+    (slope,) = torch.autograd.grad(differentiate(doubled)(x), x)
+    torch.testing.assert_close(slope, 2 * x.detach().cos())
     with pytest.raises(gradof.errors.TraceError, match="hook"):
-        differentiate(fn)(_leaf(3))
+        differentiate(noted, strict=True)(x)
+    assert not counted
 
 
 def test_pytorch_179804_the_backward_knows_of_autocast_inside() -> None:
