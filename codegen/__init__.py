@@ -32,6 +32,7 @@ from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.codegen.merge_products import merge_products
 from gradof.codegen.move_slices import move_slices
+from gradof.codegen.weak_numbers import round_numbers
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 
@@ -53,6 +54,7 @@ def compile_graph(
     ops or devices that the emitter does not have.
     """
     backend = backend or default_backend()
+    graph = round_numbers(graph, library)
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy")
     if backend in ("auto", "native", "tiles"):

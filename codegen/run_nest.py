@@ -64,7 +64,8 @@ def _value(
     space = {"np": np, **dict(zip(names, args, strict=True))}
     if low.function is not None:
         space[low.text] = low.function
-    return np.asarray(eval(call(record, low, names, i.attrs), space))
+    attrs = {k: v for k, v in i.attrs.items() if k in record.attrs}
+    return np.asarray(eval(call(record, low, names, attrs), space))
 
 
 def _index(i: Instr) -> int:

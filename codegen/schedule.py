@@ -206,11 +206,12 @@ class _Scheduler:
             self.dtype(v) for v in others if not (node.kind == "where" and v is node.inputs[0])
         }
         dtype = dtypes.pop() if len(dtypes) == 1 else self.dtype(node.output)
-        return (
-            arg
-            if self.made[arg].dtype == dtype
-            else self.emit("cast", (arg,), dtype, attrs={"dtype": dtype})
-        )
+        if self.made[arg].dtype == dtype:
+            return arg
+        attrs: dict[str, Attr] = {"dtype": dtype}
+        if dtype in (F16, BF16):  # an emitter may have the number as it is (`half_nest`)
+            attrs["weak"] = True
+        return self.emit("cast", (arg,), dtype, attrs=attrs)
 
     def reduction(self, fit: Fit, cell: Operand) -> str:
         node, dtype = fit.node, self.dtype(fit.node.output)

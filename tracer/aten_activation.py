@@ -8,6 +8,7 @@ from typing import Any
 
 from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F, Number
+from gradof.tracer.aten_half import rounded_number
 from gradof.tracer.aten_reduction import all_dims
 from gradof.tracer.aten_registry import Call, aten
 from gradof.tracer.aten_shape import wrap_dim
@@ -54,7 +55,7 @@ def threshold(c: Call, x: Expr, limit: Number, value: Number) -> Expr:
 
 @aten("hardshrink.default")
 def hardshrink(c: Call, x: Expr, lambd: Number = 0.5) -> Expr:
-    return F.hardshrink(x, lambd=_real(lambd))
+    return F.hardshrink(x, lambd=_real(rounded_number(c, lambd)))
 
 
 @aten("softshrink.default")

@@ -10,6 +10,14 @@ import torch
 from gradof.ir.types import BOOL, F64, DType
 from gradof.ops.expr import Expr, F, Number
 from gradof.ops.registry import Op
+from gradof.tracer.aten_half import (
+    HALF,
+    WideCall,
+    exact,
+    in_float32,
+    is_number_beside,
+    rounded_number,
+)
 from gradof.tracer.aten_registry import Call, Operand, aten, scalar_for
 
 
@@ -40,7 +48,25 @@ def _arithmetic(name: str, logical: str | None) -> Any:
     return adaptor
 
 
-aten("mul.Tensor", "mul.Scalar")(_arithmetic("mul", "logical_and"))
+_mul = _arithmetic("mul", "logical_and")
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def mul(c: Call, a: Operand, b: Operand) -> Expr:
+    # a number that is a tensor is not rounded to the half precision beside it, where it is second
+    if is_number_beside(c, b, a):
+        return exact(c, "mul", a, b)
+    product: Expr = _mul(c, a, b)
+    return product
+
+
+@aten("div.Tensor", "div.Scalar")
+def div(c: Call, a: Operand, b: Operand) -> Expr:
+    if is_number_beside(c, b, a):
+        return exact(c, "div", a, b)
+    return apply(c, "div", c.type().dtype, a, b)
+
+
 aten("maximum.default")(_arithmetic("maximum", None))
 aten("minimum.default")(_arithmetic("minimum", None))
 
@@ -56,31 +82,50 @@ def fmax(c: Call, a: Expr, b: Expr) -> Expr:
 def _scaled(c: Call, b: Operand, alpha: Number) -> Operand:
     if alpha == 1:
         return b
+    if isinstance(c, WideCall):  # torch rounds it, but not the product
+        alpha = rounded_number(c, alpha)
     if not isinstance(b, Expr):
         return b * alpha
     return apply(c, "mul", c.type().dtype, b, alpha)
+
+
+def _is_rounded_twice(c: Call, alpha: Number) -> bool:
+    return alpha != 1 and c.type().dtype in HALF  # never in a WideCall
 
 
 @aten("add.Tensor", "add.Scalar")
 def add(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
     if c.type().dtype is BOOL:
         return apply(c, "logical_or", BOOL, a, b)
+    if _is_rounded_twice(c, alpha):
+        return in_float32(add)(c, a, b, alpha)
     return apply(c, "add", c.type().dtype, a, _scaled(c, b, alpha))
 
 
 @aten("sub.Tensor", "sub.Scalar")
 def sub(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
+    if _is_rounded_twice(c, alpha):
+        return in_float32(sub)(c, a, b, alpha)
     return apply(c, "sub", c.type().dtype, a, _scaled(c, b, alpha))
 
 
 @aten("rsub.Scalar", "rsub.Tensor")
 def rsub(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
+    if _is_rounded_twice(c, alpha):
+        return in_float32(rsub)(c, a, b, alpha)
     return apply(c, "sub", c.type().dtype, b, _scaled(c, a, alpha))
+
+
+@aten("floor_divide.default", "floor_divide.Scalar")
+def floor_divide(c: Call, a: Expr, b: Operand) -> Expr:
+    return div_mode(c, a, b, rounding_mode="floor")
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) -> Expr:
     dtype = c.type().dtype
+    if rounding_mode == "floor" and is_number_beside(c, b, a):
+        return exact(c, "floor_divide", a, b)
     if rounding_mode == "floor":
         return apply(c, "floor_divide", dtype, a, b)
     if rounding_mode == "trunc" and not dtype.is_float:
@@ -215,30 +260,6 @@ def clamp_min_tensor(c: Call, x: Expr, low: Expr) -> Expr:
 @aten("clamp_max.Tensor")
 def clamp_max_tensor(c: Call, x: Expr, high: Expr) -> Expr:
     return clamp_tensor(c, x, None, high)
-
-
-@aten("addcmul.default")
-def addcmul(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
-    dtype = c.type().dtype
-    product = a.cast(dtype) * b.cast(dtype)
-    return x.cast(dtype) + (product if value == 1 else product * scalar_for(value, c.type()))
-
-
-@aten("addcdiv.default")
-def addcdiv(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
-    dtype = c.type().dtype
-    ratio = a.cast(dtype) / b.cast(dtype)
-    return x.cast(dtype) + (ratio if value == 1 else ratio * scalar_for(value, c.type()))
-
-
-@aten("lerp.Scalar", "lerp.Tensor")
-def lerp(c: Call, a: Expr, b: Expr, weight: Operand) -> Expr:
-    if not isinstance(weight, Expr):
-        # the form that is exact at the nearer end, as torch chooses it
-        assert not isinstance(weight, complex)
-        return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * (1 - weight)
-    near = a + weight * (b - a)
-    return F.where(F.abs(weight) < 0.5, near, b - (b - a) * (1.0 - weight))
 
 
 @aten("_to_copy.default", "to.dtype")

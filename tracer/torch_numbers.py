@@ -37,12 +37,24 @@ _OPERANDS = _named(
     "eq", "ne", "lt", "le", "gt", "ge", "greater", "less", "greater_equal", "less_equal",
     "not_equal", "lerp", "xlogy",
 )  # fmt: skip
+_EXACT = _named("mul", "multiply", "div", "divide", "truediv", "true_divide", "floordiv")
 _ADDS = _named("add", "sub", "subtract")
+_LERPS = _named("lerp")
 _CLAMPS = _named("clamp", "clip", "clamp_min", "clamp_max")
 _SCALED = _named("addcmul", "addcdiv")  # value * the second and third operand
 _CHOOSES = _named("where", "masked_fill")
 _FILLS = frozenset({torch.Tensor.fill_, torch.Tensor.__setitem__, torch.full_like})
 _MAKES = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray})
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _rounds_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether half precision is computed with a number that no tensor of a call could stand for."""
+    if not any(isinstance(a, torch.Tensor) and a.dtype in _HALVES for a in args):
+        return False
+    return func in _LERPS or func in _SCALED or (func in _ADDS and "alpha" in kwargs)
 
 
 class TorchNumbers:
@@ -91,6 +103,8 @@ class TorchNumbers:
 
     def operands(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Arithmetic and comparisons: each number is an operand."""
+        if _rounds_once(func, args, kwargs):
+            return self.pinned(func, args, kwargs)
         if func in _ADDS and "alpha" in kwargs and len(args) == 2:
             rest = {k: v for k, v in kwargs.items() if k != "alpha"}
             args = (args[0], kwargs["alpha"] * args[1])
@@ -98,8 +112,19 @@ class TorchNumbers:
         if has_number(kwargs):
             return self.pinned(func, args, kwargs)
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
-        new = tuple(self.beside(a, tensors) if type(a) is TracedNumber else a for a in args)
+        if func is torch.Tensor.__rtruediv__ and isinstance(args[0], torch.Tensor):
+            func, args = torch.Tensor.mul, (args[0].reciprocal(), *args[1:])  # as it is written
+        beside = self.exactly if func in _EXACT else self.beside
+        new = tuple(beside(a, tensors) if type(a) is TracedNumber else a for a in args)
         return func, new, kwargs
+
+    def exactly(self, number: Any, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """As `beside`, not rounded to the half precision of arrays (see `aten_half`)."""
+        if any(t.dtype in _HALVES and t.dim() for t in tensors) and all(
+            t.dtype in _HALVES or not t.dtype.is_floating_point for t in tensors
+        ):
+            return self.tensor(number, torch.float32)
+        return self.beside(number, tensors)
 
     def clamps(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Both bounds are tensors, or neither is."""
@@ -113,7 +138,7 @@ class TorchNumbers:
 
     def scaled(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """`value * a * b` as `(value * a) * b`."""
-        if len(args) != 3 or set(kwargs) != {"value"}:
+        if len(args) != 3 or set(kwargs) != {"value"} or _rounds_once(func, args, kwargs):
             return self.pinned(func, args, kwargs)
         return func, (args[0], kwargs["value"] * args[1], args[2]), {}
 

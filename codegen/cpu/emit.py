@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.cpu.half import CONVERT, CONVERT_BY_TORCH, WEAK, held_dtype, roundings
+from gradof.codegen.cpu.half import (
+    CONVERT,
+    CONVERT_BY_TORCH,
+    WEAK,
+    held_dtype,
+    roundings,
+    rounds_number,
+)
 from gradof.codegen.cpu.joined import find_joins, making, places, room
 from gradof.codegen.cpu.lowering import (
     Library,
@@ -44,7 +51,7 @@ from gradof.codegen.schedule import schedule
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.types import SizeType, TensorType
+from gradof.ir.types import BF16, SizeType, TensorType
 from gradof.ops.registry import Op
 
 MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
@@ -185,6 +192,7 @@ class _Emitter:
         if self.has_wide_number(node):
             pairs = zip(operands, node.inputs, strict=True)
             operands = [f"np.float32({o})" if is_number(v) else o for o, v in pairs]
+        operands = [self.rounded(o, node, k) for k, o in enumerate(operands)]
         text = call(record, low, operands, node.attrs)
         if self.has_wide_number(node):
             text = f"{text}.astype(np.float16)"
@@ -206,6 +214,15 @@ class _Emitter:
             for v, r in zip(node.outputs, rounds, strict=False) if r is not None
         ]  # fmt: skip
         return [*taken, *lines]
+
+    def rounded(self, operand: str, node: Node, index: int) -> str:
+        """An operand, of numbers at run time that of the dtype beside them (`weak_numbers`)."""
+        maker = node.inputs[index].node
+        if maker is not None and maker.kind == "Constant":
+            return operand
+        if rounds_number(node, index, self.library) != BF16:  # float16 is numpy's own
+            return operand
+        return f"{self.conversion('round_bf16')}({operand})"
 
     def scalar(self, value: Value, lines: list[str]) -> str:
         """The name of a value as a scalar: one is taken from an input where that is first read."""

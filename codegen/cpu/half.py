@@ -30,19 +30,38 @@ import numpy as np
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
-from gradof.ir.types import BF16, C32, F16, DType, TensorType
+from gradof.ir.types import BF16, C32, F16, DType, ScalarType, TensorType
 
 HELD = frozenset({BF16, C32})
 HALVES = (F16, BF16)
-# Ops to which torch gives a Python number in float32 beside float16. It rounds that of others, as
-# numpy does all: 1e5 is infinity then.
-WEAK = frozenset({"mul", "div"})
+# Ops to which torch gives a Python number in float32 beside half precision. It rounds that of
+# others, as numpy does all: 1e5 beside float16 is infinity then.
+WEAK = frozenset({"mul", "div", "floor_divide"})
 
 
 def held_dtype(value: Value) -> DType | None:
     """The dtype of a value that numpy holds in a wider array, or None."""
     type_ = value.type
     return type_.dtype if isinstance(type_, TensorType) and type_.dtype in HELD else None
+
+
+def rounds_number(node: Node, index: int, library: str) -> DType | None:
+    """The half precision to which an operand is rounded that is a Python number; else None."""
+    is_number = isinstance(node.inputs[index].type, ScalarType)
+    if not is_number or not has_trait(node.kind, "elementwise"):
+        return None
+    if node.kind in ("where", "cast") or (library == "torch" and node.kind in WEAK):
+        return None  # what `where` picks is rounded as a result
+    for value in node.inputs:
+        if isinstance(value.type, TensorType) and value.type.dtype in HALVES:
+            return value.type.dtype
+    return None
+
+
+def round_number(value: float, dtype: DType) -> float:
+    """A number as half precision has it."""
+    with np.errstate(over="ignore"):
+        return float((round_bf16 if dtype == BF16 else round_f16)(value))
 
 
 def raw_numpy_dtype(dtype: DType) -> Any:

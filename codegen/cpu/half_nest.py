@@ -15,13 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
-from gradof.codegen.cpu.half import HALVES, WEAK, round_f16
+from gradof.codegen.cpu.half import HALVES, WEAK, round_number
 from gradof.codegen.loopnest import Instr, LoopNest, Operand
 from gradof.codegen.schedule import held_cells
 from gradof.ir.attrs import Attr
-from gradof.ir.types import BF16, BOOL, F16, F32
+from gradof.ir.types import BF16, BOOL, F32
 
 EXACT = frozenset(
     {"load", "copy", "alias", "detach", "where", "maximum", "minimum", "neg", "abs", "relu", "sign",
@@ -67,9 +65,9 @@ class _Widening:
             self.plain.add(i.name)
         if i.dtype not in HALVES:
             return [replace(i, args=args)]
-        attrs = {**i.attrs, "dtype": F32} if i.op == "cast" else i.attrs
+        attrs = {"dtype": F32} if i.op == "cast" else i.attrs
         wide = replace(i, args=args, dtype=F32, attrs=attrs)
-        if i.op in ("store", "fold") or self.is_exact(i):
+        if i.op in ("store", "fold") or self.is_exact(i) or self.is_weak(i):
             return [wide]
         exact = f"{i.name}_exact"
         while exact in self.names:
@@ -99,11 +97,15 @@ class _Widening:
         ))  # fmt: skip
 
     def operand(self, arg: Operand, i: Instr) -> Operand:
-        """The operand; a number beside float16 is rounded to it where its library does so."""
-        others = [self.dtypes[a] for a in i.args if isinstance(a, str)]
-        if isinstance(arg, str | bool) or F16 not in (i.dtype, *others):
+        """The operand; a number beside half precision is rounded where its library does so."""
+        others = [i.dtype, *(self.dtypes[a] for a in i.args if isinstance(a, str))]
+        halves = [d for d in others if d in HALVES]
+        if isinstance(arg, str | bool) or not halves or (self.torch and i.op in WEAK):
             return arg
-        if self.torch and i.op in WEAK:
-            return arg
-        with np.errstate(over="ignore"):
-            return float(round_f16(arg))
+        return round_number(arg, halves[0])
+
+    def is_weak(self, i: Instr) -> bool:
+        """Whether an instruction converts a number at run time that is then read as it is."""
+        if not self.torch or "weak" not in i.attrs:
+            return False
+        return all(j.op in WEAK for j in self.nest.body if i.name in j.args)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.cpu.half import ROUND, roundings
+from gradof.codegen.cpu.half import ROUND, round_number, roundings, rounds_number
 from gradof.codegen.cpu.lowering import TORCH_NAMES, Library, Lowering, lowering_of, supported
 from gradof.codegen.cpu.lowering import fill as fill_template
 from gradof.errors import CodegenError
@@ -94,6 +94,10 @@ class _Interpreter:
         operands = [_materialize(v, x) for v, x in zip(values, node.inputs, strict=True)]
         if record.is_composite:
             return self.composite(node, operands)
+        for k in range(len(operands)):  # see `weak_numbers`
+            dtype = rounds_number(node, k, self.library)
+            if dtype is not None and not isinstance(operands[k], bool | complex):
+                operands[k] = round_number(operands[k], dtype)
         low = lowering_of(node, record, self.library)
         result = _run(record, low, operands, node.attrs)
         results = result if len(node.outputs) != 1 else [result]

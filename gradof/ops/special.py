@@ -125,10 +125,12 @@ def _np_xlog1py(a: Array, b: Array) -> Array:
 
 
 def _xlogy_a(g: Expr, a: Expr, b: Expr) -> Expr:
+    b = F.cast(b, dtype=a.dtype)  # it may be a number
     return F.where((a == 0.0) & (b <= 0.0), 0.0, F.xlogy(g, b))
 
 
 def _xlog1py_a(g: Expr, a: Expr, b: Expr) -> Expr:
+    b = F.cast(b, dtype=a.dtype)
     return F.where((a == 0.0) & (b <= -1.0), 0.0, F.xlog1py(g, b))
 
 
