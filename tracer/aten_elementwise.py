@@ -240,16 +240,21 @@ def clamp_max(c: Call, x: Expr, high: Number) -> Expr:
 
 @aten("clamp.Tensor")
 def clamp_tensor(c: Call, x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
-    # As clamp does, and maximum does not: at a tie the whole gradient goes to x.
+    # As clamp does, and maximum does not: at a tie the whole gradient goes to x. At nan nobody has
+    # one, and where the bounds have no room between them the upper one has it.
     dtype = c.type().dtype
     x = x.cast(dtype)
-    if low is not None:
-        low = low.cast(dtype)
-        x = F.where(x < low, low, x)
-    if high is not None:
-        high = high.cast(dtype)
-        x = F.where(x > high, high, x)
-    return x
+    low, high = (None if v is None else v.cast(dtype) for v in (low, high))
+    if high is None:
+        assert low is not None
+        return F.where(x >= low, x, F.where(x < low, low, F.detach(x + low)))
+    if low is None:
+        return F.where(x <= high, x, F.where(x > high, high, F.detach(x + high)))
+    above = (x > high) | (high < low)
+    below = F.where((x < low) & (low < high), low, F.detach(low))
+    chosen = F.where((x >= low) & (x <= high), x, F.where(above, high, below))
+    is_nan = (x != x) | (low != low) | (high != high)
+    return F.where(is_nan, chosen + math.nan, chosen)
 
 
 @aten("clamp_min.Tensor")
@@ -322,6 +327,11 @@ def rad2deg(c: Call, x: Expr) -> Expr:
 @aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def xlogy(c: Call, x: Operand, y: Operand) -> Expr:
     return apply(c, "xlogy", c.type().dtype, x, y)
+
+
+@aten("special_xlog1py.default", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar")
+def xlog1py(c: Call, x: Operand, y: Operand) -> Expr:
+    return apply(c, "xlog1py", c.type().dtype, x, y)
 
 
 @aten("hypot.default")

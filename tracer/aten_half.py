@@ -77,16 +77,16 @@ def rounded_number(c: Call, value: Number) -> Number:
 @in_float32
 def addcmul(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
     dtype = c.type().dtype
-    product = a.cast(dtype) * b.cast(dtype)
-    return x.cast(dtype) + (product if value == 1 else product * scalar_for(value, c.type()))
+    a = a.cast(dtype) if value == 1 else a.cast(dtype) * scalar_for(value, c.type())
+    return x.cast(dtype) + a * b.cast(dtype)  # in torch's order: it may overflow in another
 
 
 @aten("addcdiv.default")
 @in_float32
 def addcdiv(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
     dtype = c.type().dtype
-    ratio = a.cast(dtype) / b.cast(dtype)
-    return x.cast(dtype) + (ratio if value == 1 else ratio * scalar_for(value, c.type()))
+    a = a.cast(dtype) if value == 1 else a.cast(dtype) * scalar_for(value, c.type())
+    return x.cast(dtype) + a / b.cast(dtype)
 
 
 @aten("lerp.Scalar", "lerp.Tensor")

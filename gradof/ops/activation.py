@@ -97,12 +97,12 @@ op("tanhshrink(x) -> y", family=unary(), expand=lambda x: x - F.tanh(x), formula
 
 def _elu(x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
     low = F.expm1(_negative_part(x) * float(input_scale)) * float(alpha * scale)
-    return F.where(x <= 0.0, low, x if scale == 1 else x * float(scale))
+    return F.where(x > 0.0, x if scale == 1 else x * float(scale), low)
 
 
 def _negative_part(x: Expr) -> Expr:
-    # zero on the positive side, where its gradient is masked as well; nan counts to that side
-    return F.where(x <= 0.0, x, 0.0)
+    # zero on the positive side, where its gradient is masked as well; nan stays nan
+    return F.where(x > 0.0, 0.0, x)
 
 
 op("elu(x; alpha, scale, input_scale) -> y", family=unary(), expand=_elu, domain=(-2, -0.1),
@@ -136,7 +136,7 @@ op("leaky_relu(x; negative_slope) -> y", family=unary(), expand=_leaky_relu, dom
 
 def _prelu(x: Expr, weight: Expr) -> Expr:
     # The weight broadcasts as any operand; an adaptor puts a channel's weight in its dim.
-    return F.where(x > 0.0, x, x * weight)
+    return F.where(x > 0.0, x, _negative_part(x) * weight)
 
 
 op("prelu(x, weight) -> y", family=composite(_prelu, elementwise=True), expand=_prelu,
@@ -144,8 +144,9 @@ op("prelu(x, weight) -> y", family=composite(_prelu, elementwise=True), expand=_
 
 
 def _hardtanh(x: Expr, low: float, high: float) -> Expr:
-    # Unlike clamp's, the gradient is 0 at the bounds.
-    return F.where(x <= float(low), float(low), F.where(x >= float(high), float(high), x))
+    # Unlike clamp's, the gradient is 0 at the bounds; at nan it is, too.
+    inside = (x > float(low)) & (x < float(high))
+    return F.where(inside, x, F.clamp(F.detach(x), low=float(low), high=float(high)))
 
 
 op("hardtanh(x; low, high) -> y", family=unary(), expand=_hardtanh)
@@ -162,7 +163,9 @@ op("hardsigmoid(x) -> y", family=unary(), expand=_hardsigmoid, names=["aten.hard
 
 
 def _hardswish(x: Expr) -> Expr:
-    return F.where(x <= -3.0, 0.0, F.where(x >= 3.0, x, x * ((x + 3.0) / 6.0)))
+    low, high = x <= -3.0, x >= 3.0
+    middle = F.where(low | high, 0.0, x)  # infinity times a gradient of zero would be nan
+    return F.where(low, 0.0, F.where(high, x, middle * ((middle + 3.0) / 6.0)))
 
 
 op("hardswish(x) -> y", family=unary(), expand=_hardswish, names=["aten.hardswish"],
@@ -178,7 +181,8 @@ op("threshold(x; threshold, value) -> y", family=unary(), expand=_threshold)
 
 
 def _hardshrink(x: Expr, lambd: float) -> Expr:
-    return F.where((x >= -float(lambd)) & (x <= float(lambd)), 0.0, x)
+    outside = (x < -float(lambd)) | (x > float(lambd))
+    return F.where(outside, x, F.where(x == x, 0.0, F.detach(x)))
 
 
 def _softshrink(x: Expr, lambd: float) -> Expr:

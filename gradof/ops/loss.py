@@ -36,16 +36,19 @@ def _mse_loss(x: Expr, target: Expr, reduction: str) -> Expr:
 
 def _huber_loss(x: Expr, target: Expr, delta: float, reduction: str) -> Expr:
     size = F.abs(x - target)
+    is_far = size > float(delta)  # there the gradient of a square would be infinity times 0
     far = (size - 0.5 * float(delta)) * float(delta)
-    return _reduced(F.where(size <= float(delta), F.square(size) * 0.5, far), reduction)
+    near = F.square(F.where(is_far, 0.0, size)) * 0.5
+    return _reduced(F.where(is_far, far, near), reduction)
 
 
 def _smooth_l1_loss(x: Expr, target: Expr, beta: float, reduction: str) -> Expr:
     size = F.abs(x - target)
     if beta == 0:
         return _reduced(size, reduction)
-    near = F.square(size) * (0.5 / float(beta))
-    return _reduced(F.where(size < float(beta), near, size - 0.5 * float(beta)), reduction)
+    is_far = size >= float(beta)
+    near = F.square(F.where(is_far, 0.0, size)) * (0.5 / float(beta))
+    return _reduced(F.where(is_far, size - 0.5 * float(beta), near), reduction)
 
 
 def _soft_margin_loss(x: Expr, target: Expr, reduction: str) -> Expr:

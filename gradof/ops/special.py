@@ -90,10 +90,13 @@ op("ndtri(x) -> y", family=unary(), numpy=_lowering("ndtri"), torch="torch.speci
 # --- Bessel -------------------------------------------------------------------------------------
 
 
-def _over_x(y: Expr, x: Expr) -> Expr:
-    """I1(x)/x, and its limit 1/2 at 0 (I1 may be scaled by exp(-|x|), which is 1 there)."""
-    at_zero = x == 0.0
-    return F.where(at_zero, 0.5, y / F.where(at_zero, 1.0, x))
+def _over_x(y: Expr, x: Expr, scaled: bool = False) -> Expr:
+    """I1(x)/x, by its series near 0; `scaled` by exp(-|x|)."""
+    near = F.abs(x) < 1e-3  # a quotient's own derivative would subtract equal numbers there
+    small = F.where(near, x, 0.0)
+    series = small * small * 0.0625 + 0.5
+    series = series * F.exp(-F.abs(small)) if scaled else series
+    return F.where(near, series, y / F.where(near, 1.0, x))
 
 
 op("i0(x) -> y", family=unary(), numpy=_lowering("i0"), torch="torch.special.i0",
@@ -107,7 +110,7 @@ op("i0e(x) -> y", family=unary(), numpy=_lowering("i0e"), torch="torch.special.i
    names=["aten.special_i0e", "scipy.special.i0e"], formula="exp(-x)*besseli(0, x)",
    domain=(0.1, 2), doc="exp(-|x|) I0(x); the formula is of x > 0.")
 op("i1e(x) -> y", family=unary(), numpy=_lowering("i1e"), torch="torch.special.i1e",
-   vjp={"x": lambda g, x, y: g * (F.i0e(x) - _over_x(y, x) - F.sign(x) * y)},
+   vjp={"x": lambda g, x, y: g * (F.i0e(x) - _over_x(y, x, True) - F.sign(x) * y)},
    names=["aten.special_i1e", "scipy.special.i1e"], formula="exp(-x)*besseli(1, x)",
    domain=(0.1, 2), doc="exp(-|x|) I1(x); the formula is of x > 0.")
 
@@ -158,7 +161,8 @@ def _entr_x(g: Expr, x: Expr) -> Expr:
 
 
 op("entr(x) -> y", family=unary(), numpy=_np_entr, torch="torch.special.entr",
-   vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3), names=["scipy.special.entr"])
+   vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3),
+   names=["aten.special_entr", "scipy.special.entr"])
 
 
 def _logit(x: Expr, eps: float | None) -> Expr:
@@ -167,8 +171,16 @@ def _logit(x: Expr, eps: float | None) -> Expr:
     return F.log(x / (1.0 - x))
 
 
-op("logit(x; eps) -> y", family=unary(), expand=_logit, formula="log(x/(1 - x))",
-   domain=(0.1, 0.9), doc="With eps not None, of x clamped to [eps, 1 - eps].")
+def _logit_x(g: Expr, x: Expr, eps: float | None) -> Expr:
+    slope = g / (x * (1.0 - x))  # that of the quotient's parts would be infinity minus infinity
+    if eps is None:
+        return F.where((x < 0.0) | (x > 1.0), math.nan, slope)
+    return F.where((x >= float(eps)) & (x <= 1.0 - float(eps)), slope, 0.0)
+
+
+op("logit(x; eps) -> y", family=unary(), expand=_logit, vjp={"x": _logit_x},
+   formula="log(x/(1 - x))", domain=(0.1, 0.9),
+   doc="With eps not None, of x clamped to [eps, 1 - eps].")
 
 
 def _sinc(x: Expr) -> Expr:

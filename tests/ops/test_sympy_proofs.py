@@ -67,6 +67,7 @@ CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
         ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
+         "logit",
          "ellipe", "ellipk", "ellipkm1", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "maximum", "minimum", "mish", "pow", "prelu",
          "relu", "safe_sqrt", "selu",
