@@ -30,6 +30,7 @@
     ├── GradientMismatchError          the harness found a wrong number
     └── TextCheckError                 a printed graph is not what a test expects
 
+    EagerWarning (a UserWarning)       a function that cannot be traced runs as it is
     OpaqueOpWarning (a UserWarning)    an op without a rule runs under torch's own autograd
     RetraceWarning (a UserWarning)     a number whose every value costs a trace
 
@@ -86,6 +87,10 @@ class TraceError(GradofError):
 
 class UnsupportedOpError(TraceError):
     """The function calls an op that has no registered rule."""
+
+
+class EagerWarning(UserWarning):
+    """A torch function that cannot be traced runs as it is, under torch's own autograd."""
 
 
 class OpaqueOpWarning(UserWarning):

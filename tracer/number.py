@@ -45,11 +45,16 @@ class Numbers:
     def __init__(self, recorder: Recorder, note: Callable[[Value], object]) -> None:
         self.recorder = recorder
         self.note = note  # told of every value that is recorded
-        self.pinned: dict[int, Loc | None] = {}
+        self.pinned: dict[Any, Loc | None] = {}
         self.active = False  # whether there are any
         self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
 
-    def argument(self, leaf: int, value: Number, input_: Value) -> TracedNumber:
+    def element(self, value: Number, of: Value) -> TracedNumber:
+        """The number that is an element of a tensor: `of` is a scalar of 64 bits."""
+        self.active = True
+        return TracedNumber(self, value, self.recorder.emitter.wrap(of), frozenset(), read=True)
+
+    def argument(self, leaf: Any, value: Number, input_: Value) -> TracedNumber:
         """The number that stands for an argument."""
         self.active = True
         return TracedNumber(self, value, self.recorder.emitter.wrap(input_), frozenset({leaf}))
@@ -61,7 +66,7 @@ class Numbers:
         self.note(expr.value)
         return expr
 
-    def guard(self, build: Callable[[], Expr], value: bool) -> None:
+    def guard(self, build: Callable[[], Expr], value: bool | Number) -> None:
         """The trace holds where the expression has this value again."""
         expr = self.emit(build)
         self.recorder.builder.emit_node(
@@ -73,15 +78,17 @@ class Numbers:
 class TracedNumber:
     """See the module docstring. `value` is what it is in this run, `expr` an f64 or i64 scalar."""
 
-    __slots__ = ("expr", "leaves", "numbers", "value")
+    __slots__ = ("expr", "leaves", "numbers", "read", "value")
 
     def __init__(
-        self, numbers: Numbers, value: Number, expr: Expr, leaves: frozenset[int]
-    ) -> None:
+        self, numbers: Numbers, value: Number, expr: Expr, leaves: frozenset[Any],
+        read: bool = False,
+    ) -> None:  # fmt: skip
         self.numbers = numbers
         self.value = value
         self.expr = expr
-        self.leaves = leaves  # the arguments it comes from
+        self.leaves = leaves  # the arguments and places it comes from
+        self.read = read  # whether it comes from a tensor's element, too
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -91,7 +98,14 @@ class TracedNumber:
         """The number itself; see Note [Pinned numbers]."""
         for leaf in self.leaves:
             self.numbers.pinned.setdefault(leaf, user_loc())
+        if self.read:
+            self.numbers.guard(lambda: self.expr, self.value)
+            self.read = False  # once is enough
         return self.value
+
+    def outcome(self) -> Value:
+        """The graph's value, for a result or a place that the number is stored in."""
+        return self.numbers.emit(lambda: F.detach(self.expr)).value
 
     def cast(self, dtype: DType) -> Expr:
         """The number as a scalar of another dtype."""
@@ -115,7 +129,7 @@ class TracedNumber:
         x, y = _operand(a, real), _operand(b, real)
         expr = self.numbers.emit(lambda: getattr(F, _OPS[name])(x, y))
         leaves = _leaves(a) | _leaves(b)
-        return TracedNumber(self.numbers, value, expr, leaves)
+        return TracedNumber(self.numbers, value, expr, leaves, _is_read(a) or _is_read(b))
 
     def _defined(self, a: Any, b: Any, name: str) -> bool:
         """Whether the op is Python's for other numbers too, guarded where it need be."""
@@ -136,23 +150,28 @@ class TracedNumber:
 
     def _compared(self, a: Any, b: Any, name: str) -> bool:
         value: bool = getattr(operator, name)(_value(a), _value(b))
-        if any(type(x) is TracedNumber and type(x.value) is int for x in (a, b)):
+        if any(
+            type(x) is TracedNumber and type(x.value) is int
+            and any(type(leaf) is int for leaf in x.leaves)
+            for x in (a, b)
+        ):  # fmt: skip
             _pin(a, b)  # a counter: each of its values would be a path of its own
             return value
-        x, y = _operand(a, True), _operand(b, True)
+        real = type(_value(a)) is float or type(_value(b)) is float
+        x, y = _operand(a, real), _operand(b, real)
         self.numbers.guard(lambda: getattr(F, name)(x, y), value)
         return value
 
     def __neg__(self) -> Any:
         expr = self.numbers.emit(lambda: F.neg(self.expr))
-        return TracedNumber(self.numbers, -self.value, expr, self.leaves)
+        return TracedNumber(self.numbers, -self.value, expr, self.leaves, self.read)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
         expr = self.numbers.emit(lambda: F.abs(self.expr))
-        return TracedNumber(self.numbers, abs(self.value), expr, self.leaves)
+        return TracedNumber(self.numbers, abs(self.value), expr, self.leaves, self.read)
 
     def __bool__(self) -> bool:
         return bool(self._binary(0, "ne"))
@@ -252,8 +271,12 @@ def _value(x: Any) -> Any:
     return x.value if type(x) is TracedNumber else x
 
 
-def _leaves(x: Any) -> frozenset[int]:
+def _leaves(x: Any) -> frozenset[Any]:
     return x.leaves if type(x) is TracedNumber else frozenset()
+
+
+def _is_read(x: Any) -> bool:
+    return type(x) is TracedNumber and x.read
 
 
 def _pin(*operands: Any) -> None:

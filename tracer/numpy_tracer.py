@@ -47,6 +47,8 @@ from gradof.tracer.numpy_recorder import Handlers, Recorder, checksum, is_plain
 from gradof.tracer.numpy_ufuncs import record_ufunc
 from gradof.tracer.origins import Origin, Origins
 from gradof.tracer.pytree import TreeDef, flatten, flatten_call, thaw
+from gradof.tracer.reach import Reach
+from gradof.tracer.reads import Reads
 from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
     ConstantOut,
@@ -75,10 +77,12 @@ def trace_numpy(
     *,
     static_argnames: Sequence[str] = (),
     numbers: Collection[int] = (),
+    reads: Reads | None = None,
 ) -> Traced:
     """Record one call; the caller's arrays stay as they are.
 
     The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`).
+    `reads` notes what the run read of Python's state.
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
@@ -86,14 +90,16 @@ def trace_numpy(
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
+    reads = Reads() if reads is None else reads
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
-    watch = _Watch(fn, recorder.origins, thawed)
+    watch = _Watch(fn, recorder.origins, thawed, reads)
     positional, named = tree.unflatten(values)
     try:
         created = creation_for(recorder, [fn, *filter(callable, thawed)])
         with few_collections(), activate(recorder), recording_into(recorder.builder), created:
-            result = _call(fn, positional, named)
+            with reads:
+                result = _call(fn, positional, named)
     finally:
         recorder.close()
     watch.check()
@@ -114,7 +120,7 @@ def trace_numpy(
         in_tree=tree,
         arg_leaves=tuple(traced),
         static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
-        origins=tuple(origin for _, origin, _ in recorder.free.values()),
+        origins=_places(fn, recorder, reads),
         out_tree=out_tree,
         outputs=tuple(_numbered(outputs, views)),
         writebacks=tuple(
@@ -127,6 +133,15 @@ def trace_numpy(
         deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()),
+    )
+
+
+def _places(fn: Callable[..., Any], recorder: Recorder, reads: Reads) -> tuple[Origin, ...]:
+    """The origins of the free arrays, with the places they are read from where they are known."""
+    found = Reach(reads).find(fn, is_plain) if recorder.free else {}
+    return tuple(
+        found[id(array)][1] if id(array) in found else origin
+        for array, origin, _ in recorder.free.values()
     )
 
 
@@ -206,10 +221,12 @@ def _check_leaf(leaf: Any, path: str) -> None:
 class _Watch:
     """Free arrays and random generators before the run, compared with what they are after it."""
 
-    def __init__(self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any], reads: Reads
+    ) -> None:
         self.fn = fn
         self.arrays = [(array, origin, checksum(array)) for array, origin in origins.all()]
-        self.generators = Generators(fn, leaves)
+        self.generators = Generators(fn, leaves, reads)
 
     def check(self) -> None:
         """Raise TraceError if the run drew random numbers or changed a plain free array."""

@@ -22,7 +22,6 @@ from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.origins import Origins
 from gradof.tracer.pytree import Item, Members, TreeDef, flatten, is_unchanged
 
 _VALUES = (
@@ -32,16 +31,16 @@ _DICTS = frozenset({object.__new__, dict.__new__})
 
 
 def flatten_result(
-    result: Any, fn: Any, given: Sequence[Any], is_traced: Callable[[Any], bool],
-    is_value: Callable[[Any], bool], loc: Loc | None,
+    result: Any, was_there: Callable[[Any], bool], given: Sequence[Any],
+    is_traced: Callable[[Any], bool], is_value: Callable[[Any], bool], loc: Loc | None,
 ) -> tuple[list[Any], TreeDef]:  # fmt: skip
-    """The leaves of what `fn` returned, and its structure.
+    """The leaves of what a function returned or stored, and its structure.
 
-    `given` are the leaves of the arguments, `is_traced` tells tensors of the trace, `is_value` what
-    is a leaf for the library. Raises TraceError for an object that holds traced tensors where no
-    copy of it could be made.
+    `was_there` tells which objects it could reach before the call. `given` are the leaves of the
+    arguments, `is_traced` tells tensors of the trace, `is_value` what is a leaf for the library.
+    Raises TraceError for an object that holds traced tensors where no copy of it could be made.
     """
-    return flatten(result, _Objects(fn, given, is_traced, is_value, loc).members)
+    return flatten(result, _Objects(was_there, given, is_traced, is_value, loc).members)
 
 
 def refuse_changed_containers(
@@ -62,10 +61,10 @@ def refuse_changed_containers(
 
 class _Objects:
     def __init__(
-        self, fn: Any, given: Sequence[Any], is_traced: Callable[[Any], bool],
-        is_value: Callable[[Any], bool], loc: Loc | None,
+        self, was_there: Callable[[Any], bool], given: Sequence[Any],
+        is_traced: Callable[[Any], bool], is_value: Callable[[Any], bool], loc: Loc | None,
     ) -> None:  # fmt: skip
-        self.fn = fn
+        self.was_there = was_there
         self.given = given
         self.is_traced = is_traced
         self.is_value = is_value
@@ -108,7 +107,7 @@ class _Objects:
             return False
         if any(obj is leaf for leaf in self.given):
             return False
-        return Origins(self.fn, lambda other: other is obj).find(obj) is None
+        return not self.was_there(obj)
 
     def _error(self, obj: Any, what: str) -> TraceError:
         return TraceError(

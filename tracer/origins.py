@@ -21,13 +21,13 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
-    "partial", "partial_arg", "partial_kw", "method", "module",
+    "partial", "partial_arg", "partial_kw", "method", "module", "class", "import", "type", "refers",
 ]  # fmt: skip
 
 MISSING = object()
@@ -87,6 +87,10 @@ def _read_method(obj: Any, name: str) -> Any:
     raise AttributeError(name)
 
 
+def _refers_nowhere(obj: Any) -> Any:
+    raise LookupError(f"what a {type(obj).__name__} leads to is not read again")
+
+
 _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "attr": getattr,
     "item": lambda obj, key: obj[key],
@@ -101,12 +105,17 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "partial_kw": lambda fn, name: fn.keywords[name],
     "method": _read_method,
     "module": lambda fn, key: getattr(fn.__globals__[key[0]], key[1]),
+    "class": lambda _, key: vars(key[0])[key[1]],
+    "import": lambda _, name: sys.modules[name],
+    "type": lambda obj, _: type(obj),
+    "refers": lambda obj, _: _refers_nowhere(obj),
 }
 _SHOWN = {
     "closure": "closure {key!r}", "global": "global {key!r}", "default": "default of {key!r}",
     "kwdefault": "default of {key!r}", "partial_arg": "partial argument {key}",
     "partial_kw": "partial argument {key!r}", "self": "self", "function": "", "partial": "",
     "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
+    "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
 }  # fmt: skip
 
 
@@ -115,6 +124,7 @@ class Origin:
     """A path from the traced function to a free tensor; hashable, and equal for equal paths."""
 
     steps: tuple[Step, ...]
+    place: Any = field(default=None, compare=False)  # of its last step (gradof.tracer.reach.Place)
 
     def read(self, fn: Any) -> Any:
         """The object at the end of the path now; LookupError or AttributeError if it is gone."""
@@ -143,19 +153,21 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trail:
+class Trail:
     """A step with the trail before it; paths share their beginnings."""
 
-    before: _Trail | None
+    before: Trail | None
     step: Step
+    place: Any = None
 
     def origin(self) -> Origin:
+        """The whole path."""
         steps: list[Step] = []
-        trail: _Trail | None = self
+        trail: Trail | None = self
         while trail is not None:
             steps.append(trail.step)
             trail = trail.before
-        return Origin(tuple(reversed(steps)))
+        return Origin(tuple(reversed(steps)), self.place)
 
 
 class Origins:
@@ -172,7 +184,7 @@ class Origins:
         self.is_tensor = is_tensor
         self._keep: list[Any] = []  # so that the ids in `_held` stay theirs
         self.complete = True
-        self._trails: dict[int, tuple[Any, _Trail]] | None = None
+        self._trails: dict[int, tuple[Any, Trail]] | None = None
 
     def find(self, tensor: Any) -> Origin | None:
         """The shortest path to `tensor` (by identity), or None."""
@@ -188,7 +200,7 @@ class Origins:
         assert self._held is not None, "this index does not remember"
         return self._held.get(id(obj), {}).get(step, missing)
 
-    def _index(self) -> dict[int, tuple[Any, _Trail]]:
+    def _index(self) -> dict[int, tuple[Any, Trail]]:
         if self._trails is None:
             self._trails = {}
             self._walk(self._trails)
@@ -201,10 +213,10 @@ class Origins:
             self._walk(self._trails)
         return [(tensor, trail.origin()) for tensor, trail in self._trails.values()]
 
-    def _walk(self, found: dict[int, tuple[Any, _Trail]]) -> None:
+    def _walk(self, found: dict[int, tuple[Any, Trail]]) -> None:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}
-        queue: deque[tuple[Any, _Trail | None]] = deque([(self.fn, None)])
+        queue: deque[tuple[Any, Trail | None]] = deque([(self.fn, None)])
         while queue:
             obj, trail = queue.popleft()
             if issubclass(type(obj), _ATOMS) or id(obj) in seen:
@@ -222,7 +234,7 @@ class Origins:
                 self._held[id(obj)] = dict(children)
                 self._keep.append(obj)
             for step, child in children:
-                queue.append((child, _Trail(trail, step)))
+                queue.append((child, Trail(trail, step)))
 
 
 def _children(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.pytree import TreeDef
+from gradof.tracer.reach import Place, fill, remove_place, write_place
 from gradof.tracer.views import ViewOf
 
 
@@ -66,7 +67,40 @@ class ConstantOut:
     value: Any
 
 
-OutputLeaf = TensorOut | InputOut | ConstantOut
+@dataclass(frozen=True, slots=True)
+class NumberOut:
+    """A leaf of the result that is a Python number: graph output `index`, read off."""
+
+    index: int
+
+
+OutputLeaf = TensorOut | InputOut | ConstantOut | NumberOut
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What the function writes to Python's state, written again after each call.
+
+    `mode` is "set" (the place holds the value), "remove", "fill" (a container has the values and
+    nothing else) or "grow" (they are added at its end, or to the set).
+    """
+
+    mode: Literal["set", "remove", "fill", "grow"]
+    place: Place
+    tree: TreeDef | None = None
+    outputs: tuple[OutputLeaf, ...] = ()
+
+    def write(self, leaves: Sequence[Any]) -> None:
+        """Write it, given the leaves of the value."""
+        if self.mode == "remove":
+            remove_place(self.place)
+            return
+        assert self.tree is not None
+        value = self.tree.unflatten(leaves)
+        if self.mode == "set":
+            write_place(self.place, value)
+        else:
+            fill(self.place.container, value, keep=self.mode == "grow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +130,7 @@ class Traced:
     graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
-    (Note [Values and histories] in `torch_histories`).
+    (Note [Values and histories] in `torch_histories`). `stores` are written after each call.
     """
 
     graph: Graph
@@ -114,27 +148,41 @@ class Traced:
     recorded: Graph | None = None
     deciding: Graph | None = None
     numbers: frozenset[int] = frozenset()
-    pinned: tuple[tuple[int, Loc | None], ...] = ()
+    pinned: tuple[tuple[Any, Loc | None], ...] = ()
     by_history: bool = False
+    stores: tuple[Store, ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""
+        return self.out_tree.unflatten(self.leaves(self.outputs, inputs, results))
+
+    def leaves(
+        self, outputs: Sequence[OutputLeaf], inputs: Sequence[Any], results: Sequence[Any]
+    ) -> list[Any]:
+        """The leaves of the result, or of a value that is stored."""
         leaves: list[Any] = []
-        for out in self.outputs:
+        for out in outputs:
             if isinstance(out, TensorOut):
                 leaves.append(results[out.index])
             elif isinstance(out, InputOut):
                 leaves.append(inputs[out.index])
+            elif isinstance(out, NumberOut):
+                leaves.append(results[out.index].item())
             else:
                 leaves.append(out.value)
-        return self.out_tree.unflatten(leaves)
+        return leaves
+
+    @property
+    def all_outputs(self) -> tuple[OutputLeaf, ...]:
+        """The leaves of the result and of all that is stored."""
+        return (*self.outputs, *(out for store in self.stores for out in store.outputs))
 
     @property
     def views(self) -> tuple[tuple[int, ViewOf], ...]:
         """The graph outputs that are views of inputs which are not written back."""
         changed = {back.input for back in self.writebacks}
         return tuple(
-            (out.index, out.view) for out in self.outputs
+            (out.index, out.view) for out in self.all_outputs
             if isinstance(out, TensorOut) and out.view and out.view.input not in changed
         )
 

@@ -259,6 +259,10 @@ class ApiMode(TorchFunctionMode):
             with self:
                 func, args, kwargs = self.numbers.resolve(func, args, kwargs)
             self.checking = checking
+        if func is torch.Tensor.item:
+            number = self.numbers.item(args[0], user_loc(sys._getframe(1)))
+            if number is not NotImplemented:
+                return number
         if func in _NUMBERS_OUT:
             raise DataDependentError(
                 f"the elements of a traced tensor are taken out of torch by {func.__name__}",

@@ -14,7 +14,10 @@ from typing import Any
 
 import torch
 
-from gradof.tracer.number import Number, Numbers, TracedNumber, has_number, plain
+from gradof.ir.core import Loc
+from gradof.ir.types import F64, I64
+from gradof.ops.expr import F
+from gradof.tracer.number import LARGEST, Number, Numbers, TracedNumber, has_number, plain
 from gradof.tracer.torch_functional import inner, scalar, wrap
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_types import from_torch_dtype
@@ -57,6 +60,12 @@ def _rounds_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return func in _LERPS or func in _SCALED or (func in _ADDS and "alpha" in kwargs)
 
 
+_NUMBERS = frozenset({
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8,
+})  # fmt: skip
+
+
 class TorchNumbers:
     """How one trace of a torch function treats its numbers."""
 
@@ -77,6 +86,27 @@ class TorchNumbers:
             if func in functions:
                 return treat(self, func, args, kwargs)
         return self.pinned(func, args, kwargs)
+
+    def item(self, tensor: torch.Tensor, loc: Loc | None) -> Any:
+        """`tensor.item()` as a number of the graph; NotImplemented where it is read for good.
+
+        What is not known before the call (it follows from no input) is the plain number.
+        """
+        held = inner(tensor)
+        if held.numel() != 1 or held.dtype not in _NUMBERS:
+            return NotImplemented
+        value = self.recorder.value(held, loc)
+        if value not in self.recorder.varying:
+            return NotImplemented
+        with self.recorder.pause():
+            number = held.item()
+        if isinstance(number, int) and abs(number) >= LARGEST:
+            return NotImplemented
+        dtype = F64 if held.dtype.is_floating_point else I64
+        expr = self.numbers.emit(
+            lambda: F.reshape(F.detach(self.recorder.emitter.wrap(value)), shape=()).cast(dtype)
+        )
+        return self.numbers.element(number, expr.value)
 
     def pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with plain numbers."""

@@ -1,25 +1,31 @@
-"""Traced tensors must not outlive the trace: what the function stored outside itself is put back.
+"""Python's state around a traced torch function: where free tensors are, and what was written.
 
     def forward(self, x):
-        self.running = 0.9 * self.running + x.mean()     # refused: the graph could not redo it
-        self.buffer.add_(1)                              # fine: a write-back
-        self.buffer = self.buffer.add_(1)                # fine: the same tensor
+        self.running = 0.9 * self.running + x.mean()     # a store: each call writes it again
+        self.buffer.add_(1)                              # a write-back
+        return x * self.weight                           # an input, read again at each call
 
-Everything reachable from the function is looked through before and after; a traced tensor found
-afterwards is replaced by what was there before, or taken away.
+While the function runs, `Reads` notes what its code can reach; a tensor that turns up is looked for
+there. Afterwards everything is put back, whether the trace succeeded or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-from gradof.errors import TraceError
-from gradof.ir.core import Loc
-from gradof.tracer.origins import MISSING, Origin, Origins, put_back
-from gradof.tracer.torch_functional import is_wrapper
+from gradof.tracer.code_facts import facts_of
+from gradof.tracer.held import Change, leaf_type
+from gradof.tracer.origins import Origin
+from gradof.tracer.reach import Reach
+from gradof.tracer.reads import Reads
+
+for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, np.ndarray, torch.Size,
+              torch.dtype, torch.device):  # fmt: skip
+    leaf_type(_type)
 
 
 def is_tensor(obj: Any) -> bool:
@@ -28,42 +34,46 @@ def is_tensor(obj: Any) -> bool:
 
 
 class OuterState:
-    """What is reachable from a function before it is traced."""
+    """What is reachable from a function while it is traced."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], reads: Reads) -> None:
         self.fn = fn
-        self.origins = Origins(fn, is_tensor, remember=True)
-        self.origins.find(None)  # builds the index now
+        self.reads = reads
+        self._known = -1  # how much code had run when the index was made
+        self._reach = Reach(reads)
+        self._found: dict[int, tuple[Any, Origin]] = {}
+        inner = getattr(fn, "__func__", fn)
+        if hasattr(inner, "__code__"):
+            reads.held.see(fn, facts_of(inner.__code__))
 
-    def restore(
-        self, wrappers: Sequence[torch.Tensor], real: Sequence[torch.Tensor]
-    ) -> Origin | None:
-        """Take all traced tensors out of the reachable state; the first that was really new.
+    def origin(self, tensor: torch.Tensor) -> Origin | None:
+        """Where a free tensor is read again; None where no code that ran could have got it."""
+        found = self._found.get(id(tensor))
+        if found is None and self._known != len(self.reads.codes):
+            self.index()
+            found = self._found.get(id(tensor))
+        return None if found is None else found[1]
 
-        A wrapper of input `i` gives way to the tensor it stands for.
-        """
-        known = {id(w): r for w, r in zip(wrappers, real, strict=True)}
-        new: Origin | None = None
-        # Again until nothing is found: the index names only one of the places of each tensor.
-        while leaked := self._leaked():
-            origin, tensor = leaked[-1]  # the last item of a list first
-            holder, step = Origin(origin.steps[:-1]).read(self.fn), origin.steps[-1]
-            old = known.get(id(tensor), MISSING)
-            if old is MISSING:
-                new = origin
-                old = self.origins.held(holder, step, MISSING)
-            put_back(holder, step, old)
-        return new
+    def index(self) -> None:
+        """Look through everything that the code which has run so far can reach."""
+        self._known = len(self.reads.codes)
+        self._reach = Reach(self.reads)
+        self._found = self._reach.find(self.fn, is_tensor)
 
-    def _leaked(self) -> list[tuple[Origin, torch.Tensor]]:
-        found = Origins(self.fn, is_tensor).tensors()
-        return [(origin, tensor) for origin, tensor in found.items() if is_wrapper(tensor)]
+    def changes(self) -> list[Change]:
+        """What the run has written to what was there before it."""
+        self.index()
+        there = self._reach.reached
+        return [c for c in self.reads.held.changes() if id(c.container) in there]
 
+    def was_there(self, obj: Any) -> bool:
+        """Whether an object was reachable at entry."""
+        return id(obj) in self._reach.reached
 
-def stored_error(origin: Origin, loc: Loc | None) -> TraceError:
-    """The error for a traced tensor that was stored outside the function."""
-    return TraceError(
-        f"the function stores a tensor in {origin}; the graph could not do that at the next call",
-        loc=loc,
-        hint="return it, or change the tensor there in place (copy_)",
-    )
+    def restore(self) -> None:
+        """Put everything back that the run has written."""
+        for change in self.changes():
+            change.undo()
+        for cached in self._reach.caches:  # they may hold what was made while tracing
+            if cached.__wrapped__.__code__ in self.reads.codes:
+                cached.cache_clear()

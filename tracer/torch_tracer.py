@@ -46,14 +46,18 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     torch_ctc,
 )
 from gradof.tracer.generators import Generators
-from gradof.tracer.number import TracedNumber, plain, settle
+from gradof.tracer.number import TracedNumber
 from gradof.tracer.objects import flatten_result, refuse_changed_containers
 from gradof.tracer.origins import Origin
+from gradof.tracer.place_numbers import NumbersInPlaces
 from gradof.tracer.pytree import Static, flatten_call, thaw
+from gradof.tracer.reach import Place
+from gradof.tracer.reads import Reads, effect_error
 from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
     ConstantOut,
     InputOut,
+    NumberOut,
     OutputLeaf,
     TensorOut,
     Traced,
@@ -77,7 +81,8 @@ from gradof.tracer.torch_hooks import TensorHooks, module_hooks
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
-from gradof.tracer.torch_state import OuterState, stored_error
+from gradof.tracer.torch_state import OuterState
+from gradof.tracer.torch_stores import stores_of
 from gradof.tracer.torch_types import from_torch_dtype, type_of
 from gradof.tracer.views import ViewOf, view_of
 
@@ -99,11 +104,14 @@ def trace_torch(
     static_argnames: Sequence[str] = (),
     strict: bool = False,
     numbers: Collection[int] = (),
+    varying: Sequence[Place] = (),
+    reads: Reads | None = None,
 ) -> Traced:
     """Run `fn(*args, **kwargs)` once and record it.
 
-    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`). An op
-    without a rule becomes an `Opaque` node, with an OpaqueOpWarning; `strict` makes it an
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
+    so do the numbers in the places `varying`. `reads` notes what the run read, also if it fails. An
+    op without a rule becomes an `Opaque` node, with an OpaqueOpWarning; `strict` makes it an
     UnsupportedOpError.
 
     Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
@@ -112,7 +120,8 @@ def trace_torch(
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     check_leaves(leaves, paths, fn)
     with _ONE_AT_A_TIME, few_collections():
-        return _Trace(fn, strict, numbers).run(leaves, tree, paths)
+        trace = _Trace(fn, strict, numbers, varying, Reads() if reads is None else reads)
+        return trace.run(leaves, tree, paths)
 
 
 def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
@@ -149,15 +158,20 @@ def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> Non
 class _Trace:
     """One tracing run."""
 
-    def __init__(self, fn: Callable[..., Any], strict: bool, numbers: Collection[int]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], strict: bool, numbers: Collection[int],
+        varying: Sequence[Place], reads: Reads,
+    ) -> None:  # fmt: skip
         self.fn = fn
+        self.reads = reads
+        self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
         self.recorder = Recorder(_name_of(fn), strict)
         self.generators = OwnGenerators(self.recorder, self.add_state)
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
-        self.outer = OuterState(fn)
+        self.outer = OuterState(fn, reads)
         self.devices = OneDevice(fn)
         self.found: list[Origin | GeneratorState] = []
         self.params: list[Value] = []
@@ -166,19 +180,21 @@ class _Trace:
         self.required: list[bool] = []
         self.given: Sequence[Any] = ()  # the leaves of the arguments
         self._lifted: dict[int, torch.Tensor] = {}
+        self._outputs: dict[int, OutputLeaf] = {}
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
-        generators = Generators(self.fn, leaves)
+        generators = Generators(self.fn, leaves, self.reads)
         try:
             with without_saved_tensors_hooks():
                 traced = self.trace(leaves, tree, paths)
             generators.check()
         finally:
+            generators.put_back()
             self.generators.restore()
-            stored = self.outer.restore(self.wrappers, self.real)
-        if stored is not None:
-            raise stored_error(stored, function_loc(self.fn))
+            self.reads.held.changed_arrays()
+            self.outer.restore()
+            self.places.restore()
         return traced
 
     def trace(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
@@ -196,16 +212,22 @@ class _Trace:
         with unfused(), cuda_state(), functionalization(), recorded_seeds(self.recorder), regions:
             wrapped = [self.argument(i, leaf, names[i]) for i, leaf in enumerate(leaves)]
             args, kwargs = tree.unflatten(wrapped)
+            self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api)
             hooks = module_hooks(self.api)
             with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
-                result = self.fn(*args, **kwargs)
+                with self.reads:
+                    result = self.fn(*args, **kwargs)
+            self.refuse_effects()
+            self.outer.index()
             refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
-            if self.numbers:
-                settle(self.fn)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree, values = self.results(result)
+                loc = function_loc(self.fn)
+                stores = stores_of(
+                    self.outer, self.flatten, lambda leaf: self.output(leaf, values), loc
+                )
                 writebacks = self.writebacks(values)
         self.recorder.finish(values)
         graph, recorded, deciding = split_guards(self.recorder.graph)
@@ -218,6 +240,7 @@ class _Trace:
                 (i, leaf) for i, leaf in enumerate(leaves) if i not in arg_leaves
             ),
             origins=tuple(self.found),
+            stores=stores,
             out_tree=out_tree,
             outputs=outputs,
             writebacks=writebacks,
@@ -236,9 +259,15 @@ class _Trace:
             return self.wrap(leaf, name)
         if i not in self.numbers:
             return thaw(leaf)
-        dtype = torch.float64 if isinstance(leaf, float) else torch.int64
-        self.wrap(scalar(leaf, dtype), name)
-        return self.api.numbers.numbers.argument(i, leaf, self.params[-1])
+        return self.number(i, leaf, name)
+
+    def number(self, key: Any, value: float, name: str | None) -> TracedNumber:
+        """The number that stands for a graph input: that of an argument's leaf, or of a place."""
+        dtype = torch.float64 if isinstance(value, float) else torch.int64
+        self.wrap(scalar(value, dtype), name)
+        if type(key) is not int:
+            self.found.append(self.places.origin(key))
+        return self.api.numbers.numbers.argument(key, value, self.params[-1])
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
@@ -261,7 +290,7 @@ class _Trace:
         found = self._lifted.get(id(tensor))
         if found is not None:
             return found
-        origin = self.outer.origins.find(tensor)
+        origin = self.outer.origin(tensor)
         if origin is None:
             raise FreeTensorError(
                 f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
@@ -277,21 +306,38 @@ class _Trace:
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any, list[Value]]:
         """What each leaf of the result is, the result's structure, and the graph's outputs."""
-        leaves, out_tree = flatten_result(
-            result, self.fn, self.given, is_traced, _is_value, function_loc(self.fn)
-        )
-        outputs: list[OutputLeaf] = []
+        leaves, out_tree = self.flatten(result)
         values: list[Value] = []
-        seen: dict[int, OutputLeaf] = {}
-        for leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
-                outputs.append(ConstantOut(plain(leaf)))
-                continue
-            wrapper = self.api.traced(leaf)
-            if id(wrapper) not in seen:
-                seen[id(wrapper)] = self._output(wrapper, values)
-            outputs.append(seen[id(wrapper)])
-        return tuple(outputs), out_tree, values
+        outputs = tuple(self.output(leaf, values) for leaf in leaves)
+        return outputs, out_tree, values
+
+    def refuse_effects(self) -> None:
+        """What Python does at each call beside computing, and a compiled call would not."""
+        for what, loc in self.reads.effects[:1]:
+            raise effect_error(what, loc)
+        if self.reads.held.changed_arrays():
+            raise TraceError(
+                "a numpy array is changed in place", loc=function_loc(self.fn),
+                hint="change it outside, or make it a tensor",
+            )
+
+    def flatten(self, value: Any) -> tuple[list[Any], Any]:
+        """The leaves and structure of a result or of a value that is stored."""
+        return flatten_result(
+            value, self.outer.was_there, self.given, is_traced, _is_value, function_loc(self.fn)
+        )
+
+    def output(self, leaf: Any, values: list[Value]) -> OutputLeaf:
+        """How a call gets a leaf of the result or of a value that is stored."""
+        if type(leaf) is TracedNumber:
+            values.append(leaf.outcome())
+            return NumberOut(len(values) - 1)
+        if not isinstance(leaf, torch.Tensor):
+            return ConstantOut(leaf)
+        wrapper = self.api.traced(leaf)
+        if id(wrapper) not in self._outputs:
+            self._outputs[id(wrapper)] = self._output(wrapper, values)
+        return self._outputs[id(wrapper)]
 
     def _output(self, wrapper: torch.Tensor, values: list[Value]) -> OutputLeaf:
         for i, known in enumerate(self.wrappers):

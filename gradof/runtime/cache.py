@@ -16,21 +16,28 @@ import numpy as np
 
 from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
+from gradof.runtime.eager import EagerRuns
 from gradof.runtime.guards import Decisions
 from gradof.runtime.numbers import VaryingNumbers
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.state import StateGuard
+from gradof.tracer.number import LARGEST
+from gradof.tracer.reach import Place
 from gradof.tracer.result import Traced
 
 
 class CacheInfo(NamedTuple):
-    """Counts over the life of a function: calls that found an entry, traces, and compiled runs."""
+    """Counts over the life of a function: calls that found an entry, traces, compiled runs.
+
+    `eager_runs` are calls that could not be traced and ran under torch's own autograd.
+    """
 
     hits: int
     misses: int
     entries: int
     forward_runs: int
     backward_runs: int
+    eager_runs: int = 0
 
 
 @dataclass
@@ -77,6 +84,9 @@ class Cache:
         self.hits = 0
         self.misses = 0
         self.numbers = VaryingNumbers()
+        self.eager = EagerRuns()
+        self.places: dict[Any, Place] = {}  # of numbers that vary, by place_key
+        self.needed: set[Any] = set()  # places whose number the function needs itself
         self.last: tuple[Call, Entry] | None = None  # the last trace
         self.traces: list[tuple[str, float]] = []  # reason and seconds of each, in order
         self.quick: tuple[Any, ...] = ()  # generated calls (gradof.runtime.quickcall)
@@ -105,8 +115,13 @@ class Cache:
 def free_keys(values: Sequence[Any]) -> tuple[Any, ...]:
     """What of free arrays the trace depends on."""
     return tuple(
-        leaf_key(v, "a free array") if is_tensor(v) or is_array(v) else type(v) for v in values
+        leaf_key(v, "a free array") if is_tensor(v) or is_array(v) else _kind(v) for v in values
     )
+
+
+def _kind(value: Any) -> Any:
+    large = type(value) is int and not -LARGEST < value < LARGEST
+    return "a large int" if large else type(value)
 
 
 def graph_input(leaf: Any, library: Library) -> Any:

@@ -22,9 +22,7 @@ import numpy as np
 
 from gradof.runtime.arrays import FIRST_LEAF, Call, is_array, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Entry, graph_input
-from gradof.runtime.state import place_of
 from gradof.tracer.number import LARGEST
-from gradof.tracer.origins import Origin
 from gradof.tracer.pytree import Static, TreeDef
 
 Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
@@ -219,22 +217,24 @@ class _Writer:
 
     def free(self, origin: Any, fn: Any, entry: Entry) -> str:
         """A free array, read where it is kept, checked; the name it has then."""
-        if not isinstance(origin, Origin):
+        place = getattr(origin, "place", None)
+        if place is None or place.kind not in ("item", "cell"):
             raise _NotSimple
-        holder, last = Origin(origin.steps[:-1]).read(fn), origin.steps[-1]
-        value = last.read(holder)
-        place = place_of(holder, last, value)
-        if place is None:
-            raise _NotSimple
-        container, key = place
+        value = origin.read(fn)
         name = self.bind(None, "f")
-        self.lines.append(f"try: {name} = {self.bind(container, 'in')}[{self.bind(key, 'key')}]")
-        self.lines.append("except (LookupError, AttributeError): return None")
+        code = f"{self.bind(place.container, 'in')}[{self.bind(place.key, 'key')}]"
+        if place.kind == "cell":
+            code = f"{self.bind(place.container, 'cell')}.cell_contents"
+        self.lines.append(f"try: {name} = {code}")
+        self.lines.append("except (LookupError, AttributeError, ValueError): return None")
         part = entry.free_keys[entry.traced.origins.index(origin)]
         if is_tensor(value):
             self.tensor(name, part)
         elif type(value) is np.ndarray:
             self.array(name, part)
+        elif part in (int, float):
+            self.unless(self.same(name, value, True))
+            return f"lift({name})"
         else:
             raise _NotSimple
         return name

@@ -20,15 +20,19 @@ from time import perf_counter
 from types import MethodType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gradof.autodiff.gradient import Gradient
 from gradof.codegen import has_small_kernels
+from gradof.errors import TraceError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
-from gradof.runtime.arrays import Call, Library, inspect_call, is_array, is_tensor
+from gradof.runtime.arrays import Call, Library, inspect_call, is_tensor
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
+from gradof.runtime.eager import failed_at, may_run_eagerly
 from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
 from gradof.runtime.naming import name_of
@@ -47,7 +51,10 @@ from gradof.runtime.retrace import why_traced
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
+from gradof.tracer.reach import Place
+from gradof.tracer.reads import Reads
 from gradof.tracer.result import Traced
+from gradof.tracer.source import function_loc
 
 _TRACING = threading.RLock()  # tracers set process-wide flags of torch
 _MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
@@ -55,9 +62,10 @@ _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microse
 
 
 class _Recording(NamedTuple):
-    """A finished trace, and what it took."""
+    """A finished trace, what it read of Python's state, and what it took."""
 
     traced: Traced
+    reads: Reads
     seconds: float
 
 
@@ -100,8 +108,18 @@ class Differentiated:
             if result is not MISS:
                 return result
         with few_collections():  # one for all that may have to be made
-            bound = self.bind(args, kwargs)
-            result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+            try:
+                bound = self.bind(args, kwargs)
+            except Exception as error:
+                if not may_run_eagerly(error, args, kwargs, self._strict):
+                    raise
+                at = failed_at(self._fn, error)
+                failed = error.with_traceback(None)  # which would keep the arguments alive
+            else:
+                failed = None
+                result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+        if failed is not None:
+            return cache.eager.run(self._fn, args, kwargs, failed, at)
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)
@@ -127,10 +145,23 @@ class Differentiated:
             with self._cache.lock:
                 found = self._find_any(call)
                 if found is None:
-                    self._cache.misses += 1
-                    return self._trace(call)
+                    return self._trace_noted(call)
         self._cache.hits += 1
         return found
+
+    def _trace_noted(self, call: Call) -> Bound:
+        """Trace a call; Note [Tried again] in `gradof.runtime.eager`."""
+        eager = self._cache.eager
+        known = None if self._strict else eager.known(call.key)
+        if known is not None:
+            raise known.error.with_traceback(None)
+        self._cache.misses += 1
+        try:
+            return self._trace(call)
+        except Exception as error:
+            if call.library == "torch":
+                eager.note(call.key, error, None)
+            raise
 
     def _find_any(self, call: Call) -> Bound | None:
         found = self._find(call)
@@ -205,7 +236,23 @@ class Differentiated:
                 return bound
             lifted = varying.pin(lifted, bound)
         self._check_paths(call)
-        return self._enter(call, self._record(call))
+        return self._trace_places(call)
+
+    def _trace_places(self, call: Call) -> Bound:
+        """A trace whose inputs include the numbers of Python's state that vary, where they can."""
+        cache = self._cache
+        for entry in cache.entries.get(call.key, ()):
+            for _, number in entry.state.changes():
+                if number is not None and number not in cache.needed:
+                    cache.places[number] = entry.state.numbers[number][0]
+        while True:
+            recording = self._record(call)
+            needed = {key for key, _ in recording.traced.pinned}
+            if not needed:
+                return self._enter(call, recording)
+            cache.needed |= needed
+            for key in needed:
+                del cache.places[key]
 
     def _trace_lifted(self, call: Call) -> Bound | list[tuple[int, Any]]:
         """A trace with numbers as inputs, or the numbers whose values were needed."""
@@ -221,16 +268,19 @@ class Differentiated:
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
+        reads = Reads(refuse_effects=call.library == "torch")
+        places = tuple(self._cache.places.values()) if call.library == "torch" else ()
         with _TRACING:
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self._fn, args, kwargs)
             with tracing(self.nan_safe), shape_errors():
-                traced = _tracer(call.library, self._strict)(
-                    self._fn, args, kwargs, static_argnames=self._static, numbers=call.numbers
+                traced = _tracer(call.library, self._strict, places)(
+                    self._fn, args, kwargs, static_argnames=self._static, numbers=call.numbers,
+                    reads=reads,
                 )
         traced.graph.nan_safe = self.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
-        return _Recording(traced, perf_counter() - start)
+        return _Recording(traced, reads, perf_counter() - start)
 
     def _enter(self, call: Call, recording: _Recording) -> Bound:
         traced, cache = recording.traced, self._cache
@@ -241,7 +291,7 @@ class Differentiated:
                 traced.graph, call.library, cache.counts, memory_budget=self._memory_budget,
                 views=traced.views, cuda_graph=self._cuda_graph,
             ),
-            state=StateGuard(self._fn, lambda v: is_tensor(v) or is_array(v)),
+            state=self._guard(recording, free),
             free_keys=free_keys(free),
             derived={},
             checked={},
@@ -260,6 +310,19 @@ class Differentiated:
             cache.fast = (fast, *cache.fast)[:_MAX_FAST]
         cache.traces.append((entry.reason, entry.seconds))
         return Bound(entry, self._inputs(call, traced, free), call)
+
+    def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
+        torchs = recording.traced.library == "torch"
+        guard = StateGuard(
+            self._fn, recording.reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
+            frozenset(self._cache.places), by_content=torchs,
+        )  # fmt: skip
+        if torchs and guard.untraceable is not None:
+            raise TraceError(
+                f"{guard.untraceable} is an iterator: what it gives next is not known before",
+                loc=function_loc(self._fn), hint="take from it outside and pass what it gives",
+            )
+        return guard
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
         """The function for arguments like these, without the check of each call.
@@ -295,7 +358,9 @@ class Differentiated:
         cache = self._cache
         entries = sum(map(len, cache.entries.values()))
         runs = cache.counts
-        return CacheInfo(cache.hits, cache.misses, entries, runs.forward, runs.backward)
+        return CacheInfo(
+            cache.hits, cache.misses, entries, runs.forward, runs.backward, cache.eager.runs
+        )
 
     def paths(self, call: Call) -> list[Decisions]:
         """The paths of a call's signature so far, by the values the function read."""
@@ -366,11 +431,11 @@ class Differentiated:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
 
 
-def _tracer(library: Library, strict: bool) -> Callable[..., Traced]:
+def _tracer(library: Library, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
     if library == "torch":
         from gradof.tracer.torch_tracer import trace_torch
 
-        return functools.partial(trace_torch, strict=strict)
+        return functools.partial(trace_torch, strict=strict, varying=places)
     from gradof.tracer.numpy_tracer import trace_numpy
 
     return trace_numpy

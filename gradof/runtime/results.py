@@ -21,7 +21,7 @@ def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def finish(bound: Bound, results: Sequence[Any]) -> Any:
-    """Copy write-backs into the caller's arrays, then rebuild the user's result."""
+    """Copy write-backs into the caller's arrays, rebuild the user's result, repeat its stores."""
     traced = bound.entry.traced
     for back in traced.writebacks:
         target = bound.inputs[back.input]
@@ -35,18 +35,21 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     if traced.library == "numpy":
         visible = [r[()] if r.ndim == 0 else r for r in results]
     else:
-        for out in traced.outputs:
+        for out in traced.all_outputs:
             if isinstance(out, TensorOut) and not out.requires_grad:
                 visible[out.index] = results[out.index].detach()
     _share_memory(bound, visible)
-    return traced.rebuild(bound.inputs, visible)
+    result = traced.rebuild(bound.inputs, visible)
+    for store in traced.stores:
+        store.write(traced.leaves(store.outputs, bound.inputs, visible))
+    return result
 
 
 def _share_memory(bound: Bound, visible: list[Any]) -> None:
     """Results that are views of inputs; torch's of inputs that stay came as such."""
     traced = bound.entry.traced
     changed = {back.input for back in traced.writebacks}
-    for out in traced.outputs:
+    for out in traced.all_outputs:
         if isinstance(out, TensorOut) and out.view is not None:
             if traced.library == "numpy" or out.view.input in changed:
                 visible[out.index] = out.view.of(bound.inputs[out.view.input])

@@ -4,121 +4,382 @@
     @differentiate
     def loss(x): return (scale * model(x)).sum()
 
-A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn)` takes
-a snapshot of every Python value that can be reached from the function through closures, globals
-its code names, attributes, and containers; `check()` says whether all of it is as it was,
-`first_change()` what is not. Arrays are not part of it: they are inputs of the graph, re-read at
-every call (see gradof.tracer.origins).
+A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn, reads)`
+has every place that the code which ran could read (`gradof.tracer.reads`), with its value at entry;
+`check()` says whether all of it is as it was, `first_change()` what is not. Tensors and arrays are
+not part of it: those that were used are inputs of the graph, re-read at every call (see
+gradof.tracer.origins), of the others the type counts.
 
 Note [The check of each call]
-Mostly every value is the very object it was, so that is what is looked at first, in loops of C, or
-with a line per value. Only where one is not, values are compared.
+Mostly every value is the very object it was, so that is what is looked at first, in loops of C.
+Only where one is not, values are compared.
 """
 
 from __future__ import annotations
 
+import enum
 import weakref
-from collections.abc import Callable, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from operator import getitem, is_
-from types import FunctionType, MemberDescriptorType, ModuleType
+from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from gradof.runtime.arrays import global_hooks
-from gradof.tracer.origins import Step, _children
+from gradof.tracer.held import HEAP
+from gradof.tracer.origins import Step
+from gradof.tracer.reach import MANY, Edge, Place, Reach, place_key
+from gradof.tracer.reads import Reads, is_heard
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
-_NONE: dict[str, Any] = {}  # no value is this one
 _GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TABLES = ("_modules", "_parameters", "_buffers")
 
-Edge = tuple[Any, Any, Any, str]  # container (dict, list, cell), key, expected value, description
+Checked = tuple[Any, Any, Any, str]  # container, key, expected value, description
 
 
 class StateGuard:
-    """A snapshot of the Python state a function can see; see the module docstring."""
+    """A snapshot of the Python state a run read; see the module docstring."""
 
-    def __init__(self, fn: Any, is_array: Callable[[Any], bool]) -> None:
-        self.by_value: list[Edge] = []
-        self.by_identity: list[Edge] = []
+    def __init__(
+        self, fn: Any, reads: Reads, is_array: Callable[[Any], bool],
+        used: Iterable[Any] = (), varying: frozenset[Any] = frozenset(), by_content: bool = False,
+    ) -> None:  # fmt: skip
+        self._reads = reads
+        self._is_array = is_array
+        self._used = {id(x) for x in used}
+        self._varying = varying
+        self._by_content = by_content  # numpy arrays are data to torch functions: their elements
+        self.data: list[tuple[Any, Any, str]] = []
+        self.items: list[Checked] = []
+        self.cells: list[Checked] = []
+        self.others: list[Checked] = []  # read by a step or a slot
+        self.types: list[tuple[Any, type]] = []
+        self.own_type: tuple[Any, type] | None = None
+        self.codes: list[tuple[FunctionType, Any]] = []
         self.lengths: list[tuple[Any, int, str]] = []
-        self._walk(fn, is_array)
-        self._places = _Places((*self.by_identity, *self.by_value))
-        self._sized = [container for container, _, _ in self.lengths]
-        self._sizes = [n for _, n, _ in self.lengths]
+        self.contents: list[tuple[Any, Any, str]] = []  # sets, keys of dicts, and bytes
+        self.absent: list[tuple[Any, frozenset[str], str]] = []
+        self.empty: list[Any] = []  # hooks of modules
+        self.arrays: list[tuple[Any, Any, Any, str]] = []  # those that are no inputs, by type
+        self.numbers: dict[Any, tuple[Place, str]] = {}
+        self.environment = dict(reads.environment)
+        self.variables = dict(reads.variables)
+        self.switches = dict(reads.switches)
+        self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
+        self._class_names: dict[type, frozenset[str]] = {}
+        self._walk(fn)
+        self._prepare()
+        del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
 
-    def _walk(self, root: Any, is_array: Callable[[Any], bool]) -> None:
+    # --- the walk ---------------------------------------------------------------------------------
+
+    def _walk(self, root: Any) -> None:
+        reach = Reach(self._reads)
+        self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
-        queue: list[tuple[Any, str]] = [(root, "")]
+        self._queue = queue = deque[tuple[Any, str]]([(root, "")])
+        self._has_modules = False
+        queue.extend((value, str(var.name)) for var, value in self.variables.items())
         while queue:
-            obj, path = queue.pop()
+            obj, path = queue.popleft()
             if id(obj) in seen:
                 continue
             seen[id(obj)] = obj
-            if isinstance(obj, (list, dict)):
-                self.lengths.append((obj, len(obj), path or "the function"))
-            # a module's own hooks run around its forward, not in what is traced
-            skip = _HOOKS if obj is getattr(root, "__self__", None) else ()
-            if not skip:
-                self._count_hooks(obj, path)
-            for step, child in _children(obj, root=obj is root):
-                if is_array(child) or isinstance(child, ModuleType) or step.key == "__doc__":
+            self._object(obj, path, obj is own)
+            for edge in reach.edges(obj, root=obj is root):
+                shown = _shown(path, edge.step)
+                if self._is_array(edge.child):
+                    self._attributes_of(edge.child, shown)
+                    if id(edge.child) not in self._used:
+                        self._array(edge, shown)
                     continue
-                if step.key in skip:
+                if id(edge.child) in self._used:
                     continue
-                shown = f"{path}.{step.key}" if path else str(step.key)
-                place = place_of(obj, step, child)
-                if place is not None:
-                    edges = self.by_value if isinstance(child, _ATOMS) else self.by_identity
-                    edges.append((*place, child, shown))
-                if not isinstance(child, _ATOMS):
-                    queue.append((child, shown))
+                self._edge(edge, shown)
+                if type(edge.child) not in _ATOMS:
+                    queue.append((edge.child, shown))
 
-    def _count_hooks(self, obj: Any, path: str) -> None:
-        attributes = getattr(obj, "__dict__", {})
-        if "_modules" in attributes:
-            self.lengths += [(attributes[n], len(attributes[n]), f"{path}.{n}") for n in _HOOKS]
-            self._note_global_hooks()
-
-    def _note_global_hooks(self) -> None:
-        tables = global_hooks()
-        if any(container is tables[0][1] for container, _, _ in self.lengths):
+    def _edge(self, edge: Edge, shown: str) -> None:
+        kind, container, key = edge.place
+        if kind == "fixed":
             return
-        for name, table in tables:
-            self.lengths.append((table, len(table), name))
-            self.by_identity += [(table, key, hook, name) for key, hook in table.items()]
+        if kind == "type":
+            self._type(container, edge.child, shown)
+            return
+        if type(edge.child) in (int, float) or self._varying:
+            name = place_key(edge.place)
+            if name in self._varying:
+                return
+            if type(edge.child) in (int, float) and kind in ("item", "cell", "slot", "class"):
+                self.numbers[name] = edge.place, shown
+        if kind == "cell":
+            self.cells.append((container, key, edge.child, shown))
+        elif kind == "class":
+            self.items.append((vars(container), key, edge.child, shown))
+        elif kind == "item" and type(container) is not deque:
+            self.items.append((container, key, edge.child, shown))
+        else:
+            self.others.append((container, key, edge.child, shown))
+
+    def _attributes_of(self, array: Any, path: str) -> None:
+        """What the user has set on a tensor."""
+        attributes = getattr(array, "__dict__", None)
+        for name in self._reads.names & attributes.keys() if attributes else ():
+            value = self._reads.entry(attributes)[name]
+            if not self._is_array(value):
+                self.items.append((attributes, name, value, f"{path}.{name}"))
+
+    def _type(self, obj: Any, cls: type, shown: str) -> None:
+        if obj is self._own:  # a cache must not keep the object alive whose method it serves
+            self.own_type = _reference(obj), cls
+        else:
+            self.types.append((obj, cls))
+        if cls in self._class_names:
+            return
+        found: set[str] = set(self._reads.probes)
+        for base in reversed(cls.__mro__):  # what an earlier class lacks, and may get
+            space = vars(base)
+            if is_heard(base.__module__) and (missing := found - space.keys()):
+                self.absent.append((space, frozenset(missing), f"class {base.__qualname__}"))
+            found |= self._reads.names & space.keys()
+        self._class_names[cls] = frozenset(
+            name for base in cls.__mro__ for name, value in vars(base).items()
+            if name in self._reads.names and not hasattr(type(value), "__set__")
+        ) | self._reads.probes  # fmt: skip
+
+    def _array(self, edge: Edge, shown: str) -> None:
+        """An array that is no input: code may have asked for its shape or dtype."""
+        kind, container, key = edge.place
+        if kind in ("item", "cell"):
+            if isinstance(edge.child, np.ndarray) and self._by_content:
+                read = _content if kind == "cell" else getitem
+                place = read, container, key
+                self.data.append((place, _checksum(edge.child), shown))
+            read = _content if kind == "cell" else getitem
+            self.arrays.append(((read, container, key), _type_of(edge.child), edge.child, shown))
+
+    def _object(self, obj: Any, path: str, own: bool) -> None:
+        entry, path = self._reads.entry(obj), path or "the function"
+        if isinstance(obj, dict):
+            if len(entry) > MANY:
+                self.lengths.append((obj, len(entry), path))
+            elif not self._reads.is_only_grown(obj, _last(path)):
+                self.contents.append((obj, tuple(entry), path))
+        elif isinstance(obj, (list, deque)):
+            if not self._reads.is_only_grown(obj, _last(path)):
+                self.lengths.append((obj, len(entry), path))
+        elif isinstance(obj, (set, bytearray)):
+            if not self._reads.is_only_grown(obj, _last(path)):
+                self.contents.append((obj, entry if obj is not entry else obj.copy(), path))
+        elif isinstance(obj, FunctionType) and self._reads.ran(obj):
+            self.codes.append((obj, obj.__code__))
+        elif type(obj).__module__ == "array" and hasattr(obj, "tobytes"):
+            self.contents.append((obj, obj[:], path))
+        elif isinstance(obj, Iterator) and self.untraceable is None:
+            self.untraceable = path
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict and not isinstance(obj, (FunctionType, type)):
+            self._instance(obj, attributes, path, own)
+
+    def _instance(self, obj: Any, attributes: dict[str, Any], path: str, own: bool) -> None:
+        entry = self._reads.entry(attributes)
+        if not type(obj).__flags__ & HEAP:
+            return
+        if type(obj) not in self._class_names:
+            self._type(obj, type(obj), path)
+        names = self._class_names[type(obj)]
+        tables = [entry[t] for t in _TABLES if isinstance(entry.get(t), dict)]
+        there = set().union(*tables, entry)
+        missing = names - there - {"_modules", "_parameters"}
+        if missing:
+            self.absent.append((attributes, missing, path))
+        if "_modules" not in entry:
+            return
+        for table in _TABLES:
+            if table in self._reads.names and isinstance(entry.get(table), dict):
+                self.contents.append((entry[table], tuple(self._reads.entry(entry[table])), path))
+        for name in () if own else _HOOKS:  # its own hooks run around its forward
+            self._hooks(entry.get(name), f"{path}.{name}")
+        if not self._has_modules:
+            self._has_modules = True
+            for name, hooks in global_hooks():
+                self._hooks(hooks, name)
+
+    def _hooks(self, hooks: Any, path: str) -> None:
+        if hooks:
+            self.contents.append((hooks, tuple(hooks), path))
+            self._queue.append((hooks, path))
+        elif hooks is not None:
+            self.empty.append(hooks)
+
+    def _prepare(self) -> None:
+        self._containers = [item[0] for item in self.items]
+        self._keys = [item[1] for item in self.items]
+        self._values = [item[2] for item in self.items]
+        self._cells = [(cell, value) for cell, _, value, _ in self.cells]
+        self._sized = [container for container, _, _ in self.lengths]
+        self._sizes = [n for _, n, _ in self.lengths]
+        self._counts = [len(attributes) for attributes, _, _ in self.absent]
+        self._attributes = [attributes for attributes, _, _ in self.absent]
+        self._instances = [obj for obj, _ in self.types]
+        self._classes = [cls for _, cls in self.types]
+
+    # --- the check --------------------------------------------------------------------------------
 
     def check(self) -> bool:
         """Whether every guarded value is as it was; see Note [The check of each call]."""
         try:
-            if self._sized and list(map(len, self._sized)) != self._sizes:
-                return False
-            return self._places.are_same() or self._are_equal()
+            return self._are_same() and self._rest()
         except _GONE:
             return False  # the place is gone, which is a change
 
-    def _are_equal(self) -> bool:
-        for container, key, expected, _ in self.by_identity:
-            if container[key] is not expected:
+    def _are_same(self) -> bool:
+        found = map(getitem, self._containers, self._keys)
+        if not all(map(is_, found, self._values)) and not _equal(self.items, getitem):
+            return False
+        for cell, value in self._cells:
+            if cell.cell_contents is not value and not _same(cell.cell_contents, value):
                 return False
-        for container, key, expected, _ in self.by_value:
-            found = container[key]
-            if found is not expected and not _same(found, expected):
-                return False
+        if list(map(len, self._sized)) != self._sizes or any(self.empty):
+            return False
+        if not all(map(is_, map(type, self._instances), self._classes)):
+            return False
+        if self.own_type is not None and type(self.own_type[0]()) is not self.own_type[1]:
+            return False
+        return list(map(len, self._attributes)) == self._counts or self._none_came()
+
+    def _none_came(self) -> bool:
+        if not all(attributes.keys().isdisjoint(names) for attributes, names, _ in self.absent):
+            return False
+        self._counts = [len(attributes) for attributes in self._attributes]
         return True
+
+    def _rest(self) -> bool:
+        for container, expected, _ in self.contents:
+            if (tuple(container) if isinstance(container, dict) else container) != expected:
+                return False
+        for fn, code in self.codes:
+            if fn.__code__ is not code:
+                return False
+        if self.others and not _equal(self.others, _read):
+            return False
+        for (read, container, key), expected, _, _ in self.arrays:
+            if _type_of(read(container, key)) != expected:
+                return False
+        if any(_checksum(read(held, key)) != n for (read, held, key), n, _ in self.data):
+            return False
+        return self._surroundings_are_same()
+
+    def _surroundings_are_same(self) -> bool:
+        if self.environment:
+            import os
+
+            data: Any = os.environ._data  # type: ignore[attr-defined]  # raw, without decoding
+            if any(data.get(k.encode()) != v for k, v in self.environment.items()):
+                return False
+        if any(switch() != value for switch, value in self.switches.items()):
+            return False
+        return all(
+            (now := variable.get(None)) is value or _same(now, value)
+            for variable, value in self.variables.items()
+        )
 
     def first_change(self) -> str | None:
         """A description of the first guarded value that changed; None if nothing did."""
-        for container, key, expected, shown in (*self.by_identity, *self.by_value):
-            try:
-                found = container[key]
-            except _GONE:
-                return f"{shown} is gone"
-            if found is not expected and not _same(found, expected):
-                return f"{shown} was {expected!r} and is {found!r}"
+        found = self.changed()
+        return None if found is None else found[0]
+
+    def changed(self) -> tuple[str, Any] | None:
+        """The first change, in words, and its `place_key` where both are numbers of one type."""
+        return next(self.changes(), None) or self._other_change()
+
+    def changes(self) -> Iterator[tuple[str, Any]]:
+        """The places that hold another value, as `changed` has them."""
+        for read, checked in (
+            (_content, self.cells), (getitem, self.items), (_read, self.others)
+        ):  # fmt: skip
+            for container, key, expected, shown in checked:
+                try:
+                    found = read(container, key)
+                except _GONE:
+                    yield f"{shown} is gone", None
+                    continue
+                if found is not expected and not _same(found, expected):
+                    number = None
+                    if type(found) is type(expected) and type(found) in (int, float):
+                        number = self._number_at(container, key)
+                    yield f"{shown} was {_short(expected)} and is {_short(found)}", number
+
+    def _number_at(self, container: Any, key: Any) -> Any:
+        for name, (place, _) in self.numbers.items():
+            holder = vars(place.container) if place.kind == "class" else place.container
+            if (holder is container or holder == container) and place.key == key:
+                return name
+        return None
+
+    def _other_change(self) -> tuple[str, Any] | None:
         for container, n, shown in self.lengths:
             if len(container) != n:
-                return f"{shown} had {n} items and has {len(container)}"
+                return f"{shown} had {n} items and has {len(container)}", None
+        for container, expected, shown in self.contents:
+            if (tuple(container) if isinstance(container, dict) else container) != expected:
+                return f"{shown} has other items", None
+        for attributes, names, shown in self.absent:
+            if new := names & attributes.keys():
+                return f"{shown} has {', '.join(sorted(new))} now", None
+        for (read, container, key), kind, _, shown in self.arrays:
+            if _type_of(read(container, key)) != kind:
+                return f"{shown} is of another type", None
+        for (read, container, key), n, shown in self.data:
+            if _checksum(read(container, key)) != n:
+                return f"{shown} has other elements", None
+        if any(self.empty):
+            return "a hook was registered", None
+        if any(fn.__code__ is not code for fn, code in self.codes):
+            return "the code of a function was replaced", None
+        if any(type(obj) is not cls for obj, cls in self.types):
+            return "an object is of another class", None
+        if not self._surroundings_are_same():
+            return "an environment or context variable or a switch of torch is another", None
         return None
+
+    @property
+    def size(self) -> int:
+        """How many places are looked at."""
+        return sum(map(len, (
+            self.items, self.cells, self.others, self.types, self.codes, self.lengths,
+            self.contents, self.absent, self.empty, self.arrays,
+        )))  # fmt: skip
+
+
+def _reference(obj: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(obj)
+    except TypeError:  # without __weakref__
+        return lambda: obj
+
+
+def _equal(checked: list[Checked], read: Callable[[Any, Any], Any]) -> bool:
+    for container, key, expected, _ in checked:
+        found = read(container, key)
+        if found is not expected and not _same(found, expected):
+            return False
+    return True
+
+
+def _content(cell: Any, _: Any) -> Any:
+    return cell.cell_contents
+
+
+def _read(obj: Any, how: Any) -> Any:
+    if isinstance(how, Step):
+        return how.read(obj)
+    return obj[how] if type(obj) is deque else how.__get__(obj)  # a slot
 
 
 def _same(found: Any, expected: Any) -> bool:
@@ -127,148 +388,46 @@ def _same(found: Any, expected: Any) -> bool:
         return False
     if type(found) in (float, complex):
         return repr(found) == repr(expected)
-    return bool(isinstance(found, _ATOMS) and found == expected)
+    if isinstance(found, np.generic):
+        return bool(found.tobytes() == expected.tobytes())
+    if type(found) in (tuple, frozenset, slice, range) or isinstance(found, _ATOMS):
+        return _same_items(found, expected) if type(found) is tuple else bool(found == expected)
+    return False
 
 
-class _Places:
-    """Places of objects, sorted by how they are read the fastest."""
-
-    def __init__(self, edges: Sequence[Edge]) -> None:
-        self.containers: list[Any] = []  # dicts, lists and such: read by C
-        self.keys: list[Any] = []
-        self.objects: list[Any] = []
-        self.cells: list[tuple[Any, Any]] = []  # (closure cell, object)
-        # of a class, read through an instance: (its dict, the class, name, object)
-        self.of_class: list[tuple[dict[str, Any], type, str, Any]] = []
-        self.others: list[tuple[Any, Any, Any]] = []
-        instances: dict[int, tuple[Callable[[], Any], type]] = {}
-        for container, key, value, _ in edges:
-            if type(container) is _Cell:
-                self.cells.append((container.cell, value))
-            elif type(container) is not _Taken:
-                self.containers.append(container)
-                self.keys.append(key)
-                self.objects.append(value)
-            elif (found := _of_class(container.alive(), key)) is not None:
-                self.of_class.append(found)
-                instances[id(found[0])] = container.alive, found[1]
-            else:
-                self.others.append((container, key, value))
-        self.instances = list(instances.values())
-
-    def are_same(self) -> bool:
-        """Whether the very objects are there; raises one of _GONE where a place is gone."""
-        if self.keys:
-            found = map(getitem, self.containers, self.keys)
-            if not all(map(is_, found, self.objects)):
-                return False
-        for cell, value in self.cells:
-            if cell.cell_contents is not value:
-                return False
-        for alive, cls in self.instances:
-            if type(alive()) is not cls:
-                return False
-        for attributes, cls, name, value in self.of_class:
-            if name in attributes or getattr(cls, name) is not value:
-                return False
-        for container, key, value in self.others:
-            if container[key] is not value:
-                return False
-        return True
+def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    return len(found) == len(expected) and all(
+        a is b or _same(a, b) for a, b in zip(found, expected, strict=True)
+    )
 
 
-def _of_class(obj: Any, step: Step) -> tuple[dict[str, Any], type, str, Any] | None:
-    """Where an attribute of an instance is its class's, and the same object whenever it is read."""
-    cls, attributes = type(obj), getattr(obj, "__dict__", None)
-    if step.kind not in ("attr", "method") or type(cls) is not type or type(attributes) is not dict:
+def _type_of(array: Any) -> Any:
+    return (
+        type(array), getattr(array, "dtype", None), getattr(array, "shape", None),
+        getattr(array, "requires_grad", None), getattr(array, "device", None),
+    )  # fmt: skip
+
+
+def _checksum(array: Any) -> Any:
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return None
-    stored = _stored(obj, step.key)
-    if step.key in attributes or (
-        hasattr(type(stored), "__get__") and not isinstance(stored, FunctionType)
-    ):
-        return None  # its own code may run when it is read
-    return attributes, cls, step.key, stored
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return array.dtype, array.shape, zlib.crc32(raw.data)
 
 
-class _Cell:
-    """A closure cell read like a container."""
-
-    __slots__ = ("cell",)
-
-    def __init__(self, cell: Any) -> None:
-        self.cell = cell
-
-    def __getitem__(self, _: Any) -> Any:
-        return self.cell.cell_contents
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
-class _Taken:
-    """An edge read by taking its step again; the object is not kept alive by it.
-
-    Attributes are read as they are stored: a method is not bound, which would make a new object.
-    """
-
-    __slots__ = ("alive",)
-
-    def __init__(self, obj: Any) -> None:
-        try:
-            self.alive: Callable[[], Any] = weakref.ref(obj)
-        except TypeError:  # without __weakref__
-
-            def alive() -> Any:
-                return obj
-
-            self.alive = alive
-
-    def __getitem__(self, step: Step) -> Any:
-        obj = self.alive()
-        return _stored(obj, step.key) if step.kind in ("attr", "method") else step.read(obj)
+def _shown(path: str, step: Step) -> str:
+    key = step.key[1] if step.kind == "class" else step.key
+    if key is None:
+        return path
+    return f"{path}.{key}" if path else str(key)
 
 
-def place_of(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
-    """Where an edge can be read again: a container and a key; None for edges that cannot change."""
-    if step.kind == "closure":
-        assert isinstance(obj, FunctionType) and obj.__closure__ is not None
-        return _Cell(obj.__closure__[obj.__code__.co_freevars.index(step.key)]), 0
-    if step.kind == "global":
-        return obj.__globals__, step.key
-    if step.kind == "item":
-        return (obj, step.key) if isinstance(obj, (dict, list)) else None
-    if step.kind == "module":
-        return vars(obj.__globals__[step.key[0]]), step.key[1]
-    if step.kind == "partial_kw":
-        return obj.keywords, step.key
-    if step.kind in ("default", "kwdefault"):
-        return _Taken(obj), step
-    if step.kind in ("attr", "method"):
-        return _place_of_attribute(obj, step, child)
-    return None  # self, function, partial, partial_arg: read-only
-
-
-def _place_of_attribute(obj: Any, step: Step, child: Any) -> tuple[Any, Any] | None:
-    if isinstance(obj, type):
-        return vars(obj), step.key  # a live view
-    attributes = getattr(obj, "__dict__", {})
-    for table in ("_modules", "_parameters", "_buffers"):
-        if attributes.get(table, _NONE).get(step.key, _NONE) is child:
-            return attributes[table], step.key
-    if attributes.get(step.key, _NONE) is child:
-        return attributes, step.key
-    if _stored(obj, step.key) is child:
-        return _Taken(obj), step
-    for base in type(obj).__mro__:  # what a subclass overrides, still there for super()
-        if vars(base).get(step.key) is child:
-            return vars(base), step.key
-    return None
-
-
-def _stored(obj: Any, name: str) -> Any:
-    """An attribute of an instance, its classes included, without calling descriptors but slots."""
-    attributes = getattr(obj, "__dict__", {})
-    if name in attributes:
-        return attributes[name]
-    for base in type(obj).__mro__:
-        if name in vars(base):
-            found = vars(base)[name]
-            return found.__get__(obj) if isinstance(found, MemberDescriptorType) else found
-    raise AttributeError(name)
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, (*_ATOMS, enum.Enum, np.generic)) else (
+        f"a {type(value).__qualname__}"
+    )
+    return text if len(text) < 80 else text[:77] + "..."

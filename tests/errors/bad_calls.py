@@ -70,12 +70,12 @@ def array_of_objects() -> None:
 
 @bad(LeafTypeError, r"args\[0\] is a torch tensor and args\[1\] a numpy array")
 def two_libraries() -> None:
-    differentiate(total)(T, A)
+    differentiate(total, strict=True)(T, A)
 
 
 @bad(LeafTypeError, r"args\[0\] is a torch.sparse_coo tensor")
 def sparse_tensor() -> None:
-    differentiate(total)(T.detach().to_sparse())
+    differentiate(total, strict=True)(T.detach().to_sparse())
 
 
 @bad(CallError, "two cannot be called with these arguments: missing a required argument")
@@ -133,7 +133,7 @@ def gradient_of_a_complex_result() -> None:
 
 @bad(DtypeError, "float8")
 def eight_bit_float() -> None:
-    differentiate(total)(torch.ones(3).to(torch.float8_e5m2))
+    differentiate(total, strict=True)(torch.ones(3).to(torch.float8_e5m2))
 
 
 @bad(DtypeError, "native byte order")
@@ -143,7 +143,7 @@ def foreign_byte_order() -> None:
 
 @bad(DeviceError, "is on meta")
 def tensor_without_data() -> None:
-    differentiate(total)(torch.ones(2, device="meta"))
+    differentiate(total, strict=True)(torch.ones(2, device="meta"))
 
 
 

@@ -114,7 +114,7 @@ def test_cuequivariance_268_the_jacobian_of_the_gradient() -> None:
 
 
 def _of_an_argument(x: Tensor, dual: Tensor) -> Any:
-    return differentiate(torch.sin)(dual)
+    return differentiate(torch.sin, strict=True)(dual)
 
 
 def _after_a_plain_call(x: Tensor, dual: Tensor) -> Any:
@@ -124,7 +124,7 @@ def _after_a_plain_call(x: Tensor, dual: Tensor) -> Any:
 
 
 def _of_a_closure(x: Tensor, dual: Tensor) -> Any:
-    return differentiate(lambda t: t * dual)(x)
+    return differentiate(lambda t: t * dual, strict=True)(x)
 
 
 def _of_a_cotangent(x: Tensor, dual: Tensor) -> Any:
@@ -147,7 +147,7 @@ def test_pytorch_187284_a_tangent_is_never_dropped_in_silence(use: Callable[...,
 
 @pytest.mark.parametrize("name", ["jvp", "grad", "vmap"])
 def test_pytorch_187284_transforms_around_compiled_code_are_refused(name: str) -> None:
-    fn = differentiate(lambda x: x.sin().sum())
+    fn = differentiate(lambda x: x.sin().sum(), strict=True)
     x = torch.rand(2, 3, dtype=F64)
     fn(x)
     func: Any = torch.func

@@ -219,7 +219,7 @@ def test_pytorch_198102_change_through_an_unfolded_view_with_gaps() -> None:
     x = torch.arange(1.0, 25.0).reshape(4, 6)
     for fn in (gaps, overlaps):
         with pytest.raises(UnsupportedOpError, match=r"unfold|overlap"):
-            differentiate(fn)(x)
+            differentiate(fn, strict=True)(x)
         torch.testing.assert_close(x, torch.arange(1.0, 25.0).reshape(4, 6))
 
 
@@ -361,5 +361,5 @@ def test_an_expanded_tensor_is_not_changed_in_place() -> None:
     with pytest.raises(RuntimeError):
         fn(torch.ones(3))
     with pytest.raises(UnsupportedOpError, match="expanded tensor"):
-        differentiate(fn)(torch.ones(3))
+        differentiate(fn, strict=True)(torch.ones(3))
     check(lambda x: x.expand(2, 3).clone().mul_(x).sum(), _leaf(3), order=2)

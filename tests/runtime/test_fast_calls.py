@@ -129,7 +129,7 @@ def test_value_and_grad_by_its_generated_call_is_the_general_one() -> None:
         np.testing.assert_allclose(value, np.sum(np.tanh(p["w"] * x) ** 2))
         t = np.tanh(p["w"] * x)
         np.testing.assert_allclose(grad["w"], 2 * t * (1 - t * t) * x, rtol=1e-12)
-    assert fn.base.cache_info() == (2, 1, 1, 0, 3)
+    assert fn.base.cache_info() == (2, 1, 1, 0, 3, 0)
     assert fn({"w": np.ones(2)}, np.ones(2))[1]["w"].shape == (2,)
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from gradof.errors import TraceError
-from gradof.tracer.result import InputOut, TensorOut
+from gradof.tracer.reads import Reads
+from gradof.tracer.result import ConstantOut, InputOut, TensorOut
 from gradof.tracer.torch_tracer import trace_torch
 from tests.tracer.eager import check, trace
 
@@ -41,15 +42,15 @@ def test_a_buffer_changed_in_place_is_written_back() -> None:
     assert module.seen is seen
 
 
-def test_a_buffer_that_is_replaced_is_refused_and_put_back() -> None:
+def test_a_buffer_that_is_replaced_is_stored_by_calls_and_not_by_the_trace() -> None:
     module = Running(inplace=False)
     seen = module.seen
-    with pytest.raises(TraceError, match=r"stores a tensor in self\.seen"):
-        trace_torch(module, (X,), {})
+    (store,) = trace_torch(module, (X,), {}).stores
+    assert store.mode == "set" and store.place.key == "seen" and store.place.kind == "item"
     assert module.seen is seen and torch.equal(seen, torch.zeros(3))
 
 
-def test_other_places_are_cleared() -> None:
+def test_what_is_stored_elsewhere_is_put_back_and_repeated() -> None:
     module: Any = nn.Module()
     kept, table = [1], {"old": X}
     module.cache = None
@@ -73,11 +74,16 @@ def test_other_places_are_cleared() -> None:
         last = x * 2
         return x
 
-    for fn in (attribute, items, replaced, closure):
-        with pytest.raises(TraceError, match="stores a tensor in"):
-            trace_torch(fn, (X,), {})
+    found = {
+        fn: [(s.mode, len(s.outputs)) for s in trace_torch(fn, (X,), {}).stores]
+        for fn in (attribute, items, replaced, closure)
+    }
     assert not hasattr(module, "last") and module.cache is None
     assert kept == [1] and table["old"] is X and last is None
+    assert found == {
+        attribute: [("set", 1), ("set", 1)], items: [("grow", 2)], replaced: [("set", 1)],
+        closure: [("set", 1)],
+    }  # fmt: skip
 
 
 def test_state_is_put_back_when_the_function_fails() -> None:
@@ -121,13 +127,21 @@ def test_metadata_of_a_free_tensor_makes_no_input() -> None:
     assert not traced.origins
 
 
-def test_printing_is_no_op(capsys: pytest.CaptureFixture[str]) -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        print(x, f"{x.sum():.2f}")
+def test_formatting_is_no_op_and_printing_is_left_to_eager() -> None:
+    texts = []
+
+    def formats(x: torch.Tensor) -> torch.Tensor:
+        texts.append(f"{x} {x.sum():.2f}")
         return x * 2
 
-    assert len(trace(fn, torch.ones(2)).graph.block) == 2
-    assert capsys.readouterr().out == "tensor([1., 1.]) 2.00\n"
+    def prints(x: torch.Tensor) -> torch.Tensor:
+        print(formats(x))
+        return x
+
+    (store,) = trace_torch(formats, (torch.ones(2),), {}).stores
+    assert store.outputs == (ConstantOut("tensor([1., 1.]) 2.00"),) and texts == []
+    with pytest.raises(TraceError, match="print is called"):
+        trace_torch(prints, (torch.ones(2),), {}, reads=Reads(refuse_effects=True))
 
 
 @pytest.mark.parametrize("how", ["detach_", "requires_grad_"])

@@ -1,0 +1,116 @@
+"""What cannot be traced runs as it is, under torch's own autograd, and says so once.
+
+    @differentiate
+    def loss(x):
+        print(x.tolist())          # EagerWarning, once: the cause, this line, what to change
+        return (x ** 2).sum()
+
+    loss(x).backward()             # eager's value and eager's gradient
+
+`differentiate(..., strict=True)` makes it the error that the trace ended with. numpy has no
+gradients of its own, so there it is always an error.
+
+Note [Tried again]
+A signature that could not be traced is tried again when the Python state that the failed trace had
+read is another one (`model.eval()`, a hook that was removed), but at most MAX_TRIES times: from
+then on it runs eagerly, so that state that changes at every call costs no traces.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gradof.errors import CallError, EagerWarning, GradofError
+from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.state import StateGuard
+from gradof.tracer.pytree import flatten
+from gradof.tracer.source import function_loc, traceback_loc
+
+MAX_TRIES = 3  # traces of one signature that may fail
+MAX_SIGNATURES = 1024  # remembered; the one that was not used for the longest time goes
+
+
+@dataclass
+class Failure:
+    """Why a signature runs eagerly; `state` is what the failed trace had read."""
+
+    error: Exception
+    state: StateGuard | None
+    tries: int = 1
+
+    def holds(self) -> bool:
+        """Whether another trace would fail again, or is not to be tried."""
+        return self.tries >= MAX_TRIES or self.state is None or self.state.check()
+
+
+class EagerRuns:
+    """The signatures of one function that run eagerly."""
+
+    def __init__(self) -> None:
+        self.failures: OrderedDict[Any, Failure] = OrderedDict()
+        self.runs = 0
+        self._warned = False
+
+    def known(self, key: Any) -> Failure | None:
+        """Why a call of this signature runs eagerly, if it does."""
+        failure = self.failures.get(key)
+        if failure is None or not failure.holds():
+            return None
+        self.failures.move_to_end(key)
+        return failure
+
+    def note(self, key: Any, error: Exception, state: StateGuard | None) -> None:
+        """A trace of this signature failed."""
+        before = self.failures.pop(key, None)
+        tries = 1 if before is None else before.tries + 1
+        self.failures[key] = Failure(error.with_traceback(None), state, tries)
+        if len(self.failures) > MAX_SIGNATURES:
+            self.failures.popitem(last=False)
+
+    def run(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        error: Exception, location: Any,
+    ) -> Any:  # fmt: skip
+        """`fn(*args, **kwargs)` as it is; its own error, told by ours where that says the same."""
+        self.runs += 1
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as eagers:
+            if isinstance(error, type(eagers)) and type(error) is not type(eagers):
+                raise error from eagers
+            raise
+        if not self._warned:
+            self._warned = True
+            warnings.warn(_text(fn, error, location), EagerWarning, stacklevel=3)
+        return result
+
+
+def may_run_eagerly(
+    error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], strict: bool
+) -> bool:
+    """Whether a call that could not be traced has torch's autograd to fall back on."""
+    if strict or isinstance(error, CallError) or torch_if_loaded() is None:
+        return False
+    leaves, _ = flatten((args, kwargs))
+    return any(isinstance(leaf, torch_if_loaded().Tensor) for leaf in leaves)
+
+
+def failed_at(fn: Callable[..., Any], error: Exception) -> Any:
+    """The user's line that an error is about."""
+    own = error.loc if isinstance(error, GradofError) else None
+    return own or traceback_loc(error.__traceback__) or function_loc(fn)
+
+
+def _text(fn: Callable[..., Any], error: Exception, location: Any) -> str:
+    name = getattr(fn, "__qualname__", str(fn))
+    cause = error.message if isinstance(error, GradofError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, GradofError) else None
+    lines = [f"{name} is not compiled, it runs under torch's own autograd: {cause}"]
+    lines += [f"  at {location}"] if location is not None else []
+    lines += [f"  hint: {hint}"] if hint else []
+    lines.append("  (strict=True makes this an error)")
+    return "\n".join(lines)

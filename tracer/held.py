@@ -1,0 +1,383 @@
+"""Containers and namespaces as they were before a run wrote to them, and what it wrote.
+
+    held = Held()
+    held.see(obj, facts)        # before code with these facts runs: copy what it can reach
+    ...                         # the run
+    held.changes()              # [Change(container, key, before, after), ...]
+    held.changes()[0].undo()
+
+Copies are one level deep: an item is the object it was. Namespaces are the `__dict__` of objects,
+classes and modules; cells of closures and slots are kept one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.code_facts import Facts
+
+MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
+_LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
+
+_ATOMS = frozenset({
+    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, BuiltinFunctionType,
+    type(Ellipsis), type(NotImplemented),
+})  # fmt: skip
+_LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+_WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
+
+
+def watch_type(cls: type, copy: Callable[[Any], Any]) -> None:
+    """The state of instances of this class, as `copy` gives it, is kept at first sight."""
+    _WATCHED[cls] = copy
+
+
+def leaf_type(cls: type) -> None:
+    """Instances of this class are data, not state: what they hold is not copied."""
+    _LEAVES.add(cls)
+
+
+@dataclass(frozen=True)
+class Change:
+    """`container[key]` was `before` and is `after`; MISSING stands for no item.
+
+    `kind` says how it is written: "item" of a dict, "attr" of a class or an object with slots,
+    "cell", or "all", the whole content of a list, set, deque or bytearray.
+    """
+
+    kind: str
+    container: Any
+    key: Any
+    before: Any
+    after: Any
+
+    def undo(self) -> None:
+        """Make the place as it was."""
+        write(self, self.before)
+
+
+class Held:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self.iterator: Any = None
+        self.arrays: dict[int, tuple[Any, Any]] = {}
+        self.watched: dict[int, tuple[Any, Any]] = {}  # see `watch_type`
+        self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
+        self._cells: dict[int, tuple[Any, Any]] = {}
+        self._slots: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._names: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
+        self._class_names: dict[tuple[type, str], Any] = {}
+        self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
+        self._seen: set[tuple[int, int]] = set()
+        self._alive: list[Any] = []  # ids stay theirs
+
+    # --- before -----------------------------------------------------------------------------------
+
+    def see(self, obj: Any, facts: Facts, given: bool = False) -> None:
+        """Copy what code with these facts can reach from an object.
+
+        `iterator` is then one that is reached; an iterator that is `given` may be the run's own.
+        """
+        stack = [(obj, not given)]
+        mark, seen, names = id(facts), self._seen, facts.reads | facts.stores
+        while stack:
+            obj, kept = stack.pop()
+            kind = type(obj)
+            traced = kind.__module__.startswith("gradof.tracer")
+            if kind in _ATOMS or kind in _LEAVES or traced or (id(obj), mark) in seen:
+                continue
+            seen.add((id(obj), mark))
+            self._alive.append(obj)
+            if isinstance(obj, (list, dict, set, deque, bytearray)):
+                self.container(obj)
+            elif isinstance(obj, np.ndarray):
+                if id(obj) not in self.arrays and obj.size <= _LARGE:
+                    self.arrays[id(obj)] = obj, obj.copy()
+                continue
+            elif kept and is_iterator(kind):
+                self.iterator = obj
+            elif kind in _WATCHED:
+                self.watched.setdefault(id(obj), (obj, _WATCHED[kind](obj)))
+            kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))
+            stack.extend((inside, kept) for inside in self._inside(obj, names, facts))
+
+    def _inside(self, obj: Any, names: frozenset[str], facts: Facts) -> Iterator[Any]:
+        if type(obj) in REFERENCES:
+            yield from REFERENCES[type(obj)](obj)
+        elif isinstance(obj, dict):
+            if len(obj) <= _LARGE:
+                yield from dict.values(obj)
+        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
+            if len(obj) <= _LARGE:
+                yield from obj
+        elif isinstance(obj, FunctionType):
+            yield from self._of_function(obj)
+        elif isinstance(obj, MethodType):
+            yield from (obj.__self__, obj.__func__)
+        elif isinstance(obj, type):
+            yield from self._of_class(obj, names)
+        elif isinstance(obj, ModuleType):
+            space = vars(obj)
+            for name in names & space.keys():
+                if name in facts.stores:
+                    self.name(space, name)
+                if not isinstance(space[name], (ModuleType, FunctionType, type)):
+                    yield space[name]
+        if not isinstance(obj, (type, ModuleType, FunctionType)):
+            yield from self._of_instance(obj, names)
+
+    def _of_function(self, fn: FunctionType) -> Iterator[Any]:
+        for cell in fn.__closure__ or ():
+            if id(cell) not in self._cells:
+                value = _content(cell)
+                self._cells[id(cell)] = cell, value
+                yield value
+        if fn.__dict__:
+            self.container(fn.__dict__)
+            yield from fn.__dict__.values()
+
+    def _of_class(self, cls: type, names: frozenset[str]) -> Iterator[Any]:
+        for base in cls.__mro__:
+            if base is object or not base.__flags__ & HEAP:
+                continue
+            space = vars(base)
+            for name in names & space.keys():
+                value = space[name]
+                if not isinstance(value, (FunctionType, property, staticmethod, classmethod)):
+                    self._class_names.setdefault((base, name), value)
+                    yield value
+
+    def _of_instance(self, obj: Any, names: frozenset[str]) -> Iterator[Any]:
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict:
+            self.container(attributes)
+            if type(obj).__module__.startswith("gradof.runtime"):
+                names = frozenset(attributes) - _private(type(obj))
+            for name in names & attributes.keys():
+                yield attributes[name]
+            if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one
+                for table in MODULE_TABLES:
+                    items = attributes.get(table)
+                    if isinstance(items, dict):
+                        self.container(items)
+                        yield from items.values()
+        cls = type(obj)
+        if cls.__flags__ & HEAP:
+            for base in cls.__mro__:
+                for name, member in vars(base).items() if base is not object else ():
+                    if name in names and type(member) is MemberDescriptorType:
+                        value = slot(obj, member)
+                        self._slots.setdefault((id(obj), name), (obj, value))
+                        if value is not MISSING:
+                            yield value
+            yield from self._of_class(cls, names)
+
+    def container(self, container: Any) -> None:
+        """Copy a list, dict, set, deque or bytearray, if this is the first time it is seen."""
+        if id(container) not in self._copies and len(container) <= _LARGE:
+            self._copies[id(container)] = container, _copy(container)
+
+    def name(self, space: dict[str, Any], name: str) -> None:
+        """Keep one name of a module's globals."""
+        key = id(space), name
+        if key not in self._names:
+            self._names[key] = space, space.get(name, MISSING)
+
+    def cells_of(self, frame: FrameType, facts: Facts) -> None:
+        """Keep the closure variables that the code of a frame stores."""
+        for name in facts.cells_stored:
+            key = frame.f_code, name
+            if key not in self._stores:
+                self._stores[key] = frame.f_locals.get(name, MISSING)
+
+    def globals_of(self, space: dict[str, Any], facts: Facts) -> None:
+        """Copy what code reaches through the globals it names."""
+        for name in facts.reads & space.keys():
+            value = space[name]
+            kind = type(value)
+            if (kind not in _ATOMS and kind is not ModuleType) or _is_users(value):
+                self.see(value, facts)
+
+    # --- after ------------------------------------------------------------------------------------
+
+    def entry(self, container: Any) -> Any:
+        """The copy of a container, or the container itself if nothing copied it."""
+        found = self._copies.get(id(container))
+        return container if found is None else found[1]
+
+    def cell_entry(self, cell: Any, code: CodeType, name: str) -> Any:
+        """What a closure cell held at entry; MISSING if it was not set."""
+        found = self._cells.get(id(cell))
+        if found is not None:
+            return found[1]
+        return self._stores.get((code, name), _content(cell))
+
+    def name_entry(self, space: dict[str, Any], name: str) -> Any:
+        """What a global was at entry; MISSING if it was not set."""
+        found = self._names.get((id(space), name))
+        return space.get(name, MISSING) if found is None else found[1]
+
+    def class_entry(self, cls: type, name: str, now: Any) -> Any:
+        """What an attribute of a class was at entry."""
+        return self._class_names.get((cls, name), now)
+
+    def slot_entry(self, obj: Any, name: str, now: Any) -> Any:
+        """What a slot held at entry; MISSING if it was not set."""
+        found = self._slots.get((id(obj), name))
+        return now if found is None else found[1]
+
+    def changed_arrays(self) -> list[Any]:
+        """The numpy arrays that were written to, as they were again."""
+        found = []
+        for array, before in self.arrays.values():
+            if array.tobytes() != before.tobytes():
+                array[...] = before
+                found.append(array)
+        return found
+
+    def changes(self) -> list[Change]:
+        """Everything that is not as it was copied."""
+        found: list[Change] = []
+        for container, before in self._copies.values():
+            found += _differences(container, before)
+        for cell, value in self._cells.values():
+            if (now := _content(cell)) is not value:
+                found.append(Change("cell", cell, None, value, now))
+        for (_, name), (obj, value) in self._slots.items():
+            if (now := getattr(obj, name, MISSING)) is not value:
+                found.append(Change("attr", obj, name, value, now))
+        for (_, name), (space, value) in self._names.items():
+            if (now := space.get(name, MISSING)) is not value:
+                found.append(Change("item", space, name, value, now))
+        for (cls, name), value in self._class_names.items():
+            if (now := vars(cls).get(name, MISSING)) is not value:
+                found.append(Change("attr", cls, name, value, now))
+        return found
+
+
+def write(change: Change, value: Any) -> None:
+    """Put a value into the place of a change; MISSING takes it away."""
+    container, key = change.container, change.key
+    if change.kind == "item":
+        if value is MISSING:
+            dict.pop(container, key, None)
+        else:
+            dict.__setitem__(container, key, value)
+    elif change.kind == "cell":
+        if value is MISSING:
+            del container.cell_contents
+        else:
+            container.cell_contents = value
+    elif change.kind == "attr":
+        if value is MISSING:
+            delattr(container, key)
+        else:
+            setattr(container, key, value)
+    elif isinstance(container, (list, bytearray)):
+        container[:] = value
+    elif isinstance(container, dict):  # another order
+        items = list(value.items())
+        dict.clear(container)
+        dict.update(container, items)
+    else:
+        container.clear()
+        container.update(value) if isinstance(container, set) else container.extend(value)
+
+
+def _differences(container: Any, before: Any) -> Iterator[Change]:
+    if isinstance(container, dict):
+        same = [*dict.keys(container)] == [*before]
+        for key, value in dict.items(container):
+            old = before.get(key, MISSING)
+            if old is not value:
+                yield Change("item", container, key, old, value)
+                same = same or old is MISSING
+        gone = [key for key in before if key not in container]
+        for key in gone:
+            yield Change("item", container, key, before[key], MISSING)
+        kept = [key for key in before if key in container]
+        if not same and [key for key in container if key in before] != kept:
+            yield Change("all", container, None, before, dict(container))
+    elif isinstance(container, (set, bytearray)):
+        if container != before:
+            yield Change("all", container, None, before, _copy(container))
+    elif len(container) != len(before) or any(
+        a is not b for a, b in zip(container, before, strict=True)
+    ):
+        yield Change("all", container, None, before, list(container))
+
+
+def _private(cls: type) -> frozenset[str]:
+    """Attributes of compiled functions that are our own bookkeeping."""
+    return getattr(cls, "_gradof_private", frozenset())
+
+
+def _copy(container: Any) -> Any:
+    if isinstance(container, dict):
+        return dict(dict.items(container))
+    if isinstance(container, (list, deque)):
+        return list(container)
+    return set(container) if isinstance(container, set) else bytes(container)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not set
+        return MISSING
+
+
+def slot(obj: Any, member: MemberDescriptorType) -> Any:
+    """What a slot of an object holds; MISSING if it is not set."""
+    try:
+        return member.__get__(obj)
+    except AttributeError:  # not set
+        return MISSING
+
+
+@functools.lru_cache(maxsize=4096)
+def is_iterator(cls: type) -> bool:
+    """Whether instances are iterators, which are used up."""
+    return issubclass(cls, Iterator)
+
+
+def _of_cache(cached: Any) -> Iterator[Any]:
+    """What a function with `functools.lru_cache` has given so far."""
+    for table in gc.get_referents(cached):
+        if type(table) is dict:
+            for value in table.values():
+                element = type(value).__name__ == "_lru_list_elem"
+                yield from gc.get_referents(value) if element else (value,)
+
+
+# Objects of C's that hand out others: what they lead to.
+LRU: type = type(functools.lru_cache(len))
+REFERENCES: dict[type, Callable[[Any], Any]] = {weakref.ref: lambda ref: (ref(),), LRU: _of_cache}
+HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
+
+
+def _is_users(module: Any) -> bool:
+    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (
+        "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
+    )

@@ -1,0 +1,336 @@
+"""What code that ran can reach from a function: each place with its value at entry.
+
+    for edge in Reach(reads).edges(fn, root=True): ...
+    Edge(step=Step("closure", "w"), child=w, place=Place("cell", cell, None))
+
+`Origins` and `StateGuard` walk along these edges. See Note [What code can see] in
+`gradof.tracer.reads` for what is left out.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from gradof.tracer.code_facts import facts_of
+from gradof.tracer.held import HEAP, LRU, MISSING, MODULE_TABLES, REFERENCES, slot
+from gradof.tracer.origins import Origin, Step, Trail
+from gradof.tracer.reads import Reads, is_heard
+
+_CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
+                          "__slots__", "__annotations__"})  # fmt: skip
+# Modules of the standard library whose instances no numeric code depends on.
+_OPAQUE = frozenset({
+    "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
+    "warnings", "ast", "random",
+})  # fmt: skip
+MANY = 4096  # items of a dict; of larger ones those whose keys the code names
+Value = Any
+
+
+class Place(NamedTuple):
+    """Where a value is read again.
+
+    `kind` is "item" of a dict or list, "cell", "slot" (the key is its descriptor), "class" (an
+    attribute), "step" (taken again), "type" (of an object) or "fixed", which cannot change.
+    """
+
+    kind: str
+    container: Any
+    key: Any
+
+
+def place_key(place: Place) -> Any:
+    """A hashable name of a place, good while its container lives."""
+    key = place.key if isinstance(place.key, (str, int, tuple, type(None))) else id(place.key)
+    return place.kind, id(place.container), key
+
+
+def read_place(place: Place) -> Any:
+    """What is there now; LookupError, AttributeError or ValueError if it is gone."""
+    kind, container, key = place
+    if kind == "cell":
+        return container.cell_contents
+    if kind == "slot":
+        return key.__get__(container)
+    return vars(container)[key] if kind == "class" else container[key]
+
+
+def write_place(place: Place, value: Any) -> None:
+    """Put a value there."""
+    kind, container, key = place
+    if kind == "cell":
+        container.cell_contents = value
+    elif kind == "slot":
+        key.__set__(container, value)
+    elif kind == "class":
+        setattr(container, key, value)
+    elif isinstance(container, Raw):
+        dict.__setitem__(container.of, key, value)
+    else:
+        container[key] = value
+
+
+def remove_place(place: Place) -> None:
+    """Take away what is there."""
+    kind, container, key = place
+    if kind == "cell":
+        del container.cell_contents
+    elif kind == "slot":
+        key.__delete__(container)
+    elif kind == "class":
+        delattr(container, key)
+    elif isinstance(container, (dict, Raw)):
+        dict.__delitem__(container.of if isinstance(container, Raw) else container, key)
+    else:
+        del container[key]
+
+
+def fill(container: Any, value: Any, keep: bool) -> None:
+    """Give a list, dict, set, deque or bytearray these items, with `keep` besides its own."""
+    if not keep:
+        container.clear()
+    if isinstance(container, (dict, set)):
+        container.update(value)
+    else:
+        container.extend(value)
+
+
+class Edge(NamedTuple):
+    """One step from an object, the value at entry, and its place."""
+
+    step: Step
+    child: Any
+    place: Place
+
+
+class Reach:
+    """The edges from objects, for one run; see the module docstring."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self.caches: list[Any] = []  # functions with functools.lru_cache
+        self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
+
+    def edges(self, obj: Any, root: bool = False) -> Iterator[Edge]:
+        """The edges from one object."""
+        if isinstance(obj, FunctionType):
+            if root or self.reads.ran(obj):
+                yield from self._of_function(obj)
+        elif isinstance(obj, MethodType):
+            own, function = obj.__self__, obj.__func__
+            yield from self._fixed(obj, ("self", None, own), ("function", None, function))
+        elif isinstance(obj, (staticmethod, classmethod)):
+            yield from self._fixed(obj, ("function", None, obj.__func__))
+        elif isinstance(obj, property):
+            yield from self._fixed(obj, ("attr", "fget", obj.fget), ("attr", "fset", obj.fset))
+        elif isinstance(obj, functools.partial):
+            yield from self._fixed(
+                obj, ("partial", None, obj.func),
+                *(("partial_arg", i, v) for i, v in enumerate(obj.args)),
+            )
+            for name, value in self.reads.held.entry(obj.keywords).items():
+                yield Edge(Step("partial_kw", name), value, Place("item", obj.keywords, name))
+        elif type(obj) in REFERENCES:
+            for value in REFERENCES[type(obj)](obj):
+                yield Edge(Step("refers"), value, Place("fixed", obj, None))
+        elif isinstance(obj, type):
+            yield from self._of_class(obj)
+        elif isinstance(obj, ModuleType):
+            yield from self._of_module(obj)
+        else:
+            if isinstance(obj, (dict, list, tuple, deque)):
+                yield from self._of_container(obj)
+            yield from self._of_instance(obj)
+
+    def _fixed(self, obj: Any, *steps: tuple[Any, Any, Any]) -> Iterator[Edge]:
+        for kind, key, value in steps:
+            if value is not None:
+                yield Edge(Step(kind, key), value, Place("fixed", obj, key))
+
+    def _of_function(self, fn: FunctionType) -> Iterator[Edge]:
+        code, held = fn.__code__, self.reads.held
+        for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+            value = held.cell_entry(cell, code, name)
+            if value is not MISSING:
+                yield Edge(Step("closure", name), value, Place("cell", cell, None))
+        names = code.co_varnames[: code.co_argcount]
+        defaults = fn.__defaults__ or ()
+        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            yield Edge(Step("default", name), value, Place("step", fn, Step("default", name)))
+        for name, value in (fn.__kwdefaults__ or {}).items():
+            yield Edge(Step("kwdefault", name), value, Place("step", fn, Step("kwdefault", name)))
+        facts, space = facts_of(code), fn.__globals__
+        for name in facts.reads:
+            value = held.name_entry(space, name)
+            if value is not MISSING:
+                yield Edge(Step("global", name), value, Place("item", space, name))
+            elif name not in _BUILTINS and name in vars(builtins):
+                value, place = vars(builtins)[name], Place("item", vars(builtins), name)
+                yield Edge(Step("global", name), value, place)
+        for name in facts.imports:
+            module = sys.modules.get(name)
+            if module is not None:
+                yield Edge(Step("import", name), module, Place("fixed", module, name))
+        yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
+
+    def _of_module(self, module: ModuleType) -> Iterator[Edge]:
+        if not is_heard(module.__name__) or module.__name__.startswith("torch"):
+            return
+        space = vars(module)
+        for name in self.reads.names & space.keys():
+            value = self.reads.held.name_entry(space, name)
+            # what code of this module reads, it reads as a global
+            if value is not MISSING and not isinstance(value, ModuleType):
+                yield Edge(Step("attr", name), value, Place("item", space, name))
+
+    def _of_container(self, obj: Any) -> Iterator[Edge]:
+        held = self.reads.held.entry(obj)
+        if isinstance(obj, dict):
+            plain = obj if type(obj).__getitem__ is dict.__getitem__ else Raw(obj)
+            names = self.reads.names if len(held) > MANY else held.keys()
+            for key in names & held.keys() if len(held) > MANY else held:
+                place = Place("item", plain, key)
+                yield Edge(Step("item", key), dict.__getitem__(held, key), place)
+            return
+        kind = "fixed" if isinstance(obj, tuple) else "item"
+        for i, value in enumerate(held):
+            yield Edge(Step("item", i), value, Place(kind, obj, i))
+
+    def _of_class(self, cls: type) -> Iterator[Edge]:
+        for base in cls.__mro__:
+            if not base.__flags__ & HEAP or not is_heard(base.__module__):
+                continue
+            space = vars(base)
+            for name, value in list(space.items()):
+                if name in _CLASS_BOOKS:
+                    continue
+                code = _code_of(value)
+                if name in self.reads.names if code is None else code in self.reads.codes:
+                    value = self.reads.held.class_entry(base, name, value)
+                    if value is not MISSING:
+                        step = Step("class", (base, name))
+                        yield Edge(step, value, Place("class", base, name))
+
+        if type(cls) is not type:
+            yield from self._of_class(type(cls))
+
+    def _of_instance(self, obj: Any) -> Iterator[Edge]:
+        cls = type(obj)
+        if cls.__module__.partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
+            return
+        attributes = getattr(obj, "__dict__", None)
+        own = cls.__module__.startswith("gradof.runtime")  # read by code that is not noted
+        everything = own or id(obj) in self.reads.everything or _makes_names(cls)
+        if type(attributes) is dict:
+            entry = self.reads.held.entry(attributes)
+            names = entry.keys() if everything else self.reads.names
+            names = names - getattr(cls, "_gradof_private", frozenset())
+            if "_modules" in entry:
+                yield from self._of_nn_module(entry)
+                names = names - frozenset(MODULE_TABLES)
+            yield from self._named(entry, attributes, names)
+        if cls.__flags__ & HEAP:
+            yield from self._of_slots(obj, cls, everything)
+            yield Edge(Step("type"), cls, Place("type", obj, None))
+
+    def _of_nn_module(self, entry: dict[str, Any]) -> Iterator[Edge]:
+        for table in MODULE_TABLES:
+            items = entry.get(table)
+            if isinstance(items, dict):
+                for name, value in self.reads.held.entry(items).items():
+                    yield Edge(Step("attr", name), value, Place("item", items, name))
+
+    def _named(
+        self, entry: dict[str, Any], attributes: dict[str, Any], names: Any
+    ) -> Iterator[Edge]:
+        for name in names & entry.keys():
+            yield Edge(Step("attr", name), entry[name], Place("item", attributes, name))
+
+    def _of_slots(self, obj: Any, cls: type, everything: bool) -> Iterator[Edge]:
+        for base in cls.__mro__[:-1]:
+            for name, member in vars(base).items():
+                if type(member) is not MemberDescriptorType:
+                    continue
+                if everything or name in self.reads.names:
+                    value = self.reads.held.slot_entry(obj, name, slot(obj, member))
+                    if value is not MISSING:
+                        yield Edge(Step("attr", name), value, Place("slot", obj, member))
+
+    def find(self, fn: Any, is_tensor: Any, limit: int = 400_000) -> dict[int, tuple[Any, Origin]]:
+        """Every tensor that is reached from `fn`, by id, with its shortest path."""
+        found: dict[int, tuple[Any, Trail]] = {}
+        seen: dict[int, Any] = {}
+        queue: deque[tuple[Any, Trail | None]] = deque([(fn, None)])
+        while queue and len(seen) < limit:
+            obj, trail = queue.popleft()
+            if id(obj) in seen or type(obj) in ATOMS:
+                continue
+            seen[id(obj)] = obj
+            self._reached(obj)
+            if type(obj).__module__.startswith("gradof.tracer"):
+                continue  # traced numbers and arrays
+            if is_tensor(obj):
+                if trail is not None:
+                    found[id(obj)] = obj, trail
+                continue
+            for edge in self.edges(obj, root=trail is None):
+                queue.append((edge.child, Trail(trail, edge.step, edge.place)))
+        return {key: (obj, trail.origin()) for key, (obj, trail) in found.items()}
+
+
+    def _reached(self, obj: Any) -> None:
+        self.reached.add(id(obj))
+        if type(obj) is LRU and isinstance(obj.__wrapped__, FunctionType):
+            self.caches.append(obj)
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict:
+            self.reached.add(id(attributes))
+            self.reached.update(id(attributes.get(t)) for t in MODULE_TABLES)
+        if isinstance(obj, FunctionType):
+            self.reached.add(id(obj.__globals__))
+            self.reached.update(map(id, obj.__closure__ or ()))
+
+
+class Raw:
+    """A dict whose class makes its own items, read as it is stored."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: dict[Any, Any]) -> None:
+        self.of = of
+
+    def __getitem__(self, key: Any) -> Any:
+        return dict.__getitem__(self.of, key)
+
+
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice})
+
+
+@functools.lru_cache(maxsize=4096)
+def _makes_names(cls: type) -> bool:
+    """Whether attributes are looked up under names that the class puts together."""
+    for name in ("__getattribute__", "__getattr__"):
+        code = _code_of(getattr(cls, name, None))
+        if code is not None and facts_of(code).builds:
+            return "torch" not in code.co_filename.rpartition("site-packages")[2][:7]
+    return False
+
+
+_BUILTINS = frozenset(vars(builtins))
+
+
+def _code_of(value: Any) -> Any:
+    """The code of a function or method of a class; None for data."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    value = getattr(value, "func", value) if type(value) is functools.cached_property else value
+    while isinstance(value, FunctionType) and "__wrapped__" in value.__dict__:
+        return value.__code__
+    return value.__code__ if isinstance(value, FunctionType) else None

@@ -1,0 +1,252 @@
+"""What a run reads and writes of Python's state, noted while it runs.
+
+    with Reads() as reads:
+        fn(x)
+    reads.codes         the code objects of the user's that ran
+    reads.names         the names that this code reads off objects
+    reads.entry(d)      what a container held when code that can see it first ran
+    reads.held.changes()  what the run has written
+
+A profile hook sees every call before it runs. What the called code can see, through its arguments,
+its globals and the attributes it names, is copied then, one level of each container, once. So what
+is compared later is the state at entry, whatever the run has written since; and what the run has
+written is the difference.
+
+Note [What code can see]
+Of a container all items; of an object the attributes that the code which ran mentions; of a
+function its cells and globals, if its code ran. Names that are computed make all attributes of the
+objects at hand count (`Facts.dynamic`). That is more than was read, by little, and never less, but
+for what C code reads by itself.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections import deque
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.code_facts import GROWS, Facts, facts_of
+from gradof.tracer.held import Held
+from gradof.tracer.source import user_loc
+
+# Packages whose code keeps no state that a trace depends on, or is our own.
+_SILENT = frozenset({
+    "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
+    "functorch", "jax", "networkx",
+})  # fmt: skip
+# Of torch and the standard library, the modules whose code works on the user's objects.
+_HEARD = (
+    "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
+    "torch.optim.",
+)  # fmt: skip
+_HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
+# nn.Module's own plumbing: hooks and attributes are looked at by themselves.
+_PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
+# C functions whose result no trace can know again.
+_CLOCKS = frozenset({
+    "time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns",
+    "process_time", "thread_time", "clock_gettime",
+})  # fmt: skip
+_EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
+# Modules of Python code that asks the machine, and which functions do (None: all).
+_OUTSIDE: dict[str, frozenset[str] | None] = {
+    "genericpath": None, "queue": None, "subprocess": None, "socket": None, "tempfile": None,
+    "shutil": None, "glob": None, "uuid": None, "secrets": None, "sqlite3": None,
+    "pathlib": frozenset({"exists", "is_file", "is_dir", "open", "read_text", "read_bytes", "stat",
+                          "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
+    "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
+}  # fmt: skip
+# Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
+_SWITCHES = frozenset({
+    "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
+    "get_float32_matmul_precision", "is_anomaly_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "initial_seed", "get_default_device", "is_warn_always_enabled",
+})  # fmt: skip
+
+
+class Reads:
+    """See the module docstring."""
+
+    def __init__(self, *, refuse_effects: bool = False) -> None:
+        self.refuse_effects = refuse_effects
+        self.codes: set[CodeType] = set()
+        self.names: set[str] = set()
+        self.stored: set[str] = set()
+        self.probes: set[str] = set()
+        self.used: set[str] = set()  # names that are read for more than to append
+        self.used_keys: set[str] = set()
+        self.grown_keys: set[str] = set()
+        self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
+        self.everything: dict[int, Any] = {}  # objects read by computed names
+        self.imports: set[str] = set()
+        self.environment: dict[Any, Any] = {}  # keys of os.environ → raw value, None if absent
+        self.variables: dict[Any, Any] = {}  # context variables → value
+        self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
+        self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
+        self.held = Held()
+        self._facts: dict[CodeType, Facts | None] = {}
+        self._outer: Any = None
+
+    # --- the hook -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Reads:
+        self._outer = sys.getprofile()
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._outer)
+
+    def _note(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            facts = self._facts.get(frame.f_code, frame)
+            if facts is frame:
+                facts = self._facts[frame.f_code] = self._first(frame)
+            if facts is not None:
+                self._enter(frame, facts)
+        elif event == "c_call":
+            caller = self._facts.get(frame.f_code)
+            if caller is not None:
+                self._of_c(frame, arg)
+        elif event == "return" and arg is not None:
+            back = frame.f_back
+            caller = None if back is None else self._facts.get(back.f_code)
+            if caller is not None and self._facts.get(frame.f_code) is not None:
+                self.held.see(arg, caller, given=True)
+
+    def _first(self, frame: FrameType) -> Facts | None:
+        """The facts of code that runs for the first time; None for code without state."""
+        code = frame.f_code
+        module = str(frame.f_globals.get("__name__", ""))
+        if code.co_name == "__getitem__" and module == "os":
+            self._environ(frame)
+            return None
+        if module in _OUTSIDE and self._is_called_by_user(frame):
+            names = _OUTSIDE[module]
+            if names is None or code.co_name in names:
+                self._effect(f"{module}.{code.co_name}", frame)
+        if module == "torch" and code.co_name in _SWITCHES:
+            self._switch(frame.f_globals.get(code.co_name))
+        if not is_heard(module):
+            return None
+        if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
+            return None
+        facts = facts_of(code)
+        self.codes.add(code)
+        self.names |= facts.reads
+        self.stored |= facts.stores
+        self.probes |= facts.probes
+        self.used |= facts.reads - facts.only_grown
+        self.grown_keys |= facts.grown_keys
+        self.used_keys |= facts.probes - facts.grown_keys
+        self.imports.update(facts.imports)
+        return facts
+
+    def _enter(self, frame: FrameType, facts: Facts) -> None:
+        """A call of the user's code: what it can see is as it is at entry."""
+        seen = self.held
+        space = frame.f_globals
+        for name in facts.globals_stored:
+            seen.name(space, name)
+        free = frame.f_code.co_freevars
+        for name, value in frame.f_locals.items():
+            seen.see(value, facts, given=name not in free)
+            if facts.dynamic:
+                self.everything[id(value)] = value
+        if facts.dynamic:
+            for name in facts.reads & space.keys():
+                self.everything[id(space[name])] = space[name]
+                if "globals" in facts.reads and name in facts.probes:
+                    seen.name(space, name)
+        if seen.iterator is not None:
+            iterator, seen.iterator = seen.iterator, None
+            self._effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+        seen.cells_of(frame, facts)
+        seen.globals_of(space, facts)
+
+    def _of_c(self, frame: FrameType, function: Any) -> None:
+        owner = getattr(function, "__self__", None)
+        name = function.__name__
+        if type(owner) in (list, dict, set, deque, bytearray) or isinstance(
+            owner, (list, dict, set, deque)
+        ):
+            self.held.container(owner)
+            if name in GROWS:
+                found = self.grown.get(id(owner))
+                self.grown[id(owner)] = owner, 1 if found is None else found[1] + 1
+        elif name in _SWITCHES and str(function.__module__ or "torch").startswith("torch"):
+            self._switch(function)
+        elif isinstance(owner, ModuleType):
+            if owner.__name__ == "time" and name in _CLOCKS:
+                self._effect(f"time.{name}", frame)
+            elif name in _EFFECTS and owner.__name__ in ("builtins", "io", "_io", "posix", "nt"):
+                self._effect(_EFFECTS[name], frame)
+        elif isinstance(owner, io.IOBase):
+            self._effect(f"{type(owner).__name__}.{name}", frame)
+        elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
+            value = self.variables.setdefault(owner, owner.get(None))
+            self.held.see(value, self._facts[frame.f_code])
+
+    def _effect(self, what: str, frame: FrameType) -> None:
+        """Something that each call would do again; it is not done while tracing, if refused."""
+        loc = user_loc(frame)
+        self.effects.append((what, loc))
+        if self.refuse_effects:
+            raise effect_error(what, loc)
+
+    def _is_called_by_user(self, frame: FrameType) -> bool:
+        back = frame.f_back
+        return back is not None and self._facts.get(back.f_code) is not None
+
+    def _switch(self, function: Any) -> None:
+        if function is not None and function not in self.switches:
+            self.switches[function] = function()
+
+    def _environ(self, frame: FrameType) -> None:
+        key = frame.f_locals.get("key")
+        raw = getattr(frame.f_locals.get("self"), "_data", {})
+        if isinstance(key, str):
+            self.environment.setdefault(key, raw.get(key.encode()))
+
+    # --- afterwards -----------------------------------------------------------------------------
+
+    def entry(self, container: Any) -> Any:
+        """What a list, dict, set, deque or namespace held at entry, as a copy or itself."""
+        return self.held.entry(container)
+
+    def ran(self, fn: FunctionType) -> bool:
+        """Whether the function's code ran."""
+        return fn.__code__ in self.codes
+
+    def reads_name(self, name: str) -> bool:
+        """Whether code that ran reads this name off an object."""
+        return name in self.names
+
+    def is_only_grown(self, container: Any, key: Any) -> bool:
+        """Whether a container under this name was appended to and not read."""
+        if id(container) not in self.grown or not isinstance(key, str):
+            return False
+        return key not in self.used or (key in self.grown_keys and key not in self.used_keys)
+
+
+def effect_error(what: str, loc: Loc | None) -> TraceError:
+    """The error for what Python does at each call and a compiled call would not."""
+    return TraceError(
+        f"{what} is called: it would run once, while the function is traced", loc=loc,
+        hint="call it outside, on what the function returns",
+    )
+
+
+def is_heard(module: str) -> bool:
+    """Whether the code of a module counts as the user's; see Note [What code can see]."""
+    top = module.partition(".")[0]
+    if top == "torch":
+        return module.startswith(_HEARD)
+    if top in _SILENT:
+        return False
+    return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
