@@ -41,7 +41,7 @@ _TILES: dict[Library, MakeKernel] = {
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
 SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
 FEW, MANY = 6, 256  # ops of a function whose smaller arrays are native kernels' too, if
-SMALLEST = 1 << 10  # they have so many cells: numpy takes microseconds for each, a kernel ten
+SMALLEST = 1 << 12  # they have so many cells: below, numpy takes no longer, and nothing to compile
 
 
 def default_backend() -> Backend:

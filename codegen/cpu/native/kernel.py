@@ -29,7 +29,7 @@ from gradof.codegen.cpu.joined import placed
 from gradof.codegen.cpu.native import runtime_ir as place
 from gradof.codegen.cpu.native.collapse import collapsed, segmented, with_columns
 from gradof.codegen.cpu.native.emit_ir import Code, emit_ir, lanes_for
-from gradof.codegen.cpu.native.engine import address_of, vector_bits
+from gradof.codegen.cpu.native.engine import Effort, address_of, vector_bits
 from gradof.codegen.cpu.native.memory import Stride
 from gradof.codegen.cpu.native.parallel import new_job, run_job
 from gradof.codegen.cpu.native.partials import Partials
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 14  # cells of a chunk at least
 _CHUNKS, _MOST = 32, 16  # chunks that large arrays are to have, and how far a chunk grows for that
 _WORK = 1 << 20  # instructions of all cells that make another thread worth waking
+QUICK = 1 << 13  # cells, and fewer: optimised code would not be seen beside the call
 _CALL = 20  # instructions that the call of an elementary function takes as long as
 _PARTS, _FEWEST = 32 << 20, 8  # bytes of all partial results, and chunks that there may always be
 _MAX_LAYOUTS = 256  # kept per kernel
@@ -179,8 +180,9 @@ class NativeKernel:
         partials = Partials(nest, code, columns)
         count, chunk = self._chunks(rows, columns, partials)
         scratch = (held + 63) & ~63
+        effort: Effort = "quick" if rows * columns <= QUICK else "full"
         job = new_job({
-            place.KERNEL: address_of(code.text, "kernel"), place.COUNT: count,
+            place.KERNEL: address_of(code.text, "kernel", effort), place.COUNT: count,
             place.CHUNK: chunk, place.CHUNKS: -(-count // chunk),
             place.SPLIT: self.split, place.COLUMNS: shape.columns[-1],
             place.SCRATCH_STEP: scratch, place.PARTIAL_STEP: partials.width,
