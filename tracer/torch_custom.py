@@ -32,6 +32,7 @@ from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import inner
 from gradof.tracer.torch_modes import ApiMode
 from gradof.tracer.torch_recorder import Recorder
+from gradof.tracer.torch_transforms import transformed
 from gradof.tracer.torch_types import type_of
 
 _base: Any = _SingleLevelFunction
@@ -49,6 +50,11 @@ def custom_functions(recorder: Recorder, api: ApiMode) -> Iterator[None]:
             return run(*args, **kwargs)
         wrapped = tuple(api.traced(a) if isinstance(a, torch.Tensor) else plain(a) for a in args)
         kwargs = plain(kwargs)
+        if any(isinstance(a, torch.Tensor) and transformed(a) for a in wrapped):
+            raise UnsupportedOpError(
+                f"{cls.__name__}, a torch.autograd.Function within a transform of torch.func",
+                loc=user_loc(), hint="transform a plain function, or call it outside",
+            )  # fmt: skip
         if recorder.paused or not torch.is_grad_enabled():
             return run(*wrapped, **kwargs)
         return _Call(recorder, cls, wrapped).record(lambda given: run(*given, **kwargs))

@@ -46,6 +46,7 @@ from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_refused import MAKES_LEAF, refuse
 from gradof.tracer.torch_rows import needs_rows, on_rows
+from gradof.tracer.torch_transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch_types import type_of
 from gradof.tracer.torch_windows import WindowViews
 
@@ -210,7 +211,7 @@ _CUTS = _DETACHES | {torch.Tensor.detach_, torch.detach_}
 _PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
 _NUMBERS_OUT = frozenset(
     {
-        torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.data_ptr,
+        torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,
         torch.Tensor.untyped_storage, torch.Tensor.storage,
     }
 )  # fmt: skip
@@ -234,6 +235,7 @@ class ApiMode(TorchFunctionMode):
         self.checking = True
         self.numbers = TorchNumbers(recorder)
         self.windows = WindowViews()
+        self.transforms = TransformedWrites()
         self.histories = Histories(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
 
@@ -271,9 +273,11 @@ class ApiMode(TorchFunctionMode):
             )
         if func is torch.Tensor.register_hook:
             return self.register_hook(*args, **kwargs)
-        if func in _DETACHES:
+        if func in _DETACHES and not transformed(args[0]):
             return self.histories.cut(args[0], func == _GET_DATA)
-        return self._run(OVERRIDES.get(func, func), args, kwargs, user_loc(sys._getframe(1)))
+        loc = user_loc(sys._getframe(1))
+        self.transforms.watch(func, args, cuts=func in _CUTS, loc=loc)
+        return self._run(OVERRIDES.get(func, func), args, kwargs, loc)
 
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run torch's function on wrappers; its errors about traced tensors become ours."""
@@ -285,7 +289,7 @@ class ApiMode(TorchFunctionMode):
             calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
             self.histories.after(calls, result)
-            if func in MAKES_LEAF:
+            if func in MAKES_LEAF and not transformed(args[0]):
                 self._make_leaf(args[0])
             return result
         except AssertionError as error:
@@ -323,12 +327,9 @@ class ApiMode(TorchFunctionMode):
 
     def traced(self, tensor: torch.Tensor) -> torch.Tensor:
         """The wrapper to use for a tensor: itself, checked, or a lifted free tensor."""
-        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            raise UnsupportedOpError(
-                "torch.func transforms (grad, vmap, jvp, ...) inside a traced function",
-                loc=user_loc(sys._getframe(1)),
-                hint="use torch.autograd.grad(..., create_graph=True) inside",
-            )
+        if transformed(tensor):
+            self.traced(inside(tensor, user_loc(sys._getframe(1))))
+            return tensor
         if not is_wrapper(tensor):
             return self.lift(tensor)
         if not torch.is_grad_enabled():

@@ -13,6 +13,10 @@ from typing import Any
 
 import torch
 
+from gradof.errors import DataDependentError
+from gradof.tracer.source import user_loc
+
+MOST_READ = 64  # elements that tolist() may read
 _torch_dropout = torch.nn.functional.dropout
 OVERRIDES: dict[Any, Callable[..., Any]] = {}
 
@@ -40,6 +44,17 @@ def _cosine_similarity(
     b: torch.Tensor
     a, b = torch.broadcast_tensors(x1.to(dtype), x2.to(dtype))  # type: ignore[no-untyped-call]
     return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
+
+
+@_instead_of(torch.Tensor.tolist)
+def _tolist(tensor: torch.Tensor) -> Any:
+    # Each number is read for itself, and guarded.
+    if tensor.numel() > MOST_READ:
+        raise DataDependentError(
+            f"tolist() reads {tensor.numel()} elements of a traced tensor, more than {MOST_READ}",
+            loc=user_loc(), hint="stay in torch inside the function, or do it outside",
+        )  # fmt: skip
+    return tensor.item() if tensor.dim() == 0 else [_tolist(part) for part in tensor]
 
 
 @_instead_of(torch.bernoulli)

@@ -83,6 +83,7 @@ from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_s
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState
 from gradof.tracer.torch_stores import stores_of
+from gradof.tracer.torch_transforms import func_transforms, outside_transforms
 from gradof.tracer.torch_types import from_torch_dtype, type_of
 from gradof.tracer.views import ViewOf, view_of
 
@@ -214,9 +215,9 @@ class _Trace:
             args, kwargs = tree.unflatten(wrapped)
             self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api)
-            hooks = module_hooks(self.api)
+            hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
             with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
-                with self.reads:
+                with transforms, self.reads:
                     result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
@@ -271,7 +272,8 @@ class _Trace:
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
-        with self.recorder.pause():
+        # Within a transform of torch.func as outside of it: it is wrapped there once more.
+        with self.recorder.pause(), outside_transforms():
             with torch.inference_mode(False):
                 wrapper = wrap(tensor.detach())
             if tensor.requires_grad:

@@ -1,0 +1,141 @@
+"""torch.func inside traced functions: vmap, grad, vjp, jacrev; forward mode is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.func import functional_call, grad, grad_and_value, jacfwd, jacrev, jvp, vjp, vmap
+
+import gradof
+from gradof.errors import UnsupportedOpError
+
+FREE = torch.linspace(-1, 1, 12).reshape(4, 3)
+MODULE = torch.nn.Linear(3, 3)
+
+
+class Cube(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return g * 3 * ctx.saved_tensors[0] ** 2
+
+
+def _cube(y: torch.Tensor) -> torch.Tensor:
+    return (y**3).sum()
+
+
+def _tanh(w: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda r: torch.tanh(r @ w)
+
+
+@torch.no_grad()
+def _no_grad(r: torch.Tensor) -> torch.Tensor:
+    return r * r
+
+
+def _written(r: torch.Tensor) -> torch.Tensor:
+    r.detach().mul_(2)
+    return r * r
+
+
+CASES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "rows": lambda x, w: vmap(lambda r: _tanh(w)(r).sum())(x).sum(),
+    "no grad": lambda x, w: vmap(lambda r: _no_grad(r @ w) * r)(x).sum() + w.sum(),
+    "nested": lambda x, w: vmap(vmap(lambda a: a.sin() * w.sum()))(x).sum(),
+    "where": lambda x, w: (vmap(lambda r: torch.where(r > 0, r, r * w[0]))(x) * x).sum(),
+    "indices": lambda x, w: vmap(lambda r, i: (r * w[i])[1:])(x, torch.tensor([0, 1, 2, 0])).sum(),
+    "free": lambda x, w: vmap(lambda r, f: (r * f) @ w)(x, FREE).sum(),
+    "free inside": lambda x, w: vmap(lambda r: (r * FREE[0]) @ w)(x).sum(),
+    "in place": lambda x, w: vmap(lambda r: (r @ w).clone().mul_(2).add_(r).sum())(x).sum(),
+    "random": lambda x, w: vmap(lambda r: (r * torch.rand(3)) @ w, randomness="different")(x).sum(),
+    "detached": lambda x, w: vmap(lambda r: (r @ w).detach() * (r @ w))(x).sum(),
+    "chunks": lambda x, w: vmap(lambda r: _tanh(w)(r).sum(), chunk_size=2)(x).sum(),
+    "out dims": lambda x, w: (vmap(_tanh(w), out_dims=1)(x) @ x).sum(),
+    "sorted": lambda x, w: vmap(lambda r: torch.sort(r @ w)[0] * torch.arange(3.0))(x).sum(),
+    "scattered": lambda x, w: vmap(
+        lambda r: torch.zeros(3).index_add(0, torch.tensor([0, 0, 1]), r @ w) ** 2
+    )(x).sum(),
+    "mask": lambda x, w: (vmap(vmap(lambda q, k: (q >= k) & (k >= 0), in_dims=(None, 0)),
+                               in_dims=(0, None))(torch.arange(4), torch.arange(3)) * x @ w).sum(),
+    "ensemble": lambda x, w: vmap(
+        lambda p: functional_call(MODULE, {"weight": p}, (x,)).tanh().sum()
+    )(torch.stack([w, w * 2])).sum(),
+    "grad": lambda x, w: grad(lambda y: _cube(y @ w))(x).sum(),
+    "grad with a free tensor": lambda x, w: grad(lambda y: _cube((y * FREE) @ w))(x).sum(),
+    "second": lambda x, w: grad(lambda y: grad(lambda z: ((z @ w) ** 4).sum())(y).sum())(x).sum(),
+    "of a parameter": lambda x, w: grad(lambda v: _cube(x @ v))(w).pow(2).sum(),
+    "of a module": lambda x, w: sum(
+        g.pow(2).sum() for g in grad(
+            lambda p: functional_call(MODULE, p, (x @ w,)).tanh().sum()
+        )(dict(MODULE.named_parameters())).values()
+    ),
+    "per sample": lambda x, w: vmap(grad(lambda r: _tanh(w)(r).sum()))(x).pow(2).sum(),
+    "and value": lambda x, w: grad_and_value(lambda v: _cube(x @ v))(w)[1] + w.sum(),
+    "jacrev": lambda x, w: jacrev(_tanh(w))(x[0]).pow(2).sum(),
+    "hessian": lambda x, w: jacrev(jacrev(lambda r: _tanh(w)(r).pow(2).sum()))(x[0]).pow(2).sum(),
+    "vjp": lambda x, w: vjp(_tanh(w), x)[1](torch.ones_like(x))[0].pow(2).sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_are_eagers(name: str) -> None:
+    fn = CASES[name]
+    compiled = gradof.differentiate(fn)
+    w = torch.linspace(-1, 1.5, 9).reshape(3, 3).requires_grad_()
+    generator = torch.Generator().manual_seed(0)
+    for call in range(3):
+        x = torch.randn(4, 3, generator=generator)
+        torch.manual_seed(call)
+        expected = fn(x, w)
+        (expected_grad,) = torch.autograd.grad(expected, w)
+        torch.manual_seed(call)
+        value = compiled(x, w)
+        (found,) = torch.autograd.grad(value, w)
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(found, expected_grad, rtol=1e-5, atol=1e-5)
+    info = compiled.cache_info()
+    assert info.misses == 1 and info.backward_runs == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on import
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, w: vmap(lambda r: _written(r @ w))(x).sum(),
+        lambda x, w: jacfwd(_tanh(w))(x[0]).sum(),
+        lambda x, w: vmap(lambda r: Cube.apply(r @ w).sum())(x).sum(),  # type: ignore[no-untyped-call]
+        lambda x, w: grad(lambda y: Cube.apply(y @ w).sum())(x).sum(),  # type: ignore[no-untyped-call]
+        lambda x, w: jvp(_tanh(w), (x,), (x,))[1].sum(),
+    ],
+    ids=["behind autograd's back", "jacfwd", "a batched Function", "a Function in grad", "jvp"],
+)
+def test_what_cannot_be_followed_is_refused(fn: Callable[..., Any]) -> None:
+    with pytest.raises(UnsupportedOpError):
+        gradof.differentiate(fn, strict=True)(FREE, torch.ones(3, 3, requires_grad=True))
+
+
+def test_few_numbers_are_read_by_tolist() -> None:
+    @gradof.differentiate
+    def split(x: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+        rows = sizes.tolist()
+        first, second = torch.split(x, [rows[0][0], rows[0][1]])
+        return first.sum() + (second**2).sum()
+
+    x = torch.arange(5.0, requires_grad=True)
+    for at in (2, 3, 2):
+        value = split(x, torch.tensor([[at, 5 - at]]))
+        (found,) = torch.autograd.grad(value, x)
+        assert found.tolist() == [1.0] * at + [2.0 * i for i in range(at, 5)]
+    assert split.cache_info().misses == 2
