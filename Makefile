@@ -2,17 +2,18 @@
 # make test    the whole test suite        make check   ruff and mypy --strict
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
-# demo, test, check and bench set up .venv themselves the first time.
+# make models  every architecture of transformers, compared with eager
+# demo, test, check, bench and models set up .venv themselves the first time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test programs check bench gpu gpu-dry-run clean
+.PHONY: help setup demo test programs check bench models gpu gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -5
+	@sed -n 's/^# //p' Makefile | head -6
 
 setup: $(READY)
 
@@ -46,6 +47,10 @@ bench: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-e '.[torch,examples,dev,bench]' -c constraints.txt
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
+
+# About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
+models: $(READY)
+	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
 # choice. It fails where nothing ran. STEPS="tests benchmarks sanitizer" names some of its steps.

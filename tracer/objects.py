@@ -82,7 +82,7 @@ class _Objects:
         self.taken[id(obj)] = obj
         if type(obj).__new__ not in _DICTS:
             raise self._error(obj, "cannot be made without its constructor")
-        found = dict(_attributes(obj))
+        found: dict[Any, Any] = dict(_attributes(obj))
         if isinstance(obj, dict):
             found.update({Item(key): dict.__getitem__(obj, key) for key in dict.keys(obj)})
         return tuple(found), list(found.values())
