@@ -25,7 +25,7 @@ from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.pytree import TreeDef
 from gradof.tracer.reach import Place, fill, remove_place, write_place
-from gradof.tracer.views import ViewOf
+from gradof.tracer.views import LaidOut, ViewOf
 
 
 class Readable(Protocol):
@@ -45,12 +45,31 @@ class Readable(Protocol):
 class TensorOut:
     """A leaf of the result: graph output `index`; whether the library lets it require grad.
 
-    `view`: it shares the memory of a graph input.
+    `view`: it shares the memory of a graph input. `strides`: those of its memory, where that is not
+    contiguous because an input is not.
     """
 
     index: int
     requires_grad: bool = True
     view: ViewOf | None = None
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Graph input `input` is contiguous, or has these strides; and begins at `offset`, if given."""
+
+    input: int
+    strides: tuple[int, ...] | None
+    offset: int | None = None
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether a tensor is laid out so."""
+        if self.offset is not None and tensor.storage_offset() != self.offset:
+            return False
+        if self.strides is None:
+            return bool(tensor.is_contiguous())
+        return bool(tensor.stride() == self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +150,7 @@ class Traced:
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
     (Note [Values and histories] in `torch_histories`). `stores` are written after each call.
+    `layouts`: how inputs are laid out, where that matters; the trace then serves no others.
     """
 
     graph: Graph
@@ -151,6 +171,7 @@ class Traced:
     pinned: tuple[tuple[Any, Loc | None], ...] = ()
     by_history: bool = False
     stores: tuple[Store, ...] = ()
+    layouts: tuple[Layout, ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""
@@ -178,13 +199,16 @@ class Traced:
         return (*self.outputs, *(out for store in self.stores for out in store.outputs))
 
     @property
-    def views(self) -> tuple[tuple[int, ViewOf], ...]:
-        """The graph outputs that are views of inputs which are not written back."""
+    def views(self) -> tuple[tuple[int, ViewOf | LaidOut], ...]:
+        """The graph outputs that are views of inputs which are not written back, or not of rows."""
         changed = {back.input for back in self.writebacks}
-        return tuple(
-            (out.index, out.view) for out in self.all_outputs
-            if isinstance(out, TensorOut) and out.view and out.view.input not in changed
-        )
+        found: list[tuple[int, ViewOf | LaidOut]] = []
+        for out in self.all_outputs:
+            if isinstance(out, TensorOut) and out.view and out.view.input not in changed:
+                found.append((out.index, out.view))
+            elif isinstance(out, TensorOut) and out.strides is not None:
+                found.append((out.index, LaidOut(out.strides)))
+        return tuple(found)
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_histories import Histories, wrappers_in
+from gradof.tracer.torch_layout import ASKING as LAYOUT
+from gradof.tracer.torch_layout import Layouts
 from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
 from gradof.tracer.torch_random import OwnGenerators
@@ -197,6 +199,7 @@ _METADATA = _getters(
 ) | frozenset(
     {
         torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.stride,
+        torch.Tensor.storage_offset,
         torch.Tensor.__len__, torch.Tensor.is_floating_point, torch.Tensor.is_complex,
         torch.Tensor.element_size, torch.Tensor.is_contiguous, torch.Tensor.nelement,
         torch.Tensor.ndimension, torch.Tensor.__hash__, torch.Tensor.is_signed,
@@ -237,6 +240,7 @@ class ApiMode(TorchFunctionMode):
         self.windows = WindowViews()
         self.transforms = TransformedWrites()
         self.histories = Histories(recorder)
+        self.layouts = Layouts(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
 
     def __torch_function__(
@@ -245,6 +249,9 @@ class ApiMode(TorchFunctionMode):
         """Handle one call of the torch API."""
         kwargs = kwargs or {}
         if func in _METADATA or func in _CONSTANTS:
+            if func in LAYOUT and isinstance(args[0], torch.Tensor):
+                args = (self.traced(args[0]), *args[1:])
+                self.layouts.note(func, args, kwargs)
             return func(*plain(args), **kwargs)
         refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
         if func in _PRINTS:
@@ -265,6 +272,7 @@ class ApiMode(TorchFunctionMode):
             number = self.numbers.item(args[0], user_loc(sys._getframe(1)))
             if number is not NotImplemented:
                 return number
+        self.layouts.note(func, args, kwargs)
         if func in _NUMBERS_OUT:
             raise DataDependentError(
                 f"the elements of a traced tensor are taken out of torch by {func.__name__}",

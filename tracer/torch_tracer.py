@@ -16,7 +16,6 @@ no trace: no real tensor is changed, and the random number generator is put back
 
 from __future__ import annotations
 
-import enum
 import inspect
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gradof.errors import DeviceError, FreeTensorError, LeafTypeError, TraceError
+from gradof.errors import FreeTensorError, TraceError
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
@@ -50,7 +49,7 @@ from gradof.tracer.number import TracedNumber
 from gradof.tracer.objects import flatten_result, refuse_changed_containers
 from gradof.tracer.origins import Origin
 from gradof.tracer.place_numbers import NumbersInPlaces
-from gradof.tracer.pytree import Static, flatten_call, thaw
+from gradof.tracer.pytree import flatten_call, thaw
 from gradof.tracer.reach import Place
 from gradof.tracer.reads import Reads, effect_error
 from gradof.tracer.regions import recording_into
@@ -78,20 +77,15 @@ from gradof.tracer.torch_functional import (
     wrap,
 )
 from gradof.tracer.torch_hooks import TensorHooks, module_hooks
+from gradof.tracer.torch_leaves import STATIC_TYPES, check_leaves, check_tensor
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState
 from gradof.tracer.torch_stores import stores_of
 from gradof.tracer.torch_transforms import func_transforms, outside_transforms
-from gradof.tracer.torch_types import from_torch_dtype, type_of
+from gradof.tracer.torch_types import type_of
 from gradof.tracer.views import ViewOf, view_of
-
-_STATIC_TYPES = (
-    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size,
-    torch.layout, torch.memory_format, enum.Enum, type, slice, range, type(Ellipsis),
-    torch.Generator,
-)  # fmt: skip
 
 # Fused kernels are switched off for the whole process while a trace runs.
 _ONE_AT_A_TIME = threading.RLock()
@@ -123,37 +117,6 @@ def trace_torch(
     with _ONE_AT_A_TIME, few_collections():
         trace = _Trace(fn, strict, numbers, varying, Reads() if reads is None else reads)
         return trace.run(leaves, tree, paths)
-
-
-def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
-    """Refuse leaves that are neither traceable tensors nor plain Python values."""
-    for leaf, path in zip(leaves, paths, strict=True):
-        if isinstance(leaf, torch.Tensor):
-            check_tensor(leaf, path, fn)
-        elif not isinstance(leaf, (*_STATIC_TYPES, Static)) and not inspect.isroutine(leaf):
-            raise LeafTypeError(
-                f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}, neither a tensor "
-                "nor a plain Python value",
-                loc=function_loc(fn),
-                hint="pass tensors (torch.as_tensor), or name the argument in static_argnames",
-            )
-
-
-def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> None:
-    """Refuse tensors that are not plain dense ones; LeafTypeError, DeviceError or DtypeError."""
-    loc = function_loc(fn)
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-        raise LeafTypeError(
-            f"{what} is a {type(tensor).__qualname__}, a subclass of torch.Tensor", loc=loc,
-            hint="pass a plain tensor: x.as_subclass(torch.Tensor)",
-        )  # fmt: skip
-    if tensor.layout is not torch.strided:
-        raise LeafTypeError(
-            f"{what} is a {tensor.layout} tensor", loc=loc, hint="pass a dense one: x.to_dense()"
-        )
-    if tensor.device.type == "meta":
-        raise DeviceError(f"{what} is on the meta device, without data", loc=loc)
-    from_torch_dtype(tensor.dtype, loc)
 
 
 class _Trace:
@@ -229,6 +192,9 @@ class _Trace:
                 stores = stores_of(
                     self.outer, self.flatten, lambda leaf: self.output(leaf, values), loc
                 )
+                layouts = self.api.layouts.of_inputs(
+                    self.params, self.real, self.wrappers, outputs, values
+                )
                 writebacks = self.writebacks(values)
         self.recorder.finish(values)
         graph, recorded, deciding = split_guards(self.recorder.graph)
@@ -252,6 +218,7 @@ class _Trace:
             numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
             by_history=self.api.histories.decided,
+            layouts=layouts,
         )
 
     def argument(self, i: int, leaf: Any, name: str | None) -> Any:
@@ -347,7 +314,9 @@ class _Trace:
                 return InputOut(i)
         value = self.recorder.value(inner(wrapper), None)
         values.append(value)
-        return TensorOut(len(values) - 1, wrapper.requires_grad, self._view(wrapper, value))
+        strides = self.api.layouts.of_result(wrapper, value, self.params, self.real)
+        view = self._view(wrapper, value)
+        return TensorOut(len(values) - 1, wrapper.requires_grad, view, strides)
 
     def _view(self, wrapper: torch.Tensor, value: Value) -> ViewOf | None:
         # wrappers share their storage where the tensors of eager do
@@ -398,7 +367,7 @@ def is_traced(obj: Any) -> bool:
 
 
 def _is_value(obj: Any) -> bool:
-    return isinstance(obj, (torch.Tensor, TracedNumber, *_STATIC_TYPES))
+    return isinstance(obj, (torch.Tensor, TracedNumber, *STATIC_TYPES))
 
 
 def _name_of(fn: Any) -> str:

@@ -9,7 +9,7 @@ memory that is not in order) are copies here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,26 @@ class ViewOf:
         for kind, attrs in self.steps:
             array = _STEPS[kind](array, **dict(attrs))
         return array
+
+
+    def result(self, inputs: Sequence[Any], made: Any) -> Any:
+        """The result, of what the inputs are and of what was computed."""
+        return self.of(inputs[self.input])
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """A result of its own memory with these strides."""
+
+    strides: tuple[int, ...]
+
+    def result(self, inputs: Sequence[Any], made: Any) -> Any:
+        """As of a view."""
+        if made.stride() == self.strides:
+            return made
+        return made.new_empty(0).set_(
+            made.new_empty(made.numel()).untyped_storage(), 0, made.shape, self.strides
+        ).copy_(made)
 
 
 def view_of(value: Value, base: Value, input_: int) -> ViewOf | None:

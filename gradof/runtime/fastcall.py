@@ -24,6 +24,7 @@ from gradof.runtime.arrays import FIRST_LEAF, Call, is_array, is_tensor, torch_i
 from gradof.runtime.cache import Entry, graph_input
 from gradof.tracer.number import LARGEST
 from gradof.tracer.pytree import Static, TreeDef
+from gradof.tracer.result import Layout
 
 Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 
@@ -58,6 +59,8 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     except _NotSimple:
         return None
     inputs = [writer.input(i) for i in traced.arg_leaves]
+    for layout in traced.layouts:
+        writer.layout([*inputs, *free][layout.input], layout)
     writer.lines.append(f"return [{', '.join([*inputs, *free])}]")
     source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
     exec(compile(source, "<gradof check>", "exec"), writer.names)
@@ -189,6 +192,13 @@ class _Writer:
         if requires_grad:
             conditions.append(f"{name}.is_leaf is {is_leaf}")
         self.unless(" and ".join(conditions))
+
+    def layout(self, name: str, layout: Layout) -> None:
+        """A tensor is laid out as in the trace."""
+        if layout.offset is not None:
+            self.unless(f"{name}.storage_offset() == {layout.offset}")
+        same = "is_contiguous()" if layout.strides is None else f"stride() == {layout.strides!r}"
+        self.unless(f"{name}.{same}")
 
     def modes(self) -> None:
         """torch's modes are those of the trace."""

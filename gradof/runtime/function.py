@@ -191,7 +191,9 @@ class Differentiated:
             if entry.state.check() and self._content_holds(entry.traced):
                 free = self._read_free(entry.traced)
                 if free is not None and free_keys(free) == entry.free_keys:
-                    yield Bound(entry, self._inputs(call, entry.traced, free), call)
+                    inputs = self._inputs(call, entry.traced, free)
+                    if all(layout.holds(inputs[layout.input]) for layout in entry.traced.layouts):
+                        yield Bound(entry, inputs, call)
 
     def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
         leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]

@@ -29,7 +29,7 @@ from gradof.ir.core import Graph
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 from gradof.runtime.together import Together
-from gradof.tracer.views import ViewOf
+from gradof.tracer.views import LaidOut, ViewOf
 
 Library = Literal["numpy", "torch"]
 Flags = tuple[bool, ...]
@@ -48,7 +48,7 @@ class GraphPlan:
 
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
-        memory_budget: float | None = None, views: tuple[tuple[int, ViewOf], ...] = (),
+        memory_budget: float | None = None, views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
         cuda_graph: bool = False,
     ) -> None:  # fmt: skip
         self.graph = graph
@@ -126,7 +126,7 @@ class GraphPlan:
 
     def with_graph(
         self, graph: Graph, role: str | None = None,
-        views: tuple[tuple[int, ViewOf], ...] = (),
+        views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
     ) -> GraphPlan:  # fmt: skip
         """A plan for a graph made from this one, with the same settings and counts."""
         return GraphPlan(

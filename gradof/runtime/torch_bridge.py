@@ -67,7 +67,7 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         else:
             made = [from_numpy(array) for array in arrays]
     for i, view in plan.views:
-        made[i] = view.of(tensors[view.input])
+        made[i] = view.result(tensors, made[i])
     return tuple(made)
 
 

@@ -1,0 +1,52 @@
+"""What the arguments of a torch function may be: dense tensors and plain Python values."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import DeviceError, LeafTypeError
+from gradof.tracer.pytree import Static
+from gradof.tracer.source import function_loc
+from gradof.tracer.torch_types import from_torch_dtype
+
+STATIC_TYPES = (
+    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size,
+    torch.layout, torch.memory_format, enum.Enum, type, slice, range, type(Ellipsis),
+    torch.Generator,
+)  # fmt: skip
+
+
+def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
+    """Refuse leaves that are neither traceable tensors nor plain Python values."""
+    for leaf, path in zip(leaves, paths, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            check_tensor(leaf, path, fn)
+        elif not isinstance(leaf, (*STATIC_TYPES, Static)) and not inspect.isroutine(leaf):
+            raise LeafTypeError(
+                f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}, neither a tensor "
+                "nor a plain Python value",
+                loc=function_loc(fn),
+                hint="pass tensors (torch.as_tensor), or name the argument in static_argnames",
+            )
+
+
+def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> None:
+    """Refuse tensors that are not plain dense ones; LeafTypeError, DeviceError or DtypeError."""
+    loc = function_loc(fn)
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise LeafTypeError(
+            f"{what} is a {type(tensor).__qualname__}, a subclass of torch.Tensor", loc=loc,
+            hint="pass a plain tensor: x.as_subclass(torch.Tensor)",
+        )  # fmt: skip
+    if tensor.layout is not torch.strided:
+        raise LeafTypeError(
+            f"{what} is a {tensor.layout} tensor", loc=loc, hint="pass a dense one: x.to_dense()"
+        )
+    if tensor.device.type == "meta":
+        raise DeviceError(f"{what} is on the meta device, without data", loc=loc)
+    from_torch_dtype(tensor.dtype, loc)
