@@ -89,6 +89,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in _CONSTANTS:
             self._constant(args[0], site)
             return args[0]
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)  # record_function: a range of this run, no computation
         deferred = self.recorder.deferred
         if func is torch.ops.aten._local_scalar_dense.default:
             deferred.settle(args)

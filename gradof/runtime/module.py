@@ -7,6 +7,7 @@ class.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from gradof.errors import InputError
 from gradof.runtime.function import Differentiated
 from gradof.runtime.refuse import Numerics
+from gradof.runtime.shell import keep_state, runs_as_it_is, shell
 
 
 def differentiate_module(
@@ -22,11 +24,18 @@ def differentiate_module(
 ) -> Any:  # fmt: skip
     """A module like `module` that runs compiled; see the module docstring.
 
+    The forward of torch's distributed modules runs as it is (`gradof.runtime.shell`).
+
     Raises InputError for a module that was differentiated already.
     """
     cls = type(module)
     if hasattr(cls, "_gradof_original"):
         raise InputError("this module is differentiated already", hint="use it as it is")
+    if runs_as_it_is(module):
+        return shell(module, functools.partial(
+            differentiate_module, static_argnames=static_argnames, strict=strict,
+            memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
+        ))  # fmt: skip
     forward_ = MethodType(cls.forward, module)
     compiled = Differentiated(
         forward_, static_argnames, strict, memory_budget, numerics, cuda_graph
@@ -55,4 +64,5 @@ def differentiate_module(
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
     result: Any = object.__new__(subclass)
     result.__dict__ = module.__dict__
+    keep_state(module, result)
     return result

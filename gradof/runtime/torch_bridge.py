@@ -13,6 +13,7 @@ derivative flows through them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ _alive = torch._C._functorch.unwrap_if_dead  # what a transform that is over has
 _PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
                     torch.bool, torch.complex64, torch.complex128, torch.complex32})
 _NUMPYS = frozenset({torch.float32, torch.float64, torch.int64, torch.bool})
+_IN_DLPACK = _PLAIN - {torch.complex32}
+_FSDP = "torch.distributed.fsdp"
 _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
@@ -73,7 +76,10 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> None:
     """Run the deciding part of a path; random numbers it draws will be drawn again."""
-    arrays = [resolved(t) if check.takes_tensors else to_raw(t) for t in tensors]
+    if check.takes_tensors:
+        arrays: list[Any] = [resolved(t) for t in tensors]
+    else:
+        arrays = [to_raw(t) for t in resizable(tensors)]
     if not random:
         check(*arrays)
         return
@@ -108,12 +114,23 @@ def from_raw(array: Any, held: DType | None) -> Tensor:
 def to_arrays(tensors: Sequence[Tensor]) -> list[Any]:
     """`to_raw` of each, in few steps for most: after large arrays nothing is in the caches."""
     made = []
-    for tensor in tensors:
+    for tensor in resizable(tensors):
         if tensor.dtype in _NUMPYS and not tensor._is_zerotensor():
             made.append(tensor.numpy(force=True))
         else:
             made.append(to_raw(tensor))
     return made
+
+
+def resizable(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The tensors; where FSDP is in use, others over the same memory.
+
+    torch lets no storage be resized that numpy has seen, and FSDP gives memory back by doing so.
+    """
+    if _FSDP not in sys.modules:
+        return tensors
+    plain = [resolved(t.detach()) for t in tensors]
+    return [torch.from_dlpack(t) if t.dtype in _IN_DLPACK else t for t in plain]
 
 
 def to_raw(tensor: Tensor) -> Any:

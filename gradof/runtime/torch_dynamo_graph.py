@@ -46,7 +46,8 @@ def _rewrite(graph: fx.GraphModule) -> bool:
     for node in list(graph.graph.nodes):
         if node.op != "call_function":
             continue
-        name = node.target.name() if isinstance(node.target, torch._ops.HigherOrderOperator) else ""
+        is_operator = isinstance(node.target, torch._ops.HigherOrderOperator)
+        name = str(node.target) if is_operator else ""
         if name == _APPLY:
             target = str(node.args[1].target)
             backward = graph.get_submodule(target)
