@@ -1,5 +1,7 @@
 """torch.cond, while_loop and functions of torch.compile inside traced code run as Python does.
 
+Those of torch.jit.script, too: see `torch_scripted`.
+
     @differentiate
     def loss(x):
         return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)).sum()
@@ -25,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.regions import is_recording
 from gradof.tracer.source import user_loc
+from gradof.tracer.torch_scripted import scripted
 
 _COMPILE = "_hop_compile_and_call"  # what torch's operators of control flow run through, since 2.13
 
@@ -77,7 +80,7 @@ def control_flow() -> Iterator[None]:
     # functions are compiled only where torch's compiler was loaded, which takes a second
     loaded = "torch._dynamo" in sys.modules
     try:
-        with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
+        with torch.compiler.set_stance("force_eager") if loaded else nullcontext(), scripted():
             yield
     finally:
         if before is not None:

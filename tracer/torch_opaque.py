@@ -43,6 +43,8 @@ def emit_opaque(
         raise refusal(name, "it changes its arguments", loc)
     if not results:
         raise refusal(name, "it returns no tensor", loc)
+    if any(r.layout is not torch.strided for r in results) or _is_sparse(func, args, kwargs):
+        raise refusal(name, "its result or its gradient is a sparse tensor", loc)
     operands: list[Value] = []
     flat = _WITHOUT_GRADIENT.get(name, frozenset())
 
@@ -67,6 +69,13 @@ def emit_opaque(
         raise refusal(name, "it has no tensor arguments", loc)
     types = tuple((type_of(r).dtype, tuple(r.shape)) for r in results)
     return emitter.body.emit_node("Opaque", *operands, name=name, call=call, types=types, vjps=())
+
+
+def _is_sparse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the op was asked for a sparse gradient, as by nn.Embedding(sparse=True)."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return given.get("sparse") is True
 
 
 def _constant(encoded: Any, wanted: bool) -> Any:

@@ -36,13 +36,18 @@ def differentiate_module(
             differentiate_module, static_argnames=static_argnames, strict=strict,
             memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
         ))  # fmt: skip
-    forward_ = MethodType(cls.forward, module)
+    own = module.__dict__.get("forward")  # of this instance: a scripted module has one
+    forward_ = MethodType(cls.forward, module) if own is None else own
     compiled = Differentiated(
         forward_, static_argnames, strict, memory_budget, numerics, cuda_graph
     )
 
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return compiled(*args, **kwargs)
+    def forward(self: Any) -> Any:
+        now = self.__dict__.get("forward")
+        return compiled if now is own else now
+
+    def set_forward(self: Any, new: Any) -> None:
+        self.__dict__["forward"] = new
 
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return differentiate_module, (
@@ -50,7 +55,7 @@ def differentiate_module(
         )  # fmt: skip
 
     members: dict[str, Any] = {
-        "forward": forward,
+        "forward": property(forward, set_forward),  # before what the instance has
         "__reduce_ex__": reduce,
         "__doc__": cls.__doc__,
         "__module__": cls.__module__,
@@ -63,6 +68,6 @@ def differentiate_module(
     }
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
     result: Any = object.__new__(subclass)
-    result.__dict__ = module.__dict__
+    object.__setattr__(result, "__dict__", module.__dict__)  # a scripted module has its own
     keep_state(module, result)
     return result

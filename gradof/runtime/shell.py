@@ -12,6 +12,7 @@ gets the differentiated child, or a shell of it where the child contains such co
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from operator import is_
@@ -30,13 +31,18 @@ Compile = Callable[[Any], Any]
 def runs_as_it_is(module: Any) -> bool:
     """Whether the forward of a module is distributed code, or calls some in a submodule."""
     inside = (m for m in module.modules() if m is not module)
-    return _is_distributed(type(module).forward) or any(map(_is_managed, inside))
+    return _is_distributed(_forward(module)) or any(map(_is_managed, inside))
 
 
 def _is_managed(module: Any) -> bool:
-    if _is_distributed(type(module).forward):
+    if _is_distributed(_forward(module)):
         return True
     return any(_is_distributed(h) for name in _HOOKS for h in getattr(module, name).values())
+
+
+def _forward(module: Any) -> Any:
+    """As it is stored: the class of a scripted module has a descriptor of its own there."""
+    return inspect.getattr_static(type(module), "forward")
 
 
 def _is_distributed(function: Any) -> bool:
@@ -72,7 +78,7 @@ def shell(module: Any, compile_: Compile) -> Any:
         **dict.fromkeys(("trace", "gradient", "explain", "lint"), refused),
     }
     result: Any = object.__new__(type(f"Differentiated{cls.__name__}", (cls,), members))
-    result.__dict__ = module.__dict__
+    object.__setattr__(result, "__dict__", module.__dict__)
     keep_state(module, result)
     return result
 
@@ -143,7 +149,7 @@ class _Children:
         return found[1]
 
     def _stand_in(self, child: Any) -> Any:
-        if type(child).forward.__name__ == _UNIMPLEMENTED:
+        if getattr(_forward(child), "__name__", None) == _UNIMPLEMENTED:
             return shell(child, self._compile)
         return self._compile(child)
 
@@ -154,4 +160,4 @@ class _Children:
     def cache_info(self) -> CacheInfo:
         """The counts of all children that were compiled."""
         infos = [seen.cache_info() for _, seen in self._known.values()]
-        return CacheInfo(*(sum(counts) for counts in zip(CacheInfo(*[0] * 5), *infos, strict=True)))
+        return CacheInfo(*(sum(counts) for counts in zip(CacheInfo(0, 0, 0, 0, 0), *infos, strict=True)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from gradof import differentiate
 from gradof.errors import OpaqueOpWarning, UnsupportedOpError
@@ -197,3 +198,14 @@ def test_explain_names_what_torch_runs_and_its_line() -> None:
         text = str(differentiate(fn).explain(torch.ones(3, 2, requires_grad=True)))
     assert "run by torch, under its own autograd: aten::mode at" in text
     assert "test_opaque.py" in text
+
+
+def test_sparse_gradients_are_not_torchs_to_hand_over() -> None:
+    """A backward of ours gives dense gradients; eager's of such an embedding is sparse."""
+    layer = nn.Embedding(5, 3, sparse=True)
+    fast: Any = differentiate(lambda i: layer(i).sum(), strict=True)
+    with pytest.raises(UnsupportedOpError, match="sparse"):
+        fast(torch.tensor([0, 2]))
+    made: Any = differentiate(lambda x: x.to_sparse().coalesce().values() * 2, strict=True)
+    with pytest.raises(UnsupportedOpError):
+        made(torch.eye(3, requires_grad=True))

@@ -1,0 +1,89 @@
+"""Functions of torch.jit.script inside traced code: their ops are in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import gradof
+from gradof.errors import UnsupportedOpError
+from gradof.ir.printer import print_graph
+
+# torch.jit.script is to be torch.compile's, says torch
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+
+def _scaled(x: torch.Tensor, k: float = 2.0, turned: bool = False) -> torch.Tensor:
+    if turned:
+        return -x * k
+    if bool(x.sum() > 0):
+        return x * k
+    return x.sin() * k
+
+
+def _gates(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    a, b = (x @ w).chunk(2, 1)
+    return torch.tanh(_scaled(a)), torch.sigmoid(b)
+
+
+def _scripted(fn: Callable[..., Any]) -> Any:
+    script: Any = torch.jit.script
+    return script(fn)
+
+
+def _checked(fast: Any, plain: Callable[..., Any], scripted: Any, runs: int) -> None:
+    for run in range(runs):
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+        w = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+        scripted(x, w)  # torch optimizes it after some calls
+        have, want = fast(x, w), plain(x, w)
+        torch.testing.assert_close(have, want)
+        grads = [torch.autograd.grad(v, [x, w], create_graph=True) for v in (have, want)]
+        torch.testing.assert_close(*grads)
+        second = [torch.autograd.grad((g[0] ** 2).sum(), [x, w]) for g in grads]
+        torch.testing.assert_close(*second)
+        assert fast.cache_info().backward_runs >= 2 * (run + 1)
+
+
+def test_a_function_inside() -> None:
+    script = _scripted(_gates)
+    fast: Any = gradof.differentiate(lambda x, w: (script(x, w)[0] * script(x, w)[1]).sum())
+    _checked(fast, lambda x, w: (_gates(x, w)[0] * _gates(x, w)[1]).sum(), script, 6)
+    graph = print_graph(fast.trace(torch.ones(3, 4).double(), torch.ones(4, 4).double()))
+    assert "tanh" in graph and "Opaque" not in graph and "Guard" in graph
+
+
+def test_a_scripted_function_itself() -> None:
+    script = _scripted(_loss)
+    _checked(gradof.differentiate(script), _loss, script, 4)
+
+
+def _loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x @ w).sum()
+
+
+def test_names_and_defaults_of_arguments() -> None:
+    script = _scripted(_scaled)
+    fast: Any = gradof.differentiate(
+        lambda x: script(x, turned=True).sum() + script(x, 3.0).sum() + script(k=0.5, x=x).sum()
+    )
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.grad(fast(x), x)[0].tolist() == [1.5] * 3
+
+
+def test_outside_of_traces_torch_runs_it() -> None:
+    script = _scripted(_scaled)
+    gradof.differentiate(lambda x: script(x))(torch.ones(3))
+    assert script(torch.ones(3)).tolist() == [2.0] * 3 and script.schema.arguments[1].name == "k"
+
+
+def test_a_scripted_module_is_not_followed() -> None:
+    module = _scripted(nn.Linear(3, 2))  # type: ignore[arg-type]
+    for fn in (gradof.differentiate(lambda x: module(x), strict=True),
+               gradof.differentiate(module, strict=True)):  # fmt: skip
+        with pytest.raises(UnsupportedOpError, match="a module of torch.jit"):
+            fn(torch.ones(4, 3))
