@@ -7,8 +7,8 @@
     def loss(x): return gelu(x).sum()      # its ops are in the graph
 
 torch's interpreter runs a function that it has optimized under an autograd of its own, of which a
-trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Scripted modules
-cannot be followed: their state is out of Python's sight.
+trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Scripted
+modules cannot be followed: their state is out of Python's sight.
 """
 
 from __future__ import annotations

@@ -160,4 +160,5 @@ class _Children:
     def cache_info(self) -> CacheInfo:
         """The counts of all children that were compiled."""
         infos = [seen.cache_info() for _, seen in self._known.values()]
-        return CacheInfo(*(sum(counts) for counts in zip(CacheInfo(0, 0, 0, 0, 0), *infos, strict=True)))
+        none = CacheInfo(0, 0, 0, 0, 0)
+        return CacheInfo(*map(sum, zip(none, *infos, strict=True)))

@@ -38,5 +38,4 @@ def test_two_processes_end_with_the_parameters_of_one(way: str, rows: dict[str, 
     row, compiled = rows[way], COMPILED.get(way, 1)
     assert row["apart"] < 1e-14 and row["same_names"]
     assert row["backwards"] == STEPS * BATCHES * compiled, "gradof's own df ran"
-    if way.startswith("_ddp"):  # FSDP changes what the guards of today look at
-        assert row["traces"] == compiled
+    assert row["traces"] == compiled

@@ -85,5 +85,5 @@ def test_a_scripted_module_is_not_followed() -> None:
     module = _scripted(nn.Linear(3, 2))  # type: ignore[arg-type]
     for fn in (gradof.differentiate(lambda x: module(x), strict=True),
                gradof.differentiate(module, strict=True)):  # fmt: skip
-        with pytest.raises(UnsupportedOpError, match="a module of torch.jit"):
+        with pytest.raises(UnsupportedOpError, match=r"a module of torch\.jit"):
             fn(torch.ones(4, 3))
