@@ -36,7 +36,7 @@ from gradof.tracer.source import user_loc
 # Packages whose code keeps no state that a trace depends on, or is our own.
 _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
-    "functorch", "jax", "networkx",
+    "functorch", "jax", "networkx", "tqdm",
 })  # fmt: skip
 # Of torch and the standard library, the modules whose code works on the user's objects.
 _HEARD = (

@@ -24,7 +24,7 @@ from gradof.tracer.reach import Reach
 from gradof.tracer.reads import Reads
 
 for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, np.ndarray, torch.Size,
-              torch.dtype, torch.device):  # fmt: skip
+              torch.dtype, torch.device, torch.profiler.record_function):  # fmt: skip
     leaf_type(_type)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd.function import once_differentiable
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils.checkpoint import checkpoint
 
 from gradof.tracer.torch_control_flow import run_cond, run_while_loop
@@ -36,8 +37,10 @@ _SWITCHES = frozenset({
 def as_torch_wrote_it(graph: fx.GraphModule) -> fx.GraphModule:
     """The graph and those within it, changed in place; see the module docstring."""
     for module in list(graph.modules()):
-        if isinstance(module, fx.GraphModule) and _rewrite(module):
-            module.recompile()
+        if isinstance(module, fx.GraphModule):
+            if _rewrite(module):
+                module.recompile()
+            _LazyGraphModule.force_recompile(module)  # else its first call would change it
     return graph
 
 
@@ -52,7 +55,7 @@ def _rewrite(graph: fx.GraphModule) -> bool:
             target = str(node.args[1].target)
             backward = graph.get_submodule(target)
             assert isinstance(backward, fx.GraphModule)
-            changed |= _differentiable(backward)
+            _differentiable(backward)
         elif name in _WRITTEN:
             node.target = _WRITTEN[name]
             changed = True
@@ -62,21 +65,20 @@ def _rewrite(graph: fx.GraphModule) -> bool:
 # --- torch.autograd.Function ------------------------------------------------------------------
 
 
-def _differentiable(backward: fx.GraphModule) -> bool:
-    """Take Dynamo's no_grad off the backward of a Function; whether there was one.
+def _differentiable(backward: fx.GraphModule) -> None:
+    """Take Dynamo's no_grad off the backward of a Function.
 
     Dynamo leaves out what of that the user wrote. So a backward whose source says no_grad or
     once_differentiable, or that has no source to look at, is once_differentiable.
     """
     nodes = [n for n in backward.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     if len(nodes) < 2 or not (_sets_grad(nodes[0], False) and _sets_grad(nodes[-1], True)):
-        return False
+        return
     for node in (nodes[0], nodes[-1]):
         backward.graph.erase_node(node)
     backward.recompile()
     if any(_without_gradients(node.stack_trace) for node in nodes[1:-1]):
         _mark_once(backward)
-    return True
 
 
 def _sets_grad(node: fx.Node, mode: bool) -> bool:
