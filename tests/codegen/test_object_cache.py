@@ -190,3 +190,34 @@ entry:
     (owner,) = (c for c in ModulePassManager.__mro__ if "add_simplify_cfg_pass" in vars(c))
     monkeypatch.delattr(owner, "add_simplify_cfg_pass")
     assert engine._object_code(text, "full")
+
+
+def test_code_under_another_key_is_not_loaded(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "cache")
+    assert cache.folder is not None
+    cache.store("one", b"code of one")
+    cache.store("two", b"code of two")
+    (cache.folder / "one").rename(cache.folder / "swap")
+    (cache.folder / "two").rename(cache.folder / "one")
+    (cache.folder / "swap").rename(cache.folder / "two")
+    assert cache.load("one") is None and cache.load("two") is None
+    cache.store("one", b"code of one")
+    assert cache.load("one") == b"code of one"
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link", "broken link"])
+def test_what_is_no_plain_file_is_no_entry(what: str, tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path / "cache")
+    assert cache.folder is not None
+    cache.store("other", b"code")
+    place = cache.folder / "key"
+    if what == "pipe":
+        os.mkfifo(place)
+    elif what == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to("other" if what == "link" else "nowhere")
+    assert cache.load("key") is None  # a pipe without a writer would be waited for
+    assert cache.problem is None
+    assert cache.store("key", b"fresh") == b"fresh"
+    assert cache.load("key") == (None if what == "folder" else b"fresh")

@@ -4,7 +4,8 @@
     code = cache.load(key) or cache.store(key, compile())
 
 Code that is loaded runs, so the folder must be the user's own, with no access for others; each file
-carries the checksum of its content, and one that does not fit it is deleted. Files are written
+carries the checksum of its key and its content, and one that does not fit it is deleted. What is no
+plain file (a link, a pipe) is never opened for reading. Files are written
 beside their place and moved there. Where any of that fails the cache is out of use, `state()` says
 why, and kernels are compiled as without it.
 
@@ -22,7 +23,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-MAGIC = b"gradof object 1\n"
+MAGIC = b"gradof object 2\n"
 LIMIT = 256 << 20  # bytes of all files; beyond it the oldest go
 LOOK = 16  # one file in so many that are written looks at all: of thousands that takes a while
 
@@ -62,14 +63,14 @@ class ObjectCache:
         assert self.folder is not None
         path = self.folder / key
         try:
-            content = path.read_bytes()
+            content = _plain(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.problem = f"{path}: {error.strerror}"
             return None
         head, checksum, code = content[:16], content[16:48], content[48:]
-        if head == MAGIC and hashlib.sha256(code).digest() == checksum:
+        if head == MAGIC and _checksum(key, code) == checksum:
             return code
         with contextlib.suppress(OSError):  # in a folder that cannot be written it stays, unused
             path.unlink()
@@ -85,7 +86,7 @@ class ObjectCache:
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             temporary = Path(name)
             with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(code).digest() + code)
+                file.write(MAGIC + _checksum(key, code) + code)
             temporary.replace(self.folder / key)
             if zlib.crc32(key.encode()) % self.look == 0:
                 self._trim()
@@ -123,6 +124,26 @@ class ObjectCache:
         size = sum(info.st_size for _, info in files)
         note = f", only read: {self.unwritable}" if self.unwritable is not None else ""
         return f"{self.folder}, {len(files)} files, {size / 1e6:.1f} MB{note}"
+
+
+def _checksum(key: str, code: bytes) -> bytes:
+    """Of the key, too: code under another key's name is whole, and wrong."""
+    return hashlib.sha256(key.encode() + b"\0" + code).digest()
+
+
+def _plain(path: Path) -> bytes:
+    """The content of a plain file; FileNotFoundError for anything else that is there.
+
+    A pipe would be waited for, so nothing is waited for; a link may lead anywhere.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise FileNotFoundError(path)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT:
+            raise FileNotFoundError(path)
+        return file.read()
 
 
 @functools.cache
