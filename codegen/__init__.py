@@ -33,8 +33,12 @@ from gradof.codegen.gpu.execute import devices_of, emit_torch
 from gradof.codegen.merge_products import merge_products
 from gradof.codegen.move_slices import move_slices
 from gradof.codegen.weak_numbers import round_numbers
+from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
+from gradof.ir.opinfo import OPS
+from gradof.ops.memory import limit
+from gradof.ops.registry import Op, check_call
 
 __all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
 
@@ -54,6 +58,8 @@ def compile_graph(
     ops or devices that the emitter does not have.
     """
     backend = backend or default_backend()
+    limit()  # a ConfigError now, and not once an array is large
+    _check_calls(graph)
     graph = round_numbers(graph, library)
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy")
@@ -64,6 +70,20 @@ def compile_graph(
         return emit(graph, library, name, native=native)
     make = kernel_maker(backend, library)
     return emit(with_groups(graph, library, make), library, name, make_kernel=make, native=native)
+
+
+def _check_calls(graph: Graph) -> None:
+    """CodegenError for a node that has not as many operands, or other attributes, than its op."""
+    for node in graph.walk():
+        record = OPS.get(node.kind)
+        if not isinstance(record, Op):
+            continue  # `emit` has words for it
+        try:
+            check_call(record, [v.type for v in node.inputs], node.attrs)
+        except InferenceError as error:
+            raise CodegenError(
+                error.message, loc=node.loc, hint="gradof.ir.verify.verify checks a graph"
+            ) from None
 
 
 def has_kernels(graph: Graph, library: Literal["numpy", "torch"]) -> bool:

@@ -122,7 +122,7 @@ def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: An
 def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
     """Parse textual IR from FILE (default: standard input), verify it, run passes, print it."""
     from gradof.cli.render import print_code
-    from gradof.errors import TargetError
+    from gradof.errors import ParseError, TargetError
     from gradof.ir.parser import parse_graph
     from gradof.ir.verify import verify
     from gradof.passes.pipeline import PASSES, run_passes
@@ -133,7 +133,16 @@ def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
         return
     if file != "-" and not Path(file).is_file():
         raise TargetError(f"no file {file}")
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ParseError(
+            f"byte {data[error.start]:#04x} is not UTF-8",
+            line=data[: error.start].count(b"\n") + 1,
+            column=error.start - data.rfind(b"\n", 0, error.start),
+            source="<stdin>" if file == "-" else file, hint="save the text as UTF-8",
+        ) from None
     graph = parse_graph(text, source="<stdin>" if file == "-" else file)
     verify(graph)
     run_passes(graph, passes)

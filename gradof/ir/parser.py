@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -38,6 +40,7 @@ _TOKEN = re.compile(
 _DTYPE_NAMES: dict[str, DType] = {d.name: d for d in all_dtypes()}
 _WORDS: dict[str, Attr] = {"True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+DEEPEST, LONGEST = 100, 640  # nested blocks and tuples; digits, of which Python takes so many
 _HINT = "docs/architecture.md shows the text form, and print_graph writes it"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _ELEMENTS: dict[str, tuple[type, ...]] = {
@@ -82,6 +85,7 @@ def parse_graph(text: str, source: str = "<text>") -> Graph:
 
 
 def _unescape(match: re.Match[str]) -> str:
+    """The character; ValueError or OverflowError where there is none of that number."""
     body = match.group(1)
     if len(body) > 1:
         return chr(int(body[1:], 16))
@@ -93,6 +97,7 @@ class _Parser:
         self.tokens = [t for t in tokens if t.kind != "loc" or _as_loc(t) is not None]
         self.at = 0
         self.source = source
+        self.depth = 0  # of blocks and of tuples
         self.values: dict[str, Value] = {}
 
     @property
@@ -125,6 +130,15 @@ class _Parser:
             self.take()
             return True
         return False
+
+    @contextlib.contextmanager
+    def nested(self) -> Iterator[None]:
+        """Within one more block or tuple; Python's stack is not endless."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.fail(f"nested more than {DEEPEST} deep")
+        yield
+        self.depth -= 1
 
     def word(self, text: str) -> None:
         if self.token.text != text:
@@ -194,7 +208,8 @@ class _Parser:
             inner = node.add_block()
             self.params(inner)
             self.punct(":")
-            self.body(inner, "->")
+            with self.nested():
+                self.body(inner, "->")
             self.punct("->")
             inner.returns.set_inputs(self.operands())
         for token, type_ in outputs:
@@ -232,7 +247,10 @@ class _Parser:
     def attr(self) -> Attr:
         token = self.take()
         if token.kind == "string":
-            return _ESCAPE.sub(_unescape, token.text[1:-1])
+            try:
+                return _ESCAPE.sub(_unescape, token.text[1:-1])
+            except (ValueError, OverflowError):
+                self.fail(f"no character has that number: {token.text}", token)
         if token.kind == "number":
             return self.number(token)
         if token.kind == "name":
@@ -243,14 +261,21 @@ class _Parser:
             if token.text in _DTYPE_NAMES:
                 return _DTYPE_NAMES[token.text]
         if token.text == "(":
-            return self.tuple_or_complex()
+            with self.nested():
+                return self.tuple_or_complex()
         self.fail(f"expected an attribute value, found {token.text!r}", token)
 
     def number(self, token: _Token) -> int | float | complex:
         text = token.text
         if text.endswith("j"):
             return complex(text)
-        return float(text) if re.search(r"[.eEin]", text) else int(text)
+        return float(text) if re.search(r"[.eEin]", text) else self.whole(token)
+
+    def whole(self, token: _Token) -> int:
+        """A whole number, of at most so many digits as Python reads."""
+        if len(token.text) > LONGEST:
+            self.fail(f"a number of {len(token.text)} digits, more than {LONGEST}", token)
+        return int(token.text)
 
     def tuple_or_complex(self) -> Attr:
         items: list[Attr] = []
@@ -345,7 +370,7 @@ class _Parser:
             text = self.expect("number", "a size")
             if not text.isdigit():
                 self.fail(f"a size is a whole number, not {text!r}", token)
-            dims.append(int(text))
+            dims.append(self.whole(token))
             if not self.accept(","):
                 self.punct("]")
                 break
@@ -360,5 +385,5 @@ def _hint(text: str) -> str | None:
 
 def _as_loc(token: _Token) -> Loc | None:
     """`# file:line` as a Loc; None for any other comment, which is skipped."""
-    match = re.fullmatch(r"#\s*(.+):(\d+)\s*", token.text)
+    match = re.fullmatch(r"#\s*(.+):(\d{1,18})\s*", token.text)
     return Loc(match.group(1), int(match.group(2))) if match else None

@@ -42,7 +42,7 @@ _IN_USE: dict[int, weakref.ref[Any]] = {}
 def limit() -> int:
     """Bytes that are kept at most; ConfigError where GRADOF_KEPT_MB is no number of megabytes."""
     text = os.environ.get("GRADOF_KEPT_MB", "128")
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise ConfigError(f"GRADOF_KEPT_MB is {text!r}", hint="a number of megabytes is due")
     return int(text) << 20
 

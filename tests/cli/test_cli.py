@@ -251,6 +251,12 @@ def test_opt_names_the_file_of_malformed_text(folder: Path) -> None:
     assert "bad.ir:2:11" in run("opt", "bad.ir", code=2).stderr
 
 
+def test_opt_names_the_place_of_what_is_not_utf_8(folder: Path) -> None:
+    (folder / "latin.gr").write_bytes(b"graph f(%x : f32[1]):\n return (%x) # caf\xe9:1")
+    message = run("opt", "latin.gr", code=2).stderr
+    assert "byte 0xe9 is not UTF-8" in message and "latin.gr:2:19" in message
+
+
 def test_opt_refuses_wrong_types() -> None:
     text = "graph f(%x : f32[3]):\n  %y : f32[4] = tanh(%x)\n  return (%y)\n"
     assert "f32[4]" in run("opt", stdin=text, code=2).stderr

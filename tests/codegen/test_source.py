@@ -227,3 +227,13 @@ def test_floating_point_warnings_are_silent_and_settings_kept() -> None:
         y, _ = run(np.array([0.0, -1.0]))
     np.testing.assert_array_equal(y, [-np.inf, np.nan])
     assert np.geterr() == before
+
+
+@pytest.mark.parametrize(
+    "call", ["sum(%x)", "sum[dims=(0,)](%x)", "sum[dims=(0,), keepdims=False, more=1](%x)",
+             "add(%x)", "permute[order=(0,)](%x)"],
+)  # fmt: skip
+def test_calls_that_do_not_fit_their_op(call: str) -> None:
+    graph = parse_graph(f"graph f(%x : f32[2]):\n %y : f32[2] = {call}\n return (%y)")
+    with pytest.raises(CodegenError, match="takes"):
+        compile_graph(graph)

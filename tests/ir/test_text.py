@@ -168,3 +168,32 @@ def test_malformed_text(text: str, line: int, column: int, match: str) -> None:
         parse_graph(text, "some.ir")
     assert (caught.value.line, caught.value.column) == (line, column)
     assert f"at some.ir:{line}:{column}" in str(caught.value)
+
+
+BROKEN = {
+    "tuples in tuples": ("graph f(%x : f32[1]):\n %y : f32[1] = op[a=" + "(" * 5_000, "nested"),
+    "blocks in blocks": (
+        "graph f(%x : f32[1]):\n" + " op() block():\n" * 5_000, "nested"
+    ),
+    "a number of 6000 digits": (
+        "graph f(%x : f32[1]):\n %y : f32[1] = op[a=" + "9" * 6_000 + "](%x)", "6000 digits"
+    ),
+    "a size of 6000 digits": ("graph f(%x : f32[" + "9" * 6_000 + "]):", "6000 digits"),
+    "no character": (
+        "graph f(%x : f32[1]):\n %y : f32[1] = op[a='\\UFFFFFFFF'](%x)", "no character"
+    ),
+    "a line of 6000 digits": ("graph f():\n op() # a.py:" + "9" * 6_000, "expected a node"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_python_cannot_read_is_refused_at_its_place(name: str) -> None:
+    text, message = BROKEN[name]
+    with pytest.raises(ParseError, match=message) as caught:
+        parse_graph(text)
+    assert caught.value.line >= 1 and caught.value.column >= 1
+
+
+def test_nesting_within_reason() -> None:
+    deep = "graph f(%x : f32[1]):\n op[a=" + "(" * 50 + "1," + ")" * 50 + "]()\n return (%x)"
+    assert parse_graph(str(parse_graph(deep))) == parse_graph(deep)

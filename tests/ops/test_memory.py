@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import gradof
+from gradof.codegen import compile_graph
 from gradof.errors import ConfigError
+from gradof.ir.parser import parse_graph
 from gradof.ops import memory
 from gradof.ops.memory import LEAST, clear, empty, kept, limit
 
@@ -121,6 +123,8 @@ def test_a_limit_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> Non
     limit.cache_clear()
     with pytest.raises(ConfigError, match="GRADOF_KEPT_MB"):
         empty(SHAPE, F64)
+    with pytest.raises(ConfigError, match="GRADOF_KEPT_MB"):  # of a graph of small arrays, too
+        compile_graph(parse_graph("graph f(%x : f32[2]):\n %y : f32[2] = tanh(%x)\n return (%y)"))
 
 
 def test_release_memory_gives_it_back() -> None:
