@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import TraceError
+from gradof.ir import forks
 from gradof.tracer.numpy_apply import Concatenator, Vectorize
 from gradof.tracer.numpy_array import TracedArray
 from gradof.tracer.numpy_functions import conform
@@ -233,7 +234,7 @@ def _enter(table: dict[int, tuple[Any, Any]], original: Any, replacement: Any) -
     table[id(original)] = table[id(replacement)] = (original, replacement)
 
 
-_LOCK = threading.Lock()
+_LOCK = forks.lock()
 _counts: dict[tuple[int, str], int] = {}
 Place = tuple[dict[str, Any], str, Any, Any]  # globals, name, what stands there, its replacement
 

@@ -21,10 +21,11 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from gradof.errors import InputError
+from gradof.ir.forks import cached_property
 from gradof.tracer.registered import Context, join, node_of, split
 
 Kind = Literal[

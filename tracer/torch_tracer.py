@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from gradof.errors import FreeTensorError, TraceError
+from gradof.ir import forks
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
 from gradof.tracer import (  # noqa: F401  # adaptors register themselves
@@ -88,7 +89,7 @@ from gradof.tracer.torch_types import type_of
 from gradof.tracer.views import ViewOf, view_of
 
 # Fused kernels are switched off for the whole process while a trace runs.
-_ONE_AT_A_TIME = threading.RLock()
+_ONE_AT_A_TIME = forks.finish_first(threading.RLock())
 
 
 def trace_torch(

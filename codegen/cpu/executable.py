@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -20,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import CodegenError
+from gradof.ir import forks
 
 # The same source has the same name, so each text is kept once, while any function of it lives.
 # Reentrant, because a finalizer may run inside the lock.
-_LOCK = threading.RLock()
+_LOCK = forks.rlock()
 _LIVE: Counter[str] = Counter()
 
 

@@ -21,8 +21,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from gradof.codegen.cpu import openmp
 from gradof.errors import ConfigError
+from gradof.ir import forks
 
-_LOCK = threading.Lock()
+_LOCK = forks.lock()
 _POOL: tuple[int, int, ThreadPoolExecutor] | None = None  # process, threads, pool
 
 

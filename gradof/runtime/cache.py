@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof.ir import forks
 from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
 from gradof.runtime.eager import EagerRuns
@@ -79,7 +80,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.entries: dict[tuple[Any, ...], list[Entry]] = {}
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self.counts = RunCounts()
         self.hits = 0
         self.misses = 0

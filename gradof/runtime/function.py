@@ -25,6 +25,7 @@ import numpy as np
 from gradof.autodiff.gradient import Gradient
 from gradof.codegen import has_small_kernels
 from gradof.errors import TraceError
+from gradof.ir import forks
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
@@ -56,7 +57,7 @@ from gradof.tracer.reads import Reads
 from gradof.tracer.result import Traced
 from gradof.tracer.source import function_loc
 
-_TRACING = threading.RLock()  # tracers set process-wide flags of torch
+_TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
 _MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
 
@@ -300,7 +301,7 @@ class Differentiated:
             decisions=(
                 None if traced.deciding is None else Decisions(traced.deciding, call.library)
             ),
-            lock=threading.RLock(),
+            lock=forks.rlock(),
             reason=why_traced(cache, call),
             seconds=recording.seconds,
         )

@@ -10,13 +10,13 @@ same Guards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 from gradof.codegen import Executable, compile_graph
 from gradof.errors import PathLimitError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
+from gradof.ir.forks import cached_property
 from gradof.ir.opinfo import has_trait
 from gradof.ops.guard import GuardFailed, Number, same_number
 from gradof.passes.guards import guards_of

@@ -10,10 +10,8 @@ df being a GraphPlan, derivatives of any order come from the same two steps.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from gradof.autodiff.differentiate import differentiate
@@ -24,8 +22,10 @@ from gradof.codegen.cpu.half import held_dtype
 from gradof.codegen.gpu.attention import Attention, recognised
 from gradof.codegen.gpu.capture import CapturedExecutable
 from gradof.codegen.gpu.with_attention import with_attention, without_attention
+from gradof.ir import forks
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
+from gradof.ir.forks import cached_property
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 from gradof.runtime.together import Together
@@ -59,7 +59,7 @@ class GraphPlan:
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
         self.cuda_graph = cuda_graph  # see gradof.codegen.gpu.capture
         self._gradients: dict[Flags, GradientPlan] = {}
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
     @cached_property
     def prepared(self) -> Graph:
@@ -172,7 +172,7 @@ class GradientPlan:
         self.gradient = gradient
         self.f = owner.with_graph(gradient.f, views=owner.views)
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)
         self.outputs = len(gradient.f.outputs)

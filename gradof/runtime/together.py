@@ -25,10 +25,10 @@ are kept.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from gradof.autodiff.compose import together_graph
+from gradof.ir import forks
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 
@@ -46,7 +46,7 @@ class Together:
     def __init__(self, owner: GradientPlan) -> None:
         self._owner = owner
         self._possible = is_possible(owner)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._last: float | None = None
         self._in_row = 0
         self._misses = 0

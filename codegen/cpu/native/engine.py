@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from gradof.codegen.cpu.native.object_cache import object_cache
 from gradof.errors import CodegenError
+from gradof.ir import forks
 from gradof.ir.types import BF16, F16, DType
 
-_LOCK = threading.Lock()
+_LOCK = forks.finish_first(threading.Lock())  # LLVM has locks of its own
 _PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 Effort = Literal["full", "plain", "quick"]
 _SETTINGS: dict[Effort, str] = {  # to be changed with `_object_code`
