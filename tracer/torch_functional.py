@@ -35,6 +35,12 @@ def wrap(tensor: torch.Tensor) -> torch.Tensor:
     return wrapper
 
 
+def become_like(wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Make a wrapper of a Parameter one: `isinstance` holds, and modules take it as such."""
+    if type(tensor) is torch.nn.Parameter:
+        wrapper.__class__ = torch.nn.Parameter
+
+
 def inner(wrapper: torch.Tensor) -> torch.Tensor:
     """The plain tensor that a wrapper holds now, pending changes of its views applied."""
     _private._sync(wrapper)

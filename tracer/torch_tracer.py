@@ -70,6 +70,7 @@ from gradof.tracer.torch_control_flow import control_flow
 from gradof.tracer.torch_custom import custom_functions
 from gradof.tracer.torch_device import OneDevice, cuda_state
 from gradof.tracer.torch_functional import (
+    become_like,
     functionalization,
     inner,
     is_wrapper,
@@ -204,9 +205,7 @@ class _Trace:
             library="torch",
             in_tree=tree,
             arg_leaves=arg_leaves,
-            static_leaves=tuple(
-                (i, leaf) for i, leaf in enumerate(leaves) if i not in arg_leaves
-            ),
+            static_leaves=tuple((i, leaf) for i, leaf in enumerate(leaves) if i not in arg_leaves),
             origins=tuple(self.found),
             stores=stores,
             out_tree=out_tree,
@@ -249,6 +248,7 @@ class _Trace:
                 if not tensor.is_leaf:  # as in eager, it may then be changed in place
                     with torch.enable_grad():
                         wrapper = wrapper.clone()
+        become_like(wrapper, tensor)
         self.params.append(self.recorder.add_input(inner(wrapper), hint))
         self.real.append(tensor)
         self.wrappers.append(wrapper)

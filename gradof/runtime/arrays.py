@@ -121,7 +121,8 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
         check_tensor(leaf, path)
         requires_grad = leaf.requires_grad
         leafy = requires_grad and leaf.is_leaf
-        return (leaf.dtype, leaf.shape, requires_grad, leafy, leaf.device)
+        is_parameter = type(leaf) is torch_if_loaded().nn.Parameter
+        return (leaf.dtype, leaf.shape, requires_grad, leafy, leaf.device, is_parameter)
     value = thaw(leaf)
     try:
         hash(value)

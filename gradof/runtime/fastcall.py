@@ -179,11 +179,11 @@ class _Writer:
     def tensor(self, name: str, part: tuple[Any, ...]) -> None:
         """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
         torch = torch_if_loaded()
-        dtype, shape, requires_grad, is_leaf, device = part
+        dtype, shape, requires_grad, is_leaf, device, is_parameter = part
         there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
         self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
         conditions = [
-            f"(type({name}) is Tensor or type({name}) is Parameter)",
+            f"type({name}) is {'Parameter' if is_parameter else 'Tensor'}",
             f"{name}.dtype is {self.bind(dtype, 'dtype')}",
             f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
             f"{name}.requires_grad is {requires_grad}",

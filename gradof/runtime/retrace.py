@@ -51,6 +51,8 @@ def _leaf(path: str, new: tuple[Any, ...], old: tuple[Any, ...]) -> str:
         return f"{path} varies, and is an input from now on"
     shown, was = _shown(new), _shown(old)
     if shown == was:  # the same type: requires_grad, or being a leaf
+        if new[2:4] == old[2:4] and new[5:] != old[5:]:
+            return f"{path} is {'a' if new[5] else 'no'} Parameter now"
         flags = "requires grad" if new[2:3] != old[2:3] else "is a leaf"
         return f"{path} {flags} now" if any(new[2:4]) else f"{path} {flags} no more"
     return f"{path} is {shown}, was {was}"

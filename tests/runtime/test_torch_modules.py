@@ -204,3 +204,22 @@ def test_inspection() -> None:
     report = str(ours.explain(data()))
     assert "written back: " in report
     assert "self.norm.running_mean" in report
+
+
+def test_a_parameter_is_one_inside() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        is_one = isinstance(x, torch.nn.Parameter) and type(x) is torch.nn.Parameter
+        return (x * x).sum() * (2 if is_one else 3)
+
+    free = torch.nn.Parameter(torch.ones(3))
+
+    def of_a_free_one(x: torch.Tensor) -> torch.Tensor:
+        return (x * free).sum() * isinstance(free, torch.nn.Parameter)
+
+    compiled = differentiate(fn)
+    plain, frozen = torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.ones(3), False)
+    for x in (plain, free, plain, frozen, plain.detach()):
+        assert compiled(x).item() == fn(x).item()
+    assert differentiate(of_a_free_one)(plain).item() == 3
+    (slope,) = torch.autograd.grad(compiled(free), free)
+    assert torch.equal(slope, torch.full((3,), 4.0))
