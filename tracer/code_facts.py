@@ -41,6 +41,8 @@ class Facts:
     stores: frozenset[str]
     only_grown: frozenset[str]  # read for nothing but `.append(...)` and its like
     grown_keys: frozenset[str]  # constant keys of which that holds: `log["loss"].append(...)`
+    keyed: frozenset[tuple[str, str]]  # (name, key): `name["key"]` is read or written
+    whole: frozenset[str]  # names that are read for more than items under constant keys
     globals_stored: frozenset[str]
     cells_stored: frozenset[str]
     probes: frozenset[str]  # names that may be asked for and not be there
@@ -61,6 +63,8 @@ def facts_of(code: CodeType) -> Facts:
     constants: set[str] = set()
     imports: list[str] = []
     keys: dict[bool, set[str]] = {True: set(), False: set()}
+    keyed: set[tuple[str, str]] = set()
+    whole: set[str] = set()
     instructions = [i for i in dis.get_instructions(code) if i.opname not in _NO_OPS]
     following = [*instructions[1:], None]
     for at, (here, after) in enumerate(zip(instructions, following, strict=True)):
@@ -86,6 +90,11 @@ def facts_of(code: CodeType) -> Facts:
         elif here.opcode not in _LOCAL:
             reads.add(name)
             (grown if _is_grown(after) else used).add(name)
+            key = _constant_key(instructions[at + 1 : at + 6])
+            if key is None:
+                whole.add(name)
+            else:
+                keyed.add((name, key))
     for nested in _nested(code):
         inner = facts_of(nested)
         reads |= inner.reads
@@ -95,6 +104,8 @@ def facts_of(code: CodeType) -> Facts:
         globals_ |= inner.globals_stored
         cells |= inner.cells_stored & set(code.co_freevars)
         constants |= inner.probes
+        keyed |= inner.keyed
+        whole |= inner.whole
         keys[True] |= inner.grown_keys
         keys[False] |= inner.probes - inner.grown_keys
         imports += inner.imports
@@ -102,6 +113,7 @@ def facts_of(code: CodeType) -> Facts:
         reads=frozenset(reads | constants), stores=frozenset(stores),
         only_grown=frozenset(grown - used - constants),
         grown_keys=frozenset(keys[True] - keys[False]),
+        keyed=frozenset(keyed), whole=frozenset(whole),
         globals_stored=frozenset(globals_), cells_stored=frozenset(cells),
         probes=frozenset(constants), imports=tuple(dict.fromkeys(imports)),
         dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(instructions),
@@ -112,6 +124,18 @@ def facts_of(code: CodeType) -> Facts:
 def _is_grown(after: dis.Instruction | None) -> bool:
     """Whether what was just loaded is only asked for a method that appends."""
     return after is not None and after.argval in GROWS and "LOAD" in after.opname
+
+
+def _constant_key(after: list[dis.Instruction]) -> str | None:
+    """The key, where what was just loaded is only subscripted by a constant string."""
+    if not after or after[0].opname != "LOAD_CONST" or not isinstance(after[0].argval, str):
+        return None
+    for step in after[1:]:
+        if step.opname in ("BINARY_SUBSCR", "STORE_SUBSCR"):
+            return after[0].argval
+        if not step.opname.startswith("COPY"):
+            return None
+    return None
 
 
 _NO_OPS = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "PUSH_NULL"})

@@ -29,6 +29,7 @@ _OPAQUE = frozenset({
     "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
     "warnings", "ast", "random",
 })  # fmt: skip
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
 
@@ -36,8 +37,9 @@ Value = Any
 class Place(NamedTuple):
     """Where a value is read again.
 
-    `kind` is "item" of a dict or list, "cell", "slot" (the key is its descriptor), "class" (an
-    attribute), "step" (taken again), "type" (of an object) or "fixed", which cannot change.
+    `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "cell",
+    "slot" (the key is its descriptor), "class" (an attribute), "step" (taken again), "type" (of an
+    object) or "fixed", which cannot change.
     """
 
     kind: str
@@ -47,6 +49,8 @@ class Place(NamedTuple):
 
 def place_key(place: Place) -> Any:
     """A hashable name of a place, good while its container lives."""
+    if place.kind == "index":
+        return place.kind, place_key(place.container), place.key
     key = place.key if isinstance(place.key, (str, int, tuple, type(None))) else id(place.key)
     return place.kind, id(place.container), key
 
@@ -58,6 +62,8 @@ def read_place(place: Place) -> Any:
         return container.cell_contents
     if kind == "slot":
         return key.__get__(container)
+    if kind == "index":
+        return read_place(container)[key]
     return vars(container)[key] if kind == "class" else container[key]
 
 
@@ -117,8 +123,10 @@ class Reach:
         self.caches: list[Any] = []  # functions with functools.lru_cache
         self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
 
-    def edges(self, obj: Any, root: bool = False) -> Iterator[Edge]:
-        """The edges from one object."""
+    def edges(
+        self, obj: Any, root: bool = False, name: Any = None, place: Place | None = None
+    ) -> Iterator[Edge]:
+        """The edges from one object, which was found under a name, in a place."""
         if isinstance(obj, FunctionType):
             if root or self.reads.ran(obj):
                 yield from self._of_function(obj)
@@ -145,7 +153,7 @@ class Reach:
             yield from self._of_module(obj)
         else:
             if isinstance(obj, (dict, list, tuple, deque)):
-                yield from self._of_container(obj)
+                yield from self._of_container(obj, name, place)
             yield from self._of_instance(obj)
 
     def _fixed(self, obj: Any, *steps: tuple[Any, Any, Any]) -> Iterator[Edge]:
@@ -189,18 +197,23 @@ class Reach:
             if value is not MISSING and not isinstance(value, ModuleType):
                 yield Edge(Step("attr", name), value, Place("item", space, name))
 
-    def _of_container(self, obj: Any) -> Iterator[Edge]:
+    def _of_container(self, obj: Any, name: Any, at: Place | None) -> Iterator[Edge]:
         held = self.reads.held.entry(obj)
         if isinstance(obj, dict):
             plain = obj if type(obj).__getitem__ is dict.__getitem__ else Raw(obj)
-            names = self.reads.names if len(held) > MANY else held.keys()
-            for key in names & held.keys() if len(held) > MANY else held:
+            names = self.reads.names if len(held) > MANY else self.reads.keys_of(name)
+            for key in list(held) if names is None else names & held.keys():
                 place = Place("item", plain, key)
                 yield Edge(Step("item", key), dict.__getitem__(held, key), place)
             return
-        kind = "fixed" if isinstance(obj, tuple) else "item"
+        if isinstance(obj, tuple):
+            found = at is not None and at.kind not in ("fixed", "step")
+            for i, value in enumerate(held):
+                place = Place("index", at, i) if found else Place("fixed", obj, i)
+                yield Edge(Step("item", i), value, place)
+            return
         for i, value in enumerate(held):
-            yield Edge(Step("item", i), value, Place(kind, obj, i))
+            yield Edge(Step("item", i), value, Place("item", obj, i))
 
     def _of_class(self, cls: type) -> Iterator[Edge]:
         for base in cls.__mro__:
@@ -245,6 +258,9 @@ class Reach:
             if isinstance(items, dict):
                 for name, value in self.reads.held.entry(items).items():
                     yield Edge(Step("attr", name), value, Place("item", items, name))
+        for name in HOOKS:
+            for hook in list((entry.get(name) or {}).values()):
+                yield Edge(Step("refers"), hook, Place("fixed", entry, name))
 
     def _named(
         self, entry: dict[str, Any], attributes: dict[str, Any], names: Any
@@ -279,7 +295,9 @@ class Reach:
                 if trail is not None:
                     found[id(obj)] = obj, trail
                 continue
-            for edge in self.edges(obj, root=trail is None):
+            last = None if trail is None else trail.step.key
+            where = None if trail is None else trail.place
+            for edge in self.edges(obj, trail is None, last, where):
                 queue.append((edge.child, Trail(trail, edge.step, edge.place)))
         return {key: (obj, trail.origin()) for key, (obj, trail) in found.items()}
 

@@ -78,8 +78,11 @@ class Reads:
         self.names: set[str] = set()
         self.stored: set[str] = set()
         self.probes: set[str] = set()
+        self.keyed: dict[str, set[str]] = {}  # names of dicts → constant keys under them
+        self.whole: set[str] = set()  # names that are read for more than such items
         self.used: set[str] = set()  # names that are read for more than to append
         self.used_keys: set[str] = set()
+        self.grown_names: set[str] = set()  # names that are appended to, if nothing else
         self.grown_keys: set[str] = set()
         self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
         self.everything: dict[int, Any] = {}  # objects read by computed names
@@ -141,7 +144,11 @@ class Reads:
         self.names |= facts.reads
         self.stored |= facts.stores
         self.probes |= facts.probes
+        for name, key in facts.keyed:
+            self.keyed.setdefault(name, set()).add(key)
+        self.whole |= facts.whole
         self.used |= facts.reads - facts.only_grown
+        self.grown_names |= facts.only_grown
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
         self.imports.update(facts.imports)
@@ -223,15 +230,23 @@ class Reads:
         """Whether the function's code ran."""
         return fn.__code__ in self.codes
 
-    def reads_name(self, name: str) -> bool:
-        """Whether code that ran reads this name off an object."""
-        return name in self.names
+    def reads_name(self, name: Any) -> bool:
+        """Whether code that ran reads this name off an object, or the key of a container."""
+        return not isinstance(name, str) or name in self.names
 
     def is_only_grown(self, container: Any, key: Any) -> bool:
-        """Whether a container under this name was appended to and not read."""
-        if id(container) not in self.grown or not isinstance(key, str):
+        """Whether a container under this name is appended to at most, and not read."""
+        if not isinstance(key, str):
             return False
-        return key not in self.used or (key in self.grown_keys and key not in self.used_keys)
+        if key in self.grown_keys and key not in self.used_keys:
+            return id(container) in self.grown
+        return key in self.grown_names and key not in self.used
+
+    def keys_of(self, name: Any) -> set[str] | None:
+        """The constant keys that are all that is used of a dict under this name; None: any."""
+        if name in self.whole or name in self.probes:
+            return None
+        return self.keyed.get(name)
 
 
 def effect_error(what: str, loc: Loc | None) -> TraceError:

@@ -46,6 +46,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     torch_ctc,
 )
 from gradof.tracer.generators import Generators
+from gradof.tracer.math_numbers import traced_math
 from gradof.tracer.number import TracedNumber
 from gradof.tracer.objects import flatten_result, refuse_changed_containers
 from gradof.tracer.origins import Origin
@@ -182,7 +183,7 @@ class _Trace:
             followed = custom_functions(self.recorder, self.api)
             hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
             with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
-                with transforms, self.reads:
+                with transforms, traced_math(), self.reads:
                     result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()

@@ -95,6 +95,11 @@ class Cache:
         # by id: instances may be equal, or not hashable; the reference tells ids used again
         self.methods: dict[int, tuple[Callable[[], Any], Cache]] = {}
 
+    def add_place(self, number: Any, known: dict[Any, tuple[Place, str]]) -> None:
+        """The number of this `place_key` varies, unless the function needs its value."""
+        if number is not None and number not in self.needed and number in known:
+            self.places[number] = known[number][0]
+
     def of_instance(self, instance: Any) -> Cache:
         """The cache of the method bound to `instance`; it goes when the instance goes."""
         key = id(instance)

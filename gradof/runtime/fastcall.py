@@ -228,13 +228,10 @@ class _Writer:
     def free(self, origin: Any, fn: Any, entry: Entry) -> str:
         """A free array, read where it is kept, checked; the name it has then."""
         place = getattr(origin, "place", None)
-        if place is None or place.kind not in ("item", "cell"):
+        if place is None:
             raise _NotSimple
         value = origin.read(fn)
-        name = self.bind(None, "f")
-        code = f"{self.bind(place.container, 'in')}[{self.bind(place.key, 'key')}]"
-        if place.kind == "cell":
-            code = f"{self.bind(place.container, 'cell')}.cell_contents"
+        name, code = self.bind(None, "f"), self.place(place)
         self.lines.append(f"try: {name} = {code}")
         self.lines.append("except (LookupError, AttributeError, ValueError): return None")
         part = entry.free_keys[entry.traced.origins.index(origin)]
@@ -248,6 +245,16 @@ class _Writer:
         else:
             raise _NotSimple
         return name
+
+    def place(self, place: Any) -> str:
+        """The code that reads a place of Python's state."""
+        if place.kind == "index":
+            return f"{self.place(place.container)}[{place.key}]"
+        if place.kind == "cell":
+            return f"{self.bind(place.container, 'cell')}.cell_contents"
+        if place.kind != "item":
+            raise _NotSimple
+        return f"{self.bind(place.container, 'in')}[{self.bind(place.key, 'key')}]"
 
     def input(self, i: int) -> str:
         """A leaf as the graph takes it."""

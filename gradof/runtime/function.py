@@ -52,9 +52,9 @@ from gradof.runtime.retrace import why_traced
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import is_tracing, tracing
 from gradof.tracer.pytree import thaw
-from gradof.tracer.reach import Place
+from gradof.tracer.reach import Place, place_key, read_place
 from gradof.tracer.reads import Reads
-from gradof.tracer.result import Traced
+from gradof.tracer.result import ConstantOut, Traced
 from gradof.tracer.source import function_loc
 
 _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
@@ -232,8 +232,10 @@ class Differentiated:
     def _trace(self, call: Call) -> Bound:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
         varying = self._cache.numbers
+        self._note_places(call)
         lifted = varying.note(call, self._name)
         while lifted is not None:
+            self._note_places(lifted)
             bound = self._trace_lifted(lifted)
             if isinstance(bound, Bound):
                 return bound
@@ -243,31 +245,56 @@ class Differentiated:
 
     def _trace_places(self, call: Call) -> Bound:
         """A trace whose inputs include the numbers of Python's state that vary, where they can."""
-        cache = self._cache
-        for entry in cache.entries.get(call.key, ()):
-            for _, number in entry.state.changes():
-                if number is not None and number not in cache.needed:
-                    cache.places[number] = entry.state.numbers[number][0]
         while True:
             recording = self._record(call)
-            needed = {key for key, _ in recording.traced.pinned}
-            if not needed:
+            if not self._needs_numbers(recording.traced) and not self._counts(recording):
                 return self._enter(call, recording)
-            cache.needed |= needed
-            for key in needed:
-                del cache.places[key]
+
+    def _note_places(self, call: Call) -> None:
+        """Numbers of Python's state that are not what they were in the traces before: they vary."""
+        for entry in self._cache.entries.get(call.key, ()):
+            for _, number in entry.state.changes():
+                self._cache.add_place(number, entry.state.numbers)
+
+    def _counts(self, recording: _Recording) -> bool:
+        """Whether the function changes numbers that it reads: they vary, and are inputs at once."""
+        places, before = self._cache.places, len(self._cache.places)
+        for store in recording.traced.stores:
+            value = store.outputs[0] if store.mode == "set" and len(store.outputs) == 1 else None
+            if not isinstance(value, ConstantOut) or type(value.value) not in (int, float):
+                continue
+            key = place_key(store.place)
+            if key not in self._cache.needed and recording.reads.reads_name(store.place.key):
+                try:
+                    if type(read_place(store.place)) is type(value.value):
+                        places.setdefault(key, store.place)
+                except (LookupError, AttributeError, ValueError):
+                    continue  # nothing was there before
+        return len(places) > before
+
+    def _needs_numbers(self, traced: Traced) -> bool:
+        """Whether the function needs numbers themselves that were inputs: constants from now on."""
+        needed = {key for key, _ in traced.pinned if type(key) is not int}
+        self._cache.needed |= needed
+        for key in needed:
+            del self._cache.places[key]
+        return bool(needed)
 
     def _trace_lifted(self, call: Call) -> Bound | list[tuple[int, Any]]:
         """A trace with numbers as inputs, or the numbers whose values were needed."""
         if len(self.paths(call)) >= MAX_PATHS:
             return [(leaf, None) for leaf in call.numbers]
-        try:
-            recording = self._record(call)
-        except Exception:  # with the numbers as constants it comes again, or it is not the user's
-            return [(leaf, None) for leaf in call.numbers]
-        if recording.traced.pinned:
-            return list(recording.traced.pinned)
-        return self._enter(call, recording)
+        while True:
+            try:
+                recording = self._record(call)
+            except Exception:  # with the numbers as constants it comes again, or is not the user's
+                return [(leaf, None) for leaf in call.numbers]
+            needed = self._needs_numbers(recording.traced)
+            leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
+            if leaves:
+                return leaves
+            if not needed and not self._counts(recording):
+                return self._enter(call, recording)
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()

@@ -31,12 +31,11 @@ import numpy as np
 from gradof.runtime.arrays import global_hooks
 from gradof.tracer.held import HEAP
 from gradof.tracer.origins import Step
-from gradof.tracer.reach import MANY, Edge, Place, Reach, place_key
+from gradof.tracer.reach import HOOKS, MANY, Edge, Place, Reach, place_key, read_place
 from gradof.tracer.reads import Reads, is_heard
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 
 Checked = tuple[Any, Any, Any, str]  # container, key, expected value, description
@@ -65,7 +64,7 @@ class StateGuard:
         self.contents: list[tuple[Any, Any, str]] = []  # sets, keys of dicts, and bytes
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.empty: list[Any] = []  # hooks of modules
-        self.arrays: list[tuple[Any, Any, Any, str]] = []  # those that are no inputs, by type
+        self.arrays: list[tuple[Place, Any, str]] = []  # those that are no inputs, by type
         self.numbers: dict[Any, tuple[Place, str]] = {}
         self.environment = dict(reads.environment)
         self.variables = dict(reads.variables)
@@ -82,16 +81,16 @@ class StateGuard:
         reach = Reach(self._reads)
         self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
-        self._queue = queue = deque[tuple[Any, str]]([(root, "")])
+        self._queue = queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
         self._has_modules = False
-        queue.extend((value, str(var.name)) for var, value in self.variables.items())
+        queue.extend((value, str(var.name), None) for var, value in self.variables.items())
         while queue:
-            obj, path = queue.popleft()
+            obj, path, place = queue.popleft()
             if id(obj) in seen:
                 continue
             seen[id(obj)] = obj
             self._object(obj, path, obj is own)
-            for edge in reach.edges(obj, root=obj is root):
+            for edge in reach.edges(obj, obj is root, _last(path), place):
                 shown = _shown(path, edge.step)
                 if self._is_array(edge.child):
                     self._attributes_of(edge.child, shown)
@@ -102,7 +101,7 @@ class StateGuard:
                     continue
                 self._edge(edge, shown)
                 if type(edge.child) not in _ATOMS:
-                    queue.append((edge.child, shown))
+                    queue.append((edge.child, shown, edge.place))
 
     def _edge(self, edge: Edge, shown: str) -> None:
         kind, container, key = edge.place
@@ -117,7 +116,12 @@ class StateGuard:
                 return
             if type(edge.child) in (int, float) and kind in ("item", "cell", "slot", "class"):
                 self.numbers[name] = edge.place, shown
-        if kind == "cell":
+        if type(edge.child) is tuple and kind in ("item", "cell", "index"):
+            # which tuple it is does not matter, but what is in it
+            self.others.append((edge.place, len, len(edge.child), shown))
+        elif kind == "index":
+            self.others.append((edge.place, None, edge.child, shown))
+        elif kind == "cell":
             self.cells.append((container, key, edge.child, shown))
         elif kind == "class":
             self.items.append((vars(container), key, edge.child, shown))
@@ -154,21 +158,18 @@ class StateGuard:
 
     def _array(self, edge: Edge, shown: str) -> None:
         """An array that is no input: code may have asked for its shape or dtype."""
-        kind, container, key = edge.place
-        if kind in ("item", "cell"):
-            if isinstance(edge.child, np.ndarray) and self._by_content:
-                read = _content if kind == "cell" else getitem
-                place = read, container, key
-                self.data.append((place, _checksum(edge.child), shown))
-            read = _content if kind == "cell" else getitem
-            self.arrays.append(((read, container, key), _type_of(edge.child), edge.child, shown))
+        if edge.place.kind not in ("item", "cell", "index", "class", "slot"):
+            return
+        if isinstance(edge.child, np.ndarray) and self._by_content:
+            self.data.append((edge.place, _checksum(edge.child), shown))
+        self.arrays.append((edge.place, _type_of(edge.child), shown))
 
     def _object(self, obj: Any, path: str, own: bool) -> None:
         entry, path = self._reads.entry(obj), path or "the function"
         if isinstance(obj, dict):
             if len(entry) > MANY:
                 self.lengths.append((obj, len(entry), path))
-            elif not self._reads.is_only_grown(obj, _last(path)):
+            elif self._reads.keys_of(_last(path)) is None:
                 self.contents.append((obj, tuple(entry), path))
         elif isinstance(obj, (list, deque)):
             if not self._reads.is_only_grown(obj, _last(path)):
@@ -203,7 +204,7 @@ class StateGuard:
         for table in _TABLES:
             if table in self._reads.names and isinstance(entry.get(table), dict):
                 self.contents.append((entry[table], tuple(self._reads.entry(entry[table])), path))
-        for name in () if own else _HOOKS:  # its own hooks run around its forward
+        for name in () if own else HOOKS:  # its own hooks run around its forward
             self._hooks(entry.get(name), f"{path}.{name}")
         if not self._has_modules:
             self._has_modules = True
@@ -213,7 +214,6 @@ class StateGuard:
     def _hooks(self, hooks: Any, path: str) -> None:
         if hooks:
             self.contents.append((hooks, tuple(hooks), path))
-            self._queue.append((hooks, path))
         elif hooks is not None:
             self.empty.append(hooks)
 
@@ -268,10 +268,10 @@ class StateGuard:
                 return False
         if self.others and not _equal(self.others, _read):
             return False
-        for (read, container, key), expected, _, _ in self.arrays:
-            if _type_of(read(container, key)) != expected:
+        for place, expected, _ in self.arrays:
+            if _type_of(read_place(place)) != expected:
                 return False
-        if any(_checksum(read(held, key)) != n for (read, held, key), n, _ in self.data):
+        if any(_checksum(read_place(place)) != n for place, n, _ in self.data):
             return False
         return self._surroundings_are_same()
 
@@ -332,11 +332,11 @@ class StateGuard:
         for attributes, names, shown in self.absent:
             if new := names & attributes.keys():
                 return f"{shown} has {', '.join(sorted(new))} now", None
-        for (read, container, key), kind, _, shown in self.arrays:
-            if _type_of(read(container, key)) != kind:
+        for place, kind, shown in self.arrays:
+            if _type_of(read_place(place)) != kind:
                 return f"{shown} is of another type", None
-        for (read, container, key), n, shown in self.data:
-            if _checksum(read(container, key)) != n:
+        for place, n, shown in self.data:
+            if _checksum(read_place(place)) != n:
                 return f"{shown} has other elements", None
         if any(self.empty):
             return "a hook was registered", None
@@ -377,6 +377,11 @@ def _content(cell: Any, _: Any) -> Any:
 
 
 def _read(obj: Any, how: Any) -> Any:
+    if isinstance(obj, Place):
+        found = read_place(obj)
+        if how is len:
+            return len(found) if type(found) is tuple else None
+        return found
     if isinstance(how, Step):
         return how.read(obj)
     return obj[how] if type(obj) is deque else how.__get__(obj)  # a slot
