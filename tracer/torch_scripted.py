@@ -26,6 +26,7 @@ from gradof.tracer.source import user_loc
 _Function: Any = torch.jit.ScriptFunction
 _Method: Any = torch._C.ScriptMethod
 _private: Any = torch._C
+_jit: Any = torch.jit
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def scripted() -> Iterator[None]:
 
     _Function.__call__, _Method.__call__ = run, run_method
     try:
-        with torch.jit.optimized_execution(False):
+        with _jit.optimized_execution(False):
             yield
     finally:
         _Function.__call__, _Method.__call__ = call, call_method

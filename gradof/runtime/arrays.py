@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import numpy as np
 
 from gradof.errors import DtypeError, InputError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
+from gradof.tracer.origins import Origins
 from gradof.tracer.pytree import TreeDef, flatten_call, thaw
 
 Library = Literal["numpy", "torch"]
@@ -24,6 +26,8 @@ MODES = (  # what `_modes` lists
     "the default dtype",
 )
 FIRST_LEAF = 2  # where the parts of the leaves begin in a key
+# Functions without arguments that read tensors, by themselves or by what they are bound to.
+_FREE: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 _GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
 
 
@@ -80,7 +84,8 @@ def inspect_call(
 
     Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
-    array unless `default` names the library.
+    array unless `default` names the library, or there are no arguments and the function can reach
+    tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
@@ -97,6 +102,8 @@ def inspect_call(
                 hint="convert one of them: torch.from_numpy(a), or t.numpy()",
             )
         parts.append(leaf_key(leaf, path))
+    if not tensor and not array and default is None and not leaves and has_free_tensors(fn):
+        default = "torch"
     if not tensor and not array and default is None:
         name = getattr(fn, "__name__", str(fn))
         raise LeafTypeError(
@@ -106,6 +113,21 @@ def inspect_call(
     library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
     key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
     return Call(library, tuple(leaves), tree, paths, key, key)
+
+
+def has_free_tensors(fn: Callable[..., Any]) -> bool:
+    """Whether a function without arguments can reach torch tensors, so that it is torch's."""
+    if torch_if_loaded() is None:
+        return False
+    owner = getattr(fn, "__self__", fn)
+    function = None if owner is fn else getattr(fn, "__func__", fn)  # which would keep itself
+    try:
+        known = _FREE.setdefault(owner, set())
+    except TypeError:  # no weak reference to it, or it is not hashable
+        known = set()
+    if function not in known and Origins(fn, is_tensor).tensors():
+        known.add(function)
+    return function in known
 
 
 def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:

@@ -92,11 +92,14 @@ class EagerRuns:
 def may_run_eagerly(
     error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], strict: bool
 ) -> bool:
-    """Whether a call that could not be traced has torch's autograd to fall back on."""
+    """Whether a call that could not be traced has torch's autograd to fall back on.
+
+    One without arguments has what it reads, if that is torch's, or there is nothing to derive.
+    """
     if strict or isinstance(error, CallError) or torch_if_loaded() is None:
         return False
     leaves, _ = flatten((args, kwargs))
-    return any(isinstance(leaf, torch_if_loaded().Tensor) for leaf in leaves)
+    return not leaves or any(isinstance(leaf, torch_if_loaded().Tensor) for leaf in leaves)
 
 
 def failed_at(fn: Callable[..., Any], error: Exception) -> Any:

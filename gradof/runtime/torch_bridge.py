@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from gradof.codegen import Executable
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import BF16, DType
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.plan import GradientPlan, GraphPlan
+from gradof.runtime.torch_batched import batch_of
 from gradof.runtime.torch_together import Joined
 from gradof.tracer.torch_functional import refuse_transformed, transforms_active
 from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
@@ -130,7 +132,7 @@ def resizable(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     if _FSDP not in sys.modules:
         return tensors
     plain = [resolved(t.detach()) for t in tensors]
-    return [torch.from_dlpack(t) if t.dtype in _IN_DLPACK else t for t in plain]
+    return [from_dlpack(t) if t.dtype in _IN_DLPACK else t for t in plain]
 
 
 def to_raw(tensor: Tensor) -> Any:
@@ -201,6 +203,9 @@ class _Compiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        batch = batch_of(cotangents)
+        if batch is not None:
+            return batch.map(lambda *slices: _Compiled.backward(ctx, *slices), cotangents)
         plan: GradientPlan = ctx.plan
         if ctx.seed is not None:
             there = _computed_with_value(ctx, plan, cotangents)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradof.runtime.dynamo import left_alone_in_autograd
+from gradof.runtime.torch_batched import batch_of
 
 if TYPE_CHECKING:
     from gradof.runtime.plan import GradientPlan
@@ -41,6 +42,9 @@ class Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients that are there, once; else those of f and df by themselves."""
+        batch = batch_of((cotangent,))
+        if batch is not None:
+            return batch.map(lambda given: Joined.backward(ctx, given), (cotangent,))
         plan: GradientPlan = ctx.plan
         gradients, ctx.gradients = ctx.gradients, None
         inputs = ctx.saved_tensors  # refuses tensors changed meanwhile, and a freed graph

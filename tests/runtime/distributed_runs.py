@@ -42,7 +42,8 @@ class Net(nn.Module):
         for block in self.blocks:
             h = h + block(h)
         h = self.rest["last"](h)
-        return self.rest["unused"](h) if self.extra else h
+        found: Tensor = self.rest["unused"](h) if self.extra else h
+        return found
 
 
 def network() -> Net:
@@ -66,7 +67,7 @@ def train(
         for context in (unsynced(), contextlib.nullcontext()):
             x, labels = torch.randn(8, 8).double(), torch.randint(0, 3, (8,))
             with context:
-                loss = nn.functional.cross_entropy(model(x[rank::world]), labels[rank::world])
+                loss: Any = nn.functional.cross_entropy(model(x[rank::world]), labels[rank::world])
                 loss.backward()
         optimizer.step()
 
@@ -118,7 +119,7 @@ WAYS = (_ddp_around, _ddp_inside, _ddp_inside_unused, _fsdp_of_blocks, _fsdp_of_
 
 def _whole(parameter: Any) -> Tensor:
     found: Tensor = parameter.detach()
-    return found.full_tensor() if hasattr(found, "full_tensor") else found  # type: ignore[operator]
+    return found.full_tensor() if hasattr(found, "full_tensor") else found
 
 
 def main() -> None:

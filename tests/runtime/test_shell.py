@@ -83,7 +83,7 @@ def test_the_wrapper_runs_as_it_is_around_a_compiled_module() -> None:
 
 
 def test_everything_is_shared() -> None:
-    plain = Wrapper(_net())
+    plain: Any = Wrapper(_net())
     fast = gradof.differentiate(plain)
     assert [*fast.state_dict()] == [*plain.state_dict()]
     assert all(a is b for a, b in zip(fast.parameters(), plain.parameters(), strict=True))

@@ -82,7 +82,7 @@ def test_outside_of_traces_torch_runs_it() -> None:
 
 
 def test_a_scripted_module_is_not_followed() -> None:
-    module = _scripted(nn.Linear(3, 2))  # type: ignore[arg-type]
+    module = _scripted(nn.Linear(3, 2))
     for fn in (gradof.differentiate(lambda x: module(x), strict=True),
                gradof.differentiate(module, strict=True)):  # fmt: skip
         with pytest.raises(UnsupportedOpError, match=r"a module of torch\.jit"):
