@@ -243,7 +243,7 @@ class _Trace:
         # Within a transform of torch.func as outside of it: it is wrapped there once more.
         with self.recorder.pause(), outside_transforms():
             with torch.inference_mode(False):
-                wrapper = wrap(tensor.detach())
+                wrapper = wrap(tensor.data)  # detach() would count our writes as theirs
             if tensor.requires_grad:
                 wrapper.requires_grad_()
                 if not tensor.is_leaf:  # as in eager, it may then be changed in place
@@ -261,8 +261,7 @@ class _Trace:
         found = self._lifted.get(id(tensor))
         if found is not None:
             return found
-        origin = self.outer.origin(tensor)
-        if origin is None:
+        if (origin := self.outer.origin(tensor)) is None:
             raise FreeTensorError(
                 f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
                 f"found in the closure, globals, defaults or attributes of {_name_of(self.fn)}",
