@@ -51,6 +51,7 @@ bench: $(READY)
 # About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
 models: $(READY)
 	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
+	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
 # choice. It fails where nothing ran. STEPS="tests benchmarks sanitizer" names some of its steps.
