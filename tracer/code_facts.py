@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
+from gradof.tracer.bytecode import Instruction, instructions
+
 GROWS = frozenset({"append", "extend", "appendleft", "extendleft", "add"})
 _COMPUTED = frozenset({
     "vars", "dir", "globals", "locals", "eval", "exec", "__dict__", "attrgetter", "methodcaller",
@@ -65,9 +67,9 @@ def facts_of(code: CodeType) -> Facts:
     keys: dict[bool, set[str]] = {True: set(), False: set()}
     keyed: set[tuple[str, str]] = set()
     whole: set[str] = set()
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in _NO_OPS]
-    following = [*instructions[1:], None]
-    for at, (here, after) in enumerate(zip(instructions, following, strict=True)):
+    listed = [i for i in instructions(code) if i.opname not in _NO_OPS]
+    following = [*listed[1:], None]
+    for at, (here, after) in enumerate(zip(listed, following, strict=True)):
         kind, name = here.opname, here.argval
         if kind == "LOAD_CONST":
             constants.update(_identifiers(name))
@@ -77,7 +79,7 @@ def facts_of(code: CodeType) -> Facts:
         if kind == "IMPORT_NAME":
             imports.append(name)
             continue
-        if not isinstance(name, str) or here.opcode not in _NAMED:
+        if not isinstance(name, str) or kind not in _NAMED:
             continue
         if kind.startswith(("STORE_", "DELETE_")):
             if kind.endswith("_ATTR"):
@@ -87,10 +89,10 @@ def facts_of(code: CodeType) -> Facts:
                 globals_.add(name)
             elif kind.endswith("_DEREF") and name in code.co_freevars:
                 cells.add(name)
-        elif here.opcode not in _LOCAL:
+        elif kind not in _LOCAL:
             reads.add(name)
             (grown if _is_grown(after) else used).add(name)
-            key = _constant_key(instructions[at + 1 : at + 6])
+            key = _constant_key(listed[at + 1 : at + 6])
             if key is None:
                 whole.add(name)
             else:
@@ -116,17 +118,17 @@ def facts_of(code: CodeType) -> Facts:
         keyed=frozenset(keyed), whole=frozenset(whole),
         globals_stored=frozenset(globals_), cells_stored=frozenset(cells),
         probes=frozenset(constants), imports=tuple(dict.fromkeys(imports)),
-        dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(instructions),
-        builds=any(i.opname in _BUILDS for i in instructions),
+        dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(listed),
+        builds=any(i.opname in _BUILDS for i in listed),
     )  # fmt: skip
 
 
-def _is_grown(after: dis.Instruction | None) -> bool:
+def _is_grown(after: Instruction | None) -> bool:
     """Whether what was just loaded is only asked for a method that appends."""
     return after is not None and after.argval in GROWS and "LOAD" in after.opname
 
 
-def _constant_key(after: list[dis.Instruction]) -> str | None:
+def _constant_key(after: list[Instruction]) -> str | None:
     """The key, where what was just loaded is only subscripted by a constant string."""
     if not after or after[0].opname != "LOAD_CONST" or not isinstance(after[0].argval, str):
         return None
@@ -139,9 +141,9 @@ def _constant_key(after: list[dis.Instruction]) -> str | None:
 
 
 _NO_OPS = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "PUSH_NULL"})
-_FREE = frozenset(dis.hasfree)
-_LOCAL = frozenset(dis.haslocal)
-_NAMED = frozenset(dis.hasname) | _FREE
+_FREE = frozenset(dis.opname[op] for op in dis.hasfree)
+_LOCAL = frozenset(dis.opname[op] for op in dis.haslocal)
+_NAMED = frozenset(dis.opname[op] for op in dis.hasname) | _FREE
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
@@ -159,13 +161,13 @@ def _identifiers(const: object) -> Iterator[str]:
             yield from _identifiers(item)
 
 
-def _asks_by_computed_name(instructions: list[dis.Instruction]) -> bool:
+def _asks_by_computed_name(listed: list[Instruction]) -> bool:
     """Whether a call of `getattr` and its like has no constant for a name."""
-    for at, here in enumerate(instructions):
+    for at, here in enumerate(listed):
         if here.argval not in _BY_NAME or "LOAD" not in here.opname:
             continue
         constant = built = False
-        for step in instructions[at + 1 :]:
+        for step in listed[at + 1 :]:
             constant |= step.opname == "LOAD_CONST" and isinstance(step.argval, str)
             built |= step.opname in _BUILDS
             if step.opname.startswith("CALL"):

@@ -92,7 +92,8 @@ class Reads:
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
         self.held = Held()
-        self._facts: dict[CodeType, Facts | None] = {}
+        self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
+        self._codes: list[CodeType] = []  # so that ids stay theirs
         self._outer: Any = None
 
     # --- the hook -------------------------------------------------------------------------------
@@ -107,20 +108,22 @@ class Reads:
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            facts = self._facts.get(frame.f_code, frame)
+            code = frame.f_code
+            facts = self._facts.get(id(code), frame)
             if facts is frame:
-                facts = self._facts[frame.f_code] = self._first(frame)
+                self._codes.append(code)
+                facts = self._facts[id(code)] = self._first(frame)
             if facts is not None:
                 self._enter(frame, facts)
         elif event == "c_call":
-            caller = self._facts.get(frame.f_code)
+            caller = self._facts.get(id(frame.f_code))
             if caller is not None:
                 self._of_c(frame, arg)
         elif event == "return" and arg is not None:
-            back = frame.f_back
-            caller = None if back is None else self._facts.get(back.f_code)
-            if caller is not None and self._facts.get(frame.f_code) is not None:
-                self.held.see(arg, caller, given=True)
+            if self._facts.get(id(frame.f_code)) is not None:
+                caller = self._of_caller(frame)
+                if caller is not None:
+                    self.held.see(arg, caller, given=True)
 
     def _first(self, frame: FrameType) -> Facts | None:
         """The facts of code that runs for the first time; None for code without state."""
@@ -197,7 +200,7 @@ class Reads:
             self._effect(f"{type(owner).__name__}.{name}", frame)
         elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
             value = self.variables.setdefault(owner, owner.get(None))
-            self.held.see(value, self._facts[frame.f_code])
+            self.held.see(value, self._facts[id(frame.f_code)])
 
     def _effect(self, what: str, frame: FrameType) -> None:
         """Something that each call would do again; it is not done while tracing, if refused."""
@@ -207,8 +210,11 @@ class Reads:
             raise effect_error(what, loc)
 
     def _is_called_by_user(self, frame: FrameType) -> bool:
+        return self._of_caller(frame) is not None
+
+    def _of_caller(self, frame: FrameType) -> Facts | None:
         back = frame.f_back
-        return back is not None and self._facts.get(back.f_code) is not None
+        return None if back is None else self._facts.get(id(back.f_code))
 
     def _switch(self, function: Any) -> None:
         if function is not None and function not in self.switches:

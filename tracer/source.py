@@ -11,13 +11,13 @@ about a microsecond per call once a code object has been seen.
 
 from __future__ import annotations
 
-import dis
 import os
 import sys
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
 from gradof.ir.core import Loc
+from gradof.tracer.bytecode import instructions
 
 _INTERNAL = frozenset({"gradof", "torch", "numpy", "functorch", "torchgen"}) | (
     frozenset(sys.stdlib_module_names) - {"__main__"}
@@ -120,7 +120,7 @@ def _stores_after(code: CodeType) -> dict[int, str]:
     """
     result: dict[int, str] = {}
     previous = -1
-    for instruction in dis.get_instructions(code):
+    for instruction in instructions(code):
         if instruction.opname in _STORES and previous >= 0:
             # The combined stores of Python 3.13 name two variables; the first is stored first.
             target = instruction.argval

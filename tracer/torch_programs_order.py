@@ -85,7 +85,10 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     flat = mask.reshape(-1)
     place = (flat.to(torch.int64).cumsum(0) - 1).clamp(min=0)
-    taken = source.reshape(-1)[place] if source.numel() else x.reshape(-1)
+    values = source.reshape(-1)
+    if not source.numel():  # nothing is taken, but its gradient is zeros and not None, as in eager
+        values = torch.cat([values, values.new_zeros(1)])
+    taken = values[place]
     return torch.where(flat, taken, x.reshape(-1)).reshape(x.shape)
 
 

@@ -95,3 +95,16 @@ def test_tracing_does_not_load_torch_dynamo() -> None:
         "assert x.grad is not None and 'torch._dynamo' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_masked_scatter_of_nothing_has_a_gradient_of_zeros() -> None:
+    def fn(x: Tensor, w: Tensor, mask: Tensor) -> Tensor:
+        return x.masked_scatter(mask[:, None], x[mask] * w).sum()
+
+    compiled = gradof.differentiate(fn)
+    x, w = torch.randn(4, 3), torch.randn(3, requires_grad=True)
+    for mask in (torch.zeros(4, dtype=torch.bool), torch.tensor([True, False, True, False])):
+        (found,) = torch.autograd.grad(compiled(x, w, mask), w)
+        (expected,) = torch.autograd.grad(fn(x, w, mask), w)
+        torch.testing.assert_close(found, expected)
+    assert compiled.cache_info().backward_runs == 2
