@@ -1,4 +1,4 @@
-"""What the arguments of a torch function may be: dense tensors and plain Python values."""
+"""What the arguments of a torch function may be, dense tensors and plain values, and their names."""
 
 from __future__ import annotations
 
@@ -50,3 +50,35 @@ def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> Non
     if tensor.device.type == "meta":
         raise DeviceError(f"{what} is on the meta device, without data", loc=loc)
     from_torch_dtype(tensor.dtype, loc)
+
+
+def name_of(fn: Any) -> str:
+    """The name of a function in the IR."""
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return identifier(name) or "f"
+
+
+def identifier(name: str) -> str | None:
+    """The name itself, if the IR takes it."""
+    return name if name.isidentifier() and name.isascii() else None
+
+
+def names_of(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
+    """The name of each leaf in the IR: the parameter's, or the last key on the way to the leaf."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        parameters = []
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    names: list[str | None] = []
+    for path in paths:
+        root, _, rest = path.partition("[")
+        key, _, inner = rest.partition("]")
+        if root == "args" and key.isdigit():
+            key = positional[int(key)] if int(key) < len(positional) else ""
+        words = [w.strip("[]'\"") for w in inner.replace(".", "[").split("[")]
+        named = [w for w in words if identifier(w)]
+        names.append(identifier(named[-1] if named else key.strip("'\"")))
+    return names

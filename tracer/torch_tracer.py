@@ -16,7 +16,6 @@ no trace: no real tensor is changed, and the random number generator is put back
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -80,7 +79,14 @@ from gradof.tracer.torch_functional import (
     wrap,
 )
 from gradof.tracer.torch_hooks import TensorHooks, module_hooks
-from gradof.tracer.torch_leaves import STATIC_TYPES, check_leaves, check_tensor
+from gradof.tracer.torch_leaves import (
+    STATIC_TYPES,
+    check_leaves,
+    check_tensor,
+    identifier,
+    name_of,
+    names_of,
+)
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
@@ -133,7 +139,7 @@ class _Trace:
         self.reads = reads
         self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
-        self.recorder = Recorder(_name_of(fn), strict)
+        self.recorder = Recorder(name_of(fn), strict)
         self.generators = OwnGenerators(self.recorder, self.add_state)
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
@@ -170,7 +176,7 @@ class _Trace:
             i for i, leaf in enumerate(leaves)
             if isinstance(leaf, torch.Tensor) or i in self.numbers
         )  # fmt: skip
-        names = _names_of(self.fn, paths)
+        names = names_of(self.fn, paths)
         self.given = leaves
         regions = recording_into(self.recorder.builder)
         for leaf, path in zip(leaves, paths, strict=True):
@@ -264,13 +270,13 @@ class _Trace:
         if (origin := self.outer.origin(tensor)) is None:
             raise FreeTensorError(
                 f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
-                f"found in the closure, globals, defaults or attributes of {_name_of(self.fn)}",
+                f"found in the closure, globals, defaults or attributes of {name_of(self.fn)}",
                 loc=user_loc(),
                 hint="pass it as an argument, or keep it where it can be read again at every call",
             )
         check_tensor(tensor, str(origin), self.fn)
         self.devices.admit(tensor, str(origin))
-        wrapper = self._lifted[id(tensor)] = self.wrap(tensor, _identifier(origin.name))
+        wrapper = self._lifted[id(tensor)] = self.wrap(tensor, identifier(origin.name))
         self.found.append(origin)
         return wrapper
 
@@ -369,33 +375,3 @@ def is_traced(obj: Any) -> bool:
 
 def _is_value(obj: Any) -> bool:
     return isinstance(obj, (torch.Tensor, TracedNumber, *STATIC_TYPES))
-
-
-def _name_of(fn: Any) -> str:
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    return _identifier(name) or "f"
-
-
-def _identifier(name: str) -> str | None:
-    return name if name.isidentifier() and name.isascii() else None
-
-
-def _names_of(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
-    """The name of each leaf in the IR: the parameter's, or the last key on the way to the leaf."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        parameters = []
-    positional = [
-        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    names: list[str | None] = []
-    for path in paths:
-        root, _, rest = path.partition("[")
-        key, _, inner = rest.partition("]")
-        if root == "args" and key.isdigit():
-            key = positional[int(key)] if int(key) < len(positional) else ""
-        words = [w.strip("[]'\"") for w in inner.replace(".", "[").split("[")]
-        named = [w for w in words if _identifier(w)]
-        names.append(_identifier(named[-1] if named else key.strip("'\"")))
-    return names
