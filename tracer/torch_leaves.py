@@ -1,4 +1,4 @@
-"""What the arguments of a torch function may be, dense tensors and plain values, and their names."""
+"""Arguments of a torch function: what they may be (tensors, plain values), and their names."""
 
 from __future__ import annotations
 
