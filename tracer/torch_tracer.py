@@ -246,7 +246,6 @@ class _Trace:
 
     def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
-        # Within a transform of torch.func as outside of it: it is wrapped there once more.
         with self.recorder.pause(), outside_transforms():
             with torch.inference_mode(False):
                 wrapper = wrap(tensor.data)  # detach() would count our writes as theirs

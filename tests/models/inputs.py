@@ -25,7 +25,8 @@ def candidates(model: Any) -> Iterator[dict[str, Any]]:
         if (p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
         or name == "input_features_mask"
     ]  # fmt: skip
-    main = model.main_input_name
+    stated = model.main_input_name
+    main = stated if isinstance(stated, str) else stated[0]
     if "grid_thw" in names:
         yield from _patches(model.config, names[0])
     found: list[tuple[str, ...]] = []
