@@ -109,10 +109,10 @@ class Reads:
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             code = frame.f_code
-            facts = self._facts.get(id(code), frame)
-            if facts is frame:
+            if id(code) not in self._facts:
                 self._codes.append(code)
-                facts = self._facts[id(code)] = self._first(frame)
+                self._facts[id(code)] = self._first(frame)
+            facts = self._facts[id(code)]
             if facts is not None:
                 self._enter(frame, facts)
         elif event == "c_call":
@@ -200,7 +200,9 @@ class Reads:
             self._effect(f"{type(owner).__name__}.{name}", frame)
         elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
             value = self.variables.setdefault(owner, owner.get(None))
-            self.held.see(value, self._facts[id(frame.f_code)])
+            facts = self._facts[id(frame.f_code)]
+            if facts is not None:
+                self.held.see(value, facts)
 
     def _effect(self, what: str, frame: FrameType) -> None:
         """Something that each call would do again; it is not done while tracing, if refused."""

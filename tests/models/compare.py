@@ -155,7 +155,7 @@ def _run(
             if value.requires_grad:
                 terms.append((value * weight.to(value.dtype)).sum())
     if terms:
-        torch.stack([t.to(terms[0].dtype) for t in terms]).sum().backward()
+        torch.stack([t.to(terms[0].dtype) for t in terms]).sum().backward()  # type: ignore[no-untyped-call]
     gradients = {n: _copied(p.grad) for n, p in model.named_parameters()}
     return {n: _copied(v) for n, v in values.items()}, gradients
 
