@@ -14,12 +14,13 @@ from gradof.runtime.forward import jvp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hvp, value_and_grad, vjp
 from gradof.runtime.jacobians import hessian, jacobian
+from gradof.runtime.limits import limits
 from gradof.runtime.module import differentiate_module
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
     "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
-    "release_memory", "value_and_grad", "vjp",
+    "limits", "release_memory", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 

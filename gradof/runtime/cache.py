@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,8 +20,10 @@ from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
 from gradof.runtime.eager import EagerRuns
 from gradof.runtime.guards import Decisions
+from gradof.runtime.limits import limits
 from gradof.runtime.numbers import VaryingNumbers
 from gradof.runtime.plan import GraphPlan, RunCounts
+from gradof.runtime.shapes import Shapes
 from gradof.runtime.state import StateGuard
 from gradof.tracer.number import LARGEST
 from gradof.tracer.reach import Place
@@ -79,7 +82,10 @@ class Cache:
     """What a function has derived so far; for methods, one cache per instance."""
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[Any, ...], list[Entry]] = {}
+        self.entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
+        self.shapes = Shapes()
+        self.changed: dict[str, int] = {}  # place of Python's state → traces it has cost
+        self.warned = False  # of such places
         self.lock = forks.rlock()
         self.counts = RunCounts()
         self.hits = 0
@@ -89,7 +95,7 @@ class Cache:
         self.places: dict[Any, Place] = {}  # of numbers that vary, by place_key
         self.needed: set[Any] = set()  # places whose number the function needs itself
         self.last: tuple[Call, Entry] | None = None  # the last trace
-        self.traces: list[tuple[str, float]] = []  # reason and seconds of each, in order
+        self.traces: deque[tuple[str, float]] = deque(maxlen=1000)  # reason and seconds, in order
         self.quick: tuple[Any, ...] = ()  # generated calls (gradof.runtime.quickcall)
         self.fast: tuple[Any, ...] = ()  # generated checks (gradof.runtime.fastcall), latest first
         # by id: instances may be equal, or not hashable; the reference tells ids used again
@@ -99,6 +105,23 @@ class Cache:
         """The number of this `place_key` varies, unless the function needs its value."""
         if number is not None and number not in self.needed and number in known:
             self.places[number] = known[number][0]
+
+    def touch(self, key: Any) -> None:
+        """This signature is the one that was used last."""
+        with self.lock:
+            if key in self.entries:
+                self.entries.move_to_end(key)
+
+    def evict(self) -> None:
+        """Forget the signatures that were not used for the longest time, beyond the limit."""
+        hot = [fast.entry for fast in self.fast]  # found without a look at the signatures
+        old = [key for key, found in self.entries.items() if not any(e in hot for e in found)]
+        for key in old[: max(0, len(self.entries) - limits.signatures)]:
+            del self.entries[key]
+            self.quick = ()  # some may be of these; the others are made again
+            for entries in self.entries.values():
+                for entry in entries:
+                    entry.quick_made = False
 
     def of_instance(self, instance: Any) -> Cache:
         """The cache of the method bound to `instance`; it goes when the instance goes."""

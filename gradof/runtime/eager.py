@@ -26,6 +26,7 @@ from typing import Any
 
 from gradof.errors import CallError, EagerWarning, GradofError
 from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.pytree import flatten
 from gradof.tracer.source import function_loc, traceback_loc
@@ -83,7 +84,7 @@ class EagerRuns:
             if isinstance(error, type(eagers)) and type(error) is not type(eagers):
                 raise error from eagers
             raise
-        if not self._warned:
+        if not self._warned and not isinstance(error, NotYet):
             self._warned = True
             warnings.warn(_text(fn, error, location), EagerWarning, stacklevel=3)
         return result

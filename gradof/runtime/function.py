@@ -14,60 +14,33 @@ tensors, which are read anew each time.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from time import perf_counter
 from types import MethodType
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from gradof.autodiff.gradient import Gradient
-from gradof.codegen import has_small_kernels
-from gradof.errors import TraceError
-from gradof.ir import forks
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
-from gradof.runtime.arrays import Call, Library, inspect_call, is_tensor
+from gradof.runtime.arrays import Call, Library, inspect_call
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import failed_at, may_run_eagerly
-from gradof.runtime.fastcall import fast_check, without_arrays
-from gradof.runtime.guards import MAX_PATHS, Decisions, path_limit
+from gradof.runtime.guards import Decisions
 from gradof.runtime.naming import name_of
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
+from gradof.runtime.record import Tracing
 from gradof.runtime.refuse import (
     Numerics,
-    check_arguments,
     check_numerics_inside,
     checked_budget,
     checked_numerics,
-    shape_errors,
 )
 from gradof.runtime.results import finish, gradient_flags, run_plan
-from gradof.runtime.retrace import why_traced
-from gradof.runtime.state import StateGuard
-from gradof.runtime.thread import is_tracing, tracing
-from gradof.tracer.pytree import thaw
-from gradof.tracer.reach import Place, place_key, read_place
-from gradof.tracer.reads import Reads
-from gradof.tracer.result import ConstantOut, Traced
-from gradof.tracer.source import function_loc
-
-_TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
-_MAX_ENTRIES = 4 * MAX_PATHS  # per signature; the oldest goes
-_MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
-
-
-class _Recording(NamedTuple):
-    """A finished trace, what it read of Python's state, and what it took."""
-
-    traced: Traced
-    reads: Reads
-    seconds: float
+from gradof.runtime.thread import is_tracing
+from gradof.tracer.result import Traced
 
 
 @left_alone
@@ -110,7 +83,7 @@ class Differentiated:
                 return result
         with few_collections():  # one for all that may have to be made
             try:
-                bound = self.bind(args, kwargs)
+                bound = self.bind(args, kwargs, eager=not self._strict)
             except Exception as error:
                 if not may_run_eagerly(error, args, kwargs, self._strict):
                     raise
@@ -129,9 +102,13 @@ class Differentiated:
         return result
 
     def bind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None = None
-    ) -> Bound:
-        """Find the entry of a call, or trace it; raises InputError, TraceError."""
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None = None,
+        eager: bool = False,
+    ) -> Bound:  # fmt: skip
+        """Find the entry of a call, or trace it; raises InputError, TraceError.
+
+        With `eager` a call that would better run eagerly is an error, too.
+        """
         cache = self._cache
         for fast in cache.fast:
             inputs = fast.check(args, kwargs)
@@ -146,27 +123,16 @@ class Differentiated:
             with self._cache.lock:
                 found = self._find_any(call)
                 if found is None:
-                    return self._trace_noted(call)
+                    entry, call = Tracing(self, self._cache).trace(call, eager)
+                    return self._bound(entry, call)
         self._cache.hits += 1
         return found
 
-    def _trace_noted(self, call: Call) -> Bound:
-        """Trace a call; Note [Tried again] in `gradof.runtime.eager`."""
-        eager = self._cache.eager
-        known = None if self._strict else eager.known(call.key)
-        if known is not None:
-            raise known.error.with_traceback(None)
-        self._cache.misses += 1
-        try:
-            return self._trace(call)
-        except Exception as error:
-            if call.library == "torch":
-                eager.note(call.key, error, None)
-            raise
-
     def _find_any(self, call: Call) -> Bound | None:
         found = self._find(call)
-        if found is None:
+        if found is not None:
+            self._cache.touch(call.key)
+        else:
             lifted = self._cache.numbers.lifted(call)
             if lifted is not None:
                 found = self._find(lifted)
@@ -196,6 +162,11 @@ class Differentiated:
                     if all(layout.holds(inputs[layout.input]) for layout in entry.traced.layouts):
                         yield Bound(entry, inputs, call)
 
+    def _bound(self, entry: Entry, call: Call) -> Bound:
+        free = self._read_free(entry.traced)
+        assert free is not None
+        return Bound(entry, self._inputs(call, entry.traced, free), call)
+
     def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
         leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
         return [graph_input(leaf, call.library) for leaf in leaves]
@@ -207,11 +178,6 @@ class Differentiated:
             with self._cache.lock:
                 rest = [e for e in self._cache.entries[key] if e is not entry]
                 self._cache.entries[key] = [entry, *rest]
-
-    def _check_paths(self, call: Call) -> None:
-        decisions = self.paths(call)
-        if len(decisions) >= MAX_PATHS:
-            raise path_limit(self._name, decisions)
 
     def _content_holds(self, traced: Traced) -> bool:
         if not traced.content:
@@ -228,131 +194,6 @@ class Differentiated:
             return [origin.read(self._fn) for origin in traced.origins]
         except (LookupError, AttributeError):
             return None  # the path is gone: another trace is due
-
-    def _trace(self, call: Call) -> Bound:
-        """Trace a call; numbers that vary become inputs unless the function needs their value."""
-        varying = self._cache.numbers
-        self._note_places(call)
-        lifted = varying.note(call, self._name)
-        while lifted is not None:
-            self._note_places(lifted)
-            bound = self._trace_lifted(lifted)
-            if isinstance(bound, Bound):
-                return bound
-            lifted = varying.pin(lifted, bound)
-        self._check_paths(call)
-        return self._trace_places(call)
-
-    def _trace_places(self, call: Call) -> Bound:
-        """A trace whose inputs include the numbers of Python's state that vary, where they can."""
-        while True:
-            recording = self._record(call)
-            if not self._needs_numbers(recording.traced) and not self._counts(recording):
-                return self._enter(call, recording)
-
-    def _note_places(self, call: Call) -> None:
-        """Numbers of Python's state that are not what they were in the traces before: they vary."""
-        for entry in self._cache.entries.get(call.key, ()):
-            for _, number in entry.state.changes():
-                self._cache.add_place(number, entry.state.numbers)
-
-    def _counts(self, recording: _Recording) -> bool:
-        """Whether the function changes numbers that it reads: they vary, and are inputs at once."""
-        places, before = self._cache.places, len(self._cache.places)
-        for store in recording.traced.stores:
-            value = store.outputs[0] if store.mode == "set" and len(store.outputs) == 1 else None
-            if not isinstance(value, ConstantOut) or type(value.value) not in (int, float):
-                continue
-            key = place_key(store.place)
-            if key not in self._cache.needed and recording.reads.reads_name(store.place.key):
-                try:
-                    if type(read_place(store.place)) is type(value.value):
-                        places.setdefault(key, store.place)
-                except (LookupError, AttributeError, ValueError):
-                    continue  # nothing was there before
-        return len(places) > before
-
-    def _needs_numbers(self, traced: Traced) -> bool:
-        """Whether the function needs numbers themselves that were inputs: constants from now on."""
-        needed = {key for key, _ in traced.pinned if type(key) is not int}
-        self._cache.needed |= needed
-        for key in needed:
-            del self._cache.places[key]
-        return bool(needed)
-
-    def _trace_lifted(self, call: Call) -> Bound | list[tuple[int, Any]]:
-        """A trace with numbers as inputs, or the numbers whose values were needed."""
-        if len(self.paths(call)) >= MAX_PATHS:
-            return [(leaf, None) for leaf in call.numbers]
-        while True:
-            try:
-                recording = self._record(call)
-            except Exception:  # with the numbers as constants it comes again, or is not the user's
-                return [(leaf, None) for leaf in call.numbers]
-            needed = self._needs_numbers(recording.traced)
-            leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
-            if leaves:
-                return leaves
-            if not needed and not self._counts(recording):
-                return self._enter(call, recording)
-
-    def _record(self, call: Call) -> _Recording:
-        start = perf_counter()
-        reads = Reads(refuse_effects=call.library == "torch")
-        places = tuple(self._cache.places.values()) if call.library == "torch" else ()
-        with _TRACING:
-            args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
-            check_arguments(self._fn, args, kwargs)
-            with tracing(self.nan_safe), shape_errors():
-                traced = _tracer(call.library, self._strict, places)(
-                    self._fn, args, kwargs, static_argnames=self._static, numbers=call.numbers,
-                    reads=reads,
-                )
-        traced.graph.nan_safe = self.nan_safe
-        traced.graph.small_kernels = has_small_kernels(traced.graph)
-        return _Recording(traced, reads, perf_counter() - start)
-
-    def _enter(self, call: Call, recording: _Recording) -> Bound:
-        traced, cache = recording.traced, self._cache
-        free = [origin.read(self._fn) for origin in traced.origins]
-        entry = Entry(
-            traced=traced,
-            plan=GraphPlan(
-                traced.graph, call.library, cache.counts, memory_budget=self._memory_budget,
-                views=traced.views, cuda_graph=self._cuda_graph,
-            ),
-            state=self._guard(recording, free),
-            free_keys=free_keys(free),
-            derived={},
-            checked={},
-            decisions=(
-                None if traced.deciding is None else Decisions(traced.deciding, call.library)
-            ),
-            lock=forks.rlock(),
-            reason=why_traced(cache, call),
-            seconds=recording.seconds,
-        )
-        entries = cache.entries.setdefault(call.key, [])
-        cache.entries[call.key] = [entry, *entries][:_MAX_ENTRIES]
-        cache.last = without_arrays(call), entry
-        fast = fast_check(entry, call, self._fn)
-        if fast is not None:
-            cache.fast = (fast, *cache.fast)[:_MAX_FAST]
-        cache.traces.append((entry.reason, entry.seconds))
-        return Bound(entry, self._inputs(call, traced, free), call)
-
-    def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
-        torchs = recording.traced.library == "torch"
-        guard = StateGuard(
-            self._fn, recording.reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
-            frozenset(self._cache.places), by_content=torchs,
-        )  # fmt: skip
-        if torchs and guard.untraceable is not None:
-            raise TraceError(
-                f"{guard.untraceable} is an iterator: what it gives next is not known before",
-                loc=function_loc(self._fn), hint="take from it outside and pass what it gives",
-            )
-        return guard
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
         """The function for arguments like these, without the check of each call.
@@ -425,8 +266,24 @@ class Differentiated:
         return self._numerics == "nan_safe"
 
     @property
-    def _name(self) -> str:
-        return getattr(self._fn, "__qualname__", str(self._fn))
+    def is_strict(self) -> bool:
+        """Whether what cannot be traced is an error."""
+        return self._strict
+
+    @property
+    def static_argnames(self) -> tuple[str, ...]:
+        """The arguments that are never traced."""
+        return self._static
+
+    @property
+    def memory_budget(self) -> float | None:
+        """The share of the values saved for the backward that may be saved."""
+        return self._memory_budget
+
+    @property
+    def cuda_graph(self) -> bool:
+        """Whether f and df are replayed as CUDA graphs."""
+        return self._cuda_graph
 
     @property
     def cache(self) -> Cache:
@@ -459,13 +316,3 @@ class Differentiated:
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
-
-
-def _tracer(library: Library, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
-    if library == "torch":
-        from gradof.tracer.torch_tracer import trace_torch
-
-        return functools.partial(trace_torch, strict=strict, varying=places)
-    from gradof.tracer.numpy_tracer import trace_numpy
-
-    return trace_numpy

@@ -26,7 +26,7 @@ from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_tensor, torch_if_loaded
-from gradof.runtime.cache import Bound
+from gradof.runtime.cache import Bound, CacheInfo
 from gradof.runtime.checks import (
     Argnums,
     check_argnums,
@@ -39,6 +39,7 @@ from gradof.runtime.checks import (
     wrt_inputs,
 )
 from gradof.runtime.dynamo import left_alone
+from gradof.runtime.eager import failed_at, may_run_eagerly
 from gradof.runtime.function import Differentiated
 from gradof.runtime.histories import as_differentiated_at
 from gradof.runtime.naming import name_of
@@ -127,6 +128,10 @@ class Transformed:
             self.base, lift_floats(args, self.positions), kwargs, self.positions
         )
 
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses, entries and runs so far of the function that is compiled."""
+        return self.base.cache_info()
+
     def __reduce__(self) -> Any:
         return name_of(self, self.base.fn) or super().__reduce__()
 
@@ -168,7 +173,12 @@ class ValueAndGrad(Transformed):
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        bound = self.bind(args, kwargs)
+        try:
+            bound = self.bind(args, kwargs)
+        except Exception as error:
+            if not may_run_eagerly(error, args, kwargs, self.base.is_strict):
+                raise
+            return self._eagerly(args, kwargs, error)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
             plan = self._plan(bound)
@@ -181,6 +191,22 @@ class ValueAndGrad(Transformed):
         if self.with_value:
             return value, grads
         return (grads, value[1]) if self.has_aux else grads
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
+        """The same by torch's own autograd; see `gradof.runtime.eager`."""
+        from gradof.runtime.torch_eager import gradient_eagerly
+
+        positions, has_aux, fn = self.positions, self.has_aux, self.base.fn
+        args = lift_floats(args, positions)
+        at = failed_at(fn, error)
+        value, grads = self.base.cache.eager.run(
+            functools.wraps(fn)(lambda *a, **k: gradient_eagerly(fn, positions, a, k, has_aux)),
+            args, kwargs, error.with_traceback(None), at,
+        )  # fmt: skip
+        shaped = grads[0] if isinstance(self.argnums, int) else tuple(grads)
+        if self.with_value:
+            return value, shaped
+        return (shaped, value[1]) if has_aux else shaped
 
     def _plan(self, bound: Bound) -> GraphPlan:
         """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""

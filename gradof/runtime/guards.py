@@ -22,8 +22,6 @@ from gradof.ops.guard import GuardFailed, Number, same_number
 from gradof.passes.guards import guards_of
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
-MAX_PATHS = 64  # per signature
-
 
 class Decisions:
     """The Guards of one path, and the code that checks them."""

@@ -1,0 +1,36 @@
+"""How much a compiled function keeps, and when it stops tracing.
+
+    import gradof
+    gradof.limits.shapes = 4          # of one argument structure; further ones run eagerly first
+    gradof.limits.signatures = 1000   # that are kept; the least recently used goes
+
+The limits hold for the whole process, from the next call on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Limits:
+    """Counts, all of one compiled function; see each.
+
+    `signatures`: types and shapes of arguments that are kept, with all that was compiled for them.
+    `entries`: traces of one signature, by Python state and by path.
+    `paths`: of one signature, by the values that Python reads.
+    `state_traces`: traces of one signature because Python state changed; then it runs eagerly.
+    `shapes`: shapes of one structure of arguments. A torch function runs further ones under torch's
+    own autograd, and traces a shape when it comes back.
+    `warn_at`: the trace, for one changing place, that gives a RetraceWarning.
+    """
+
+    signatures: int = 256
+    entries: int = 256
+    paths: int = 64
+    state_traces: int = 16
+    shapes: int = 16
+    warn_at: int = 3
+
+
+limits = Limits()

@@ -1,0 +1,274 @@
+"""Making the entries of a compiled function: trace, guard, plan.
+
+    entry, call = Tracing(function, cache).trace(call)
+
+The call comes back with its numbers as inputs where they vary. A trace is made again where numbers
+turn out to vary (`gradof.runtime.numbers`), or to be needed themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradof.codegen import has_small_kernels
+from gradof.errors import RetraceWarning, TraceError
+from gradof.ir import forks
+from gradof.runtime.arrays import Call, Library, is_tensor
+from gradof.runtime.cache import Cache, Entry, free_keys
+from gradof.runtime.fastcall import fast_check, without_arrays
+from gradof.runtime.guards import Decisions, path_limit
+from gradof.runtime.limits import limits
+from gradof.runtime.plan import GraphPlan
+from gradof.runtime.refuse import check_arguments, shape_errors
+from gradof.runtime.retrace import why_traced
+from gradof.runtime.shapes import NotYet
+from gradof.runtime.state import StateGuard
+from gradof.runtime.thread import tracing
+from gradof.tracer.pytree import thaw
+from gradof.tracer.reach import Place, place_key, read_place
+from gradof.tracer.reads import Reads
+from gradof.tracer.result import ConstantOut, Traced
+from gradof.tracer.source import function_loc
+
+if TYPE_CHECKING:
+    from gradof.runtime.function import Differentiated
+
+_TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
+_MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
+_LONG = 3.0  # seconds after which a trace says on a terminal that it is one
+
+
+class _Recording(NamedTuple):
+    """A finished trace, what it read of Python's state, and what it took."""
+
+    traced: Traced
+    reads: Reads
+    seconds: float
+
+
+class Tracing:
+    """Traces calls of one function into its cache; see the module docstring."""
+
+    def __init__(self, function: Differentiated, cache: Cache) -> None:
+        self.function = function
+        self.fn = function.fn
+        self.cache = cache
+        self.reads: Reads | None = None  # of the last run
+
+    def trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
+        """The entry of a call that has none; Note [Tried again] in `gradof.runtime.eager`.
+
+        Raises TraceError and the errors of the function itself.
+        """
+        eager = self.cache.eager
+        known = eager.known(call.key) if may_run_eagerly else None
+        if known is not None:
+            raise known.error.with_traceback(None)
+        if may_run_eagerly and self.cache.shapes.is_new(call, self.name):
+            raise NotYet(f"{self.name} meets this shape for the first time")
+        self.cache.misses += 1
+        try:
+            if may_run_eagerly:
+                self._count_changes(call)
+            return self._trace(call)
+        except Exception as error:
+            if call.library == "torch":
+                eager.note(call.key, error, self._state_of_failure())
+            raise
+
+    @property
+    def name(self) -> str:
+        """The function's name, for messages."""
+        return getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
+
+    def _state_of_failure(self) -> StateGuard | None:
+        return None if self.reads is None else self._state(self.reads, (), by_content=True)
+
+    def _count_changes(self, call: Call) -> None:
+        """Warn of a place that costs a trace each time it changes; RetraceLimit at the last."""
+        entries = self.cache.entries.get(call.key, ())
+        change = entries[0].state.first_change() if entries else None
+        if change is None:
+            return
+        place = change.partition(" was ")[0].partition(" had ")[0]
+        count = self.cache.changed[place] = self.cache.changed.get(place, 1) + 1
+        if count >= limits.warn_at and not self.cache.warned:
+            self.cache.warned = True
+            warnings.warn(
+                f"{self.name} is traced for the {count}th time because {change}; make it a tensor "
+                "or an argument, or keep it out of what the function reads",
+                RetraceWarning, stacklevel=4,
+            )  # fmt: skip
+        if len(entries) >= limits.state_traces and call.library == "torch":
+            raise TraceError(
+                f"Python state has changed {len(entries)} times, the last: {change}",
+                loc=function_loc(self.fn),
+                hint="make it a tensor or an argument, or raise gradof.limits.state_traces",
+            )
+
+    def _trace(self, call: Call) -> tuple[Entry, Call]:
+        """Trace a call; numbers that vary become inputs unless the function needs their value."""
+        varying = self.cache.numbers
+        self._note_places(call)
+        lifted = varying.note(call, self.name)
+        while lifted is not None:
+            self._note_places(lifted)
+            made = self._trace_lifted(lifted)
+            if isinstance(made, tuple):
+                return made
+            lifted = varying.pin(lifted, made)
+        paths = self.function.paths(call)
+        if len(paths) >= limits.paths:
+            raise path_limit(self.name, paths)
+        return self._trace_places(call)
+
+    def _trace_places(self, call: Call) -> tuple[Entry, Call]:
+        """A trace whose inputs include the numbers of Python's state that vary, where they can."""
+        while True:
+            recording = self._record(call)
+            if not self._needs_numbers(recording.traced) and not self._counts(recording):
+                return self._enter(call, recording)
+
+    def _note_places(self, call: Call) -> None:
+        """Numbers of Python's state that are not what they were in the traces before: they vary."""
+        for entry in self.cache.entries.get(call.key, ()):
+            for _, number in entry.state.changes():
+                self.cache.add_place(number, entry.state.numbers)
+
+    def _counts(self, recording: _Recording) -> bool:
+        """Whether the function changes numbers that it reads: they vary, and are inputs at once."""
+        places, before = self.cache.places, len(self.cache.places)
+        for store in recording.traced.stores:
+            value = store.outputs[0] if store.mode == "set" and len(store.outputs) == 1 else None
+            if not isinstance(value, ConstantOut) or type(value.value) not in (int, float):
+                continue
+            key = place_key(store.place)
+            if key not in self.cache.needed and recording.reads.reads_name(store.place.key):
+                try:
+                    if type(read_place(store.place)) is type(value.value):
+                        places.setdefault(key, store.place)
+                except (LookupError, AttributeError, ValueError):
+                    continue  # nothing was there before
+        return len(places) > before
+
+    def _needs_numbers(self, traced: Traced) -> bool:
+        """Whether the function needs numbers themselves that were inputs: constants from now on."""
+        needed = {key for key, _ in traced.pinned if type(key) is not int}
+        self.cache.needed |= needed
+        for key in needed:
+            del self.cache.places[key]
+        return bool(needed)
+
+    def _trace_lifted(self, call: Call) -> tuple[Entry, Call] | list[tuple[int, Any]]:
+        """A trace with numbers as inputs, or the numbers whose values were needed."""
+        if len(self.function.paths(call)) >= limits.paths:
+            return [(leaf, None) for leaf in call.numbers]
+        while True:
+            try:
+                recording = self._record(call)
+            except Exception:  # with the numbers as constants it comes again, or is not the user's
+                return [(leaf, None) for leaf in call.numbers]
+            needed = self._needs_numbers(recording.traced)
+            leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
+            if leaves:
+                return leaves
+            if not needed and not self._counts(recording):
+                return self._enter(call, recording)
+
+    def _record(self, call: Call) -> _Recording:
+        start = perf_counter()
+        reads = Reads(refuse_effects=call.library == "torch")
+        places = tuple(self.cache.places.values()) if call.library == "torch" else ()
+        self.reads = reads
+        with _TRACING, self._told():
+            args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
+            check_arguments(self.fn, args, kwargs)
+            function = self.function
+            with tracing(function.nan_safe), shape_errors():
+                traced = _tracer(call.library, function.is_strict, places)(
+                    self.fn, args, kwargs, static_argnames=function.static_argnames,
+                    numbers=call.numbers, reads=reads,
+                )
+        traced.graph.nan_safe = function.nan_safe
+        traced.graph.small_kernels = has_small_kernels(traced.graph)
+        return _Recording(traced, reads, perf_counter() - start)
+
+    def _enter(self, call: Call, recording: _Recording) -> tuple[Entry, Call]:
+        traced, cache = recording.traced, self.cache
+        free = [origin.read(self.fn) for origin in traced.origins]
+        entry = Entry(
+            traced=traced,
+            plan=GraphPlan(
+                traced.graph, call.library, cache.counts, memory_budget=self.function.memory_budget,
+                views=traced.views, cuda_graph=self.function.cuda_graph,
+            ),
+            state=self._guard(recording, free),
+            free_keys=free_keys(free),
+            derived={},
+            checked={},
+            decisions=(
+                None if traced.deciding is None else Decisions(traced.deciding, call.library)
+            ),
+            lock=forks.rlock(),
+            reason=why_traced(cache, call),
+            seconds=recording.seconds,
+        )
+        entries = cache.entries.setdefault(call.key, [])
+        cache.entries[call.key] = [entry, *entries][: limits.entries]
+        cache.evict()
+        cache.last = without_arrays(call), entry
+        fast = fast_check(entry, call, self.fn)
+        if fast is not None:
+            cache.fast = (fast, *cache.fast)[:_MAX_FAST]
+        cache.traces.append((entry.reason, entry.seconds))
+        return entry, call
+
+    def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
+        torchs = recording.traced.library == "torch"
+        guard = self._state(recording.reads, free, by_content=torchs)
+        if torchs and guard.untraceable is not None:
+            raise TraceError(
+                f"{guard.untraceable} is an iterator: what it gives next is not known before",
+                loc=function_loc(self.fn), hint="take from it outside and pass what it gives",
+            )
+        return guard
+
+    def _state(self, reads: Reads, free: Sequence[Any], by_content: bool) -> StateGuard:
+        return StateGuard(
+            self.fn, reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
+            frozenset(self.cache.places), by_content=by_content,
+        )  # fmt: skip
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """On a terminal, a trace that takes long says what is going on."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        text = f"gradof: tracing {self.name}, once for this signature ...\n"
+        timer = threading.Timer(_LONG, lambda: sys.stderr.write(text))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def _tracer(library: Library, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
+    if library == "torch":
+        from gradof.tracer.torch_tracer import trace_torch
+
+        return functools.partial(trace_torch, strict=strict, varying=places)
+    from gradof.tracer.numpy_tracer import trace_numpy
+
+    return trace_numpy
