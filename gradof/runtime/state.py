@@ -11,8 +11,8 @@ not part of it: those that were used are inputs of the graph, re-read at every c
 gradof.tracer.origins), of the others the type counts.
 
 Note [The check of each call]
-Mostly every value is the very object it was, so that is what is looked at first, in loops of C.
-Only where one is not, values are compared.
+Mostly every value is the very object it was, so that is what is looked at first, in generated code
+(`state_check`). Only where one is not, values are compared.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from operator import getitem, is_
+from operator import getitem
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from gradof.runtime.arrays import global_hooks
+from gradof.runtime.state_check import GONE, compile_check
 from gradof.tracer.held import HEAP
 from gradof.tracer.origins import Step
 from gradof.tracer.reach import HOOKS, MANY, Edge, Place, Reach, place_key, read_place
 from gradof.tracer.reads import Reads, is_heard
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
-_GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
 _TABLES = ("_modules", "_parameters", "_buffers")
 
 Checked = tuple[Any, Any, Any, str]  # container, key, expected value, description
@@ -72,7 +72,8 @@ class StateGuard:
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._walk(fn)
-        self._prepare()
+        self._compiled = 0
+        self._check = compile_check(self, by_length=True)
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
 
     # --- the walk ---------------------------------------------------------------------------------
@@ -217,54 +218,50 @@ class StateGuard:
         elif hooks is not None:
             self.empty.append(hooks)
 
-    def _prepare(self) -> None:
-        self._containers = [item[0] for item in self.items]
-        self._keys = [item[1] for item in self.items]
-        self._values = [item[2] for item in self.items]
-        self._cells = [(cell, value) for cell, _, value, _ in self.cells]
-        self._sized = [container for container, _, _ in self.lengths]
-        self._sizes = [n for _, n, _ in self.lengths]
-        self._counts = [len(attributes) for attributes, _, _ in self.absent]
-        self._attributes = [attributes for attributes, _, _ in self.absent]
-        self._instances = [obj for obj, _ in self.types]
-        self._classes = [cls for _, cls in self.types]
-
     # --- the check --------------------------------------------------------------------------------
 
     def check(self) -> bool:
         """Whether every guarded value is as it was; see Note [The check of each call]."""
-        try:
-            return self._are_same() and self._rest()
-        except _GONE:
-            return False  # the place is gone, which is a change
+        return self._check()
 
-    def _are_same(self) -> bool:
-        found = map(getitem, self._containers, self._keys)
-        if not all(map(is_, found, self._values)) and not _equal(self.items, getitem):
+    def compare(self) -> bool:
+        """As `check`, where some value is not the object it was."""
+        try:
+            same = self._are_equal()
+        except GONE:
+            return False  # the place is gone, which is a change
+        if same and self._compiled < 3:  # names came that do not matter: lengths are others
+            self._compiled += 1
+            self._check = compile_check(self, by_length=self._compiled < 3)
+        return same
+
+    def _are_equal(self) -> bool:
+        if not _equal(self.items, getitem) or not _equal(self.cells, _content):
             return False
-        for cell, value in self._cells:
-            if cell.cell_contents is not value and not _same(cell.cell_contents, value):
-                return False
-        if list(map(len, self._sized)) != self._sizes or any(self.empty):
+        if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False
-        if not all(map(is_, map(type, self._instances), self._classes)):
+        if any(type(obj) is not cls for obj, cls in self.types):
             return False
         if self.own_type is not None and type(self.own_type[0]()) is not self.own_type[1]:
             return False
-        return list(map(len, self._attributes)) == self._counts or self._none_came()
-
-    def _none_came(self) -> bool:
+        if any(fn.__code__ is not code for fn, code in self.codes):
+            return False
         if not all(attributes.keys().isdisjoint(names) for attributes, names, _ in self.absent):
             return False
-        self._counts = [len(attributes) for attributes in self._attributes]
-        return True
+        return self.rest()
 
-    def _rest(self) -> bool:
+    @property
+    def has_more(self) -> bool:
+        """Whether `rest` has anything to look at."""
+        return bool(
+            self.contents or self.others or self.arrays or self.data or self.environment
+            or self.switches or self.variables
+        )  # fmt: skip
+
+    def rest(self) -> bool:
+        """What is not compared object by object; raises one of GONE where a place is gone."""
         for container, expected, _ in self.contents:
             if (tuple(container) if isinstance(container, dict) else container) != expected:
-                return False
-        for fn, code in self.codes:
-            if fn.__code__ is not code:
                 return False
         if self.others and not _equal(self.others, _read):
             return False
@@ -306,7 +303,7 @@ class StateGuard:
             for container, key, expected, shown in checked:
                 try:
                     found = read(container, key)
-                except _GONE:
+                except GONE:
                     yield f"{shown} is gone", None
                     continue
                 if found is not expected and not _same(found, expected):

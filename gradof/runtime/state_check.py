@@ -1,0 +1,78 @@
+'''The check of one StateGuard as straight-line code: mostly every value is the very object it was.
+
+    def check():
+        try:
+            if not (d0['scale'] is v1 and c2.cell_contents is v3 and len(d4) == 12): return slow()
+            return True
+        except GONE: return False
+
+Where one is not, `slow` compares values.
+'''
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradof.runtime.state import StateGuard
+
+GONE = (LookupError, AttributeError, ValueError)  # ValueError: an empty closure cell
+_CHUNK = 64  # terms of one statement
+
+
+def compile_check(guard: StateGuard, by_length: bool) -> Callable[[], bool]:
+    """The check of a guard; `by_length`: that no name came is told by the length of its dict."""
+    writer = _Writer()
+    terms = list(writer.terms(guard, by_length))
+    writer.names.update(slow=guard.compare, GONE=GONE)
+    lines = ["def check():", "    try:"]
+    for at in range(0, len(terms), _CHUNK):
+        chunk = " and ".join(terms[at : at + _CHUNK])
+        lines.append(f"        if not ({chunk}): return slow()")
+    lines += ["        return True", "    except GONE: return False"]
+    exec(compile("\n".join(lines), "<gradof state>", "exec"), writer.names)
+    check: Callable[[], bool] = writer.names["check"]
+    return check
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self._known: dict[int, str] = {}
+
+    def bind(self, value: Any) -> str:
+        """A name for an object; one for each."""
+        name = self._known.get(id(value))
+        if name is None:
+            name = self._known[id(value)] = f"v{len(self._known)}"
+            self.names[name] = value
+        return name
+
+    def key(self, key: Any) -> str:
+        """The code of a key."""
+        return repr(key) if type(key) in (str, int) else self.bind(key)
+
+    def terms(self, guard: StateGuard, by_length: bool) -> Iterator[str]:
+        """The conditions, those that differ most often first."""
+        for container, key, value, _ in guard.items:
+            yield f"{self.bind(container)}[{self.key(key)}] is {self.bind(value)}"
+        for cell, _, value, _ in guard.cells:
+            yield f"{self.bind(cell)}.cell_contents is {self.bind(value)}"
+        for container, n, _ in guard.lengths:
+            yield f"len({self.bind(container)}) == {n}"
+        for obj, cls in guard.types:
+            yield f"type({self.bind(obj)}) is {self.bind(cls)}"
+        if guard.own_type is not None:
+            yield f"type({self.bind(guard.own_type[0])}()) is {self.bind(guard.own_type[1])}"
+        for fn, code in guard.codes:
+            yield f"{self.bind(fn)}.__code__ is {self.bind(code)}"
+        if guard.empty:
+            yield f"not any({self.bind(guard.empty)})"
+        for attributes, names, _ in guard.absent:
+            if by_length:
+                yield f"len({self.bind(attributes)}) == {len(attributes)}"
+            else:
+                yield f"{self.bind(attributes)}.keys().isdisjoint({self.bind(names)})"
+        if guard.has_more:
+            yield f"{self.bind(guard.rest)}()"
