@@ -187,9 +187,11 @@ class _Writer:
             f"{name}.dtype is {self.bind(dtype, 'dtype')}",
             f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
             f"{name}.requires_grad is {requires_grad}",
-            f"{name}.{there}", f"{name}.layout is strided",
+            f"{name}.{there}",
         ]  # fmt: skip
-        if requires_grad:
+        if not is_parameter:  # a parameter is dense, and a leaf
+            conditions.append(f"{name}.layout is strided")
+        if requires_grad and not is_parameter:
             conditions.append(f"{name}.is_leaf is {is_leaf}")
         self.unless(" and ".join(conditions))
 

@@ -202,9 +202,9 @@ class StateGuard:
             self.absent.append((attributes, missing, path))
         if "_modules" not in entry:
             return
-        for table in _TABLES:
+        for table in _TABLES:  # what is in them is looked at item by item
             if table in self._reads.names and isinstance(entry.get(table), dict):
-                self.contents.append((entry[table], tuple(self._reads.entry(entry[table])), path))
+                self.lengths.append((entry[table], len(self._reads.entry(entry[table])), path))
         for name in () if own else HOOKS:  # its own hooks run around its forward
             self._hooks(entry.get(name), f"{path}.{name}")
         if not self._has_modules:
