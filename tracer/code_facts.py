@@ -118,7 +118,7 @@ def facts_of(code: CodeType) -> Facts:
         keyed=frozenset(keyed), whole=frozenset(whole),
         globals_stored=frozenset(globals_), cells_stored=frozenset(cells),
         probes=frozenset(constants), imports=tuple(dict.fromkeys(imports)),
-        dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(listed),
+        dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(code),
         builds=any(i.opname in _BUILDS for i in listed),
     )  # fmt: skip
 
@@ -141,6 +141,7 @@ def _constant_key(after: list[Instruction]) -> str | None:
 
 
 _NO_OPS = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "PUSH_NULL"})
+_CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"  # takes the arguments off the stack
 _FREE = frozenset(dis.opname[op] for op in dis.hasfree)
 _LOCAL = frozenset(dis.opname[op] for op in dis.haslocal)
 _NAMED = frozenset(dis.opname[op] for op in dis.hasname) | _FREE
@@ -161,17 +162,52 @@ def _identifiers(const: object) -> Iterator[str]:
             yield from _identifiers(item)
 
 
-def _asks_by_computed_name(listed: list[Instruction]) -> bool:
-    """Whether a call of `getattr` and its like has no constant for a name."""
-    for at, here in enumerate(listed):
-        if here.argval not in _BY_NAME or "LOAD" not in here.opname:
-            continue
-        constant = built = False
-        for step in listed[at + 1 :]:
-            constant |= step.opname == "LOAD_CONST" and isinstance(step.argval, str)
-            built |= step.opname in _BUILDS
-            if step.opname.startswith("CALL"):
-                break
-        if built or not constant:
-            return True
-    return False
+def _asks_by_computed_name(code: CodeType) -> bool:
+    """Whether a call of `getattr` and its like has anything but a constant for a name."""
+    depth = 0
+    steps: list[tuple[int, Instruction]] = []  # with the depth of the stack before each
+    for here in instructions(code):
+        op = dis.opmap[here.opname]
+        arg = _argument(code, here.offset) if op >= dis.HAVE_ARGUMENT else None
+        if here.opname != "EXTENDED_ARG":
+            steps.append((depth, here))
+            depth += dis.stack_effect(op, arg, jump=False)
+    return any(
+        not _has_constant_name(steps[at + 1 :])
+        for at, (_, here) in enumerate(steps)
+        if here.argval in _BY_NAME and "LOAD" in here.opname
+    )
+
+
+def _argument(code: CodeType, offset: int) -> int:
+    """The argument of the instruction there, EXTENDED_ARGs in front of it included."""
+    raw, shift = code.co_code, 0
+    arg = raw[offset + 1]
+    while offset >= 2 and raw[offset - 2] == dis.EXTENDED_ARG:
+        offset, shift = offset - 2, shift + 8
+        arg |= raw[offset + 1] << shift
+    return arg
+
+
+def _has_constant_name(steps: list[tuple[int, Instruction]]) -> bool:
+    """Whether the second of the arguments that follow is one constant string, and no more.
+
+    Jumps among them are not followed: the depths do not fit then, and the answer is no.
+    """
+    steps = [s for s in steps if s[1].opname == _CALL or s[1].opname not in _NO_OPS]
+    if not steps:
+        return False
+    base = steps[0][0]  # with the function on the stack
+    call = next((n for n, (d, i) in enumerate(steps) if _is_call_from(d, i, base)), None)
+    if call is None:
+        return False
+    end = call
+    if steps[call][1].argval == 3:
+        end = max((n for n in range(call) if steps[n][0] == base + 2), default=0)
+    start = max((n for n in range(end) if steps[n][0] == base + 1), default=None)
+    name = None if start is None or end - start != 1 else steps[start][1]
+    return name is not None and name.opname == "LOAD_CONST" and isinstance(name.argval, str)
+
+
+def _is_call_from(depth: int, here: Instruction, base: int) -> bool:
+    return here.opname == _CALL and here.argval in (2, 3) and depth == base + here.argval

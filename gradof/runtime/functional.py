@@ -84,15 +84,15 @@ def compiled_once(fn: Callable[..., Any]) -> Differentiated:
 
 def bind_with_grad(
     base: Differentiated, args: tuple[Any, ...], kwargs: dict[str, Any],
-    positions: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None, eager: bool = False,
 ) -> Bound:  # fmt: skip
     """Bind with torch's grad mode on: asking for a gradient under `no_grad` still means it.
 
-    That is of the arguments at `positions`, by default of all.
+    That is of the arguments at `positions`, by default of all. `eager` is that of `base.bind`.
     """
     if is_plain_run():
         with calling_compiled():
-            return bind_with_grad(base, args, kwargs, positions)
+            return bind_with_grad(base, args, kwargs, positions, eager)
     if is_tracing():
         name = getattr(base.fn, "__qualname__", base.fn)
         raise TraceError(
@@ -103,9 +103,9 @@ def bind_with_grad(
     if torch is None:
         return base.bind(args, kwargs, default="numpy")
     with torch.enable_grad():
-        bound = base.bind(args, kwargs, default="numpy")
+        bound = base.bind(args, kwargs, "numpy", eager)
         return as_differentiated_at(
-            bound, args, positions, lambda marked: base.bind(marked, kwargs, default="numpy")
+            bound, args, positions, lambda marked: base.bind(marked, kwargs, "numpy", eager)
         )
 
 
@@ -122,11 +122,15 @@ class Transformed:
         self.positions = check_argnums(argnums)
         functools.update_wrapper(cast(Any, self), self.base.fn, updated=())  # not its attributes
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        """Find or trace the call, Python floats among the differentiated arguments lifted."""
-        return bind_with_grad(
-            self.base, lift_floats(args, self.positions), kwargs, self.positions
-        )
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], eager: bool = False
+    ) -> Bound:
+        """Find or trace the call, Python floats among the differentiated arguments lifted.
+
+        `eager` is that of `Differentiated.bind`.
+        """
+        lifted = lift_floats(args, self.positions)
+        return bind_with_grad(self.base, lifted, kwargs, self.positions, eager)
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, entries and runs so far of the function that is compiled."""
@@ -174,7 +178,7 @@ class ValueAndGrad(Transformed):
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            bound = self.bind(args, kwargs)
+            bound = self.bind(args, kwargs, eager=not self.base.is_strict)
         except Exception as error:
             if not may_run_eagerly(error, args, kwargs, self.base.is_strict):
                 raise

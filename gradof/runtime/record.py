@@ -73,7 +73,8 @@ class Tracing:
         known = eager.known(call.key) if may_run_eagerly else None
         if known is not None:
             raise known.error.with_traceback(None)
-        if may_run_eagerly and self.cache.shapes.is_new(call, self.name):
+        is_known = call.key in self.cache.entries  # another path, or Python state
+        if may_run_eagerly and not is_known and self.cache.shapes.is_new(call, self.name):
             raise NotYet(f"{self.name} meets this shape for the first time")
         self.cache.misses += 1
         try:
@@ -104,7 +105,7 @@ class Tracing:
         if count >= limits.warn_at and not self.cache.warned:
             self.cache.warned = True
             warnings.warn(
-                f"{self.name} is traced for the {count}th time because {change}; make it a tensor "
+                f"{self.name} has been traced {count} times, now because {change}; make it a tensor "
                 "or an argument, or keep it out of what the function reads",
                 RetraceWarning, stacklevel=4,
             )  # fmt: skip

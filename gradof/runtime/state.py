@@ -198,6 +198,8 @@ class StateGuard:
         tables = [entry[t] for t in _TABLES if isinstance(entry.get(t), dict)]
         there = set().union(*tables, entry)
         missing = names - there - {"_modules", "_parameters"}
+        if id(obj) in self._reads.everything:  # names are computed: any that comes may be one
+            self.contents.append((attributes, tuple(entry), path))
         if missing:
             self.absent.append((attributes, missing, path))
         if "_modules" not in entry:

@@ -1,0 +1,138 @@
+"""What a function reads of Python's state is part of its trace, of every kind; what it does not
+read is not.
+
+Each program is called, its state is changed, it is called, and the change is undone: that is two
+traces, with eager's value each time.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+import types
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import gradof
+from gradof.errors import EagerWarning
+
+# name → (source of f(x), a change, what undoes it)
+PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "set": ("s = {1}\ndef f(x): return x * (2 in s)", "s.add(2)", "s.remove(2)"),
+    "set of one size": ("s = {1, 2}\ndef f(x): return x * (2 in s)", "s ^= {2, 3}", "s ^= {2, 3}"),
+    "deque": (
+        "import collections\nd = collections.deque([2.0, 3.0])\ndef f(x): return x * d[0]",
+        "d.rotate()", "d.rotate()",
+    ),
+    "order of a dict": (
+        "d = dict(a=2.0, b=3.0)\ndef f(x):\n    for v in d.values(): x = x * v + 1\n    return x",
+        "d['a'] = d.pop('a')", "d['b'] = d.pop('b')",
+    ),
+    "slot": (
+        "class Box:\n    __slots__ = ('mode',)\nb = Box(); b.mode = 'a'\n"
+        "def f(x): return x * len(b.mode)", "b.mode = 'ab'", "b.mode = 'a'",
+    ),
+    "enumeration": (
+        "import enum\nclass Mode(enum.Enum): A, B = 1, 2\nmode = Mode.A\n"
+        "def f(x): return x * 2 if mode is Mode.A else -x", "mode = Mode.B", "mode = Mode.A",
+    ),
+    "array of the standard library": (
+        "from array import array\na = array('d', [2.0])\ndef f(x): return x * a[0]",
+        "a[0] = 3.0", "a[0] = 2.0",
+    ),
+    "numpy array": (
+        "import numpy as np\na = np.array([2.0])\ndef f(x): return x * float(a[0])",
+        "a[0] = 3.0", "a[0] = 2.0",
+    ),
+    "property": (
+        "class Box:\n    @property\n    def width(self): return len(self.size)\n"
+        "b = Box(); b.size = 'a'\ndef f(x): return x * b.width", "b.size = 'abc'", "b.size = 'a'",
+    ),
+    "name that is computed": (
+        "class Box: pass\nb = Box(); b.mode_1 = 'a'\n"
+        "def f(x): return x * len(getattr(b, 'mode_' + str(x.dim())))",
+        "b.mode_1 = 'ab'", "b.mode_1 = 'a'",
+    ),
+    "computed name with a default": (
+        "class Box: pass\nb = Box(); b.one = 'a'\n"
+        "def g(x, name): return x * len(getattr(b, name, 'none'))\n"
+        "def f(x): return g(x, 'ENO'.lower()[::-1])", "del b.one", "b.one = 'a'",
+    ),
+    "environment": (
+        "import os\ndef f(x): return x * len(os.environ.get('GRADOF_TEST_MODE', ''))",
+        "os.environ['GRADOF_TEST_MODE'] = 'ab'", "os.environ['GRADOF_TEST_MODE'] = 'a'",
+    ),
+    "context variable": (
+        "MODE.set('a')\ndef f(x): return x * len(MODE.get())", "MODE.set('ab')", "MODE.set('a')",
+    ),
+    "import inside": (
+        "def f(x):\n    import gradof_test_settings as settings\n    return x * len(settings.mode)",
+        "SETTINGS.mode = 'ab'", "SETTINGS.mode = 'a'",
+    ),
+    "replaced code": (
+        "def g(x): return x * 2\ndef h(x): return x * 3\ntwo, three = g.__code__, h.__code__\n"
+        "def f(x): return g(x)", "g.__code__ = three", "g.__code__ = two",
+    ),
+    "own code": (
+        "def f(x): return x * 2\ndef h(x): return x * 3\ntwo, three = f.__code__, h.__code__\n",
+        "f.__code__ = three", "f.__code__ = two",
+    ),
+    "method of a class": (
+        "class Box:\n    def scale(self): return 2\nb = Box()\n"
+        "two = Box.scale\ndef three(self): return 3\ndef f(x): return x * b.scale()",
+        "Box.scale = three", "Box.scale = two",
+    ),
+    "switch of torch": (
+        "def f(x): return x * (2 if torch.are_deterministic_algorithms_enabled() else 3)",
+        "torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)",
+    ),
+}  # fmt: skip
+MODE: contextvars.ContextVar[str] = contextvars.ContextVar("MODE", default="a")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_change_is_another_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: Any = types.ModuleType("gradof_test_settings")
+    settings.mode = "a"
+    monkeypatch.setitem(sys.modules, "gradof_test_settings", settings)
+    monkeypatch.setenv("GRADOF_TEST_MODE", "a")
+    assert "GRADOF_TEST_MODE" in os.environ
+    source, change, undo = PROGRAMS[name]
+    space: dict[str, Any] = {
+        "torch": torch, "__name__": "program", "MODE": MODE, "SETTINGS": settings
+    }
+    exec(source, space)
+    fast = gradof.differentiate(space["f"])
+    values = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EagerWarning)
+        for step in ("pass", change, undo, change, undo):
+            exec(step, space)
+            x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+            value, eagers = fast(x), space["f"](x)
+            torch.testing.assert_close(value, eagers)
+            mine, want = (torch.autograd.grad(v.sum(), x)[0] for v in (value, eagers))
+            torch.testing.assert_close(mine, want)
+            values.append(value.tolist())
+    assert values[0] != values[1], "the change is one that counts"
+    info = fast.cache_info()
+    assert info.misses == 2 and info.eager_runs == 0 and info.backward_runs == 5, info
+
+
+def test_what_is_not_read_is_not_part_of_the_trace() -> None:
+    class Settings:
+        scale, title, history = 2.0, "a", []  # type: ignore[var-annotated]
+
+    settings = Settings()
+    fast = gradof.differentiate(lambda x: (x * settings.scale).sum())
+    x = torch.ones(3)
+    for n in range(4):
+        settings.title = "a" * n
+        settings.history = [n]
+        settings.other = n  # type: ignore[attr-defined]
+        assert fast(x).item() == 6.0
+    assert fast.cache_info().misses == 1
