@@ -130,7 +130,7 @@ def word_language_model(wrap: Wrap) -> Trained:
         optimizer.step()
         hist.append(loss.item())
     counters = {"calls": net.calls, "temperature": net.temperature}
-    return Trained([net, net.src_mask], {"hist": hist}, counters, [model], signatures=2)
+    return Trained([net, net.src_mask], {"hist": hist}, counters, [model])
 
 
 def truncated_lstm(wrap: Wrap) -> Trained:
@@ -169,7 +169,7 @@ def truncated_lstm(wrap: Wrap) -> Trained:
         nn.utils.clip_grad_norm_(net.parameters(), 0.25)
         optimizer.step()
     return Trained([net, *net.hidden], {"hist": net.hist}, {"step": net.step, "weight": net.weight},
-                   [loss_of], signatures=2)  # fmt: skip
+                   [loss_of])  # fmt: skip
 
 
 def actor_critic(wrap: Wrap) -> Trained:

@@ -18,6 +18,7 @@ import contextlib
 import contextvars
 import io
 import linecache
+import math
 import os
 import random
 import sys
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 
 from gradof import differentiate
 from tests.programs.describe import Line, describe, first_difference
@@ -42,6 +44,7 @@ import collections, contextlib, contextvars, copy, dataclasses, enum, functools,
 import math, operator, os, random, sys, time, types, warnings
 import numpy as np
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.nn import functional as F
 class Box:
@@ -72,6 +75,7 @@ class Run:
     forward_runs: int = 0
     backward_runs: int = 0
     traces: int = 0
+    patches: list[str] = field(default_factory=list)  # of libraries, left behind
     backwards: int = 0  # from results that have a graph
 
 
@@ -91,6 +95,8 @@ class Outcome:
 def compare(sequence: Sequence) -> Outcome:
     """Run a sequence both ways."""
     want, have = run(sequence, compiled=False), run(sequence, compiled=True)
+    if set(have.patches) - set(want.patches):
+        return Outcome("wrong", f"left replaced: {have.patches}", have)
     for i, (expected, error) in enumerate(zip(want.errors, have.errors, strict=True)):
         if expected is None and error is not None:
             shown = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -109,11 +115,28 @@ def compare(sequence: Sequence) -> Outcome:
 def run(sequence: Sequence, *, compiled: bool) -> Run:
     """One run of a sequence, in its own module, with torch's and Python's switches as they were."""
     result = Run()
+    library = _library()
     with _own_world() as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         contextvars.Context().run(_run, sequence, compiled, folder, result)
     result.eager_warnings = sum(w.category.__name__ == "EagerWarning" for w in caught)
+    result.patches = [name for name, value in _library().items() if library.get(name) is not value]
+    for name in result.patches:  # the next sequence is not to fail for this one
+        owner, _, attribute = name.rpartition(".")
+        setattr(sys.modules[owner], attribute, library[name])
     return result
+
+
+def _library() -> dict[str, Any]:
+    """What a trace may replace while it runs, and is to put back."""
+    modules = (builtins, math, random, torch, torch.nn.functional, torch.nn.modules.module,
+               torch.autograd, torch.autograd.graph, torch.utils.checkpoint, warnings)  # fmt: skip
+    return {
+        f"{module.__name__}.{name}": value
+        for module in modules
+        for name, value in vars(module).items()
+        if callable(value)
+    }
 
 
 def _run(sequence: Sequence, compiled: bool, folder: Path, result: Run) -> None:

@@ -62,7 +62,8 @@ def test_a_loss_that_is_logged_forty_times_is_traced_twice() -> None:
 @_known
 def test_an_annealed_weight_and_a_counter_are_traced_twice() -> None:
     class Loss:
-        beta, step = 1.0, 0
+        def __init__(self) -> None:
+            self.beta, self.step = 1.0, 0
 
         def __call__(self, x: torch.Tensor) -> torch.Tensor:
             self.step += 1
@@ -120,14 +121,14 @@ def test_generating_with_a_growing_prefix_is_traced_a_few_times() -> None:
 
 
 @_known
-def test_two_hundred_shapes_keep_a_bounded_number_of_entries() -> None:
+def test_many_shapes_keep_a_bounded_number_of_entries() -> None:
     compiled = differentiate(lambda x: (x * x).sum())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for n in range(1, 201):
+        for n in range(1, 281):
             for _ in range(2):
                 _gradient(compiled, torch.ones(n).double())
-    assert compiled.cache_info().entries <= 128
+    assert compiled.cache_info().entries <= 256
 
 
 @pytest.mark.programs
@@ -155,14 +156,13 @@ def test_a_hundred_thousand_calls_in_bounded_memory(capsys: pytest.CaptureFixtur
     hist: list[float] = []
 
     class Loss:
-        step, beta = 0, 1.0
+        def __init__(self) -> None:
+            self.beta, self.step = 1.0, 0
 
         def __call__(self, x: torch.Tensor) -> torch.Tensor:
             self.step += 1
             self.beta *= 0.9999
             loss = (torch.tanh(x) * self.beta).sum()
-            if len(hist) > 100:
-                hist.clear()
             hist.append(loss.item())
             return loss
 
@@ -172,6 +172,8 @@ def test_a_hundred_thousand_calls_in_bounded_memory(capsys: pytest.CaptureFixtur
     seen = []
     for i in range(100_000):
         compiled(x).backward()
+        if i % 1_000 == 0:
+            hist.clear()
         if i % 20_000 == 1_000:
             seen.append(_resident())
     info = compiled.cache_info()

@@ -26,7 +26,6 @@ class Trained:
     logs: dict[str, list[float]]
     counters: dict[str, float]
     wrapped: list[Any]
-    signatures: int = 1  # of each wrapped function
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         for i, owner in enumerate(self.parameters):

@@ -23,7 +23,6 @@ PUBLIC = [
     "hvp",
     "jacobian",
     "jvp",
-    "limits",
     "release_memory",
     "value_and_grad",
     "vjp",
