@@ -311,7 +311,8 @@ class Reach:
             self.reached.add(id(attributes))
             self.reached.update(id(attributes.get(t)) for t in MODULE_TABLES)
         if isinstance(obj, FunctionType):
-            self.reached.add(id(obj.__globals__))
+            if not str(obj.__globals__.get("__name__")).startswith("torch."):
+                self.reached.add(id(obj.__globals__))  # what is patched there is the tracer's
             self.reached.update(map(id, obj.__closure__ or ()))
 
 

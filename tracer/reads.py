@@ -173,11 +173,11 @@ class Reads:
                 self.everything[id(space[name])] = space[name]
                 if "globals" in facts.reads and name in facts.probes:
                     seen.name(space, name)
+        seen.cells_of(frame, facts)
+        seen.globals_of(space, facts)
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
             self._effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
-        seen.cells_of(frame, facts)
-        seen.globals_of(space, facts)
 
     def _of_c(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)

@@ -75,6 +75,7 @@ class StateGuard:
         self._compiled = 0
         self._check = compile_check(self, by_length=True)
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
+        del self._containers, self._called
 
     # --- the walk ---------------------------------------------------------------------------------
 
@@ -85,14 +86,26 @@ class StateGuard:
         self._queue = queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
         self._has_modules = False
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
-        while queue:
+        self._containers: list[tuple[Any, str]] = []
+        self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
+        grown: list[tuple[Any, str, Place | None]] = []
+        while queue or grown:
+            if not queue:  # under another name it may be read after all
+                queue.extend(g for g in grown if not self._is_only_grown(g[0], g[1]))
+                grown = []
+                continue
             obj, path, place = queue.popleft()
             if id(obj) in seen:
                 continue
+            if self._is_only_grown(obj, path):
+                grown.append((obj, path, place))
+                continue
             seen[id(obj)] = obj
             self._object(obj, path, obj is own)
+            self._containers.append((obj, path))
             for edge in reach.edges(obj, obj is root, _last(path), place):
                 shown = _shown(path, edge.step)
+                self._called.setdefault(id(edge.child), set()).add(_last(shown))
                 if self._is_array(edge.child):
                     self._attributes_of(edge.child, shown)
                     if id(edge.child) not in self._used:
@@ -103,6 +116,16 @@ class StateGuard:
                 self._edge(edge, shown)
                 if type(edge.child) not in _ATOMS:
                     queue.append((edge.child, shown, edge.place))
+
+        for obj, path in self._containers:
+            self._container(obj, path)
+
+    def _is_only_grown(self, obj: Any, path: str) -> bool:
+        """Whether a container is appended to and not read, under any of its names."""
+        if not isinstance(obj, (list, set, deque)):
+            return False
+        names = self._called.get(id(obj), {_last(path)})
+        return all(self._reads.is_only_grown(obj, name) for name in names)
 
     def _edge(self, edge: Edge, shown: str) -> None:
         kind, container, key = edge.place
@@ -165,20 +188,25 @@ class StateGuard:
             self.data.append((edge.place, _checksum(edge.child), shown))
         self.arrays.append((edge.place, _type_of(edge.child), shown))
 
-    def _object(self, obj: Any, path: str, own: bool) -> None:
-        entry, path = self._reads.entry(obj), path or "the function"
+    def _container(self, obj: Any, path: str) -> None:
+        """How many items a container has, or which: not of one that is only appended to."""
+        if not isinstance(obj, (dict, list, set, bytearray, deque)):
+            return
+        entry, reads, path = self._reads.entry(obj), self._reads, path or "the function"
+        names = self._called.get(id(obj), {_last(path)})
         if isinstance(obj, dict):
             if len(entry) > MANY:
                 self.lengths.append((obj, len(entry), path))
-            elif self._reads.keys_of(_last(path)) is None:
+            elif any(reads.keys_of(name) is None for name in names):
                 self.contents.append((obj, tuple(entry), path))
         elif isinstance(obj, (list, deque)):
-            if not self._reads.is_only_grown(obj, _last(path)):
-                self.lengths.append((obj, len(entry), path))
-        elif isinstance(obj, (set, bytearray)):
-            if not self._reads.is_only_grown(obj, _last(path)):
-                self.contents.append((obj, entry if obj is not entry else obj.copy(), path))
-        elif isinstance(obj, FunctionType) and self._reads.ran(obj):
+            self.lengths.append((obj, len(entry), path))
+        else:
+            self.contents.append((obj, entry if obj is not entry else obj.copy(), path))
+
+    def _object(self, obj: Any, path: str, own: bool) -> None:
+        path = path or "the function"
+        if isinstance(obj, FunctionType) and self._reads.ran(obj):
             self.codes.append((obj, obj.__code__))
         elif type(obj).__module__ == "array" and hasattr(obj, "tobytes"):
             self.contents.append((obj, obj[:], path))
