@@ -324,4 +324,5 @@ def _same_places(a: Tensor, b: Tensor) -> bool:
 
 
 def _address(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)

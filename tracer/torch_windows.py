@@ -61,7 +61,8 @@ def _overlaps(arg: Any) -> bool:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
 
 
 def _covers(x: torch.Tensor, dimension: int, size: int, step: int) -> bool:

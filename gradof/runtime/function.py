@@ -235,8 +235,11 @@ class Differentiated:
 
     def paths(self, call: Call) -> list[Decisions]:
         """The paths of a call's signature so far, by the values the function read."""
-        found = [b.entry.decisions for b in self._candidates(call)]
-        return [decisions for decisions in found if decisions is not None]
+        return [
+            entry.decisions for entry in self._cache.entries.get(call.key, ())
+            if entry.decisions is not None and entry.state.check()
+            and self._content_holds(entry.traced)
+        ]  # fmt: skip
 
     def plans(self) -> list[GraphPlan]:
         """The plans of all signatures so far, with everything derived from them."""

@@ -178,7 +178,7 @@ def test_errors() -> None:
         )  # fmt: skip
 
     with pytest.raises(TraceError, match="context_fn"):
-        gradof.differentiate(selective)(*tensors())
+        gradof.differentiate(selective, strict=True)(*tensors())
     helpers = torch_checkpoint.CheckpointFunction, not_reentrant(layer, *tensors())
     assert helpers[0].__module__ == "torch.utils.checkpoint" and helpers[1].requires_grad
 

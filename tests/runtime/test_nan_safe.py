@@ -164,7 +164,7 @@ def test_modules_and_settings() -> None:
         differentiate(Root().forward, numerics="safe")  # type: ignore[call-overload]
     inner = differentiate(lambda x: x * 1, numerics="nan_safe")
     with pytest.raises(TraceError, match="nan_safe"):
-        differentiate(lambda x: inner(x))(x)
+        differentiate(lambda x: inner(x), strict=True)(x)
 
 
 def test_lint_names_the_op_and_the_select() -> None:
