@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gradof.errors import CallError, EagerWarning, GradofError
+from gradof.errors import CallError, EagerWarning, GradofError, InputError
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
@@ -97,7 +97,8 @@ def may_run_eagerly(
 
     One without arguments has what it reads, if that is torch's, or there is nothing to derive.
     """
-    if strict or isinstance(error, CallError) or torch_if_loaded() is None:
+    wrong_use = isinstance(error, CallError) or type(error) is InputError
+    if strict or wrong_use or torch_if_loaded() is None:
         return False
     leaves, _ = flatten((args, kwargs))
     return not leaves or any(isinstance(leaf, torch_if_loaded().Tensor) for leaf in leaves)
