@@ -56,71 +56,88 @@ class Facts:
 @lru_cache(maxsize=8192)
 def facts_of(code: CodeType) -> Facts:
     """The facts of a code object and of the functions nested in it."""
-    reads: set[str] = set()
-    stores: set[str] = set()
-    grown: set[str] = set()
-    used: set[str] = set()
-    globals_: set[str] = set()
-    cells: set[str] = set()
-    constants: set[str] = set()
-    imports: list[str] = []
-    keys: dict[bool, set[str]] = {True: set(), False: set()}
-    keyed: set[tuple[str, str]] = set()
-    whole: set[str] = set()
+    found = _Found()
     listed = [i for i in instructions(code) if i.opname not in _NO_OPS]
-    following = [*listed[1:], None]
-    for at, (here, after) in enumerate(zip(listed, following, strict=True)):
-        kind, name = here.opname, here.argval
-        if kind == "LOAD_CONST":
-            constants.update(_identifiers(name))
-            if isinstance(name, str) and after is not None and after.opname == "BINARY_SUBSCR":
-                keys[_is_grown(following[at + 1])].add(name)
-            continue
-        if kind == "IMPORT_NAME":
-            imports.append(name)
-            continue
-        if not isinstance(name, str) or kind not in _NAMED:
-            continue
-        if kind.startswith(("STORE_", "DELETE_")):
-            if kind.endswith("_ATTR"):
-                stores.add(name)
-            elif kind.endswith("_GLOBAL"):
-                stores.add(name)
-                globals_.add(name)
-            elif kind.endswith("_DEREF") and name in code.co_freevars:
-                cells.add(name)
-        elif kind not in _LOCAL:
-            reads.add(name)
-            (grown if _is_grown(after) else used).add(name)
-            key = _constant_key(listed[at + 1 : at + 6])
-            if key is None:
-                whole.add(name)
-            else:
-                keyed.add((name, key))
+    found.read(listed, code.co_freevars)
     for nested in _nested(code):
-        inner = facts_of(nested)
-        reads |= inner.reads
-        stores |= inner.stores
-        grown |= inner.only_grown
-        used |= inner.reads - inner.only_grown
-        globals_ |= inner.globals_stored
-        cells |= inner.cells_stored & set(code.co_freevars)
-        constants |= inner.probes
-        keyed |= inner.keyed
-        whole |= inner.whole
-        keys[True] |= inner.grown_keys
-        keys[False] |= inner.probes - inner.grown_keys
-        imports += inner.imports
+        found.join(facts_of(nested), code.co_freevars)
     return Facts(
-        reads=frozenset(reads | constants), stores=frozenset(stores),
-        only_grown=frozenset(grown - used - constants),
-        grown_keys=frozenset(keys[True] - keys[False]),
-        keyed=frozenset(keyed), whole=frozenset(whole),
-        globals_stored=frozenset(globals_), cells_stored=frozenset(cells),
-        probes=frozenset(constants), imports=tuple(dict.fromkeys(imports)),
-        dynamic=not _COMPUTED.isdisjoint(reads) or _asks_by_computed_name(code),
+        reads=frozenset(found.reads | found.constants), stores=frozenset(found.stores),
+        only_grown=frozenset(found.grown - found.used - found.constants),
+        grown_keys=frozenset(found.keys[True] - found.keys[False]),
+        keyed=frozenset(found.keyed), whole=frozenset(found.whole),
+        globals_stored=frozenset(found.globals), cells_stored=frozenset(found.cells),
+        probes=frozenset(found.constants), imports=tuple(dict.fromkeys(found.imports)),
+        dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
         builds=any(i.opname in _BUILDS for i in listed),
     )  # fmt: skip
+
+
+class _Found:
+    """What has been found so far; the fields of Facts are made of it."""
+
+    def __init__(self) -> None:
+        self.reads: set[str] = set()
+        self.stores: set[str] = set()
+        self.grown: set[str] = set()
+        self.used: set[str] = set()
+        self.globals: set[str] = set()
+        self.cells: set[str] = set()
+        self.constants: set[str] = set()
+        self.imports: list[str] = []
+        self.keys: dict[bool, set[str]] = {True: set(), False: set()}  # by whether it is grown
+        self.keyed: set[tuple[str, str]] = set()
+        self.whole: set[str] = set()
+
+    def read(self, listed: list[Instruction], freevars: tuple[str, ...]) -> None:
+        """Note the instructions of one code object."""
+        following = [*listed[1:], None]
+        for at, (here, after) in enumerate(zip(listed, following, strict=True)):
+            kind, name = here.opname, here.argval
+            if kind == "LOAD_CONST":
+                self.constants.update(_identifiers(name))
+                if isinstance(name, str) and after is not None and after.opname == "BINARY_SUBSCR":
+                    self.keys[_is_grown(following[at + 1])].add(name)
+                continue
+            if kind == "IMPORT_NAME":
+                self.imports.append(name)
+                continue
+            if not isinstance(name, str) or kind not in _NAMED:
+                continue
+            if kind.startswith(("STORE_", "DELETE_")):
+                self._store(kind, name, freevars)
+            elif kind not in _LOCAL:
+                self.reads.add(name)
+                (self.grown if _is_grown(after) else self.used).add(name)
+                key = _constant_key(listed[at + 1 : at + 6])
+                if key is None:
+                    self.whole.add(name)
+                else:
+                    self.keyed.add((name, key))
+
+    def _store(self, kind: str, name: str, freevars: tuple[str, ...]) -> None:
+        if kind.endswith("_ATTR"):
+            self.stores.add(name)
+        elif kind.endswith("_GLOBAL"):
+            self.stores.add(name)
+            self.globals.add(name)
+        elif kind.endswith("_DEREF") and name in freevars:
+            self.cells.add(name)
+
+    def join(self, inner: Facts, freevars: tuple[str, ...]) -> None:
+        """Add what a nested function's code mentions."""
+        self.reads |= inner.reads
+        self.stores |= inner.stores
+        self.grown |= inner.only_grown
+        self.used |= inner.reads - inner.only_grown
+        self.globals |= inner.globals_stored
+        self.cells |= inner.cells_stored & set(freevars)
+        self.constants |= inner.probes
+        self.keyed |= inner.keyed
+        self.whole |= inner.whole
+        self.keys[True] |= inner.grown_keys
+        self.keys[False] |= inner.probes - inner.grown_keys
+        self.imports += inner.imports
 
 
 def _is_grown(after: Instruction | None) -> bool:

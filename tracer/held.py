@@ -103,7 +103,7 @@ class Held:
         mark, seen, names = id(facts), self._seen, facts.reads | facts.stores
         while stack:
             obj, kept = stack.pop()
-            kind = type(obj)
+            kind: type = type(obj)
             traced = kind.__module__.startswith("gradof.tracer")
             if kind in _ATOMS or kind in _LEAVES or traced or (id(obj), mark) in seen:
                 continue
@@ -372,7 +372,7 @@ def _of_cache(cached: Any) -> Iterator[Any]:
 
 
 # Objects of C's that hand out others: what they lead to.
-LRU: type = type(functools.lru_cache(len))
+LRU: type[Any] = type(functools.lru_cache(len))
 REFERENCES: dict[type, Callable[[Any], Any]] = {weakref.ref: lambda ref: (ref(),), LRU: _of_cache}
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -95,13 +96,8 @@ def trace_numpy(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     watch = _Watch(fn, recorder.origins, thawed, reads)
     positional, named = tree.unflatten(values)
-    try:
-        created = creation_for(recorder, [fn, *filter(callable, thawed)])
-        with few_collections(), activate(recorder), recording_into(recorder.builder), created:
-            with reads:
-                result = _call(fn, positional, named)
-    finally:
-        recorder.close()
+    with _recording(recorder, [fn, *filter(callable, thawed)]), reads:
+        result = _call(fn, positional, named)
     watch.check()
     _refuse_changed_containers(fn, (positional, named), tree, values)
     _refuse_leaks(fn)
@@ -134,6 +130,17 @@ def trace_numpy(
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()),
     )
+
+
+@contextmanager
+def _recording(recorder: Recorder, functions: list[Any]) -> Iterator[None]:
+    """While the functions run, what they do with traced arrays is recorded."""
+    try:
+        created = creation_for(recorder, functions)
+        with few_collections(), activate(recorder), recording_into(recorder.builder), created:
+            yield
+    finally:
+        recorder.close()
 
 
 def _places(fn: Callable[..., Any], recorder: Recorder, reads: Reads) -> tuple[Origin, ...]:

@@ -234,7 +234,7 @@ class Reach:
             yield from self._of_class(type(cls))
 
     def _of_instance(self, obj: Any) -> Iterator[Edge]:
-        cls = type(obj)
+        cls: type = type(obj)
         if cls.__module__.partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
             return
         attributes = getattr(obj, "__dict__", None)
@@ -300,7 +300,6 @@ class Reach:
             for edge in self.edges(obj, trail is None, last, where):
                 queue.append((edge.child, Trail(trail, edge.step, edge.place)))
         return {key: (obj, trail.origin()) for key, (obj, trail) in found.items()}
-
 
     def _reached(self, obj: Any) -> None:
         self.reached.add(id(obj))

@@ -180,7 +180,7 @@ class Reads:
             self._effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
 
     def _of_c(self, frame: FrameType, function: Any) -> None:
-        owner = getattr(function, "__self__", None)
+        owner: Any = getattr(function, "__self__", None)
         name = function.__name__
         if type(owner) in (list, dict, set, deque, bytearray) or isinstance(
             owner, (list, dict, set, deque)

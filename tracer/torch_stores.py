@@ -80,6 +80,7 @@ class _Writer:
     def _content(self, change: Change) -> Store:
         place = Place("fill", change.container, None)
         before, after = change.before, change.after
+        value: list[Any] | dict[Any, Any]
         if isinstance(change.container, set):
             grows = before <= after
             value = list(after - before if grows else after)

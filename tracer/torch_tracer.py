@@ -48,7 +48,6 @@ from gradof.tracer.generators import Generators
 from gradof.tracer.math_numbers import traced_math
 from gradof.tracer.number import TracedNumber
 from gradof.tracer.objects import flatten_result, refuse_changed_containers
-from gradof.tracer.origins import Origin
 from gradof.tracer.place_numbers import NumbersInPlaces
 from gradof.tracer.pytree import flatten_call, thaw
 from gradof.tracer.reach import Place
@@ -59,6 +58,7 @@ from gradof.tracer.result import (
     InputOut,
     NumberOut,
     OutputLeaf,
+    Readable,
     TensorOut,
     Traced,
     WriteBack,
@@ -146,7 +146,7 @@ class _Trace:
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn, reads)
         self.devices = OneDevice(fn)
-        self.found: list[Origin | GeneratorState] = []
+        self.found: list[Readable] = []
         self.params: list[Value] = []
         self.real: list[torch.Tensor] = []
         self.wrappers: list[torch.Tensor] = []

@@ -28,7 +28,7 @@ from gradof.errors import CodegenError, GradientMismatchError, TargetError
 from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
 from gradof.tracer.pytree import TreeDef
-from gradof.tracer.result import ConstantOut, InputOut, Traced
+from gradof.tracer.result import ConstantOut, InputOut, NumberOut, Traced
 
 CHECK_TENSOR = '''def check_tensor(name, tensor, dtype, shape, requires_grad):
     """Kernels are for the tensors of one call: any other is an error."""
@@ -248,6 +248,8 @@ class _Public:
                 leaves.append(_literal("a result", out.value))
             elif isinstance(out, InputOut):
                 leaves.append(self.inputs[out.index])
+            elif isinstance(out, NumberOut):
+                leaves.append(f"{results[out.index]}.item()")
             else:
                 leaves.append(results[out.index] + ("" if out.requires_grad else ".detach()"))
         return _expression(self.traced.out_tree, iter(leaves))

@@ -65,7 +65,6 @@ class Differentiated:
         self._static = static_argnames
         self._cache = Cache()
 
-
     # --- calls ------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -81,6 +80,7 @@ class Differentiated:
             result = quick(args, kwargs)
             if result is not MISS:
                 return result
+        failed: Exception | None = None
         with few_collections():  # one for all that may have to be made
             try:
                 bound = self.bind(args, kwargs, eager=not self._strict)
@@ -90,7 +90,6 @@ class Differentiated:
                 at = failed_at(self._fn, error)
                 failed = error.with_traceback(None)  # which would keep the arguments alive
             else:
-                failed = None
                 result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
         if failed is not None:
             return cache.eager.run(self._fn, args, kwargs, failed, at)

@@ -51,9 +51,10 @@ def quick_call(
     run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
     leaves: list[str] = []
     counted = Counter(out for out in traced.outputs if isinstance(out, TensorOut))
-    for out, times in counted.items():
+    for shared, times in counted.items():
         if times > 1:  # one object in several places, as in eager
-            run += f"    v{out.index} = {_result(plan, out.index, out.requires_grad)}\n"
+            code = _result(plan, shared.index, shared.requires_grad)
+            run += f"    v{shared.index} = {code}\n"
     for out in traced.outputs:
         if isinstance(out, TensorOut) and out.view is None:
             again = counted[out] > 1

@@ -105,8 +105,8 @@ class Tracing:
         if count >= limits.warn_at and not self.cache.warned:
             self.cache.warned = True
             warnings.warn(
-                f"{self.name} has been traced {count} times, now because {change}; make it a tensor "
-                "or an argument, or keep it out of what the function reads",
+                f"{self.name} has been traced {count} times, now because {change}; make it a "
+                "tensor or an argument, or keep it out of what the function reads",
                 RetraceWarning, stacklevel=4,
             )  # fmt: skip
         if len(entries) >= limits.state_traces and call.library == "torch":

@@ -17,11 +17,8 @@ Mostly every value is the very object it was, so that is what is looked at first
 
 from __future__ import annotations
 
-import enum
-import weakref
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from operator import getitem
 from types import FunctionType
 from typing import Any
@@ -30,15 +27,24 @@ import numpy as np
 
 from gradof.runtime.arrays import global_hooks
 from gradof.runtime.state_check import GONE, compile_check
+from gradof.runtime.state_values import (
+    ATOMS,
+    Checked,
+    are_equal,
+    array_type,
+    checksum,
+    content_of,
+    is_same,
+    read_at,
+    reference,
+    short,
+)
 from gradof.tracer.held import HEAP
 from gradof.tracer.origins import Step
 from gradof.tracer.reach import HOOKS, MANY, Edge, Place, Reach, place_key, read_place
 from gradof.tracer.reads import Reads, is_heard
 
-_ATOMS = (type(None), bool, int, float, complex, str, bytes)
 _TABLES = ("_modules", "_parameters", "_buffers")
-
-Checked = tuple[Any, Any, Any, str]  # container, key, expected value, description
 
 
 class StateGuard:
@@ -114,7 +120,7 @@ class StateGuard:
                 if id(edge.child) in self._used:
                     continue
                 self._edge(edge, shown)
-                if type(edge.child) not in _ATOMS:
+                if type(edge.child) not in ATOMS:
                     queue.append((edge.child, shown, edge.place))
 
         for obj, path in self._containers:
@@ -164,7 +170,7 @@ class StateGuard:
 
     def _type(self, obj: Any, cls: type, shown: str) -> None:
         if obj is self._own:  # a cache must not keep the object alive whose method it serves
-            self.own_type = _reference(obj), cls
+            self.own_type = reference(obj), cls
         else:
             self.types.append((obj, cls))
         if cls in self._class_names:
@@ -185,8 +191,8 @@ class StateGuard:
         if edge.place.kind not in ("item", "cell", "index", "class", "slot"):
             return
         if isinstance(edge.child, np.ndarray) and self._by_content:
-            self.data.append((edge.place, _checksum(edge.child), shown))
-        self.arrays.append((edge.place, _type_of(edge.child), shown))
+            self.data.append((edge.place, checksum(edge.child), shown))
+        self.arrays.append((edge.place, array_type(edge.child), shown))
 
     def _container(self, obj: Any, path: str) -> None:
         """How many items a container has, or which: not of one that is only appended to."""
@@ -266,7 +272,7 @@ class StateGuard:
         return same
 
     def _are_equal(self) -> bool:
-        if not _equal(self.items, getitem) or not _equal(self.cells, _content):
+        if not are_equal(self.items, getitem) or not are_equal(self.cells, content_of):
             return False
         if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False
@@ -293,12 +299,12 @@ class StateGuard:
         for container, expected, _ in self.contents:
             if (tuple(container) if isinstance(container, dict) else container) != expected:
                 return False
-        if self.others and not _equal(self.others, _read):
+        if self.others and not are_equal(self.others, read_at):
             return False
         for place, expected, _ in self.arrays:
-            if _type_of(read_place(place)) != expected:
+            if array_type(read_place(place)) != expected:
                 return False
-        if any(_checksum(read_place(place)) != n for place, n, _ in self.data):
+        if any(checksum(read_place(place)) != n for place, n, _ in self.data):
             return False
         return self._surroundings_are_same()
 
@@ -312,7 +318,7 @@ class StateGuard:
         if any(switch() != value for switch, value in self.switches.items()):
             return False
         return all(
-            (now := variable.get(None)) is value or _same(now, value)
+            (now := variable.get(None)) is value or is_same(now, value)
             for variable, value in self.variables.items()
         )
 
@@ -328,7 +334,7 @@ class StateGuard:
     def changes(self) -> Iterator[tuple[str, Any]]:
         """The places that hold another value, as `changed` has them."""
         for read, checked in (
-            (_content, self.cells), (getitem, self.items), (_read, self.others)
+            (content_of, self.cells), (getitem, self.items), (read_at, self.others)
         ):  # fmt: skip
             for container, key, expected, shown in checked:
                 try:
@@ -336,11 +342,11 @@ class StateGuard:
                 except GONE:
                     yield f"{shown} is gone", None
                     continue
-                if found is not expected and not _same(found, expected):
+                if found is not expected and not is_same(found, expected):
                     number = None
                     if type(found) is type(expected) and type(found) in (int, float):
                         number = self._number_at(container, key)
-                    yield f"{shown} was {_short(expected)} and is {_short(found)}", number
+                    yield f"{shown} was {short(expected)} and is {short(found)}", number
 
     def _number_at(self, container: Any, key: Any) -> Any:
         for name, (place, _) in self.numbers.items():
@@ -360,10 +366,10 @@ class StateGuard:
             if new := names & attributes.keys():
                 return f"{shown} has {', '.join(sorted(new))} now", None
         for place, kind, shown in self.arrays:
-            if _type_of(read_place(place)) != kind:
+            if array_type(read_place(place)) != kind:
                 return f"{shown} is of another type", None
         for place, n, shown in self.data:
-            if _checksum(read_place(place)) != n:
+            if checksum(read_place(place)) != n:
                 return f"{shown} has other elements", None
         if any(self.empty):
             return "a hook was registered", None
@@ -378,73 +384,11 @@ class StateGuard:
     @property
     def size(self) -> int:
         """How many places are looked at."""
-        return sum(map(len, (
+        places: tuple[Sized, ...] = (
             self.items, self.cells, self.others, self.types, self.codes, self.lengths,
             self.contents, self.absent, self.empty, self.arrays,
-        )))  # fmt: skip
-
-
-def _reference(obj: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(obj)
-    except TypeError:  # without __weakref__
-        return lambda: obj
-
-
-def _equal(checked: list[Checked], read: Callable[[Any, Any], Any]) -> bool:
-    for container, key, expected, _ in checked:
-        found = read(container, key)
-        if found is not expected and not _same(found, expected):
-            return False
-    return True
-
-
-def _content(cell: Any, _: Any) -> Any:
-    return cell.cell_contents
-
-
-def _read(obj: Any, how: Any) -> Any:
-    if isinstance(obj, Place):
-        found = read_place(obj)
-        if how is len:
-            return len(found) if type(found) is tuple else None
-        return found
-    if isinstance(how, Step):
-        return how.read(obj)
-    return obj[how] if type(obj) is deque else how.__get__(obj)  # a slot
-
-
-def _same(found: Any, expected: Any) -> bool:
-    """Equal values of one type; zeros by sign too, and nan is itself."""
-    if type(found) is not type(expected):
-        return False
-    if type(found) in (float, complex):
-        return repr(found) == repr(expected)
-    if isinstance(found, np.generic):
-        return bool(found.tobytes() == expected.tobytes())
-    if type(found) in (tuple, frozenset, slice, range) or isinstance(found, _ATOMS):
-        return _same_items(found, expected) if type(found) is tuple else bool(found == expected)
-    return False
-
-
-def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    return len(found) == len(expected) and all(
-        a is b or _same(a, b) for a, b in zip(found, expected, strict=True)
-    )
-
-
-def _type_of(array: Any) -> Any:
-    return (
-        type(array), getattr(array, "dtype", None), getattr(array, "shape", None),
-        getattr(array, "requires_grad", None), getattr(array, "device", None),
-    )  # fmt: skip
-
-
-def _checksum(array: Any) -> Any:
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
-        return None
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return array.dtype, array.shape, zlib.crc32(raw.data)
+        )  # fmt: skip
+        return sum(map(len, places))
 
 
 def _last(path: str) -> str:
@@ -456,10 +400,3 @@ def _shown(path: str, step: Step) -> str:
     if key is None:
         return path
     return f"{path}.{key}" if path else str(key)
-
-
-def _short(value: Any) -> str:
-    text = repr(value) if isinstance(value, (*_ATOMS, enum.Enum, np.generic)) else (
-        f"a {type(value).__qualname__}"
-    )
-    return text if len(text) < 80 else text[:77] + "..."

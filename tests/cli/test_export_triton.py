@@ -82,6 +82,15 @@ def check_tensor(x):
 
 def plain(x):
     return np.sum(np.tanh(x))
+
+def logged(x):
+    return x * x, {"largest": x.amax().item(), "n": 3}
+
+HISTORY = []
+
+def storing(x):
+    HISTORY.append(x.sum().item())
+    return x * x
 """
 # A process in which gradof cannot be imported: gradcheck, and the original where it is given.
 JUDGE = """
@@ -189,6 +198,7 @@ MLP = {"x": (5, 2), "w1": (2, 7), "b1": (7,), "w2": (7, 3), "b2": (3,), "y": (5,
         ("examples/mlp.py:loss", MLP),
         ("several", {"x": (4, 3), "unused": (2,), "w": (4, 2)}),
         ("shared", {"x": (3, 2)}),
+        ("logged", {"x": (4, 3)}),
     ],
 )
 def test_an_exported_file_passes_gradcheck_without_gradof(
@@ -307,6 +317,7 @@ def test_a_gradient_that_is_not_in_the_file_is_refused(tmp_path: Path) -> None:
         ("closes_over", args(x=(3,)), "reads tensors that are no arguments: global 'BIAS'"),
         ("branch", args(x=(3,)), "branches on values"),
         ("in_place", [], "in place"),
+        ("storing", args(x=(3,)), "writes to Python state"),
         ("constant", args(x=(3,)), "there is no gradient"),
         ("check_tensor", args(x=(3,)), "something else called check_tensor"),
         ("odd", args(x=(3, 3)), "has no torch form"),

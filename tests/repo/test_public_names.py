@@ -23,6 +23,7 @@ PUBLIC = [
     "hvp",
     "jacobian",
     "jvp",
+    "limits",
     "release_memory",
     "value_and_grad",
     "vjp",

@@ -79,7 +79,7 @@ def outcome(fn: Callable[[Tensor], Any], x: Tensor) -> Any:
 @pytest.mark.parametrize("kinds", [(rows, columns), (image, channels_last)])
 def test_strides_are_as_in_eager(name: str, kinds: tuple[Callable[[], Tensor], ...]) -> None:
     compiled = differentiate(ASKING[name], strict=True)
-    more = (lambda: kinds[0]()[1:], lambda: kinds[1]()[1:])
+    more: list[Callable[[], Tensor]] = [lambda: kinds[0]()[1:], lambda: kinds[1]()[1:]]
     for make in (*kinds, *kinds, *more):
         got, want = outcome(compiled, make()), outcome(ASKING[name], make())
         torch.testing.assert_close(got[0], want[0])

@@ -57,6 +57,8 @@ class Cache:
 
 class Slots:
     __slots__ = ("inner", "x")
+    inner: list[Any]
+    x: torch.Tensor
 
 
 @pytest.fixture(autouse=True)

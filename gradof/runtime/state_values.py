@@ -1,0 +1,101 @@
+"""Values of Python state: how they are read from their places, compared, and shown.
+
+A value is as it was where it is the very object, or an equal one of the same plain type: numbers,
+text, tuples of such. Other objects are compared by identity alone, arrays that are no inputs by
+type, or by a checksum of their elements.
+"""
+
+from __future__ import annotations
+
+import enum
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.origins import Step
+from gradof.tracer.reach import Place, read_place
+
+ATOMS = (type(None), bool, int, float, complex, str, bytes)
+
+Checked = tuple[Any, Any, Any, str]  # container, key, expected value, description
+
+
+def reference(obj: Any) -> Callable[[], Any]:
+    """A weak reference, or what gives the object itself where it can have none."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:  # without __weakref__
+        return lambda: obj
+
+
+def are_equal(checked: list[Checked], read: Callable[[Any, Any], Any]) -> bool:
+    """Whether every place has the value that is expected."""
+    for container, key, expected, _ in checked:
+        found = read(container, key)
+        if found is not expected and not is_same(found, expected):
+            return False
+    return True
+
+
+def content_of(cell: Any, _: Any) -> Any:
+    """What a closure cell holds; ValueError if it is empty."""
+    return cell.cell_contents
+
+
+def read_at(obj: Any, how: Any) -> Any:
+    """The value in a Place (of a tuple its length, if `how` is len), after a step, or in a slot."""
+    if isinstance(obj, Place):
+        found = read_place(obj)
+        if how is len:
+            return len(found) if type(found) is tuple else None
+        return found
+    if isinstance(how, Step):
+        return how.read(obj)
+    return obj[how] if type(obj) is deque else how.__get__(obj)  # a slot
+
+
+def is_same(found: Any, expected: Any) -> bool:
+    """Equal values of one type; zeros by sign too, and nan is itself."""
+    if type(found) is not type(expected):
+        return False
+    if type(found) in (float, complex):
+        return repr(found) == repr(expected)
+    if isinstance(found, np.generic):
+        return bool(found.tobytes() == expected.tobytes())
+    if type(found) in (tuple, frozenset, slice, range) or isinstance(found, ATOMS):
+        return _same_items(found, expected) if type(found) is tuple else bool(found == expected)
+    return False
+
+
+def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    return len(found) == len(expected) and all(
+        a is b or is_same(a, b) for a, b in zip(found, expected, strict=True)
+    )
+
+
+def array_type(array: Any) -> Any:
+    """What code may ask of an array without reading its elements."""
+    return (
+        type(array), getattr(array, "dtype", None), getattr(array, "shape", None),
+        getattr(array, "requires_grad", None), getattr(array, "device", None),
+    )  # fmt: skip
+
+
+def checksum(array: Any) -> Any:
+    """Tells the elements of a numpy array from others; None of what has no plain elements."""
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        return None
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return array.dtype, array.shape, zlib.crc32(raw.data)
+
+
+def short(value: Any) -> str:
+    """A value in a message, in less than a line."""
+    text = repr(value) if isinstance(value, (*ATOMS, enum.Enum, np.generic)) else (
+        f"a {type(value).__qualname__}"
+    )
+    return text if len(text) < 80 else text[:77] + "..."
