@@ -57,6 +57,10 @@ def differentiate(
     An op of torch's without a rule of ours runs under torch's own autograd, with an
     OpaqueOpWarning that names it; with `strict` it is an UnsupportedOpError.
 
+    A torch function that cannot be traced runs as it is, under torch's own autograd, with one
+    EagerWarning: the line, the cause, what to change. With `strict` it is the error. So do shapes
+    and Python state that change more often than `gradof.limits` allow, with a RetraceWarning.
+
     Between the function and its gradient values are saved, chosen by least cost; what is cheap is
     computed again. `memory_budget` is the share of those bytes that may be saved, from 0 (inputs
     only, all else is computed again) to 1. Raises InputError for any other number.
@@ -69,7 +73,8 @@ def differentiate(
     memory, so gradients accumulate as ever. DeviceError for CPU tensors, CodegenError where an op
     cannot be in a CUDA graph.
 
-    Calling the result raises InputError or TraceError (see gradof.errors) before anything has run.
+    Calling the result raises what `fn` raises; with numpy arrays or `strict`, InputError or
+    TraceError (see gradof.errors) before anything has run.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if fn is None:
