@@ -1,8 +1,6 @@
 """What a traced function reads besides its arguments, guarded.
 
-    scale = 2.0
-    @differentiate
-    def loss(x): return (scale * model(x)).sum()
+    loss = differentiate(lambda x: (scale * model(x)).sum())      # where scale = 2.0
 
 A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn, reads)`
 has every place that the code which ran could read (`gradof.tracer.reads`), with its value at entry;
