@@ -54,7 +54,8 @@ class StateGuard:
     ) -> None:  # fmt: skip
         self._reads = reads
         self._is_array = is_array
-        self._used = {id(x) for x in used}
+        # not Python's numbers: one object may be many of them
+        self._used = {id(x) for x in used if type(x) not in (int, float)}
         self._varying = varying
         self._by_content = by_content  # numpy arrays are data to torch functions: their elements
         self.data: list[tuple[Any, Any, str]] = []
@@ -203,6 +204,10 @@ class StateGuard:
                 self.lengths.append((obj, len(entry), path))
             elif any(reads.keys_of(name) is None for name in names):
                 self.contents.append((obj, tuple(entry), path))
+            else:
+                keys = frozenset().union(*(reads.keys_of(name) or () for name in names))
+                if missing := keys - entry.keys():
+                    self.absent.append((obj, missing, path))
         elif isinstance(obj, (list, deque)):
             self.lengths.append((obj, len(entry), path))
         else:
