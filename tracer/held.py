@@ -104,7 +104,7 @@ class Held:
         while stack:
             obj, kept = stack.pop()
             kind: type = type(obj)
-            traced = kind.__module__.startswith("gradof.tracer")
+            traced = module_of(kind).startswith("gradof.tracer")
             if kind in _ATOMS or kind in _LEAVES or traced or (id(obj), mark) in seen:
                 continue
             seen.add((id(obj), mark))
@@ -172,7 +172,7 @@ class Held:
         attributes = getattr(obj, "__dict__", None)
         if type(attributes) is dict:
             self.container(attributes)
-            if type(obj).__module__.startswith("gradof.runtime"):
+            if module_of(type(obj)).startswith("gradof.runtime"):
                 names = frozenset(attributes) - _private(type(obj))
             for name in names & attributes.keys():
                 yield attributes[name]
@@ -331,6 +331,12 @@ def _differences(container: Any, before: Any) -> Iterator[Change]:
 def _private(cls: type) -> frozenset[str]:
     """Attributes of compiled functions that are our own bookkeeping."""
     return getattr(cls, "_gradof_private", frozenset())
+
+
+def module_of(cls: type) -> str:
+    """The module of a class; "" where a metaclass makes something else of the attribute."""
+    name = cls.__module__
+    return name if isinstance(name, str) else ""
 
 
 def _copy(container: Any) -> Any:

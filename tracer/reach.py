@@ -18,7 +18,7 @@ from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from gradof.tracer.code_facts import facts_of
-from gradof.tracer.held import HEAP, LRU, MISSING, MODULE_TABLES, REFERENCES, slot
+from gradof.tracer.held import HEAP, LRU, MISSING, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.origins import Origin, Step, Trail
 from gradof.tracer.reads import Reads, is_heard
 
@@ -217,7 +217,7 @@ class Reach:
 
     def _of_class(self, cls: type) -> Iterator[Edge]:
         for base in cls.__mro__:
-            if not base.__flags__ & HEAP or not is_heard(base.__module__):
+            if not base.__flags__ & HEAP or not is_heard(module_of(base)):
                 continue
             space = vars(base)
             for name, value in list(space.items()):
@@ -235,10 +235,10 @@ class Reach:
 
     def _of_instance(self, obj: Any) -> Iterator[Edge]:
         cls: type = type(obj)
-        if cls.__module__.partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
+        if module_of(cls).partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
             return
         attributes = getattr(obj, "__dict__", None)
-        own = cls.__module__.startswith("gradof.runtime")  # read by code that is not noted
+        own = module_of(cls).startswith("gradof.runtime")  # read by code that is not noted
         everything = own or id(obj) in self.reads.everything or _makes_names(cls)
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
@@ -289,7 +289,7 @@ class Reach:
                 continue
             seen[id(obj)] = obj
             self._reached(obj)
-            if type(obj).__module__.startswith("gradof.tracer"):
+            if module_of(type(obj)).startswith("gradof.tracer"):
                 continue  # traced numbers and arrays
             if is_tensor(obj):
                 if trail is not None:

@@ -33,11 +33,12 @@ from gradof.runtime.state_values import (
     checksum,
     content_of,
     is_same,
+    last_name,
     read_at,
     reference,
     short,
 )
-from gradof.tracer.held import HEAP
+from gradof.tracer.held import HEAP, module_of
 from gradof.tracer.origins import Step
 from gradof.tracer.reach import HOOKS, MANY, Edge, Place, Reach, place_key, read_place
 from gradof.tracer.reads import Reads, is_heard
@@ -108,9 +109,9 @@ class StateGuard:
             seen[id(obj)] = obj
             self._object(obj, path, obj is own)
             self._containers.append((obj, path))
-            for edge in reach.edges(obj, obj is root, _last(path), place):
+            for edge in reach.edges(obj, obj is root, last_name(path), place):
                 shown = _shown(path, edge.step)
-                self._called.setdefault(id(edge.child), set()).add(_last(shown))
+                self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
                     self._attributes_of(edge.child, shown)
                     if id(edge.child) not in self._used:
@@ -129,7 +130,7 @@ class StateGuard:
         """Whether a container is appended to and not read, under any of its names."""
         if not isinstance(obj, (list, set, deque)):
             return False
-        names = self._called.get(id(obj), {_last(path)})
+        names = self._called.get(id(obj), {last_name(path)})
         return all(self._reads.is_only_grown(obj, name) for name in names)
 
     def _edge(self, edge: Edge, shown: str) -> None:
@@ -177,7 +178,7 @@ class StateGuard:
         found: set[str] = set(self._reads.probes)
         for base in reversed(cls.__mro__):  # what an earlier class lacks, and may get
             space = vars(base)
-            if is_heard(base.__module__) and (missing := found - space.keys()):
+            if is_heard(module_of(base)) and (missing := found - space.keys()):
                 self.absent.append((space, frozenset(missing), f"class {base.__qualname__}"))
             found |= self._reads.names & space.keys()
         self._class_names[cls] = frozenset(
@@ -198,16 +199,14 @@ class StateGuard:
         if not isinstance(obj, (dict, list, set, bytearray, deque)):
             return
         entry, reads, path = self._reads.entry(obj), self._reads, path or "the function"
-        names = self._called.get(id(obj), {_last(path)})
+        names = self._called.get(id(obj), {last_name(path)})
         if isinstance(obj, dict):
             if len(entry) > MANY:
                 self.lengths.append((obj, len(entry), path))
-            elif any(reads.keys_of(name) is None for name in names):
+            elif None in (keys := [reads.keys_of(name) for name in names]):
                 self.contents.append((obj, tuple(entry), path))
-            else:
-                keys = frozenset().union(*(reads.keys_of(name) or () for name in names))
-                if missing := keys - entry.keys():
-                    self.absent.append((obj, missing, path))
+            elif missing := frozenset().union(*filter(None, keys)) - entry.keys():
+                self.absent.append((obj, missing, path))
         elif isinstance(obj, (list, deque)):
             self.lengths.append((obj, len(entry), path))
         else:
@@ -392,10 +391,6 @@ class StateGuard:
             self.contents, self.absent, self.empty, self.arrays,
         )  # fmt: skip
         return sum(map(len, places))
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _shown(path: str, step: Step) -> str:

@@ -99,3 +99,8 @@ def short(value: Any) -> str:
         f"a {type(value).__qualname__}"
     )
     return text if len(text) < 80 else text[:77] + "..."
+
+
+def last_name(path: str) -> str:
+    """The last name of a description such as `model.layers.0`."""
+    return path.rpartition(".")[2]

@@ -14,17 +14,12 @@ def _named(groups: dict[str, str]) -> dict[str, str]:
 
 KNOWN = _named({
     "writes and draws are not replayed": """
-        write-counter-array-read write-dict-of-lists write-lazy-linear write-context-manager
-        write-lru-cache-inside write-lru-cache-tensor write-numpy-written write-numpy-shared
-        write-id-inside write-logging write-warn
+        write-counter-array-read write-dict-of-lists write-context-manager write-lru-cache-inside
+        write-lru-cache-tensor write-numpy-written write-numpy-shared write-id-inside
+        write-logging write-warn
     """,
     "new tensors that share memory in eager": """
         write-append-tensor library-lightning library-generate-with-cache
-    """,
-    "iterators are advanced twice": """
-        write-next-iterator write-next-exhausted write-stop-iteration write-count write-cycle
-        write-generator write-generator-send write-map-object write-enumerate-object
-        write-reversed-object write-dict-iterator
     """,
     "strides and offsets are not part of a signature": """
         layout-contiguous-is layout-empty-like layout-change-diagonal layout-change-select
@@ -59,9 +54,8 @@ KNOWN = _named({
         hook-global-forward hook-global-pre hook-global-backward
     """,
     "classes, functions and modules of libraries that are replaced": """
-        library-accelerate-forward-replaced library-ema library-metric-dict library-monkey-patched
-        library-torch-patched library-functional-patched library-mro-changed library-docstring
-        library-name-attribute
+        library-accelerate-forward-replaced library-monkey-patched library-torch-patched
+        library-functional-patched library-mro-changed library-docstring library-name-attribute
     """,
     "Python in a backward runs once, while tracing": """
         library-checkpoint between-state-before-backward
@@ -73,8 +67,7 @@ KNOWN = _named({
         between-anomaly
     """,
     "numbers that vary": """
-        number-int-type number-int-previous number-int-swap number-float-type number-item-type
-        number-argument-type
+        number-int-type number-float-type number-item-type number-argument-type
     """,
 })  # fmt: skip
 
@@ -110,16 +103,16 @@ EAGER = frozenset("""
         switch-vmap-inside write-append-numpy write-backward-inside write-beta-distribution
         write-count write-counter-tensor-read write-cycle write-data-loader write-date
         write-deque-popleft write-dict-iterator write-enumerate-object write-file-exists
-        write-file-read write-file-write write-grad-written write-heap write-hook-in-function
-        write-iterator-class write-lazy-linear write-lazy-parameter write-list-del
-        write-map-object write-module-added write-next-exhausted write-next-iterator
-        write-numpy-beta write-numpy-default-rng write-numpy-from-tensor write-numpy-permutation
-        write-numpy-random write-numpy-random-array write-optimizer-inside
-        write-parameter-replaced write-print write-print-every write-print-item write-print-tensor
-        write-queue write-random-branch write-random-choice write-random-instance
-        write-random-random write-random-unread write-reversed-object write-seed-inside
-        write-stdout-write write-stop-iteration write-string-io write-time write-time-order
-        write-torch-save write-uuid
+        write-file-read write-file-write write-generator write-generator-send write-grad-written
+        write-heap write-hook-in-function write-iterator-class write-lazy-linear
+        write-lazy-parameter write-list-del write-map-object write-module-added
+        write-next-exhausted write-next-iterator write-numpy-beta write-numpy-default-rng
+        write-numpy-from-tensor write-numpy-permutation write-numpy-random
+        write-numpy-random-array write-optimizer-inside write-parameter-replaced write-print
+        write-print-every write-print-item write-print-tensor write-queue write-random-branch
+        write-random-choice write-random-instance write-random-random write-random-unread
+        write-reversed-object write-seed-inside write-stdout-write write-stop-iteration
+        write-string-io write-time write-time-order write-torch-save write-uuid
 """.split())
 
 MORE = frozenset("""
