@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gradof.errors import GradofError
+from gradof.errors import EagerWarning, GradofError
 from gradof.runtime.function import Differentiated
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.thread import calling_plain
@@ -94,6 +94,7 @@ def cover(
     result = OpCoverage(entry.formatted_name, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", EagerWarning)  # then it was not ours that ran
         chosen = list(samples(entry, dtype, device))
         if limit is not None and len(chosen) > limit:
             chosen = [chosen[i * len(chosen) // limit] for i in range(limit)]

@@ -137,7 +137,7 @@ def test_strict_makes_it_an_error() -> None:
 
 def test_random_draws_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedOpError, match=r"gradof_tests\.noisy(.|\n)*random numbers"):
-        differentiate(lambda x: noisy(x).sum(), strict=True)(torch.ones(3))
+        differentiate(lambda x: noisy(x).sum()).trace(torch.ones(3))
 
 
 @pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")

@@ -115,7 +115,7 @@ def test_an_operator_that_cannot_be_followed_is_named() -> None:
         return result
 
     with pytest.raises(UnsupportedOpError, match=r"behind strict_mode\n.*test_torch_control_flow"):
-        differentiate(strict)(torch.randn(4))
+        differentiate(strict, strict=True)(torch.randn(4))
 
 
 def test_torch_is_as_it_was_for_others_and_afterwards() -> None:
