@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import enum
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import MemberDescriptorType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.pytree import Item, Members, TreeDef, flatten, is_unchanged
+from gradof.tracer.pytree import Item, Members, Referent, TreeDef, flatten, is_unchanged
 
 _VALUES = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
@@ -80,6 +81,8 @@ class _Objects:
         if id(obj) in self.taken:
             raise self._error(obj, "is in the result twice")
         self.taken[id(obj)] = obj
+        if type(obj) is weakref.ref:
+            return (Referent(),), [obj()]
         if type(obj).__new__ not in _DICTS:
             raise self._error(obj, "cannot be made without its constructor")
         found: dict[Any, Any] = dict(_attributes(obj))
@@ -103,6 +106,8 @@ class _Objects:
 
     def _is_new(self, obj: Any) -> bool:
         """Whether the function made it: what it has been given or can reach was there before."""
+        if type(obj) is weakref.ref:
+            return obj() is not None and self._is_new(obj())
         if type(obj).__new__ not in _DICTS or not hasattr(obj, "__dict__"):
             return False
         if any(obj is leaf for leaf in self.given):
@@ -125,6 +130,8 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(obj: Any) -> Iterator[Any]:
+    if type(obj) is weakref.ref and obj.__callback__ is None:
+        yield obj()
     if isinstance(obj, dict):
         yield from dict.values(obj)
     elif isinstance(obj, (list, tuple, set, frozenset)):

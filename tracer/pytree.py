@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ class TreeDef:
         if self.kind == "registered":
             assert self.context is not None
             return join(self.type, parts, self.context)
+        if self.type is weakref.ref:
+            return self.type(parts[0])
         # Not through __init__: its defaults and checks ran when the user made the original.
         new: Any = self.type.__new__
         value = new(self.type)
@@ -110,6 +113,11 @@ class TreeDef:
 
 LEAF = TreeDef("leaf", None, (), ())
 Members = tuple[tuple[Any, ...], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Referent:
+    """The key of what a weak reference refers to; the reference is an object for `flatten`."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ does. What is written is the difference between entry and end (`gradof.tracer.he
 from __future__ import annotations
 
 import enum
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -108,6 +109,7 @@ class _Writer:
             isinstance(leaf, (torch.Tensor, *_SHARED))
             or type(leaf) is TracedNumber
             or self.outer.was_there(leaf)
+            or (type(leaf) is weakref.ref and self._can_be_stored(leaf(), change))
             or any(leaf is item for item in _items(change.before))
         )
 

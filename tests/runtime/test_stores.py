@@ -127,6 +127,17 @@ def f(x):
     return (x ** 2).sum()
 kept = lambda: list(keys)
 """, CONSTANT),
+    "weak references": ("""
+import weakref
+class Net: pass
+net = Net()
+weight = torch.ones(3).double()
+def f(x):
+    net.last = x.detach() * 2
+    net.seen = [weakref.ref(net.last), weakref.ref(weight)]
+    return (x * weight).sum()
+kept = lambda: (net.seen[0]() is net.last, net.seen[1]() is weight) if vars(net) else 0
+""", CONSTANT),
 }  # fmt: skip
 
 
