@@ -51,8 +51,10 @@ from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch_types import type_of
 from gradof.tracer.torch_windows import WindowViews
+from gradof.tracer.unheard import unheard
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
+_TORCHS_OWN = frozenset({"aten", "prims"})  # ops of others may be the user's Python
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
 
 
@@ -81,7 +83,10 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self.recorder.paused:
                 self.recorder.deferred.settle(args, kwargs)
                 return func(*args, **(kwargs or {}))
-            return self._dispatch(func, args, kwargs or {}, user_site(sys._getframe(1)))
+            site = user_site(sys._getframe(1))
+            if func.namespace in _TORCHS_OWN:
+                return self._dispatch_unheard(func, args, kwargs or {}, site)
+            return self._dispatch(func, args, kwargs or {}, site)
 
     def _dispatch(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
@@ -127,6 +132,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out  # contiguous() of a contiguous tensor: nothing happened
         self.recorder.record(func, args, kwargs, out, site)
         return out
+
+    _dispatch_unheard = unheard(_dispatch)
 
     def _in_parts(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """torch's own program for an op; NotImplemented where it has none that can be recorded."""
@@ -245,6 +252,7 @@ class ApiMode(TorchFunctionMode):
         self.layouts = Layouts(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
 
+    @unheard
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:

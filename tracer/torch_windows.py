@@ -17,6 +17,7 @@ import torch
 from gradof.errors import UnsupportedOpError
 from gradof.ir.core import Loc
 from gradof.tracer.torch_functional import is_wrapper
+from gradof.tracer.unheard import heard
 
 
 class WindowViews:
@@ -30,7 +31,8 @@ class WindowViews:
         views = [t for t in (*args[:1], kwargs.get("out")) if id(t) in self._views]
         versions = [t._version for t in views]
         expanded = [(t, t._version) for t in args[:1] if _overlaps(t)]
-        result = func(*args, **kwargs)
+        # C functions of torch run no code of the user's; Python functions may.
+        result = heard(func, args, kwargs) if hasattr(func, "__code__") else func(*args, **kwargs)
         if any(t._version != before for t, before in expanded):
             raise UnsupportedOpError(
                 "an expanded tensor, whose elements overlap in memory, is changed in place",
