@@ -1,19 +1,20 @@
 # make demo    trains a classifier on handwritten digits with gradients gradof derived
 # make test    the whole test suite        make check   ruff and mypy --strict
+# make long    what make test tries a sample of: all samples of every op, kernels for every GPU
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make models  every architecture of transformers, compared with eager
-# demo, test, check, bench and models set up .venv themselves the first time.
+# All but gpu set up .venv themselves the first time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test programs check bench models gpu gpu-dry-run clean
+.PHONY: help setup demo test long programs check bench models gpu gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -6
+	@sed -n 's/^# //p' Makefile | head -7
 
 setup: $(READY)
 
@@ -32,6 +33,9 @@ demo: $(READY)
 # Each worker takes half, so that what a module sets up is set up once, and then from the other.
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+long: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 # Minutes: every sequence of tests/programs, a thousand shapes, a hundred thousand calls.
 programs: $(READY)

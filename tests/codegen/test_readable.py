@@ -193,6 +193,7 @@ def test_lines_of_the_users_fit() -> None:
     assert len(found) == 100 and found.endswith(" ...")
 
 
+@pytest.mark.long
 def test_kernels_of_exported_files_compile_to_ptx(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
     found = run("triton_exported", "90", tmp_path, interpret=False)

@@ -15,7 +15,8 @@ from tests.codegen import triton_cases as cases
 from tests.codegen.triton_process import run
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
-CAPABILITIES = ("80", "90", "100")
+LONG = pytest.mark.long
+CAPABILITIES = (pytest.param("80", marks=LONG), "90", pytest.param("100", marks=LONG))
 
 
 def test_interpreted_kernels_equal_the_reference(tmp_path: Path) -> None:
