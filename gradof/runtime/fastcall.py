@@ -56,6 +56,7 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
         writer.modes()
         writer.state(entry)
         free = [writer.free(origin, fn, entry) for origin in traced.origins]
+        writer.parameters()
     except _NotSimple:
         return None
     inputs = [writer.input(i) for i in traced.arg_leaves]
@@ -71,6 +72,19 @@ def without_arrays(call: Call) -> Call:
     """The call with None in the places of its arrays, to be kept."""
     leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)
     return replace(call, leaves=leaves)
+
+
+def _guard_of(parameters: list[Any]) -> Any:
+    """torch's guard of these tensors; None for none, or where this torch has another."""
+    if not parameters:
+        return None
+    try:
+        from torch._C._dynamo.guards import TensorGuards  # no public name; torch._dynamo stays out
+    except ImportError:
+        return None
+    sizes, strides = [list(p.shape) for p in parameters], [list(p.stride()) for p in parameters]
+    make: Any = TensorGuards  # its stub has another type for these than torch gives
+    return make(*parameters, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
 
 
 class _NotSimple(Exception):  # a signal within this module
@@ -89,6 +103,7 @@ class _Writer:
             "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library),
         }  # fmt: skip
         self.leaf = 0
+        self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
 
     def bind(self, value: Any, stem: str) -> str:
         """A name for an object the code refers to."""
@@ -237,7 +252,9 @@ class _Writer:
         self.lines.append(f"try: {name} = {code}")
         self.lines.append("except (LookupError, AttributeError, ValueError): return None")
         part = entry.free_keys[entry.traced.origins.index(origin)]
-        if is_tensor(value):
+        if is_tensor(value) and part[-1]:
+            self.read.append((name, value, part))
+        elif is_tensor(value):
             self.tensor(name, part)
         elif type(value) is np.ndarray:
             self.array(name, part)
@@ -248,6 +265,20 @@ class _Writer:
             raise _NotSimple
         return name
 
+    def parameters(self) -> None:
+        """The parameters of modules are of dtype, shape, requires_grad and device of the trace.
+
+        A model has many: torch's own guard, in C++, looks at all in a call. It looks at their
+        strides as well, so it is less often satisfied, never wrongly.
+        """
+        guard = _guard_of([value for _, value, _ in self.read])
+        if guard is None:
+            for name, _, part in self.read:
+                self.tensor(name, part)
+            return
+        names = ", ".join(name for name, _, _ in self.read)
+        self.unless(f"{self.bind(guard.check, 'guard')}({names})")
+
     def place(self, place: Any) -> str:
         """The code that reads a place of Python's state."""
         if place.kind == "index":
@@ -256,7 +287,7 @@ class _Writer:
             return f"{self.bind(place.container, 'cell')}.cell_contents"
         if place.kind != "item":
             raise _NotSimple
-        return f"{self.bind(place.container, 'in')}[{self.bind(place.key, 'key')}]"
+        return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"
 
     def input(self, i: int) -> str:
         """A leaf as the graph takes it."""

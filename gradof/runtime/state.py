@@ -26,12 +26,12 @@ import numpy as np
 from gradof.runtime.arrays import global_hooks
 from gradof.runtime.state_check import GONE, compile_check
 from gradof.runtime.state_values import (
-    ATOMS,
     Checked,
     are_equal,
     array_type,
     checksum,
     content_of,
+    is_plain,
     is_same,
     last_name,
     read_at,
@@ -120,7 +120,7 @@ class StateGuard:
                 if id(edge.child) in self._used:
                     continue
                 self._edge(edge, shown)
-                if type(edge.child) not in ATOMS:
+                if not is_plain(edge.child):
                     queue.append((edge.child, shown, edge.place))
 
         for obj, path in self._containers:
@@ -146,7 +146,7 @@ class StateGuard:
                 return
             if type(edge.child) in (int, float) and kind in ("item", "cell", "slot", "class"):
                 self.numbers[name] = edge.place, shown
-        if type(edge.child) is tuple and kind in ("item", "cell", "index"):
+        if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it
             self.others.append((edge.place, len, len(edge.child), shown))
         elif kind == "index":
@@ -288,29 +288,24 @@ class StateGuard:
             return False
         return self.rest()
 
-    @property
-    def has_more(self) -> bool:
-        """Whether `rest` has anything to look at."""
-        return bool(
-            self.contents or self.others or self.arrays or self.data or self.environment
-            or self.switches or self.variables
-        )  # fmt: skip
-
     def rest(self) -> bool:
         """What is not compared object by object; raises one of GONE where a place is gone."""
         for container, expected, _ in self.contents:
             if (tuple(container) if isinstance(container, dict) else container) != expected:
                 return False
-        if self.others and not are_equal(self.others, read_at):
+        if not are_equal(self.others, read_at) or not self.arrays_are_same():
             return False
+        return self.surroundings_are_same()
+
+    def arrays_are_same(self) -> bool:
+        """Whether arrays that are no inputs are of their types, those with data by elements."""
         for place, expected, _ in self.arrays:
             if array_type(read_place(place)) != expected:
                 return False
-        if any(checksum(read_place(place)) != n for place, n, _ in self.data):
-            return False
-        return self._surroundings_are_same()
+        return all(checksum(read_place(place)) == n for place, n, _ in self.data)
 
-    def _surroundings_are_same(self) -> bool:
+    def surroundings_are_same(self) -> bool:
+        """Whether environment, switches and context variables are."""
         if self.environment:
             import os
 
@@ -379,7 +374,7 @@ class StateGuard:
             return "the code of a function was replaced", None
         if any(type(obj) is not cls for obj, cls in self.types):
             return "an object is of another class", None
-        if not self._surroundings_are_same():
+        if not self.surroundings_are_same():
             return "an environment or context variable or a switch of torch is another", None
         return None
 

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from gradof.runtime.state_values import Checked, are_equal, read_at
+from gradof.tracer.origins import Step
+
 if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard
 
@@ -74,5 +77,35 @@ class _Writer:
                 yield f"len({self.bind(attributes)}) == {len(attributes)}"
             else:
                 yield f"{self.bind(attributes)}.keys().isdisjoint({self.bind(names)})"
-        if guard.has_more:
-            yield f"{self.bind(guard.rest)}()"
+        for container, expected, _ in guard.contents:
+            now = self.bind(container)
+            now = f"tuple({now})" if isinstance(container, dict) else now
+            yield f"{now} == {self.bind(expected)}"
+        yield from self.others(guard.others)
+        if guard.arrays or guard.data:
+            yield f"{self.bind(guard.arrays_are_same)}()"
+        if guard.environment or guard.switches or guard.variables:
+            yield f"{self.bind(guard.surroundings_are_same)}()"
+
+    def others(self, checked: list[Checked]) -> Iterator[str]:
+        """What is read by a step or in a slot: defaults of a function all at once."""
+        left: list[Checked] = []
+        defaults: dict[int, Any] = {}
+        for item in checked:
+            fn, step, value, _ = item
+            if isinstance(step, Step) and step.kind == "default" and _is_default(fn, step, value):
+                defaults[id(fn)] = fn
+            else:
+                left.append(item)
+        for fn in defaults.values():
+            yield f"{self.bind(fn)}.__defaults__ is {self.bind(fn.__defaults__)}"
+            yield f"{self.bind(fn)}.__code__ is {self.bind(fn.__code__)}"  # the names of them
+        if left:
+            yield f"{self.bind(are_equal)}({self.bind(left)}, {self.bind(read_at)})"
+
+
+def _is_default(fn: Any, step: Step, value: Any) -> bool:
+    try:
+        return step.read(fn) is value
+    except GONE:
+        return False

@@ -93,6 +93,11 @@ def checksum(array: Any) -> Any:
     return array.dtype, array.shape, zlib.crc32(raw.data)
 
 
+def is_plain(value: Any) -> bool:
+    """Whether nothing within a value can change: an atom, or a tuple of such."""
+    return type(value) in ATOMS or (type(value) is tuple and all(map(is_plain, value)))
+
+
 def short(value: Any) -> str:
     """A value in a message, in less than a line."""
     text = repr(value) if isinstance(value, (*ATOMS, enum.Enum, np.generic)) else (
