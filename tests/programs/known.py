@@ -121,7 +121,4 @@ MORE = frozenset("""
 
 KNOWN_LOOPS: dict[str, str] = {}
 
-KNOWN_TESTS: dict[str, str] = {
-    "test_shapes_that_come_once_are_not_traced": "each shape is traced",
-    "test_generating_with_a_growing_prefix_is_traced_a_few_times": "each shape is traced",
-}
+KNOWN_TESTS: dict[str, str] = {}
