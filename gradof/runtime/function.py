@@ -254,6 +254,15 @@ class Differentiated:
 
         return lint(self.bind(args, kwargs))
 
+    def find_nan(self, *args: Any, **kwargs: Any) -> Any:
+        """The op that makes the first NaN or infinity for these arguments: a `NotFinite`, or None.
+
+        It looks at results, then at gradients, then at second gradients, with ones as cotangents.
+        """
+        from gradof.runtime.find_nan import find_nan
+
+        return find_nan(self.bind(args, kwargs))
+
     def with_numerics(self, numerics: Numerics) -> Differentiated:
         """The same function compiled anew with other numerics; itself if they are its own."""
         if checked_numerics(numerics) == self._numerics:

@@ -18,8 +18,8 @@ from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import TensorType
 from gradof.ops.nan_safe import unreached
 from gradof.passes.expand_composites import expand_composites
-from gradof.runtime.arrays import is_tensor
 from gradof.runtime.cache import Bound
+from gradof.runtime.find_nan import as_numpy
 from gradof.runtime.results import gradient_flags
 
 _SELECTS = ("where", "masked_fill", "clamp", "maximum", "minimum")
@@ -52,7 +52,7 @@ def lint(bound: Bound) -> list[Finding]:
     flags = gradient_flags(bound)
     outputs = [i for i, v in enumerate(graph.outputs) if _is_inexact(v)]
     reverse = pullback_graph(graph, [i for i, f in enumerate(flags) if f], outputs)
-    inputs = [_array(x) for x in bound.inputs]
+    inputs = [as_numpy(x) for x in bound.inputs]
     random = np.random.default_rng(0)
     for value in reverse.inputs[len(inputs) :]:
         assert isinstance(value.type, TensorType) and value.type.shape is not None
@@ -89,7 +89,3 @@ def _selected(graph: Graph, name: str, loc: Loc | None) -> tuple[str | None, Loc
 
 def _is_inexact(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
-
-
-def _array(value: Any) -> Any:
-    return np.asarray(value.detach().cpu() if is_tensor(value) else value)

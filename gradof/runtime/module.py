@@ -64,6 +64,7 @@ def differentiate_module(
         "gradient": lambda self, *a, **k: compiled.gradient(*a, **k),
         "explain": lambda self, *a, **k: compiled.explain(*a, **k),
         "lint": lambda self, *a, **k: compiled.lint(*a, **k),
+        "find_nan": lambda self, *a, **k: compiled.find_nan(*a, **k),
         "cache_info": lambda self: compiled.cache_info(),
     }
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
