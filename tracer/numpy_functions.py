@@ -200,6 +200,11 @@ def axes(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(axis_of(a, rank) for a in given))
 
 
+def reduced(axis: Any, rank: int) -> tuple[int, ...]:
+    """`axes` of a reduction by a ufunc: numpy lets 0 and -1 pass for an array without dims."""
+    return () if rank == 0 and type(axis) is int and axis in (0, -1) else axes(axis, rank)
+
+
 def axis_of(axis: Any, rank: int) -> int:
     """One axis as a non-negative dim."""
     index = int(axis)

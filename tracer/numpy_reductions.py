@@ -15,6 +15,7 @@ from gradof.tracer.numpy_functions import (
     composed,
     expression,
     query,
+    reduced,
     squared_size,
     traced_all,
 )
@@ -33,7 +34,7 @@ def _total(function: Any, kind: str, start: float) -> None:
         x = array.expr.cast(r.ir_dtype(used))
         if where is not True:
             x = F.where(r.traced(where).expr, x, start if x.dtype.is_inexact else int(start))
-        dims = axes(axis, x.rank)
+        dims = reduced(axis, x.rank)
         y: Expr = x if not dims else getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims))
         if initial is None:
             return y
@@ -153,7 +154,7 @@ def _extreme(kind: str) -> Adaptor:
             if initial is None:
                 raise r.unsupported(f"{kind} with where and no initial")
             x = F.where(r.traced(where).expr, x, r.operand(initial, array.dtype))
-        dims = axes(axis, x.rank)
+        dims = reduced(axis, x.rank)
         y = getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims)) if dims else x
         if initial is None:
             return y
@@ -180,7 +181,8 @@ def _logical(kind: str) -> Adaptor:
             mask = r.traced(where).expr
             x = (x != 0) if x.dtype.kind != "bool" else x
             x = (x & mask) if kind == "any" else (x | ~mask)
-        result: Expr = getattr(F, kind)(x, dims=axes(axis, x.rank), keepdims=bool(keepdims))
+        dims = reduced(axis, x.rank)
+        result: Expr = getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims))
         return result
 
     return adaptor
@@ -200,10 +202,10 @@ def _arg(kind: str) -> Adaptor:
         array = r.traced(as_array(a))
         x, rank = array.expr, array.ndim
         dim = 0 if axis is None else axis_of(axis, rank)
-        if axis is None:
-            x = x.reshape((array.size,))
+        if axis is None or (rank == 0 and axis in (0, -1)):
+            x, dim = x.reshape((array.size,)), 0
         y: Expr = getattr(F, kind)(x, dim=dim, keepdims=bool(keepdims))
-        return y.reshape((1,) * rank) if axis is None and keepdims else y
+        return y.reshape((1,) * rank) if (axis is None or rank == 0) and keepdims else y
 
     return adaptor
 
@@ -279,7 +281,7 @@ def _running(kind: str, function: Any) -> Adaptor:
     def adaptor(r: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Expr:
         array = r.traced(as_array(a))
         x = array.expr.cast(r.ir_dtype(dtype or function(np.zeros(1, array.dtype)).dtype))
-        if axis is None:
+        if axis is None or (x.rank == 0 and axis in (0, -1)):
             x, axis = x.reshape((array.size,)), 0
         result: Expr = getattr(F, kind)(x, dim=axis_of(axis, x.rank))
         return result
@@ -318,7 +320,7 @@ def _sorted(place: int) -> Adaptor:
             raise TypeError("argument order")
         array = r.traced(as_array(a))
         x = array.expr
-        if axis is None:
+        if axis is None or (place == 1 and x.rank == 0 and axis in (0, -1)):
             x, axis = x.reshape((array.size,)), 0
         dim = axis_of(axis, x.rank)
         return F.sort.multiple(x, dim=dim, descending=False, stable=True)[place]

@@ -107,5 +107,7 @@ def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor |
 def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     ends = repeats.cumsum(0)
     count = int(ends[-1]) if len(repeats) else 0
-    places = torch.arange(count, device=repeats.device)
-    return (places[:, None] >= ends[None, :]).sum(1)
+    hits = torch.zeros(count + 1, dtype=torch.int64, device=repeats.device)
+    # how many ends there are at or before each place
+    return hits.scatter_add(0, ends.to(torch.int64), torch.ones_like(hits[:1]).expand(len(ends)))\
+        .cumsum(0)[:count]  # fmt: skip

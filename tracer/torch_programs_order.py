@@ -108,6 +108,8 @@ def _scatter_reduce(
 ) -> Tensor:
     if src.shape != index.shape:
         src = src[tuple(slice(n) for n in index.shape)]
+    if not index.numel():
+        return x.scatter_add(dim, index, src)
 
     def added(values: Tensor, start: Tensor) -> Tensor:
         return start.scatter_add(dim, index, values)
@@ -121,7 +123,7 @@ def _scatter_reduce(
         count = (hits + 1 if include_self else hits.clamp(min=1)).detach()
         return added(src, kept) / count
     if reduce == "prod":
-        return _scatter_prod(x, dim, index, src, hits, include_self)
+        return _scatter_prod(x, dim, index, src, include_self)
     return _scatter_extreme(x, dim, index, src, hits, include_self, reduce)
 
 
@@ -129,9 +131,7 @@ def _scatter_extreme(
     x: Tensor, dim: int, index: Tensor, src: Tensor, hits: Tensor, include_self: bool, reduce: str
 ) -> Tensor:
     """Ties share the gradient evenly, as in eager; the choice itself is a step."""
-    neutral = torch.inf if reduce == "amin" else -torch.inf
-    table = _table(x.detach(), dim, index, src.detach(), neutral, hits, include_self)
-    best = table.amin(-1) if reduce == "amin" else table.amax(-1)
+    best = _extreme(x.detach(), dim, index, src.detach(), include_self, reduce)
     best = _back(best, x, dim, index)
     mine = src.detach() == best.gather(dim, index)
     own = (x.detach() == best) & ((hits == 0) | include_self)
@@ -140,19 +140,37 @@ def _scatter_extreme(
     return torch.where(own, x / ties, 0.0).scatter_add(dim, index, chosen)
 
 
-def _table(
-    x: Tensor, dim: int, index: Tensor, src: Tensor, neutral: float, hits: Tensor,
-    include_self: bool,
-) -> Tensor:  # fmt: skip
-    """[..., targets, sources + 1]: what is reduced at each target, neutral where nothing is."""
+def _extreme(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, reduce: str
+) -> Tensor:
+    """[..., targets]: the largest or smallest source of each target, side by side when sorted."""
+    targets, sources, there, count = _grouped(x, dim, index, src)
+    # sorted, nan comes last: of floats the least is looked for as the largest of -x
+    flips = reduce == "amin" and x.dtype.is_floating_point
+    if flips:
+        targets, sources = -targets, -sources
+    sources, order = torch.sort(sources, dim=-1)
+    _, groups = torch.sort(there.gather(-1, order), dim=-1, stable=True)
+    ends = count.cumsum(-1)
+    first = reduce == "amin" and not flips
+    chosen = (ends - count if first else ends - 1).clamp(0, sources.shape[-1] - 1)
+    best = sources.gather(-1, groups).gather(-1, chosen)
+    if include_self:
+        best = torch.minimum(best, targets) if first else torch.maximum(best, targets)
+    best = torch.where(count == 0, targets, best)
+    return -best if flips else best
+
+
+def _grouped(
+    x: Tensor, dim: int, index: Tensor, src: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Targets, sources and their index along the last dim, and how many sources a target has."""
     inner = tuple(slice(None) if d == dim % x.dim() else slice(n)
                   for d, n in enumerate(index.shape))  # fmt: skip
-    targets, sources = x[inner].movedim(dim, -1), src.movedim(dim, -1).unsqueeze(-2)
-    there = index.movedim(dim, -1).unsqueeze(-2)
-    places = torch.arange(targets.shape[-1], device=x.device).unsqueeze(-1)
-    table = torch.where(there == places, sources, neutral)
-    left = (hits[inner].movedim(dim, -1) == 0) | include_self
-    return torch.cat([table, torch.where(left, targets, neutral).unsqueeze(-1)], -1)
+    targets, there = x[inner].movedim(dim, -1), index.movedim(dim, -1)
+    none = torch.zeros(targets.shape, dtype=torch.int64, device=x.device)
+    count = none.scatter_add(-1, there, torch.ones_like(there))
+    return targets, src.movedim(dim, -1), there, count
 
 
 def _back(reduced: Tensor, x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -167,10 +185,22 @@ def _back(reduced: Tensor, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _scatter_prod(
-    x: Tensor, dim: int, index: Tensor, src: Tensor, hits: Tensor, include_self: bool
+    x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool
 ) -> Tensor:
-    table = _table(x, dim, index, src, 1.0, hits, include_self)
-    return _back(table.prod(-1), x, dim, index)
+    """By doubling: after step k each source is the product of the 2^k before it in its group."""
+    targets, sources, there, count = _grouped(x, dim, index, src)
+    there, groups = torch.sort(there, dim=-1, stable=True)
+    running = sources.gather(-1, groups)
+    step = 1
+    while step < running.shape[-1]:
+        same = there[..., step:] == there[..., :-step]
+        before = torch.where(same, running[..., :-step], 1.0)
+        running = torch.cat([running[..., :step], running[..., step:] * before], -1)
+        step *= 2
+    ends = (count.cumsum(-1) - 1).clamp(min=0)
+    product = torch.where(count == 0, 1.0, running.gather(-1, ends))
+    keep = torch.where((count == 0) | include_self, targets, 1.0)
+    return _back(product * keep, x, dim, index)
 
 
 @_program(_ATEN.index_reduce.default)

@@ -57,7 +57,7 @@ class WindowViews:
 
 def _overlaps(arg: Any) -> bool:
     """Whether a tensor has one element of memory in several places, as `expand` makes it."""
-    if not isinstance(arg, torch.Tensor) or not is_wrapper(arg):
+    if not isinstance(arg, torch.Tensor) or not is_wrapper(arg) or not arg.numel():
         return False
     return any(n > 1 and step == 0 for n, step in zip(arg.shape, arg.stride(), strict=True))
 

@@ -284,17 +284,21 @@ def _adaptive_avg_pool(x: Expr, size: Ints) -> Expr:
 
 
 def _average_along(x: Expr, dim: int, m: int) -> Expr:
-    """Uneven windows of one dim, [floor(i n / m), ceil((i + 1) n / m)), as a matrix product."""
-    n = x.shape[dim]
-    weights = np.zeros((n, m), to_numpy_dtype(x.dtype))
-    for i in range(m):
-        start, stop = i * n // m, -(-(i + 1) * n // m)
-        weights[start:stop, i] = 1.0 / (stop - start)
-    order = (*(d for d in range(x.rank) if d != dim), dim)
-    moved = x.permute(order)
-    rows = moved.reshape((_product(moved.shape[:-1]), n))
-    y = F.mm(rows, Dense.of(weights)).reshape((*moved.shape[:-1], m))
-    return y.permute(tuple(order.index(d) for d in range(x.rank)))
+    """Uneven windows of one dim, [floor(i n / m), ceil((i + 1) n / m)): elements side by side.
+
+    A short window has an element at its end that does not count.
+    """
+    n, dtype = x.shape[dim], to_numpy_dtype(x.dtype)
+    start = np.arange(m) * n // m
+    width = -(-(np.arange(m) + 1) * n // m) - start
+    longest = int(width.max())
+    places = np.minimum(start[:, None] + np.arange(longest), n - 1)
+    taken = F.index_select(x, Dense.of(places.reshape(-1)), dim=dim)
+    parts = taken.reshape((*x.shape[:dim], m, longest, *x.shape[dim + 1 :]))
+    rest = (1,) * (x.rank - dim - 1)
+    inside = Dense.of((np.arange(longest) < width[:, None]).reshape((m, longest, *rest)))
+    total = F.where(inside, parts, 0.0).sum(dims=(dim + 1,), keepdims=False)
+    return total / Dense.of(width.astype(dtype).reshape((m, *rest)))
 
 
 op("adaptive_avg_pool(x; size) -> y", family=composite(_adaptive_avg_pool),
