@@ -87,6 +87,7 @@ from gradof.tracer.torch_leaves import (
     name_of,
     names_of,
 )
+from gradof.tracer.torch_meta_kernels import meta_kernels_alone
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
 from gradof.tracer.torch_recorder import Recorder
@@ -189,7 +190,7 @@ class _Trace:
             followed = custom_functions(self.recorder, self.api)
             hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
             with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
-                with transforms, traced_math(), self.reads:
+                with meta_kernels_alone(), transforms, traced_math(), self.reads:
                     result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
