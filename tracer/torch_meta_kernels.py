@@ -56,7 +56,8 @@ def _marked_kernels() -> list[Any]:
             continue
         seen.add(id(function))
         cells = function.__closure__ or ()
-        held = {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, cells, strict=True)}
+        names = function.__code__.co_freevars
+        held = {n: cell.cell_contents for n, cell in zip(names, cells, strict=True)}
         if function.__code__ is through:
             found.append(held["fn"])
         waiting += held.values()
