@@ -13,11 +13,12 @@ classes and modules; cells of closures and slots are kept one by one.
 from __future__ import annotations
 
 import functools
-import gc
+import operator
+import threading
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -31,13 +32,15 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.caches import LRU, entries
+from gradof.tracer.changes import MISSING, Change, copy_of, differences
 from gradof.tracer.code_facts import Facts
 
-MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
+_LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
 
 _ATOMS = frozenset({
-    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, BuiltinFunctionType,
+    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
     type(Ellipsis), type(NotImplemented),
 })  # fmt: skip
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
@@ -57,30 +60,13 @@ def leaf_type(cls: type) -> None:
     _LEAVES.add(cls)
 
 
-@dataclass(frozen=True)
-class Change:
-    """`container[key]` was `before` and is `after`; MISSING stands for no item.
-
-    `kind` says how it is written: "item" of a dict, "attr" of a class or an object with slots,
-    "cell", or "all", the whole content of a list, set, deque or bytearray.
-    """
-
-    kind: str
-    container: Any
-    key: Any
-    before: Any
-    after: Any
-
-    def undo(self) -> None:
-        """Make the place as it was."""
-        write(self, self.before)
-
-
 class Held:
     """See the module docstring."""
 
     def __init__(self) -> None:
         self.iterator: Any = None
+        self.names: frozenset[str] = frozenset()  # that getters in reach read
+        self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
         self.arrays: dict[int, tuple[Any, Any]] = {}
         self.watched: dict[int, tuple[Any, Any]] = {}  # see `watch_type`
         self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
@@ -89,7 +75,7 @@ class Held:
         self._names: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
         self._class_names: dict[tuple[type, str], Any] = {}
         self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
-        self._seen: set[tuple[int, int]] = set()
+        self._seen: set[tuple[int, tuple[int, int]]] = set()
         self._alive: list[Any] = []  # ids stay theirs
 
     # --- before -----------------------------------------------------------------------------------
@@ -99,21 +85,32 @@ class Held:
 
         `iterator` is then one that is reached; an iterator that is `given` may be the run's own.
         """
+        known = None
+        while known != len(self.names):  # more names came: what was passed by is looked at, too
+            known = len(self.names)
+            self._see(obj, facts, given)
+
+    def _see(self, obj: Any, facts: Facts, given: bool) -> None:
         stack = [(obj, not given)]
-        mark, seen, names = id(facts), self._seen, facts.reads | facts.stores
+        names = facts.reads | facts.stores | self.names
+        mark, seen = (id(facts), len(self.names)), self._seen
         while stack:
             obj, kept = stack.pop()
             kind: type = type(obj)
             traced = module_of(kind).startswith("gradof.tracer")
-            if kind in _ATOMS or kind in _LEAVES or traced or (id(obj), mark) in seen:
+            if kind in _ATOMS or traced or (id(obj), mark) in seen:
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
+            if kind in _LEAVES:
+                stack.extend((inside, True) for inside in self._attributes_of(obj, names))
+                continue
             if isinstance(obj, (list, dict, set, deque, bytearray)):
                 self.container(obj)
-            elif isinstance(obj, np.ndarray):
-                if id(obj) not in self.arrays and obj.size <= _LARGE:
-                    self.arrays[id(obj)] = obj, obj.copy()
+            elif kind in BUFFERS or isinstance(obj, np.ndarray):
+                known = id(obj) in self.arrays or getattr(obj, "dtype", None) == np.object_
+                if not known and getattr(obj, "nbytes", 0) <= _LARGEST:
+                    self.arrays[id(obj)] = obj, elements(obj)
                 continue
             elif kept and is_iterator(kind):
                 self.iterator = obj
@@ -122,9 +119,20 @@ class Held:
             kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))
             stack.extend((inside, kept) for inside in self._inside(obj, names, facts))
 
+    def _attributes_of(self, leaf: Any, names: frozenset[str]) -> Iterator[Any]:
+        """What the user has set on a tensor."""
+        attributes = getattr(leaf, "__dict__", None)
+        if attributes:
+            self.container(attributes)
+            yield from (attributes[name] for name in names & attributes.keys())
+
     def _inside(self, obj: Any, names: frozenset[str], facts: Facts) -> Iterator[Any]:
         if type(obj) in REFERENCES:
+            if type(obj) is LRU:
+                self.caches.setdefault(id(obj), (obj, obj.cache_info()))
             yield from REFERENCES[type(obj)](obj)
+        elif isinstance(obj, _GETTERS):
+            self.names |= frozenset(_names_of(obj))
         elif isinstance(obj, dict):
             if len(obj) <= _LARGE:
                 yield from dict.values(obj)
@@ -135,6 +143,13 @@ class Held:
             yield from self._of_function(obj)
         elif isinstance(obj, MethodType):
             yield from (obj.__self__, obj.__func__)
+        elif isinstance(obj, BuiltinFunctionType):
+            if not isinstance(obj.__self__, (ModuleType, type)):
+                yield obj.__self__
+            return
+        elif isinstance(obj, functools.partial):
+            self.container(obj.keywords)
+            yield from (obj.func, *obj.args, *obj.keywords.values())
         elif isinstance(obj, type):
             yield from self._of_class(obj, names)
         elif isinstance(obj, ModuleType):
@@ -164,6 +179,8 @@ class Held:
             space = vars(base)
             for name in names & space.keys():
                 value = space[name]
+                if type(value) is property and not isinstance(value.fget, FunctionType):
+                    yield value.fget
                 if not isinstance(value, (FunctionType, property, staticmethod, classmethod)):
                     self._class_names.setdefault((base, name), value)
                     yield value
@@ -196,7 +213,19 @@ class Held:
     def container(self, container: Any) -> None:
         """Copy a list, dict, set, deque or bytearray, if this is the first time it is seen."""
         if id(container) not in self._copies and len(container) <= _LARGE:
-            self._copies[id(container)] = container, _copy(container)
+            self._copies[id(container)] = container, copy_of(container)
+
+    def renew(self, ids: set[int]) -> None:
+        """Take containers, objects and cells as they are now."""
+        for key, (container, _) in self._copies.items():
+            if key in ids:
+                self._copies[key] = container, copy_of(container)
+        for key, (cell, _) in self._cells.items():
+            if key in ids:
+                self._cells[key] = cell, _content(cell)
+        for (key, name), (obj, _) in self._slots.items():
+            if key in ids:
+                self._slots[key, name] = obj, getattr(obj, name, MISSING)
 
     def name(self, space: dict[str, Any], name: str) -> None:
         """Keep one name of a module's globals."""
@@ -248,19 +277,19 @@ class Held:
         return now if found is None else found[1]
 
     def changed_arrays(self) -> list[Any]:
-        """The numpy arrays that were written to, as they were again."""
+        """The arrays and locks that were written to, as they were again."""
         found = []
-        for array, before in self.arrays.values():
-            if array.tobytes() != before.tobytes():
-                array[...] = before
-                found.append(array)
+        for changed, before in self.arrays.values():
+            if elements(changed) != before:
+                _put_back(changed, before)
+                found.append(changed)
         return found
 
     def changes(self) -> list[Change]:
         """Everything that is not as it was copied."""
         found: list[Change] = []
         for container, before in self._copies.values():
-            found += _differences(container, before)
+            found += differences(container, before)
         for cell, value in self._cells.values():
             if (now := _content(cell)) is not value:
                 found.append(Change("cell", cell, None, value, now))
@@ -276,58 +305,6 @@ class Held:
         return found
 
 
-def write(change: Change, value: Any) -> None:
-    """Put a value into the place of a change; MISSING takes it away."""
-    container, key = change.container, change.key
-    if change.kind == "item":
-        if value is MISSING:
-            dict.pop(container, key, None)
-        else:
-            dict.__setitem__(container, key, value)
-    elif change.kind == "cell":
-        if value is MISSING:
-            del container.cell_contents
-        else:
-            container.cell_contents = value
-    elif change.kind == "attr":
-        if value is MISSING:
-            delattr(container, key)
-        else:
-            setattr(container, key, value)
-    elif isinstance(container, (list, bytearray)):
-        container[:] = value
-    elif isinstance(container, dict):  # another order
-        items = list(value.items())
-        dict.clear(container)
-        dict.update(container, items)
-    else:
-        container.clear()
-        container.update(value) if isinstance(container, set) else container.extend(value)
-
-
-def _differences(container: Any, before: Any) -> Iterator[Change]:
-    if isinstance(container, dict):
-        same = [*dict.keys(container)] == [*before]
-        for key, value in dict.items(container):
-            old = before.get(key, MISSING)
-            if old is not value:
-                yield Change("item", container, key, old, value)
-                same = same or old is MISSING
-        gone = [key for key in before if key not in container]
-        for key in gone:
-            yield Change("item", container, key, before[key], MISSING)
-        kept = [key for key in before if key in container]
-        if not same and [key for key in container if key in before] != kept:
-            yield Change("all", container, None, before, dict(container))
-    elif isinstance(container, (set, bytearray)):
-        if container != before:
-            yield Change("all", container, None, before, _copy(container))
-    elif len(container) != len(before) or any(
-        a is not b for a, b in zip(container, before, strict=True)
-    ):
-        yield Change("all", container, None, before, list(container))
-
-
 def _private(cls: type) -> frozenset[str]:
     """Attributes of compiled functions that are our own bookkeeping."""
     return getattr(cls, "_gradof_private", frozenset())
@@ -337,14 +314,6 @@ def module_of(cls: type) -> str:
     """The module of a class; "" where a metaclass makes something else of the attribute."""
     name = cls.__module__
     return name if isinstance(name, str) else ""
-
-
-def _copy(container: Any) -> Any:
-    if isinstance(container, dict):
-        return dict(dict.items(container))
-    if isinstance(container, (list, deque)):
-        return list(container)
-    return set(container) if isinstance(container, set) else bytes(container)
 
 
 def _content(cell: Any) -> Any:
@@ -362,25 +331,46 @@ def slot(obj: Any, member: MemberDescriptorType) -> Any:
         return MISSING
 
 
+def elements(obj: Any) -> Any:
+    """What an array, a memoryview or a lock holds, as something that can be compared."""
+    return obj.locked() if type(obj) is LOCK else obj.tobytes()
+
+
+def _put_back(obj: Any, before: Any) -> None:
+    if type(obj) is LOCK:
+        obj.acquire() if before else obj.release()
+    elif isinstance(obj, np.ndarray):
+        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
+    elif type(obj) is memoryview:
+        obj.cast("B")[:] = before
+    else:
+        del obj[:]
+        obj.frombytes(before)
+
+
 @functools.lru_cache(maxsize=4096)
 def is_iterator(cls: type) -> bool:
     """Whether instances are iterators, which are used up."""
     return issubclass(cls, Iterator)
 
 
-def _of_cache(cached: Any) -> Iterator[Any]:
-    """What a function with `functools.lru_cache` has given so far."""
-    for table in gc.get_referents(cached):
-        if type(table) is dict:
-            for value in table.values():
-                element = type(value).__name__ == "_lru_list_elem"
-                yield from gc.get_referents(value) if element else (value,)
-
-
 # Objects of C's that hand out others: what they lead to.
-LRU: type[Any] = type(functools.lru_cache(len))
-REFERENCES: dict[type, Callable[[Any], Any]] = {weakref.ref: lambda ref: (ref(),), LRU: _of_cache}
+REFERENCES: dict[type, Callable[[Any], Any]] = {
+    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]
+}  # fmt: skip
+LOCK = type(threading.Lock())
+BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes
+# Objects of C's that read attributes under names they hold.
+_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
+
+
+def _names_of(getter: Any) -> Iterator[str]:
+    """The names that an attrgetter, itemgetter or methodcaller was made with."""
+    made_by, args = getter.__reduce__()[:2]
+    for arg in (*getattr(made_by, "args", ()), *args):
+        if isinstance(arg, str):
+            yield from arg.split(".")
 
 
 def _is_users(module: Any) -> bool:

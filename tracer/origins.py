@@ -25,9 +25,12 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
+from gradof.tracer.caches import read_cached
+
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
     "partial", "partial_arg", "partial_kw", "method", "module", "class", "import", "type", "refers",
+    "cached",
 ]  # fmt: skip
 
 MISSING = object()
@@ -109,6 +112,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "import": lambda _, name: sys.modules[name],
     "type": lambda obj, _: type(obj),
     "refers": lambda obj, _: _refers_nowhere(obj),
+    "cached": read_cached,
 }
 _SHOWN = {
     "closure": "closure {key!r}", "global": "global {key!r}", "default": "default of {key!r}",
@@ -116,6 +120,7 @@ _SHOWN = {
     "partial_kw": "partial argument {key!r}", "self": "self", "function": "", "partial": "",
     "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
     "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
+    "cached": "what is cached",
 }  # fmt: skip
 
 
@@ -124,7 +129,7 @@ class Origin:
     """A path from the traced function to a free tensor; hashable, and equal for equal paths."""
 
     steps: tuple[Step, ...]
-    place: Any = field(default=None, compare=False)  # of its last step (gradof.tracer.reach.Place)
+    place: Any = field(default=None, compare=False)  # of its last step (tracer.places)
 
     def read(self, fn: Any) -> Any:
         """The object at the end of the path now; LookupError or AttributeError if it is gone."""

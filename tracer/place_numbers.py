@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradof.tracer.number import LARGEST, TracedNumber
-from gradof.tracer.reach import Place, place_key, read_place, write_place
+from gradof.tracer.places import Place, place_key, read_place, write_place
 
 
 @dataclass(frozen=True)

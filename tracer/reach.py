@@ -14,12 +14,21 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Iterator
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
+from gradof.tracer.caches import LRU, used_since, wrapped_by
+from gradof.tracer.changes import MISSING
 from gradof.tracer.code_facts import facts_of
-from gradof.tracer.held import HEAP, LRU, MISSING, MODULE_TABLES, REFERENCES, module_of, slot
+from gradof.tracer.held import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.origins import Origin, Step, Trail
+from gradof.tracer.places import Place, Raw, makes_items
 from gradof.tracer.reads import Reads, is_heard
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
@@ -29,82 +38,10 @@ _OPAQUE = frozenset({
     "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
     "warnings", "ast", "random",
 })  # fmt: skip
+_OF_SYS = frozenset({"argv", "path"})
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
-
-
-class Place(NamedTuple):
-    """Where a value is read again.
-
-    `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "cell",
-    "slot" (the key is its descriptor), "class" (an attribute), "step" (taken again), "type" (of an
-    object) or "fixed", which cannot change.
-    """
-
-    kind: str
-    container: Any
-    key: Any
-
-
-def place_key(place: Place) -> Any:
-    """A hashable name of a place, good while its container lives."""
-    if place.kind == "index":
-        return place.kind, place_key(place.container), place.key
-    key = place.key if isinstance(place.key, (str, int, tuple, type(None))) else id(place.key)
-    return place.kind, id(place.container), key
-
-
-def read_place(place: Place) -> Any:
-    """What is there now; LookupError, AttributeError or ValueError if it is gone."""
-    kind, container, key = place
-    if kind == "cell":
-        return container.cell_contents
-    if kind == "slot":
-        return key.__get__(container)
-    if kind == "index":
-        return read_place(container)[key]
-    return vars(container)[key] if kind == "class" else container[key]
-
-
-def write_place(place: Place, value: Any) -> None:
-    """Put a value there."""
-    kind, container, key = place
-    if kind == "cell":
-        container.cell_contents = value
-    elif kind == "slot":
-        key.__set__(container, value)
-    elif kind == "class":
-        setattr(container, key, value)
-    elif isinstance(container, Raw):
-        dict.__setitem__(container.of, key, value)
-    else:
-        container[key] = value
-
-
-def remove_place(place: Place) -> None:
-    """Take away what is there."""
-    kind, container, key = place
-    if kind == "cell":
-        del container.cell_contents
-    elif kind == "slot":
-        key.__delete__(container)
-    elif kind == "class":
-        delattr(container, key)
-    elif isinstance(container, (dict, Raw)):
-        dict.__delitem__(container.of if isinstance(container, Raw) else container, key)
-    else:
-        del container[key]
-
-
-def fill(container: Any, value: Any, keep: bool) -> None:
-    """Give a list, dict, set, deque or bytearray these items, with `keep` besides its own."""
-    if not keep:
-        container.clear()
-    if isinstance(container, (dict, set)):
-        container.update(value)
-    else:
-        container.extend(value)
 
 
 class Edge(NamedTuple):
@@ -120,7 +57,6 @@ class Reach:
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
-        self.caches: list[Any] = []  # functions with functools.lru_cache
         self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
 
     def edges(
@@ -130,9 +66,14 @@ class Reach:
         if isinstance(obj, FunctionType):
             if root or self.reads.ran(obj):
                 yield from self._of_function(obj)
+            elif _wraps(obj):
+                yield from self._of_wrapper(obj)
         elif isinstance(obj, MethodType):
             own, function = obj.__self__, obj.__func__
             yield from self._fixed(obj, ("self", None, own), ("function", None, function))
+        elif isinstance(obj, BuiltinFunctionType):  # a method of a list or a dict
+            if not isinstance(obj.__self__, (ModuleType, type)):
+                yield from self._fixed(obj, ("self", None, obj.__self__))
         elif isinstance(obj, (staticmethod, classmethod)):
             yield from self._fixed(obj, ("function", None, obj.__func__))
         elif isinstance(obj, property):
@@ -144,6 +85,10 @@ class Reach:
             )
             for name, value in self.reads.held.entry(obj.keywords).items():
                 yield Edge(Step("partial_kw", name), value, Place("item", obj.keywords, name))
+        elif type(obj) is LRU:
+            yield from self._fixed(obj, ("attr", "__wrapped__", wrapped_by(obj)))
+            for key, value in self.used_of(obj):
+                yield Edge(Step("cached", key), value, Place("cached", obj, key))
         elif type(obj) in REFERENCES:
             for value in REFERENCES[type(obj)](obj):
                 yield Edge(Step("refers"), value, Place("fixed", obj, None))
@@ -155,6 +100,24 @@ class Reach:
             if isinstance(obj, (dict, list, tuple, deque)):
                 yield from self._of_container(obj, name, place)
             yield from self._of_instance(obj)
+
+    def used_of(self, cached: Any) -> list[tuple[Any, Any]]:
+        """The arguments and results of a cached function that the run used."""
+        _, before = self.reads.held.caches.get(id(cached), (None, cached.cache_info()))
+        return used_since(cached, before)
+
+    def attributes_of(self, array: Any) -> Iterator[Edge]:
+        """What the user has set on a tensor, where code reads it."""
+        attributes = getattr(array, "__dict__", None)
+        if attributes:
+            yield from self._named(self.reads.held.entry(attributes), attributes, self.reads.names)
+
+    def _of_wrapper(self, fn: FunctionType) -> Iterator[Edge]:
+        """What a library has wrapped: `contextlib.contextmanager`, `torch.no_grad()`."""
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            value = self.reads.held.cell_entry(cell, fn.__code__, name)
+            if isinstance(value, (FunctionType, MethodType, functools.partial, LRU)):
+                yield Edge(Step("closure", name), value, Place("cell", cell, None))
 
     def _fixed(self, obj: Any, *steps: tuple[Any, Any, Any]) -> Iterator[Edge]:
         for kind, key, value in steps:
@@ -188,9 +151,17 @@ class Reach:
         yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
 
     def _of_module(self, module: ModuleType) -> Iterator[Edge]:
-        if not is_heard(module.__name__) or module.__name__.startswith("torch"):
-            return
         space = vars(module)
+        if not is_heard(module.__name__) or module.__name__.startswith("torch"):
+            for name in self.reads.names & space.keys():
+                value = space[name]
+                patched = isinstance(value, FunctionType) and self.reads.ran(value)
+                if module is sys and name in _OF_SYS:
+                    yield Edge(Step("attr", name), value, Place("item", space, name))
+                elif patched or isinstance(value, ModuleType):
+                    # which one it is, the guard compares for the whole module
+                    yield Edge(Step("attr", name), value, Place("fixed", space, name))
+            return
         for name in self.reads.names & space.keys():
             value = self.reads.held.name_entry(space, name)
             # what code of this module reads, it reads as a global
@@ -200,14 +171,14 @@ class Reach:
     def _of_container(self, obj: Any, name: Any, at: Place | None) -> Iterator[Edge]:
         held = self.reads.held.entry(obj)
         if isinstance(obj, dict):
-            plain = obj if type(obj).__getitem__ is dict.__getitem__ else Raw(obj)
+            plain = Raw(obj) if makes_items(type(obj)) else obj
             names = self.reads.names if len(held) > MANY else self.reads.keys_of(name)
             for key in list(held) if names is None else names & held.keys():
                 place = Place("item", plain, key)
-                yield Edge(Step("item", key), dict.__getitem__(held, key), place)
+                yield Edge(Step("item", key), dict.get(held, key), place)
             return
         if isinstance(obj, tuple):
-            found = at is not None and at.kind not in ("fixed", "step")
+            found = at is not None and at.kind not in ("fixed", "step", "cached")
             for i, value in enumerate(held):
                 place = Place("index", at, i) if found else Place("fixed", obj, i)
                 yield Edge(Step("item", i), value, place)
@@ -224,7 +195,8 @@ class Reach:
                 if name in _CLASS_BOOKS:
                     continue
                 code = _code_of(value)
-                if name in self.reads.names if code is None else code in self.reads.codes:
+                named = code is None or _wraps(value)
+                if name in self.reads.names if named else code in self.reads.codes:
                     value = self.reads.held.class_entry(base, name, value)
                     if value is not MISSING:
                         step = Step("class", (base, name))
@@ -294,6 +266,8 @@ class Reach:
             if is_tensor(obj):
                 if trail is not None:
                     found[id(obj)] = obj, trail
+                for edge in self.attributes_of(obj):
+                    queue.append((edge.child, Trail(trail, edge.step, edge.place)))
                 continue
             last = None if trail is None else trail.step.key
             where = None if trail is None else trail.place
@@ -303,8 +277,6 @@ class Reach:
 
     def _reached(self, obj: Any) -> None:
         self.reached.add(id(obj))
-        if type(obj) is LRU and isinstance(obj.__wrapped__, FunctionType):
-            self.caches.append(obj)
         attributes = getattr(obj, "__dict__", None)
         if type(attributes) is dict:
             self.reached.add(id(attributes))
@@ -313,18 +285,6 @@ class Reach:
             if not str(obj.__globals__.get("__name__")).startswith("torch."):
                 self.reached.add(id(obj.__globals__))  # what is patched there is the tracer's
             self.reached.update(map(id, obj.__closure__ or ()))
-
-
-class Raw:
-    """A dict whose class makes its own items, read as it is stored."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: dict[Any, Any]) -> None:
-        self.of = of
-
-    def __getitem__(self, key: Any) -> Any:
-        return dict.__getitem__(self.of, key)
 
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice})
@@ -341,6 +301,14 @@ def _makes_names(cls: type) -> bool:
 
 
 _BUILTINS = frozenset(vars(builtins))
+
+
+def _wraps(fn: Any) -> bool:
+    """Whether it is a function of a library's around another one."""
+    return (
+        isinstance(fn, FunctionType) and fn.__closure__ is not None
+        and not is_heard(str(fn.__globals__.get("__name__")))
+    )  # fmt: skip
 
 
 def _code_of(value: Any) -> Any:

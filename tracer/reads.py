@@ -24,14 +24,22 @@ from __future__ import annotations
 import io
 import sys
 from collections import deque
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
+from gradof.tracer.caches import LRU, ColdCache, holds, wrapped_by
 from gradof.tracer.code_facts import GROWS, Facts, facts_of
-from gradof.tracer.held import Held
+from gradof.tracer.held import Held, module_of
 from gradof.tracer.source import user_loc
+from gradof.tracer.surroundings import (
+    SWITCHES_OF_MODULES,
+    decimal_context,
+    is_installed,
+    is_repeated,
+)
 
 # Packages whose code keeps no state that a trace depends on, or is our own.
 _SILENT = frozenset({
@@ -60,6 +68,8 @@ _OUTSIDE: dict[str, frozenset[str] | None] = {
                           "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
     "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
 }  # fmt: skip
+# Functions that tell the user something, by module.
+_TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
 # Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
 _SWITCHES = frozenset({
     "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
@@ -91,9 +101,17 @@ class Reads:
         self.variables: dict[Any, Any] = {}  # context variables → value
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
+        self.module_names: set[str] = set()  # looked up in sys.modules
+        self.cold: ColdCache | None = None
+        self.is_traced: Callable[[Any], bool] = _is_traced  # whether a value is the trace's own
+        self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
+        self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
         self.held = Held()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
+        self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code
+        self._lent: list[dict[str, Any]] = []  # the globals that have it
+        self._told: set[int] = set()  # ids of code that logs and warns
         self._outer: Any = None
 
     # --- the hook -------------------------------------------------------------------------------
@@ -105,6 +123,8 @@ class Reads:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._outer)
+        for space in self._lent:
+            del space["id"]
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -115,10 +135,14 @@ class Reads:
             facts = self._facts[id(code)]
             if facts is not None:
                 self._enter(frame, facts)
+            elif id(code) in self._told:
+                self._tell(frame)
         elif event == "c_call":
             caller = self._facts.get(id(frame.f_code))
             if caller is not None:
                 self._of_c(frame, arg)
+        elif event == "return" and self._miss is not None and self._miss[0] is frame:
+            self._end_miss(frame, arg)
         elif event == "return" and arg is not None:
             if self._facts.get(id(frame.f_code)) is not None:
                 caller = self._of_caller(frame)
@@ -135,16 +159,27 @@ class Reads:
         if module in _OUTSIDE and self._is_called_by_user(frame):
             names = _OUTSIDE[module]
             if names is None or code.co_name in names:
-                self._effect(f"{module}.{code.co_name}", frame)
+                self.effect(f"{module}.{code.co_name}", frame)
+        if module in SWITCHES_OF_MODULES:
+            self._switch(SWITCHES_OF_MODULES[module])
         if module == "torch" and code.co_name in _SWITCHES:
             self._switch(frame.f_globals.get(code.co_name))
+        if code.co_name == _TELLING.get(module):
+            self._told.add(id(code))
         if not is_heard(module):
             return None
         if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
             return None
         facts = facts_of(code)
+        if self.id_of is not None and "id" in facts.reads and "id" not in frame.f_globals:
+            frame.f_globals["id"] = self.id_of
+            self._lent.append(frame.f_globals)
         self.codes.add(code)
         self.names |= facts.reads
+        if "modules" in facts.reads:
+            self.module_names.update(c for c in code.co_consts if isinstance(c, str))
+        if not facts.reads.isdisjoint(("decimal", "Decimal", "getcontext")):
+            self._switch(decimal_context)
         self.stored |= facts.stores
         self.probes |= facts.probes
         for name, key in facts.keyed:
@@ -175,9 +210,37 @@ class Reads:
                     seen.name(space, name)
         seen.cells_of(frame, facts)
         seen.globals_of(space, facts)
+        if seen.names:
+            for names in (self.names, self.probes, self.whole, self.used):
+                names |= seen.names
+        if seen.caches and self._miss is None:
+            self._note_miss(frame)
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
-            self._effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+            self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+
+    def _note_miss(self, frame: FrameType) -> None:
+        """Whether this is a cached function that runs, as its result is not there."""
+        for cached, before in self.held.caches.values():
+            code = getattr(wrapped_by(cached), "__code__", None)
+            if code is frame.f_code and cached.cache_info().misses > before.misses:
+                self._miss = frame, self._written()
+
+    def _written(self) -> set[tuple[int, Any, int]]:
+        keys = ((c, c.key if isinstance(c.key, (str, int)) else id(c.key))
+                for c in self.held.changes())  # fmt: skip
+        return {(id(c.container), key, id(c.after)) for c, key in keys}
+
+    def _end_miss(self, frame: FrameType, result: Any) -> None:
+        """Note [A cold cache] in `gradof.tracer.caches`."""
+        assert self._miss is not None
+        written, self._miss = self._miss[1], None
+        new = {place[0] for place in self._written() - written}
+        there = self.reached() if new else set()
+        if self.refuse_effects and (holds(result, self.is_traced) or new & there):
+            self.cold = cold_cache(frame.f_code.co_qualname, user_loc(frame))
+            raise self.cold
+        self.held.renew(new - there)  # the function made them: they are as it gave them
 
     def _of_c(self, frame: FrameType, function: Any) -> None:
         owner: Any = getattr(function, "__self__", None)
@@ -193,23 +256,42 @@ class Reads:
             self._switch(function)
         elif isinstance(owner, ModuleType):
             if owner.__name__ == "time" and name in _CLOCKS:
-                self._effect(f"time.{name}", frame)
+                self.effect(f"time.{name}", frame)
             elif name in _EFFECTS and owner.__name__ in ("builtins", "io", "_io", "posix", "nt"):
-                self._effect(_EFFECTS[name], frame)
+                self.effect(_EFFECTS[name], frame)
+        elif type(owner) is LRU and name == "cache_clear":
+            self.effect(f"{name}()", frame)
         elif isinstance(owner, io.IOBase):
-            self._effect(f"{type(owner).__name__}.{name}", frame)
+            self.effect(f"{type(owner).__name__}.{name}", frame)
         elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
             value = self.variables.setdefault(owner, owner.get(None))
             facts = self._facts[id(frame.f_code)]
             if facts is not None:
                 self.held.see(value, facts)
 
-    def _effect(self, what: str, frame: FrameType) -> None:
+    def effect(self, what: str, frame: FrameType) -> None:
         """Something that each call would do again; it is not done while tracing, if refused."""
         loc = user_loc(frame)
         self.effects.append((what, loc))
         if self.refuse_effects:
             raise effect_error(what, loc)
+
+    def _tell(self, frame: FrameType) -> None:
+        """A message of the user's own code is an effect, unless it is given once in eager, too.
+
+        What libraries say is said while tracing.
+        """
+        caller = frame.f_back
+        while caller is not None and caller.f_globals.get("__name__") in _TELLING:
+            caller = caller.f_back
+        if caller is None or self._facts.get(id(caller.f_code)) is None:
+            return
+        if self._miss is not None or is_installed(caller.f_code):
+            return
+        if frame.f_code.co_name == "_log":
+            self.effect("logging", frame)
+        elif is_repeated(frame.f_locals["msg"], str(caller.f_globals.get("__name__"))):
+            self.effect("warnings.warn", frame)
 
     def _is_called_by_user(self, frame: FrameType) -> bool:
         return self._of_caller(frame) is not None
@@ -238,6 +320,11 @@ class Reads:
         """Whether the function's code ran."""
         return fn.__code__ in self.codes
 
+    def progress(self) -> int:
+        """A number that grows as more is read."""
+        used = (cached.cache_info()[:2] for cached, _ in self.held.caches.values())
+        return len(self.codes) + sum(map(sum, used))
+
     def reads_name(self, name: Any) -> bool:
         """Whether code that ran reads this name off an object, or the key of a container."""
         return not isinstance(name, str) or name in self.names
@@ -263,6 +350,18 @@ def effect_error(what: str, loc: Loc | None) -> TraceError:
         f"{what} is called: it would run once, while the function is traced", loc=loc,
         hint="call it outside, on what the function returns",
     )
+
+
+def cold_cache(name: str, loc: Loc | None) -> ColdCache:
+    """The error for a cached function whose result a trace must not keep."""
+    return ColdCache(
+        f"{name} is cached, and computed for the first time: its result stays for later calls",
+        loc=loc, hint="call it once before, so that the trace finds the result",
+    )
+
+
+def _is_traced(obj: Any) -> bool:
+    return module_of(type(obj)).startswith("gradof.tracer")
 
 
 def is_heard(module: str) -> bool:

@@ -23,8 +23,8 @@ from typing import Any, Literal, Protocol
 
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
+from gradof.tracer.places import Place, fill, remove_place, write_place
 from gradof.tracer.pytree import TreeDef
-from gradof.tracer.reach import Place, fill, remove_place, write_place
 from gradof.tracer.views import LaidOut, ViewOf
 
 

@@ -51,7 +51,7 @@ from gradof.tracer.torch_rows import needs_rows, on_rows
 from gradof.tracer.torch_transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch_types import type_of
 from gradof.tracer.torch_windows import WindowViews
-from gradof.tracer.unheard import unheard
+from gradof.tracer.unheard import heard, unheard
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _TORCHS_OWN = frozenset({"aten", "prims"})  # ops of others may be the user's Python
@@ -266,7 +266,7 @@ class ApiMode(TorchFunctionMode):
         refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
         if func in _PRINTS:
             with self.recorder.pause():
-                return func(*(_shown(a) for a in args), **kwargs)
+                return heard(func, [_shown(a) for a in args], kwargs)  # print options
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))

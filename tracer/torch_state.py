@@ -11,19 +11,24 @@ there. Afterwards everything is put back, whether the trace succeeded or not.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from gradof.errors import TraceError
+from gradof.tracer.caches import holds, used_since
+from gradof.tracer.changes import Change
 from gradof.tracer.code_facts import facts_of
-from gradof.tracer.held import Change, leaf_type
+from gradof.tracer.held import leaf_type
 from gradof.tracer.origins import Origin
 from gradof.tracer.reach import Reach
-from gradof.tracer.reads import Reads
+from gradof.tracer.reads import Reads, cold_cache
+from gradof.tracer.source import function_loc
 
-for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, np.ndarray, torch.Size,
+for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, torch.Size,
               torch.dtype, torch.device, torch.profiler.record_function):  # fmt: skip
     leaf_type(_type)
 
@@ -39,9 +44,11 @@ class OuterState:
     def __init__(self, fn: Callable[..., Any], reads: Reads) -> None:
         self.fn = fn
         self.reads = reads
-        self._known = -1  # how much code had run when the index was made
+        self._known = -1  # what had been read when the index was made
         self._reach = Reach(reads)
         self._found: dict[int, tuple[Any, Origin]] = {}
+        reads.reached = self.reached
+        reads.id_of = self._id
         inner = getattr(fn, "__func__", fn)
         if hasattr(inner, "__code__"):
             reads.held.see(fn, facts_of(inner.__code__))
@@ -49,16 +56,21 @@ class OuterState:
     def origin(self, tensor: torch.Tensor) -> Origin | None:
         """Where a free tensor is read again; None where no code that ran could have got it."""
         found = self._found.get(id(tensor))
-        if found is None and self._known != len(self.reads.codes):
+        if found is None and self._known != self.reads.progress():
             self.index()
             found = self._found.get(id(tensor))
         return None if found is None else found[1]
 
     def index(self) -> None:
         """Look through everything that the code which has run so far can reach."""
-        self._known = len(self.reads.codes)
+        self._known = self.reads.progress()
         self._reach = Reach(self.reads)
-        self._found = self._reach.find(self.fn, is_tensor)
+        hook = sys.getprofile()
+        sys.setprofile(None)  # what the walk reads is not the user's
+        try:
+            self._found = self._reach.find(self.fn, is_tensor)
+        finally:
+            sys.setprofile(hook)
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""
@@ -70,10 +82,42 @@ class OuterState:
         """Whether an object was reachable at entry."""
         return id(obj) in self._reach.reached
 
+    def reached(self) -> set[int]:
+        """The ids of all that the code which has run so far can reach."""
+        self.index()
+        return self._reach.reached
+
+    def refuse_cold(self) -> None:
+        """Raise ColdCache where a function of C's is cached and has given what is the trace's."""
+        if self.reads.cold is not None:  # the function may have caught it
+            raise self.reads.cold
+        for cached, before in self.reads.held.caches.values():
+            if cached.cache_info().misses == before.misses:
+                continue
+            if any(holds(pair, self.reads.is_traced) for pair in used_since(cached, before)):
+                cached.cache_clear()
+                raise cold_cache(getattr(cached, "__name__", "a function"), None)
+
+    def refuse_array_of(self, tensor: torch.Tensor) -> None:
+        """Raise where code could see a change of the tensor in an array that shares its memory."""
+        storage = tensor.untyped_storage()
+        start = storage.data_ptr() if storage.device.type == "cpu" else 0
+        for array, _ in self.reads.held.arrays.values():
+            if start and isinstance(array, np.ndarray):
+                first, last = np.lib.array_utils.byte_bounds(array)
+                if first < start + storage.nbytes() and start < last:
+                    raise TraceError(
+                        "a tensor is changed in place that shares its memory with a numpy array",
+                        loc=function_loc(self.fn), hint="keep a copy of one of them",
+                    )
+
+    def _id(self, obj: Any, /) -> int:
+        """`id`, for the user's code: no later call shares that of a tensor."""
+        if isinstance(obj, torch.Tensor):
+            self.reads.effect("id() of a tensor", sys._getframe(1))
+        return id(obj)
+
     def restore(self) -> None:
         """Put everything back that the run has written."""
         for change in self.changes():
             change.undo()
-        for cached in self._reach.caches:  # they may hold what was made while tracing
-            if cached.__wrapped__.__code__ in self.reads.codes:
-                cached.cache_clear()

@@ -22,9 +22,9 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.held import MISSING, Change
+from gradof.tracer.changes import MISSING, Change
 from gradof.tracer.number import TracedNumber
-from gradof.tracer.reach import Place, Raw
+from gradof.tracer.places import Place, Raw, makes_items
 from gradof.tracer.reads import Reads
 from gradof.tracer.result import OutputLeaf, Store
 from gradof.tracer.torch_state import OuterState
@@ -71,7 +71,8 @@ class _Writer:
             kind = "class" if isinstance(container, type) else "slot"
         if kind == "slot":
             key = next(vars(b)[key] for b in type(container).__mro__ if key in vars(b))
-        if kind == "item" and type(container).__setitem__ is not dict.__setitem__:
+        cls = type(container)
+        if kind == "item" and (cls.__setitem__ is not dict.__setitem__ or makes_items(cls)):
             container = Raw(container)
         place = Place(kind, container, key)
         if change.after is MISSING:

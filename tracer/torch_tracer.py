@@ -49,8 +49,8 @@ from gradof.tracer.math_numbers import traced_math
 from gradof.tracer.number import TracedNumber
 from gradof.tracer.objects import flatten_result, refuse_changed_containers
 from gradof.tracer.place_numbers import NumbersInPlaces
+from gradof.tracer.places import Place
 from gradof.tracer.pytree import flatten_call, thaw
-from gradof.tracer.reach import Place
 from gradof.tracer.reads import Reads, effect_error
 from gradof.tracer.regions import recording_into
 from gradof.tracer.result import (
@@ -138,6 +138,7 @@ class _Trace:
     ) -> None:  # fmt: skip
         self.fn = fn
         self.reads = reads
+        reads.is_traced = _is_of_trace
         self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
         self.recorder = Recorder(name_of(fn), strict)
@@ -289,6 +290,7 @@ class _Trace:
 
     def refuse_effects(self) -> None:
         """What Python does at each call beside computing, and a compiled call would not."""
+        self.outer.refuse_cold()
         for what, loc in self.reads.effects[:1]:
             raise effect_error(what, loc)
         if self.reads.held.changed_arrays():
@@ -344,6 +346,7 @@ class _Trace:
             values.append(value)
             rebased = wrapper.requires_grad and self.api.histories.rebased(wrapper)
             changed.append(WriteBack(len(values) - 1, i, rebased))
+            self.outer.refuse_array_of(self.real[i])
         for generator, state in self.generators.states.items():
             values.append(state)
             origin = GeneratorState(generator)
@@ -371,6 +374,10 @@ class _Trace:
 def is_traced(obj: Any) -> bool:
     """Whether an object is a tensor of the trace."""
     return isinstance(obj, torch.Tensor) and is_wrapper(obj)
+
+
+def _is_of_trace(obj: Any) -> bool:
+    return type(obj) is TracedNumber or is_traced(obj)
 
 
 def _is_value(obj: Any) -> bool:

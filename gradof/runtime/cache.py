@@ -26,7 +26,7 @@ from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.shapes import Shapes
 from gradof.runtime.state import StateGuard
 from gradof.tracer.number import LARGEST
-from gradof.tracer.reach import Place
+from gradof.tracer.places import Place
 from gradof.tracer.result import Traced
 
 

@@ -53,6 +53,7 @@ class EagerRuns:
 
     def __init__(self) -> None:
         self.failures: OrderedDict[Any, Failure] = OrderedDict()
+        self.cold: dict[Any, int] = {}  # signatures that ended with ColdCache, how often in a row
         self.runs = 0
         self._warned = False
 
@@ -71,6 +72,13 @@ class EagerRuns:
         self.failures[key] = Failure(error.with_traceback(None), state, tries)
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
+
+    def may_warm(self, key: Any) -> bool:
+        """Whether an eager run may fill the caches that a trace found empty."""
+        if len(self.cold) > MAX_SIGNATURES:
+            self.cold.clear()
+        self.cold[key] = self.cold.get(key, 0) + 1
+        return self.cold[key] <= MAX_TRIES
 
     def run(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -22,6 +22,7 @@ import numpy as np
 
 from gradof.runtime.arrays import FIRST_LEAF, Call, is_array, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Entry, graph_input
+from gradof.tracer.caches import read_cached
 from gradof.tracer.number import LARGEST
 from gradof.tracer.pytree import Static, TreeDef
 from gradof.tracer.result import Layout
@@ -285,6 +286,9 @@ class _Writer:
             return f"{self.place(place.container)}[{place.key}]"
         if place.kind == "cell":
             return f"{self.bind(place.container, 'cell')}.cell_contents"
+        if place.kind == "cached":
+            container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
+            return f"{self.bind(read_cached, 'read')}({container}, {key})"
         if place.kind != "item":
             raise _NotSimple
         return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"

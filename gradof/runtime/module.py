@@ -13,6 +13,7 @@ from types import MethodType
 from typing import Any
 
 from gradof.errors import InputError
+from gradof.runtime.cache import CacheInfo
 from gradof.runtime.function import Differentiated
 from gradof.runtime.refuse import Numerics
 from gradof.runtime.shell import keep_state, runs_as_it_is, shell
@@ -36,15 +37,10 @@ def differentiate_module(
             differentiate_module, static_argnames=static_argnames, strict=strict,
             memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
         ))  # fmt: skip
-    own = module.__dict__.get("forward")  # of this instance: a scripted module has one
-    forward_ = MethodType(cls.forward, module) if own is None else own
-    compiled = Differentiated(
-        forward_, static_argnames, strict, memory_budget, numerics, cuda_graph
-    )
-
-    def forward(self: Any) -> Any:
-        now = self.__dict__.get("forward")
-        return compiled if now is own else now
+    forwards = _Forwards(module, functools.partial(
+        Differentiated, static_argnames=static_argnames, strict=strict,
+        memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
+    ))  # fmt: skip
 
     def set_forward(self: Any, new: Any) -> None:
         self.__dict__["forward"] = new
@@ -55,20 +51,51 @@ def differentiate_module(
         )  # fmt: skip
 
     members: dict[str, Any] = {
-        "forward": property(forward, set_forward),  # before what the instance has
+        # before what the instance has
+        "forward": property(lambda self: forwards.now(), set_forward),
         "__reduce_ex__": reduce,
         "__doc__": cls.__doc__,
         "__module__": cls.__module__,
         "_gradof_original": property(lambda self: module),
-        "trace": lambda self, *a, **k: compiled.trace(*a, **k),
-        "gradient": lambda self, *a, **k: compiled.gradient(*a, **k),
-        "explain": lambda self, *a, **k: compiled.explain(*a, **k),
-        "lint": lambda self, *a, **k: compiled.lint(*a, **k),
-        "find_nan": lambda self, *a, **k: compiled.find_nan(*a, **k),
-        "cache_info": lambda self: compiled.cache_info(),
+        "trace": lambda self, *a, **k: forwards.compiled().trace(*a, **k),
+        "gradient": lambda self, *a, **k: forwards.compiled().gradient(*a, **k),
+        "explain": lambda self, *a, **k: forwards.compiled().explain(*a, **k),
+        "lint": lambda self, *a, **k: forwards.compiled().lint(*a, **k),
+        "find_nan": lambda self, *a, **k: forwards.compiled().find_nan(*a, **k),
+        "cache_info": lambda self: forwards.cache_info(),
     }
     subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
     result: Any = object.__new__(subclass)
     object.__setattr__(result, "__dict__", module.__dict__)  # a scripted module has its own
     keep_state(module, result)
     return result
+
+
+class _Forwards:
+    """The compiled forward of a module: one for each function that stands there."""
+
+    def __init__(self, module: Any, make: Callable[..., Differentiated]) -> None:
+        self._module, self._make = module, make
+        self._own = module.__dict__.get("forward")  # of this instance: a scripted module has one
+        self._made: dict[Any, Differentiated] = {}
+        self.compiled()
+
+    def now(self) -> Any:
+        """What `module.forward` is; one that was put on the instance since runs as it is."""
+        own = self._module.__dict__.get("forward")
+        return self.compiled() if own is self._own or own is None else own
+
+    def compiled(self) -> Differentiated:
+        """The compiled forward, of the class as it is now or of the instance."""
+        own = self._own if "forward" in self._module.__dict__ else None
+        forward = type(self._module).forward if own is None else own
+        made = self._made.get(forward)
+        if made is None:
+            bound = MethodType(forward, self._module) if own is None else own
+            made = self._made[forward] = self._make(bound)
+        return made
+
+    def cache_info(self) -> CacheInfo:
+        """The sums over all of them."""
+        infos = [made.cache_info() for made in self._made.values()]
+        return CacheInfo(*map(sum, zip(*infos, strict=True)))

@@ -33,8 +33,9 @@ from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import tracing
+from gradof.tracer.caches import ColdCache
+from gradof.tracer.places import Place, place_key, read_place
 from gradof.tracer.pytree import thaw
-from gradof.tracer.reach import Place, place_key, read_place
 from gradof.tracer.reads import Reads
 from gradof.tracer.result import ConstantOut, Traced
 from gradof.tracer.source import function_loc
@@ -81,6 +82,12 @@ class Tracing:
             if may_run_eagerly:
                 self._count_changes(call)
             return self._trace(call)
+        except ColdCache as error:
+            self.cache.misses -= 1
+            if may_run_eagerly and eager.may_warm(call.key):
+                raise NotYet(error.message) from None
+            eager.note(call.key, error, self._state_of_failure())
+            raise
         except Exception as error:
             if call.library == "torch":
                 eager.note(call.key, error, self._state_of_failure())
@@ -176,6 +183,8 @@ class Tracing:
         while True:
             try:
                 recording = self._record(call)
+            except ColdCache:
+                raise
             except Exception:  # with the numbers as constants it comes again, or is not the user's
                 return [(leaf, None) for leaf in call.numbers]
             needed = self._needs_numbers(recording.traced)
@@ -230,6 +239,7 @@ class Tracing:
         fast = fast_check(entry, call, self.fn)
         if fast is not None:
             cache.fast = (fast, *cache.fast)[:_MAX_FAST]
+        cache.eager.cold.pop(call.key, None)
         cache.traces.append((entry.reason, entry.seconds))
         return entry, call
 

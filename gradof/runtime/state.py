@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from gradof.runtime.arrays import global_hooks
+from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
+from gradof.runtime.state_extras import Extras, More
 from gradof.runtime.state_values import (
     Checked,
     are_equal,
@@ -36,11 +38,11 @@ from gradof.runtime.state_values import (
     last_name,
     read_at,
     reference,
-    short,
 )
 from gradof.tracer.held import HEAP, module_of
 from gradof.tracer.origins import Step
-from gradof.tracer.reach import HOOKS, MANY, Edge, Place, Reach, place_key, read_place
+from gradof.tracer.places import Place, place_key, read_place
+from gradof.tracer.reach import HOOKS, MANY, Edge, Reach
 from gradof.tracer.reads import Reads, is_heard
 
 _TABLES = ("_modules", "_parameters", "_buffers")
@@ -71,17 +73,20 @@ class StateGuard:
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.empty: list[Any] = []  # hooks of modules
         self.arrays: list[tuple[Place, Any, str]] = []  # those that are no inputs, by type
+        self.more: list[More] = []  # what is compared by a function of its own
         self.numbers: dict[Any, tuple[Place, str]] = {}
         self.environment = dict(reads.environment)
         self.variables = dict(reads.variables)
         self.switches = dict(reads.switches)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
+        self._extras = Extras(reads)
         self._walk(fn)
+        self.more += self._extras.checks(fn)
         self._compiled = 0
         self._check = compile_check(self, by_length=True)
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
-        del self._containers, self._called
+        del self._extras, self._containers, self._called
 
     # --- the walk ---------------------------------------------------------------------------------
 
@@ -107,15 +112,21 @@ class StateGuard:
                 grown.append((obj, path, place))
                 continue
             seen[id(obj)] = obj
-            self._object(obj, path, obj is own)
-            self._containers.append((obj, path))
-            for edge in reach.edges(obj, obj is root, last_name(path), place):
+            if self._is_array(obj):
+                edges = reach.attributes_of(obj)
+            else:
+                self._object(obj, path, obj is own)
+                self._containers.append((obj, path))
+                self._extras.see(obj, path)
+                edges = reach.edges(obj, obj is root, last_name(path), place)
+            for edge in edges:
                 shown = _shown(path, edge.step)
                 self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
-                    self._attributes_of(edge.child, shown)
                     if id(edge.child) not in self._used:
                         self._array(edge, shown)
+                    if getattr(edge.child, "__dict__", None):
+                        queue.append((edge.child, shown, edge.place))
                     continue
                 if id(edge.child) in self._used:
                     continue
@@ -135,7 +146,7 @@ class StateGuard:
 
     def _edge(self, edge: Edge, shown: str) -> None:
         kind, container, key = edge.place
-        if kind == "fixed":
+        if kind in ("fixed", "cached"):
             return
         if kind == "type":
             self._type(container, edge.child, shown)
@@ -159,14 +170,6 @@ class StateGuard:
             self.items.append((container, key, edge.child, shown))
         else:
             self.others.append((container, key, edge.child, shown))
-
-    def _attributes_of(self, array: Any, path: str) -> None:
-        """What the user has set on a tensor."""
-        attributes = getattr(array, "__dict__", None)
-        for name in self._reads.names & attributes.keys() if attributes else ():
-            value = self._reads.entry(attributes)[name]
-            if not self._is_array(value):
-                self.items.append((attributes, name, value, f"{path}.{name}"))
 
     def _type(self, obj: Any, cls: type, shown: str) -> None:
         if obj is self._own:  # a cache must not keep the object alive whose method it serves
@@ -216,8 +219,6 @@ class StateGuard:
         path = path or "the function"
         if isinstance(obj, FunctionType) and self._reads.ran(obj):
             self.codes.append((obj, obj.__code__))
-        elif type(obj).__module__ == "array" and hasattr(obj, "tobytes"):
-            self.contents.append((obj, obj[:], path))
         elif isinstance(obj, Iterator) and self.untraceable is None:
             self.untraceable = path
         attributes = getattr(obj, "__dict__", None)
@@ -276,6 +277,8 @@ class StateGuard:
     def _are_equal(self) -> bool:
         if not are_equal(self.items, getitem) or not are_equal(self.cells, content_of):
             return False
+        if not are_equal(self.others, read_at):
+            return False
         if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False
         if any(type(obj) is not cls for obj, cls in self.types):
@@ -295,7 +298,7 @@ class StateGuard:
                 return False
         if not are_equal(self.others, read_at) or not self.arrays_are_same():
             return False
-        return self.surroundings_are_same()
+        return all(holds() for holds, _ in self.more) and self.surroundings_are_same()
 
     def arrays_are_same(self) -> bool:
         """Whether arrays that are no inputs are of their types, those with data by elements."""
@@ -326,70 +329,25 @@ class StateGuard:
 
     def changed(self) -> tuple[str, Any] | None:
         """The first change, in words, and its `place_key` where both are numbers of one type."""
-        return next(self.changes(), None) or self._other_change()
+        return next(changes(self), None) or other_change(self)
 
     def changes(self) -> Iterator[tuple[str, Any]]:
         """The places that hold another value, as `changed` has them."""
-        for read, checked in (
-            (content_of, self.cells), (getitem, self.items), (read_at, self.others)
-        ):  # fmt: skip
-            for container, key, expected, shown in checked:
-                try:
-                    found = read(container, key)
-                except GONE:
-                    yield f"{shown} is gone", None
-                    continue
-                if found is not expected and not is_same(found, expected):
-                    number = None
-                    if type(found) is type(expected) and type(found) in (int, float):
-                        number = self._number_at(container, key)
-                    yield f"{shown} was {short(expected)} and is {short(found)}", number
-
-    def _number_at(self, container: Any, key: Any) -> Any:
-        for name, (place, _) in self.numbers.items():
-            holder = vars(place.container) if place.kind == "class" else place.container
-            if (holder is container or holder == container) and place.key == key:
-                return name
-        return None
-
-    def _other_change(self) -> tuple[str, Any] | None:
-        for container, n, shown in self.lengths:
-            if len(container) != n:
-                return f"{shown} had {n} items and has {len(container)}", None
-        for container, expected, shown in self.contents:
-            if (tuple(container) if isinstance(container, dict) else container) != expected:
-                return f"{shown} has other items", None
-        for attributes, names, shown in self.absent:
-            if new := names & attributes.keys():
-                return f"{shown} has {', '.join(sorted(new))} now", None
-        for place, kind, shown in self.arrays:
-            if array_type(read_place(place)) != kind:
-                return f"{shown} is of another type", None
-        for place, n, shown in self.data:
-            if checksum(read_place(place)) != n:
-                return f"{shown} has other elements", None
-        if any(self.empty):
-            return "a hook was registered", None
-        if any(fn.__code__ is not code for fn, code in self.codes):
-            return "the code of a function was replaced", None
-        if any(type(obj) is not cls for obj, cls in self.types):
-            return "an object is of another class", None
-        if not self.surroundings_are_same():
-            return "an environment or context variable or a switch of torch is another", None
-        return None
+        return changes(self)
 
     @property
     def size(self) -> int:
         """How many places are looked at."""
         places: tuple[Sized, ...] = (
             self.items, self.cells, self.others, self.types, self.codes, self.lengths,
-            self.contents, self.absent, self.empty, self.arrays,
+            self.contents, self.absent, self.empty, self.arrays, self.more,
         )  # fmt: skip
         return sum(map(len, places))
 
 
 def _shown(path: str, step: Step) -> str:
     key = step.key[1] if step.kind == "class" else step.key
+    key = "cached" if step.kind == "cached" else key  # arguments may be anything
     if key is None:
         return path
     return f"{path}.{key}" if path else str(key)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_values import Checked, are_equal, read_at
 from gradof.tracer.origins import Step
+from gradof.tracer.places import Place, read_place
 
 if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard
@@ -82,6 +83,8 @@ class _Writer:
             now = f"tuple({now})" if isinstance(container, dict) else now
             yield f"{now} == {self.bind(expected)}"
         yield from self.others(guard.others)
+        for holds, _ in guard.more:
+            yield f"{self.bind(holds)}()"
         if guard.arrays or guard.data:
             yield f"{self.bind(guard.arrays_are_same)}()"
         if guard.environment or guard.switches or guard.variables:
@@ -95,6 +98,10 @@ class _Writer:
             fn, step, value, _ = item
             if isinstance(step, Step) and step.kind == "default" and _is_default(fn, step, value):
                 defaults[id(fn)] = fn
+            elif isinstance(fn, Place) and step is len:
+                yield f"type({self.place(fn)}) is tuple and len({self.place(fn)}) == {value}"
+            elif isinstance(fn, Place):
+                yield f"{self.place(fn)} is {self.bind(value)}"
             else:
                 left.append(item)
         for fn in defaults.values():
@@ -102,6 +109,18 @@ class _Writer:
             yield f"{self.bind(fn)}.__code__ is {self.bind(fn.__code__)}"  # the names of them
         if left:
             yield f"{self.bind(are_equal)}({self.bind(left)}, {self.bind(read_at)})"
+
+
+    def place(self, place: Place) -> str:
+        """The code that reads a place."""
+        kind, container, key = place
+        if kind == "index":
+            return f"{self.place(container)}[{key}]"
+        if kind == "cell":
+            return f"{self.bind(container)}.cell_contents"
+        if kind == "item":
+            return f"{self.bind(container)}[{self.key(key)}]"
+        return f"{self.bind(read_place)}({self.bind(place)})"
 
 
 def _is_default(fn: Any, step: Step, value: Any) -> bool:

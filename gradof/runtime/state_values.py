@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.origins import Step
-from gradof.tracer.reach import Place, read_place
+from gradof.tracer.places import Place, read_place
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 

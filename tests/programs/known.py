@@ -13,11 +13,6 @@ def _named(groups: dict[str, str]) -> dict[str, str]:
 
 
 KNOWN = _named({
-    "writes and draws are not replayed": """
-        write-counter-array-read write-dict-of-lists write-context-manager write-lru-cache-inside
-        write-lru-cache-tensor write-numpy-written write-numpy-shared write-id-inside
-        write-logging write-warn
-    """,
     "new tensors that share memory in eager": """
         write-append-tensor library-lightning library-generate-with-cache
     """,
@@ -31,20 +26,8 @@ KNOWN = _named({
     "in-place changes beside autograd": """
         in-place-zero-of-graph in-place-normal-of-graph in-place-copy-of-graph
     """,
-    "state that is read is not guarded": """
-        switch-print-options switch-decimal-context switch-argv switch-modules-table
-        state-set-swap-in-attrgetter-changed state-memoryview-in-self-changed
-        state-memoryview-in-static-method-changed state-tuple-in-lru-cache-changed
-        state-dict-in-tensor-attribute-changed state-len-method-in-attrgetter-bound
-        state-lock-in-self-changed state-lock-in-default-changed state-float-in-attrgetter-bound
-        state-bool-in-attrgetter-bound state-np-float64-in-attrgetter-bound
-        state-float-in-lru-cache-bound state-bool-in-lru-cache-bound
-        state-np-float64-in-lru-cache-bound state-list-in-attrgetter-changed
-        state-list-in-lru-cache-changed state-list-in-tensor-attribute-changed
-        state-list-in-parameter-attribute-changed
-    """,
     "who is who among arguments, and arguments that are no tensors": """
-        identity-same-twice identity-same-of-three identity-equal-id identity-in-list
+        identity-same-twice identity-same-of-three identity-in-list
         identity-list-twice identity-dict-key identity-in-set identity-is-global
         identity-is-previous identity-buffer identity-attribute-of-tensor identity-tag-set
         identity-object-with-tensor identity-generator-argument
@@ -52,10 +35,6 @@ KNOWN = _named({
     "hooks of modules and tensors are not all run": """
         hook-pre-count-inner hook-pre-count-from-the-start hook-pre-count-and-full-backward-scale
         hook-global-forward hook-global-pre hook-global-backward
-    """,
-    "classes, functions and modules of libraries that are replaced": """
-        library-accelerate-forward-replaced library-monkey-patched library-torch-patched
-        library-functional-patched library-mro-changed library-docstring library-name-attribute
     """,
     "Python in a backward runs once, while tracing": """
         library-checkpoint between-state-before-backward
@@ -112,7 +91,9 @@ EAGER = frozenset("""
         write-print-every write-print-item write-print-tensor write-queue write-random-branch
         write-random-choice write-random-instance write-random-random write-random-unread
         write-reversed-object write-seed-inside write-stdout-write write-stop-iteration
-        write-string-io write-time write-time-order write-torch-save write-uuid
+        write-string-io write-counter-array-read write-numpy-written write-numpy-shared
+        write-id-inside write-logging write-warn write-time write-time-order write-torch-save
+        write-uuid identity-equal-id
 """.split())
 
 MORE = frozenset("""

@@ -79,5 +79,7 @@ WORLD = {
                 "def f(x):\n    logger.warning('step'); return x.sum()",
                 ("", "", "lines.append(log.getvalue().count('step'))", "lines.append(log.getvalue().count('step'))")),
     "warn": ("seen = []\ndef f(x):\n    warnings.warn('careful'); return x.sum()\n"
-             "warnings.showwarning = lambda m, *r, **k: seen.append(str(m))", AGAIN),
+             "_show = warnings.showwarning\n"
+             "warnings.showwarning = lambda m, *r, **k: (\n"
+             "    seen.append(str(m)) if str(m) == 'careful' else _show(m, *r, **k))", AGAIN),
 }  # fmt: skip

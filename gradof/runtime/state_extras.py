@@ -1,0 +1,140 @@
+"""What is guarded of an object beside the values in its places, each by a function of its own.
+
+    extras = Extras(reads)
+    extras.see(torch, "torch")           # and every other object that is reached
+    for holds, text in extras.checks(fn): ...
+
+Functions of libraries under the names that the code mentions, so that a patched one is seen; what
+`functools.lru_cache` has given; the bases of classes; names and docs of functions, where they are
+read; arrays, memoryviews and locks; which modules are loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter, is_, itemgetter
+from types import FunctionType, ModuleType
+from typing import Any
+
+from gradof.tracer.caches import LRU, CacheGuard, used_since
+from gradof.tracer.held import BUFFERS, HEAP, LOCK, elements, module_of
+from gradof.tracer.reads import Reads, is_heard
+from gradof.tracer.surroundings import is_installed
+
+More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is
+
+_LABELS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
+_mro = attrgetter("__mro__")
+
+
+class Extras:
+    """See the module docstring."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._labels = [name for name in _LABELS if name in reads.names]
+        self._found: list[More] = []
+        self._classes: dict[type, None] = {}
+        self._named: list[Any] = []
+        self._modules: dict[str, ModuleType] = {}
+
+    def see(self, obj: Any, path: str) -> None:
+        """Note one object."""
+        if isinstance(obj, FunctionType):
+            if self._labels and not is_installed(obj.__code__) and is_heard(
+                str(obj.__globals__.get("__name__"))
+            ):
+                self._named.append(obj)
+        elif isinstance(obj, type):
+            if obj.__flags__ & HEAP and is_heard(module_of(obj)):
+                self._classes[obj] = None
+        elif isinstance(obj, ModuleType):
+            if not is_heard(obj.__name__) or obj.__name__.startswith("torch"):
+                self._modules[obj.__name__] = obj
+        elif type(obj) is LRU:
+            _, before = self._reads.held.caches.get(id(obj), (None, obj.cache_info()))
+            if used := used_since(obj, before):
+                self._found.append((CacheGuard(obj, used), f"what {path} has cached"))
+        elif type(obj) in BUFFERS and (type(obj) is not LOCK or self._asks_locks()):
+            self._found.append((_Same(obj, self._entry(obj)), path))
+
+    def checks(self, fn: Any) -> Iterator[More]:
+        """All that is to be compared."""
+        yield from self._found
+        if self._classes:
+            yield _Each(_mro, [*self._classes]), "the bases of a class"
+        for name in self._labels:
+            classes = (cls for cls in self._classes if not _is_installed(cls))
+            labelled = [obj for obj in (*self._named, *classes) if hasattr(obj, name)]
+            if labelled:
+                yield _Each(attrgetter(name), labelled), f"a {name}"
+        if self._modules:
+            yield _Functions(self._modules.values(), self._reads.names), "a function of a library"
+        if self._reads.module_names:
+            yield _Loaded(self._reads.module_names), "what is in sys.modules"
+
+    def _asks_locks(self) -> bool:
+        return not self._reads.names.isdisjoint(("locked", "acquire"))
+
+    def _entry(self, obj: Any) -> Any:
+        found = self._reads.held.arrays.get(id(obj))
+        return elements(obj) if found is None else found[1]
+
+
+def _is_installed(cls: type) -> bool:
+    module = sys.modules.get(module_of(cls))
+    return "site-packages" in str(getattr(module, "__file__", None))
+
+
+class _Same:
+    def __init__(self, obj: Any, entry: Any) -> None:
+        self._obj, self._entry = obj, entry
+
+    def __call__(self) -> bool:
+        return bool(elements(self._obj) == self._entry)
+
+
+class _Each:
+    """One attribute of many objects, by identity, or as equal text."""
+
+    def __init__(self, read: Callable[[Any], Any], objects: list[Any]) -> None:
+        self._read, self._objects = read, objects
+        self._values = [*map(read, objects)]
+
+    def __call__(self) -> bool:
+        return all(map(is_, map(self._read, self._objects), self._values))
+
+
+class _Functions:
+    """The functions and modules that modules have under some names."""
+
+    def __init__(self, modules: Iterable[ModuleType], names: set[str]) -> None:
+        self._read: list[tuple[Any, Any, Any]] = []
+        for module in modules:
+            space = vars(module)
+            found = [name for name in names & space.keys() if _is_function(space[name])]
+            if found:
+                read = itemgetter(*found)
+                self._read.append((read, space, read(space)))
+
+    def __call__(self) -> bool:
+        for read, space, values in self._read:  # the quickest way
+            if read(space) != values:
+                return False
+        return True
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) or isinstance(value, ModuleType)
+
+
+class _Loaded:
+    """Which modules there are under some names."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = [*names]
+        self._values = [*map(sys.modules.get, self._names)]
+
+    def __call__(self) -> bool:
+        return all(map(is_, map(sys.modules.get, self._names), self._values))
