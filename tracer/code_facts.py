@@ -51,6 +51,7 @@ class Facts:
     imports: tuple[str, ...]
     dynamic: bool
     builds: bool  # whether it puts names together
+    compared: frozenset[str | None]  # globals that `is` compares with; None: something else
 
 
 @lru_cache(maxsize=8192)
@@ -70,6 +71,7 @@ def facts_of(code: CodeType) -> Facts:
         probes=frozenset(found.constants), imports=tuple(dict.fromkeys(found.imports)),
         dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
         builds=any(i.opname in _BUILDS for i in listed),
+        compared=frozenset(found.compared),
     )  # fmt: skip
 
 
@@ -88,12 +90,15 @@ class _Found:
         self.keys: dict[bool, set[str]] = {True: set(), False: set()}  # by whether it is grown
         self.keyed: set[tuple[str, str]] = set()
         self.whole: set[str] = set()
+        self.compared: set[str | None] = set()
 
     def read(self, listed: list[Instruction], freevars: tuple[str, ...]) -> None:
         """Note the instructions of one code object."""
         following = [*listed[1:], None]
         for at, (here, after) in enumerate(zip(listed, following, strict=True)):
             kind, name = here.opname, here.argval
+            if after is not None and after.opname == "IS_OP" and kind != "LOAD_CONST":
+                self.compared.add(name if kind == "LOAD_GLOBAL" else None)
             if kind == "LOAD_CONST":
                 self.constants.update(_identifiers(name))
                 if isinstance(name, str) and after is not None and after.opname == "BINARY_SUBSCR":
@@ -135,6 +140,7 @@ class _Found:
         self.constants |= inner.probes
         self.keyed |= inner.keyed
         self.whole |= inner.whole
+        self.compared |= inner.compared
         self.keys[True] |= inner.grown_keys
         self.keys[False] |= inner.probes - inner.grown_keys
         self.imports += inner.imports

@@ -276,6 +276,13 @@ class Held:
         found = self._slots.get((id(obj), name))
         return now if found is None else found[1]
 
+    def has_keys(self, cls: type) -> bool:
+        """Whether a dict or set that was there at entry has keys of this class."""
+        return any(
+            isinstance(copy, (dict, set)) and any(isinstance(key, cls) for key in copy)
+            for _, copy in self._copies.values()
+        )
+
     def changed_arrays(self) -> list[Any]:
         """The arrays and locks that were written to, as they were again."""
         found = []

@@ -135,6 +135,26 @@ class Item:
         return f"[{self.key!r}]"
 
 
+FIXED = frozenset({"leaf", "tuple", "namedtuple", "structseq"})  # cannot be changed
+
+
+def shares_containers(tree: Any) -> bool:
+    """Whether a list, dict or other container that can be changed is in a nested value twice."""
+    seen: set[int] = set()
+    stack = [tree]
+    while stack:
+        value = stack.pop()
+        taken_apart = _take_apart(value)
+        if taken_apart is None:
+            continue
+        if taken_apart[0] not in FIXED:
+            if id(value) in seen:
+                return True
+            seen.add(id(value))
+        stack += taken_apart[2]
+    return False
+
+
 def flatten(
     tree: Any, members: Callable[[Any], Members | None] | None = None
 ) -> tuple[list[Any], TreeDef]:

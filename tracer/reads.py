@@ -21,6 +21,7 @@ for what C code reads by itself.
 
 from __future__ import annotations
 
+import builtins
 import io
 import sys
 from collections import deque
@@ -106,6 +107,8 @@ class Reads:
         self.is_traced: Callable[[Any], bool] = _is_traced  # whether a value is the trace's own
         self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
         self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
+        self.asks = False  # whether objects are compared by identity that may be tensors
+        self.hashed = False  # whether tensors are looked up in sets and dicts
         self.held = Held()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
@@ -132,7 +135,9 @@ class Reads:
             if id(code) not in self._facts:
                 self._codes.append(code)
                 self._facts[id(code)] = self._first(frame)
-            facts = self._facts[id(code)]
+                if code.co_name == "__hash__" and not self.hashed:
+                    del self._facts[id(code)]  # the next call of it may be the user's
+            facts = self._facts.get(id(code))
             if facts is not None:
                 self._enter(frame, facts)
             elif id(code) in self._told:
@@ -156,6 +161,10 @@ class Reads:
         if code.co_name == "__getitem__" and module == "os":
             self._environ(frame)
             return None
+        if code.co_name == "__hash__" and module == "torch._tensor":
+            asking = "" if frame.f_back is None else str(frame.f_back.f_globals.get("__name__"))
+            self.hashed = self._is_called_by_user(frame) and not asking.startswith("torch.")
+            self.asks |= self.hashed
         if module in _OUTSIDE and self._is_called_by_user(frame):
             names = _OUTSIDE[module]
             if names is None or code.co_name in names:
@@ -190,6 +199,8 @@ class Reads:
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
         self.imports.update(facts.imports)
+        space = frame.f_globals
+        self.asks |= any(name is None or _may_be_tensor(space, name) for name in facts.compared)
         return facts
 
     def _enter(self, frame: FrameType, facts: Facts) -> None:
@@ -342,6 +353,13 @@ class Reads:
         if name in self.whole or name in self.probes:
             return None
         return self.keyed.get(name)
+
+
+def _may_be_tensor(space: dict[str, Any], name: str) -> bool:
+    """Whether a global of this name is what a tensor may be compared with by identity."""
+    value = space.get(name, getattr(builtins, name, None))
+    known = (type, ModuleType, FunctionType, int, float, str, type(None))
+    return not isinstance(value, known) and type(value) is not object
 
 
 def effect_error(what: str, loc: Loc | None) -> TraceError:

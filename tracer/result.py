@@ -57,19 +57,50 @@ class TensorOut:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Graph input `input` is contiguous, or has these strides; and begins at `offset`, if given."""
+    """Graph input `input` is contiguous, or has these strides; and begins at `offset`, if given.
+
+    With `rows` there may be gaps between its rows.
+    """
 
     input: int
     strides: tuple[int, ...] | None
     offset: int | None = None
+    rows: bool = False
 
     def holds(self, tensor: Any) -> bool:
         """Whether a tensor is laid out so."""
+        if self.rows:
+            steps = [step for step, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1]
+            return 0 not in steps and steps == sorted(steps, reverse=True)
         if self.offset is not None and tensor.storage_offset() != self.offset:
             return False
         if self.strides is None:
             return bool(tensor.is_contiguous())
         return bool(tensor.stride() == self.strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What was read of the attributes that the user set on graph input `input`.
+
+    `absent` are names that were asked for and not there; None: it has no others than `present`.
+    """
+
+    input: int
+    present: dict[str, Any]
+    absent: frozenset[str] | None
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether the tensor of another call has the same."""
+        there = inputs[self.input].__dict__
+        if self.absent is None and there.keys() != self.present.keys():
+            return False
+        if self.absent and not self.absent.isdisjoint(there):
+            return False
+        return all(
+            type(there.get(name)) is type(value) and repr(there[name]) == repr(value)
+            for name, value in self.present.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +181,8 @@ class Traced:
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
     (Note [Values and histories] in `torch_histories`). `stores` are written after each call.
-    `layouts`: how inputs are laid out, where that matters; the trace then serves no others.
+    `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
+    those with other `attributes`.
     """
 
     graph: Graph
@@ -172,6 +204,7 @@ class Traced:
     by_history: bool = False
     stores: tuple[Store, ...] = ()
     layouts: tuple[Layout, ...] = ()
+    attributes: tuple[Attributes, ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

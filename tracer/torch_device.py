@@ -11,7 +11,7 @@ they are used (`ops.expr`). Everything else moves where the function says so (`x
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,12 @@ class OneDevice:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
         self.first: tuple[torch.device, str] | None = None
+
+    def admit_all(self, leaves: Sequence[Any], paths: Sequence[str]) -> None:
+        """Note the tensors among the leaves of the arguments."""
+        for leaf, path in zip(leaves, paths, strict=True):
+            if isinstance(leaf, torch.Tensor):
+                self.admit(leaf, path)
 
     def admit(self, tensor: torch.Tensor, what: str) -> None:
         """Note an input; DeviceError where no backend serves its device, or for a second one."""

@@ -36,6 +36,13 @@ _SHARING = frozenset({
     torch.Tensor.contiguous, torch.Tensor.reshape, torch.reshape, torch.Tensor.reshape_as,
     torch.Tensor.ravel, torch.ravel, torch.Tensor.flatten, torch.flatten, torch.Tensor.to,
 })  # fmt: skip
+_LIKE = frozenset({
+    "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+})  # fmt: skip
+_DROPOUTS = frozenset({
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+    "rrelu", "gumbel_softmax", "rand_like", "randn_like", "randint_like",
+})  # fmt: skip
 _ROWS = frozenset({
     "mm", "bmm", "Constant", "full", "take", "gather", "index_select", "embedding", "one_hot",
 })  # fmt: skip
@@ -49,7 +56,10 @@ class Layouts:
         self._asked: set[Value] = set()
         self._shared: set[Value] = set()
         self._offsets: set[Value] = set()
+        self._drawn: set[Value] = set()
+        self._like: dict[Value, Value] = {}
         self._written = False
+        self.asks = False  # whether objects are compared by identity
         self._formats = False
         self._known: dict[Value, frozenset[Value]] = {}
 
@@ -58,10 +68,12 @@ class Layouts:
         if func in ASKING or func in _SHARING:
             tensor = args[0]
             if isinstance(tensor, Tensor) and is_wrapper(tensor):
-                value = self.recorder.value(inner(tensor), user_loc())
+                value = self._value(tensor)
                 (self._asked if func in ASKING else self._shared).update(self.sources(value))
                 if func == _OFFSET and value.node is None:
                     self._offsets.add(value)
+        if getattr(func, "__name__", "") in _DROPOUTS and isinstance(args[0], Tensor):
+            self.drawn(args[0], self._value(args[0]))
         self._formats |= kwargs.get("memory_format") not in (None, torch.preserve_format)
         name = getattr(func, "__name__", "")
         if not self._written and (
@@ -70,6 +82,20 @@ class Layouts:
             or "out" in kwargs or any(a is True for a in (*args[1:], *kwargs.values()))
         ):  # fmt: skip
             self._written = True
+
+    def made(self, func: Any, args: Sequence[Any], result: Any) -> None:
+        """Take down that a result is laid out as an argument whose elements it does not have."""
+        if getattr(func, "__name__", "") in _LIKE and isinstance(result, Tensor):
+            if is_wrapper(result) and isinstance(args[0], Tensor):
+                self._like[self._value(result)] = self._value(args[0])
+
+    def drawn(self, tensor: Tensor, value: Value) -> None:
+        """Random numbers are drawn for the elements of a tensor, in the order of its memory."""
+        if tensor.dim() > 1:
+            self._drawn.update(self.sources(value))
+
+    def _value(self, tensor: Tensor) -> Value:
+        return self.recorder.value(inner(tensor), user_loc())
 
     def sources(self, value: Value) -> frozenset[Value]:
         """The inputs of the graph that a value's layout comes from."""
@@ -90,6 +116,8 @@ class Layouts:
 
     def _before(self, value: Value) -> list[Value]:
         node = value.node
+        if value in self._like:
+            return [self._like[value]]
         if node is None or node.kind in _ROWS:
             return []
         tensors = [v for v in node.inputs if isinstance(v.type, TensorType) and v.type.shape]
@@ -103,7 +131,7 @@ class Layouts:
     ) -> tuple[Layout, ...]:  # fmt: skip
         """The layouts that calls of this trace must have; TraceError where one is not known."""
         asked = set(self._asked)
-        if self._written or any(isinstance(out, InputOut) for out in outputs):
+        if self._written or self.asks or any(isinstance(out, InputOut) for out in outputs):
             asked |= self._shared
         for out in outputs:
             if isinstance(out, TensorOut) and _rank(values[out.index]):
@@ -113,7 +141,9 @@ class Layouts:
                     asked.update(filter(_has_rows, sources))
         found: list[Layout] = []
         for i, value in enumerate(params):
-            if value not in asked:
+            if value not in asked and value in self._drawn and in_rows(real[i]):
+                found.append(Layout(i, None, rows=True))
+            if value not in asked | self._drawn or (found and found[-1].input == i):
                 continue
             if wrappers[i].stride() != real[i].stride() and value in self._asked | self._shared:
                 raise TraceError(
@@ -142,6 +172,12 @@ class Layouts:
                 return None
             step *= size
         return tuple(wrapper.stride())
+
+
+def in_rows(tensor: Tensor) -> bool:
+    """Whether elements lie in the order of their indices, with gaps or without."""
+    steps = [step for step, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1]
+    return 0 not in steps and steps == sorted(steps, reverse=True)
 
 
 def _rank(value: Value) -> int:

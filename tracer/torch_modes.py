@@ -17,8 +17,10 @@ that was made with them is refused.
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
         self.generators = generators
+        self.layouts: Layouts
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -97,6 +100,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "profiler":
             return func(*args, **kwargs)  # record_function: a range of this run, no computation
         deferred = self.recorder.deferred
+        if torch.Tag.nondeterministic_seeded in func.tags and args and torch.is_tensor(args[0]):
+            self.layouts.drawn(args[0], self.recorder.value(args[0], site.loc))
         if func is torch.ops.aten._local_scalar_dense.default:
             deferred.settle(args)
             number = func(*args, **kwargs)
@@ -233,6 +238,11 @@ def _cuts_inside(func: Any) -> bool:
     return getattr(func, "__module__", None) == "torch.nn.init"
 
 
+def _asks_for_identity(frame: FrameType) -> bool:
+    """Whether tensors are compared by a container: `x in found`, `found.index(x)`."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] != "COMPARE_OP"
+
+
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
 
@@ -270,6 +280,8 @@ class ApiMode(TorchFunctionMode):
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
+        if func is torch.Tensor.__eq__ and _asks_for_identity(sys._getframe(1)):
+            self.layouts.asks = True
         self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
@@ -295,7 +307,9 @@ class ApiMode(TorchFunctionMode):
             return self.histories.cut(args[0], func == _GET_DATA)
         loc = user_loc(sys._getframe(1))
         self.transforms.watch(func, args, cuts=func in _CUTS, loc=loc)
-        return self._run(OVERRIDES.get(func, func), args, kwargs, loc)
+        result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
+        self.layouts.made(func, args, result)
+        return result
 
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run torch's function on wrappers; its errors about traced tensors become ours."""

@@ -56,7 +56,7 @@ def derive(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             f"{getattr(fn, '__name__', fn)} is no plain function",
             hint="export the function whose gradient is meant, not grad(fn) or a module's class",
         )
-    bound = compiled.bind(args, kwargs)
+    bound = compiled.bind(args, kwargs, apart=True)  # a file knows no objects
     _require_pure(bound)
     plan = bound.entry.plan.gradient(gradient_flags(bound))
     if not plan.gradient.df_output_vjps:

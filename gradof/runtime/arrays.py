@@ -18,13 +18,16 @@ import numpy as np
 from gradof.errors import DtypeError, InputError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.tracer.origins import Origins
-from gradof.tracer.pytree import TreeDef, flatten_call, thaw
+from gradof.tracer.pytree import TreeDef, flatten_call, shares_containers, thaw
 
 Library = Literal["numpy", "torch"]
 MODES = (  # what `_modes` lists
     "grad mode", "inference mode", "autocast", "the dtype of autocast", "autocast on CUDA devices",
     "the default dtype",
 )
+# Where the part of a tensor says which leaf it is the same object as, or, if it is an input of its
+# own, the complement of that.
+SAME = 6
 FIRST_LEAF = 2  # where the parts of the leaves begin in a key
 # Functions without arguments that read tensors, by themselves or by what they are bound to.
 _FREE: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
@@ -37,6 +40,11 @@ class Call:
 
     `numbers` are the leaves that are Python numbers and inputs of the graph; `key` leaves their
     values out, `plain_key` has them.
+
+    Note [Who is who]
+    `f(x, x)` is another signature than `f(x, y)`: the key of a tensor says which leaf before it is
+    the same object. Such leaves are one input, and one object while tracing, so that `a is b`, sets
+    and keys are as in eager. Where places are differentiated (`gradof.grad`), each is an input.
     """
 
     library: Library
@@ -46,6 +54,12 @@ class Call:
     key: tuple[Any, ...]
     plain_key: tuple[Any, ...]
     numbers: frozenset[int] = frozenset()
+
+    def same_leaves(self) -> dict[int, int]:
+        """Leaves that are the same tensor as an earlier one, which is the input."""
+        parts = self.key[FIRST_LEAF : FIRST_LEAF + len(self.leaves)]
+        found = {i: part[SAME] for i, part in enumerate(parts) if len(part) > SAME}
+        return {i: first for i, first in found.items() if first is not None and first >= 0}
 
 
 def torch_if_loaded() -> Any:
@@ -79,8 +93,12 @@ def inspect_call(
     kwargs: dict[str, Any],
     static_argnames: Sequence[str],
     default: Library | None = None,
+    apart: bool = False,
 ) -> Call:
     """Flatten and check the arguments of a call.
+
+    A tensor that comes several times is one input of the graph, but with `apart`, where each place
+    has a gradient of its own; see Note [Who is who].
 
     Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
@@ -91,9 +109,13 @@ def inspect_call(
     torch = torch_if_loaded()
     tensor, array = None, None  # the path of the first of each
     parts: list[tuple[Any, ...]] = []
-    for leaf, path in zip(leaves, paths, strict=True):
+    places: dict[int, int] = {}  # by id of a tensor, its first leaf
+    for i, (leaf, path) in enumerate(zip(leaves, paths, strict=True)):
+        same: tuple[int | None, ...] = ()
         if torch is not None and isinstance(leaf, torch.Tensor):
             tensor = tensor or path
+            first = places.setdefault(id(leaf), i)
+            same = (None if first == i else ~first if apart else first,)
         elif isinstance(leaf, (np.ndarray, np.generic)):
             array = array or path
         if tensor and array:
@@ -101,7 +123,7 @@ def inspect_call(
                 f"{tensor} is a torch tensor and {array} a numpy array",
                 hint="convert one of them: torch.from_numpy(a), or t.numpy()",
             )
-        parts.append(leaf_key(leaf, path))
+        parts.append((*leaf_key(leaf, path), *same))
     if not tensor and not array and default is None and not leaves and has_free_tensors(fn):
         default = "torch"
     if not tensor and not array and default is None:
@@ -110,9 +132,20 @@ def inspect_call(
             f"{name} was called without any array argument",
             hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
         )
+    if tensor and not apart:
+        _refuse_shared(args, kwargs, tree)
     library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
     key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
     return Call(library, tuple(leaves), tree, paths, key, key)
+
+
+def _refuse_shared(args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeDef) -> None:
+    """A trace makes containers of its own: of one that comes twice it would make two."""
+    nested = any(child.kind != "leaf" for part in tree.children for child in part.children)
+    if nested and shares_containers((args, kwargs)):
+        raise LeafTypeError(
+            "a list or dict is among the arguments twice", hint="pass a copy as one of them"
+        )
 
 
 def has_free_tensors(fn: Callable[..., Any]) -> bool:

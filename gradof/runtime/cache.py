@@ -58,6 +58,7 @@ class Entry:
     lock: threading.RLock
     reason: str  # why it was traced
     seconds: float  # what tracing took
+    conditions: tuple[Callable[[Sequence[Any]], bool], ...] = ()  # of the inputs of a call
     quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:

@@ -18,20 +18,25 @@ then on it runs eagerly, so that state that changes at every call costs no trace
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from gradof.errors import CallError, EagerWarning, GradofError, InputError
-from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.arrays import is_array, is_tensor, torch_if_loaded
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
+from gradof.tracer.origins import Origins
 from gradof.tracer.pytree import flatten
 from gradof.tracer.source import function_loc, traceback_loc
 
 MAX_TRIES = 3  # traces of one signature that may fail
+_LOOKED_AT = 1000  # objects behind an iterator in which a tensor is looked for
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 MAX_SIGNATURES = 1024  # remembered; the one that was not used for the longest time goes
 
 
@@ -109,7 +114,24 @@ def may_run_eagerly(
     if strict or wrong_use or torch_if_loaded() is None:
         return False
     leaves, _ = flatten((args, kwargs))
-    return not leaves or any(isinstance(leaf, torch_if_loaded().Tensor) for leaf in leaves)
+    return not leaves or any(is_tensor(leaf) or _holds_tensors(leaf) for leaf in leaves)
+
+
+def _holds_tensors(leaf: Any) -> bool:
+    """Whether a leaf that is no tensor leads to one: an object, or an iterator with one left."""
+    if isinstance(leaf, (str, bytes, int, float, type(None))) or is_array(leaf):
+        return False
+    if Origins(leaf, is_tensor).tensors():
+        return True
+    stack, seen = [leaf], set[int]()
+    while stack and len(seen) < _LOOKED_AT:
+        obj = stack.pop(0)
+        if is_tensor(obj):
+            return True
+        if id(obj) not in seen and (isinstance(obj, (*_CONTAINERS, FrameType, Iterator))):
+            seen.add(id(obj))
+            stack += gc.get_referents(obj)
+    return False
 
 
 def failed_at(fn: Callable[..., Any], error: Exception) -> Any:

@@ -16,27 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradof.runtime.arrays import FIRST_LEAF, Call, is_array, is_tensor, torch_if_loaded
+from gradof.runtime.arrays import (
+    FIRST_LEAF,
+    SAME,
+    Call,
+    is_array,
+    is_tensor,
+    torch_if_loaded,
+)
 from gradof.runtime.cache import Entry, graph_input
 from gradof.tracer.caches import read_cached
 from gradof.tracer.number import LARGEST
-from gradof.tracer.pytree import Static, TreeDef
+from gradof.tracer.pytree import FIXED, Static, TreeDef
 from gradof.tracer.result import Layout
+
+_PAIRS = 6  # names of which each two are compared; of more the ids are counted
 
 Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 
 
 class Fast(NamedTuple):
-    """A generated check, its text, the entry it stands for, and the call without its arrays."""
+    """A generated check, its text, the entry it stands for, and the call without its arrays.
+
+    `apart`: which calls it is for, where a tensor comes twice (Note [Who is who]); None for all.
+    """
 
     check: Check
     source: str
     entry: Entry
     call: Call
+    apart: bool | None = None
 
 
 def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fast | None:
@@ -54,6 +68,7 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     writer = _Writer(call, trusting)
     try:
         writer.signature()
+        apart = writer.identities()
         writer.modes()
         writer.state(entry)
         free = [writer.free(origin, fn, entry) for origin in traced.origins]
@@ -63,10 +78,13 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     inputs = [writer.input(i) for i in traced.arg_leaves]
     for layout in traced.layouts:
         writer.layout([*inputs, *free][layout.input], layout)
-    writer.lines.append(f"return [{', '.join([*inputs, *free])}]")
+    writer.lines.append(f"inputs = [{', '.join([*inputs, *free])}]")
+    for holds in entry.conditions:
+        writer.unless(f"{writer.bind(holds, 'holds')}(inputs)")
+    writer.lines.append("return inputs")
     source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
     exec(compile(source, "<gradof check>", "exec"), writer.names)
-    return Fast(writer.names["check"], source, entry, without_arrays(call))
+    return Fast(writer.names["check"], source, entry, without_arrays(call), apart)
 
 
 def without_arrays(call: Call) -> Call:
@@ -105,6 +123,7 @@ class _Writer:
         }  # fmt: skip
         self.leaf = 0
         self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
+        self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
 
     def bind(self, value: Any, stem: str) -> str:
         """A name for an object the code refers to."""
@@ -148,6 +167,8 @@ class _Writer:
 
     def container(self, name: str, tree: TreeDef) -> None:
         """A container is of the type, and has the keys, of the trace."""
+        if tree.kind not in FIXED and self.call.library == "torch":
+            self.containers.setdefault(tree.type, []).append(name)
         same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
         if tree.kind in ("namedtuple", "dataclass"):
             self.unless(same_type)
@@ -172,6 +193,29 @@ class _Writer:
         else:
             self.unless(self.same(f"a{i}", leaf, i in self.call.numbers))
 
+    def identities(self) -> bool | None:
+        """Which tensors are the same object: of those alike, as others cannot be. `Fast.apart`.
+
+        Of containers none is.
+        """
+        alike: dict[tuple[Any, ...], list[str]] = {}
+        apart: bool | None = None
+        for i, part in enumerate(self.call.key[FIRST_LEAF : FIRST_LEAF + len(self.call.leaves)]):
+            if len(part) <= SAME:
+                continue
+            if part[SAME] is None:
+                alike.setdefault(part[:SAME], []).append(f"a{i}")
+            else:
+                apart = part[SAME] < 0
+                self.unless(f"a{i} is a{~part[SAME] if apart else part[SAME]}")
+        for names in (*alike.values(), *self.containers.values()):
+            if len(names) > _PAIRS:
+                self.unless(f"len({{{', '.join(f'id({n})' for n in names)}}}) == {len(names)}")
+            elif len(names) > 1:
+                pairs = (f"{a} is not {b}" for a, b in combinations(names, 2))
+                self.unless(" and ".join(pairs))
+        return apart
+
     def same(self, name: str, value: Any, varies: bool) -> str:
         """The condition that a Python value is what it was."""
         if varies:
@@ -195,7 +239,7 @@ class _Writer:
     def tensor(self, name: str, part: tuple[Any, ...]) -> None:
         """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
         torch = torch_if_loaded()
-        dtype, shape, requires_grad, is_leaf, device, is_parameter = part
+        dtype, shape, requires_grad, is_leaf, device, is_parameter = part[:SAME]
         there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
         self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
         conditions = [
@@ -213,6 +257,9 @@ class _Writer:
 
     def layout(self, name: str, layout: Layout) -> None:
         """A tensor is laid out as in the trace."""
+        if layout.rows:
+            self.unless(f"{name}.is_contiguous() or {self.bind(layout.holds, 'rows')}({name})")
+            return
         if layout.offset is not None:
             self.unless(f"{name}.storage_offset() == {layout.offset}")
         same = "is_contiguous()" if layout.strides is None else f"stride() == {layout.strides!r}"

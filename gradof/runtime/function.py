@@ -102,21 +102,24 @@ class Differentiated:
 
     def bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None = None,
-        eager: bool = False,
+        eager: bool = False, apart: bool = False,
     ) -> Bound:  # fmt: skip
         """Find the entry of a call, or trace it; raises InputError, TraceError.
 
-        With `eager` a call that would better run eagerly is an error, too.
+        With `eager` a call that would better run eagerly is an error, too. `apart` is that of
+        `inspect_call`.
         """
         cache = self._cache
         for fast in cache.fast:
+            if fast.apart not in (None, apart):
+                continue
             inputs = fast.check(args, kwargs)
             if inputs is not None:
                 cache.hits += 1
                 if fast is not cache.fast[0]:  # the latest is tried first
                     cache.fast = (fast, *(f for f in cache.fast if f is not fast))
                 return Bound(fast.entry, inputs, fast.call)
-        call = inspect_call(self._fn, args, kwargs, self._static, default)
+        call = inspect_call(self._fn, args, kwargs, self._static, default, apart)
         found = self._find_any(call)
         if found is None:
             with self._cache.lock:
@@ -158,7 +161,8 @@ class Differentiated:
                 free = self._read_free(entry.traced)
                 if free is not None and free_keys(free) == entry.free_keys:
                     inputs = self._inputs(call, entry.traced, free)
-                    if all(layout.holds(inputs[layout.input]) for layout in entry.traced.layouts):
+                    laid_out = all(x.holds(inputs[x.input]) for x in entry.traced.layouts)
+                    if laid_out and all(holds(inputs) for holds in entry.conditions):
                         yield Bound(entry, inputs, call)
 
     def _bound(self, entry: Entry, call: Call) -> Bound:

@@ -101,11 +101,12 @@ def bind_with_grad(
         )  # fmt: skip
     torch = torch_if_loaded()
     if torch is None:
-        return base.bind(args, kwargs, default="numpy")
+        return base.bind(args, kwargs, default="numpy", apart=True)
     with torch.enable_grad():
-        bound = base.bind(args, kwargs, "numpy", eager)
+        bound = base.bind(args, kwargs, "numpy", eager, apart=True)
         return as_differentiated_at(
-            bound, args, positions, lambda marked: base.bind(marked, kwargs, "numpy", eager)
+            bound, args, positions,
+            lambda marked: base.bind(marked, kwargs, "numpy", eager, apart=True),
         )
 
 

@@ -22,8 +22,9 @@ import numpy as np
 from gradof.codegen import has_small_kernels
 from gradof.errors import RetraceWarning, TraceError
 from gradof.ir import forks
-from gradof.runtime.arrays import Call, Library, is_tensor
+from gradof.runtime.arrays import Call, is_tensor
 from gradof.runtime.cache import Cache, Entry, free_keys
+from gradof.runtime.conditions import conditions
 from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.limits import limits
@@ -204,7 +205,7 @@ class Tracing:
             check_arguments(self.fn, args, kwargs)
             function = self.function
             with tracing(function.nan_safe), shape_errors():
-                traced = _tracer(call.library, function.is_strict, places)(
+                traced = _tracer(call, function.is_strict, places)(
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
@@ -215,6 +216,7 @@ class Tracing:
     def _enter(self, call: Call, recording: _Recording) -> tuple[Entry, Call]:
         traced, cache = recording.traced, self.cache
         free = [origin.read(self.fn) for origin in traced.origins]
+        leaves = [call.leaves[i] for i in traced.arg_leaves]
         entry = Entry(
             traced=traced,
             plan=GraphPlan(
@@ -231,7 +233,10 @@ class Tracing:
             lock=forks.rlock(),
             reason=why_traced(cache, call),
             seconds=recording.seconds,
-        )
+            conditions=() if call.library == "numpy" else tuple(
+                conditions(self.fn, traced, recording.reads, [*leaves, *free])
+            ),
+        )  # fmt: skip
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         cache.evict()
@@ -275,11 +280,13 @@ class Tracing:
             timer.cancel()
 
 
-def _tracer(library: Library, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
-    if library == "torch":
+def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
+    if call.library == "torch":
         from gradof.tracer.torch_tracer import trace_torch
 
-        return functools.partial(trace_torch, strict=strict, varying=places)
+        return functools.partial(
+            trace_torch, strict=strict, varying=places, same=call.same_leaves()
+        )
     from gradof.tracer.numpy_tracer import trace_numpy
 
     return trace_numpy

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.runtime.arrays import FIRST_LEAF, MODES, Call
+from gradof.runtime.arrays import FIRST_LEAF, MODES, SAME, Call
 from gradof.runtime.cache import Cache
 
 
@@ -50,6 +50,8 @@ def _leaf(path: str, new: tuple[Any, ...], old: tuple[Any, ...]) -> str:
     if new[1:] == ("any",):
         return f"{path} varies, and is an input from now on"
     shown, was = _shown(new), _shown(old)
+    if shown == was and new[:SAME] == old[:SAME] and new[SAME:] != old[SAME:]:
+        return f"{path} is the same tensor as {'an' if new[SAME] is None else 'no'}other"
     if shown == was:  # the same type: requires_grad, or being a leaf
         if new[2:4] == old[2:4] and new[5:] != old[5:]:
             return f"{path} is {'a' if new[5] else 'no'} Parameter now"

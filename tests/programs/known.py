@@ -16,21 +16,8 @@ KNOWN = _named({
     "new tensors that share memory in eager": """
         write-append-tensor library-lightning library-generate-with-cache
     """,
-    "strides and offsets are not part of a signature": """
-        layout-contiguous-is layout-empty-like layout-change-diagonal layout-change-select
-        layout-change-mask layout-change-index-put layout-change-chunk layout-change-swap
-        layout-change-fill layout-change-zero-row layout-change-normal layout-change-bernoulli
-        layout-change-dropout layout-change-t- layout-change-transpose- layout-change-unsqueeze-
-        layout-change-resize-
-    """,
     "in-place changes beside autograd": """
         in-place-zero-of-graph in-place-normal-of-graph in-place-copy-of-graph
-    """,
-    "who is who among arguments, and arguments that are no tensors": """
-        identity-same-twice identity-same-of-three identity-in-list
-        identity-list-twice identity-dict-key identity-in-set identity-is-global
-        identity-is-previous identity-buffer identity-attribute-of-tensor identity-tag-set
-        identity-object-with-tensor identity-generator-argument
     """,
     "hooks of modules and tensors are not all run": """
         hook-pre-count-inner hook-pre-count-from-the-start hook-pre-count-and-full-backward-scale
@@ -61,7 +48,7 @@ EAGER = frozenset("""
         hook-tensor-retain-grad hook-tensor-save-on-cpu identity-dict-changed
         identity-float-int-bool identity-list-changed identity-module-argument
         identity-numpy-argument identity-numpy-scalar-argument identity-object-argument
-        identity-object-mutated identity-same-changed identity-same-view-changed
+        identity-object-mutated identity-same-view-changed
         identity-set-argument identity-shared-memory identity-slice-argument identity-subclass
         in-place-data-saved in-place-detach- in-place-grad-fn-read in-place-grad-read
         in-place-leaf-data-after in-place-retain-grad in-place-swap-data in-place-version
@@ -94,6 +81,12 @@ EAGER = frozenset("""
         write-string-io write-counter-array-read write-numpy-written write-numpy-shared
         write-id-inside write-logging write-warn write-time write-time-order write-torch-save
         write-uuid identity-equal-id
+    identity-generator-argument identity-is-global identity-is-previous
+        identity-list-twice identity-object-with-tensor identity-tag-set
+        layout-change-bernoulli layout-change-chunk layout-change-diagonal layout-change-fill
+        layout-change-index-put layout-change-mask layout-change-normal layout-change-resize-
+        layout-change-select layout-change-swap layout-change-t- layout-change-transpose-
+        layout-change-unsqueeze- layout-change-zero-row
 """.split())
 
 MORE = frozenset("""

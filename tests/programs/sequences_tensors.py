@@ -67,7 +67,7 @@ CHANGES = {
     "t-": "y = x.t_()",
     "transpose-": "y = x.transpose_(0, 1)",
     "unsqueeze-": "y = x.unsqueeze_(0)",
-    "resize-": "y = x.resize_(2, 2)",
+    "resize-": "y = x.resize_(1, 2)",
     "expand": "y = x[:1].expand(2, 3).clone().add_(x)",
     "set-data": "x.data = x.data * 2; y = x",
     "numpy": "a = x.numpy(); a += 1; y = x",

