@@ -44,6 +44,14 @@ MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
 
 
+def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
+    """torch's hooks of all modules: by name, the tables that they are registered in."""
+    module = sys.modules.get("torch.nn.modules.module")
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
+             "_global_backward_hooks")  # fmt: skip
+    return [] if module is None else [(name, getattr(module, name)) for name in names]
+
+
 class Edge(NamedTuple):
     """One step from an object, the value at entry, and its place."""
 
@@ -57,6 +65,7 @@ class Reach:
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
+        self._has_modules = False
         self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
 
     def edges(
@@ -233,6 +242,11 @@ class Reach:
         for name in HOOKS:
             for hook in list((entry.get(name) or {}).values()):
                 yield Edge(Step("refers"), hook, Place("fixed", entry, name))
+        if not self._has_modules:
+            self._has_modules = True
+            for name, hooks in global_hooks():
+                for hook in list(hooks.values()):
+                    yield Edge(Step("refers"), hook, Place("fixed", hooks, name))
 
     def _named(
         self, entry: dict[str, Any], attributes: dict[str, Any], names: Any

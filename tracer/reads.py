@@ -21,7 +21,6 @@ for what C code reads by itself.
 
 from __future__ import annotations
 
-import builtins
 import io
 import sys
 from collections import deque
@@ -31,6 +30,7 @@ from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
+from gradof.tracer.backward_reads import refuse_reads_of_backward
 from gradof.tracer.caches import LRU, ColdCache, holds, wrapped_by
 from gradof.tracer.code_facts import GROWS, Facts, facts_of
 from gradof.tracer.held import Held, module_of
@@ -109,6 +109,8 @@ class Reads:
         self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
+        self.types_asked = False  # whether the type of what may be a number is asked for
+        self.backwards = 0  # rules of the user's that are being traced: they run later, too
         self.held = Held()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
@@ -199,14 +201,18 @@ class Reads:
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
         self.imports.update(facts.imports)
-        space = frame.f_globals
-        self.asks |= any(name is None or _may_be_tensor(space, name) for name in facts.compared)
+        self.asks |= any(name is None or _is_tensor(frame, name) for name in facts.compared)
         return facts
 
     def _enter(self, frame: FrameType, facts: Facts) -> None:
         """A call of the user's code: what it can see is as it is at entry."""
         seen = self.held
         space = frame.f_globals
+        if self.backwards:
+            refuse_reads_of_backward(frame, facts)
+        if facts.typed and not str(space.get("__name__")).startswith("torch."):
+            given: dict[Any, Any] = frame.f_locals
+            self.types_asked |= any(isinstance(given.get(n, 0), (int, float)) for n in facts.typed)
         for name in facts.globals_stored:
             seen.name(space, name)
         free = frame.f_code.co_freevars
@@ -355,11 +361,10 @@ class Reads:
         return self.keyed.get(name)
 
 
-def _may_be_tensor(space: dict[str, Any], name: str) -> bool:
-    """Whether a global of this name is what a tensor may be compared with by identity."""
-    value = space.get(name, getattr(builtins, name, None))
-    known = (type, ModuleType, FunctionType, int, float, str, type(None))
-    return not isinstance(value, known) and type(value) is not object
+def _is_tensor(frame: FrameType, name: str) -> bool:
+    """Whether a global or closure variable holds a tensor; if another comes, it is seen anew."""
+    free = name in frame.f_code.co_freevars
+    return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
 
 
 def effect_error(what: str, loc: Loc | None) -> TraceError:

@@ -25,7 +25,7 @@ from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.places import Place, fill, remove_place, write_place
 from gradof.tracer.pytree import TreeDef
-from gradof.tracer.views import LaidOut, ViewOf
+from gradof.tracer.views import LaidOut, SharedView, ViewOf
 
 
 class Readable(Protocol):
@@ -46,13 +46,14 @@ class TensorOut:
     """A leaf of the result: graph output `index`; whether the library lets it require grad.
 
     `view`: it shares the memory of a graph input. `strides`: those of its memory, where that is not
-    contiguous because an input is not.
+    contiguous because an input is not. `shared`: it shares the memory of another output.
     """
 
     index: int
     requires_grad: bool = True
     view: ViewOf | None = None
     strides: tuple[int, ...] | None = None
+    shared: SharedView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,15 @@ class ConstantOut:
     """A leaf of the result that is no tensor: the value itself."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOut(ConstantOut):
+    """A leaf of the result that is a torch.Size: one of its own at every call."""
+
+    def make(self) -> Any:
+        """Another one."""
+        return type(self.value)(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +232,8 @@ class Traced:
                 leaves.append(inputs[out.index])
             elif isinstance(out, NumberOut):
                 leaves.append(results[out.index].item())
+            elif isinstance(out, SizeOut):
+                leaves.append(out.make())
             else:
                 leaves.append(out.value)
         return leaves
@@ -239,7 +251,7 @@ class Traced:
         for out in self.all_outputs:
             if isinstance(out, TensorOut) and out.view and out.view.input not in changed:
                 found.append((out.index, out.view))
-            elif isinstance(out, TensorOut) and out.strides is not None:
+            elif isinstance(out, TensorOut) and out.strides is not None and out.shared is None:
                 found.append((out.index, LaidOut(out.strides)))
         return tuple(found)
 

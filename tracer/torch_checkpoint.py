@@ -7,7 +7,7 @@ behave as before on threads that record nothing: the function itself may have be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,47 +15,75 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 
 from gradof.errors import TraceError
+from gradof.tracer.changes import Change
 from gradof.tracer.regions import checkpointed_region, is_recording
 from gradof.tracer.source import user_loc
+from gradof.tracer.torch_state import OuterState
 
 _REENTRANT = torch_checkpoint.CheckpointFunction
 _GENERATOR: Callable[..., Any] = torch_checkpoint._checkpoint_without_reentrant_generator
 
 
-class _Reentrant:
-    @staticmethod
-    def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+class _Regions:
+    """Stands for torch's two helpers while a trace runs."""
+
+    def __init__(self, outer: OuterState) -> None:
+        self.outer = outer
+
+    def apply(self, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         """The function's result."""
         if not is_recording():
             return _REENTRANT.apply(function, preserve, *args)  # type: ignore[no-untyped-call]
-        with checkpointed_region():
+        with self._region():
             return function(*args)
 
+    def around(
+        self, fn: Callable[..., Any], preserve: bool = True,
+        context_fn: Callable[..., Any] = torch_checkpoint.noop_context_fn, *args: Any,
+        **kwargs: Any,
+    ) -> Generator[None, None, None]:  # fmt: skip
+        """Runs up to its first yield before the function, and to its end after it."""
+        if not is_recording():
+            yield from _GENERATOR(fn, preserve, context_fn, *args, **kwargs)
+            return
+        if context_fn is not torch_checkpoint.noop_context_fn:
+            raise TraceError(
+                "torch.utils.checkpoint is given a context_fn, which a trace cannot follow",
+                loc=user_loc(), hint="choose what is saved with differentiate(memory_budget=...)",
+            )  # fmt: skip
+        with self._region():
+            yield
 
-def _around(
-    fn: Callable[..., Any], preserve: bool = True,
-    context_fn: Callable[..., Any] = torch_checkpoint.noop_context_fn, *args: Any, **kwargs: Any,
-) -> Generator[None, None, None]:  # fmt: skip
-    """Runs up to its first yield before the function, and to its end after it."""
-    if not is_recording():
-        yield from _GENERATOR(fn, preserve, context_fn, *args, **kwargs)
-        return
-    if context_fn is not torch_checkpoint.noop_context_fn:
-        raise TraceError(
-            "torch.utils.checkpoint is given a context_fn, which a trace cannot follow",
-            loc=user_loc(), hint="choose what is saved with differentiate(..., memory_budget=...)",
-        )  # fmt: skip
-    with checkpointed_region():
-        yield
+    @contextmanager
+    def _region(self) -> Iterator[None]:
+        before = _written(self.outer.reads.held.changes())
+        with checkpointed_region():
+            yield
+        if _written(self.outer.reads.held.changes()) == before:
+            return
+        if _written(self.outer.changes()) - before:
+            raise TraceError(
+                "what is checkpointed writes to Python's state, in the backward once more",
+                loc=user_loc(), hint="let it only compute",
+            )  # fmt: skip
+
+
+def _written(changes: Iterable[Change]) -> set[tuple[Any, ...]]:
+    return {
+        (id(c.container), c.kind, c.key if isinstance(c.key, str) else id(c.key),
+         tuple(map(id, c.after)) if c.kind == "all" else id(c.after))
+        for c in changes
+    }  # fmt: skip
 
 
 @contextmanager
-def torch_checkpoints() -> Iterator[None]:
+def torch_checkpoints(outer: OuterState) -> Iterator[None]:
     """Within it, torch.utils.checkpoint marks regions on the threads that record."""
     module: Any = torch_checkpoint
     before = module.CheckpointFunction, module._checkpoint_without_reentrant_generator
-    module.CheckpointFunction = _Reentrant
-    module._checkpoint_without_reentrant_generator = _around
+    regions = _Regions(outer)
+    module.CheckpointFunction = regions
+    module._checkpoint_without_reentrant_generator = regions.around
     try:
         yield
     finally:

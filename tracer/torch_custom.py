@@ -28,6 +28,7 @@ from gradof.ir.core import Loc, Value
 from gradof.ops.expr import Expr, F
 from gradof.tracer.custom_rule import RuleRecording
 from gradof.tracer.number import plain
+from gradof.tracer.reads import Reads
 from gradof.tracer.source import function_loc, user_loc
 from gradof.tracer.torch_functional import inner
 from gradof.tracer.torch_modes import ApiMode
@@ -40,7 +41,7 @@ _BY_TORCH = "torch._library.autograd"  # the gradient of a torch.library op, whi
 
 
 @contextlib.contextmanager
-def custom_functions(recorder: Recorder, api: ApiMode) -> Iterator[None]:
+def custom_functions(recorder: Recorder, api: ApiMode, reads: Reads) -> Iterator[None]:
     """Within it, Functions that this thread applies are recorded with their backward."""
     here = threading.get_ident()
 
@@ -57,7 +58,7 @@ def custom_functions(recorder: Recorder, api: ApiMode) -> Iterator[None]:
             )  # fmt: skip
         if recorder.paused or not torch.is_grad_enabled():
             return run(*wrapped, **kwargs)
-        return _Call(recorder, cls, wrapped).record(lambda given: run(*given, **kwargs))
+        return _Call(recorder, cls, wrapped, reads).record(lambda given: run(*given, **kwargs))
 
     _base.apply = classmethod(apply)
     try:
@@ -69,8 +70,11 @@ def custom_functions(recorder: Recorder, api: ApiMode) -> Iterator[None]:
 class _Call:
     """One call of a Function."""
 
-    def __init__(self, recorder: Recorder, cls: Any, args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, recorder: Recorder, cls: Any, args: tuple[Any, ...], reads: Reads
+    ) -> None:
         self.recorder = recorder
+        self.reads = reads
         self.cls = cls
         self.args = args
         self.loc = user_loc()
@@ -163,7 +167,11 @@ class _Call:
                 else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
                 for o in outs
             ]  # fmt: skip
-            returned = ctx.apply(*cotangents)
+            self.reads.backwards += 1
+            try:
+                returned = ctx.apply(*cotangents)
+            finally:
+                self.reads.backwards -= 1
         grads = list(returned) if isinstance(returned, tuple) else [returned]
         line = function_loc(inspect.unwrap(self.cls.backward)) or self.loc
         if len(grads) < len(self.args) or any(g is not None for g in grads[len(self.args) :]):

@@ -12,7 +12,9 @@ they may share is written to, or handed to the caller.
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -88,6 +90,13 @@ class Layouts:
         if getattr(func, "__name__", "") in _LIKE and isinstance(result, Tensor):
             if is_wrapper(result) and isinstance(args[0], Tensor):
                 self._like[self._value(result)] = self._value(args[0])
+
+    def compared(self, frame: FrameType) -> None:
+        """Tensors are compared, maybe by a container: `x in found`, `found.index(x)`."""
+        while str(frame.f_globals.get("__name__")).startswith("gradof.") and frame.f_back:
+            frame = frame.f_back
+        if dis.opname[frame.f_code.co_code[frame.f_lasti]] != "COMPARE_OP":
+            self.asks = True
 
     def drawn(self, tensor: Tensor, value: Value) -> None:
         """Random numbers are drawn for the elements of a tensor, in the order of its memory."""

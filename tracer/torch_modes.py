@@ -17,10 +17,8 @@ that was made with them is refused.
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -46,6 +44,7 @@ from gradof.tracer.torch_layout import ASKING as LAYOUT
 from gradof.tracer.torch_layout import Layouts
 from gradof.tracer.torch_numbers import TorchNumbers
 from gradof.tracer.torch_overrides import OVERRIDES
+from gradof.tracer.torch_overwrites import overwriting
 from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch_refused import MAKES_LEAF, refuse
@@ -238,11 +237,6 @@ def _cuts_inside(func: Any) -> bool:
     return getattr(func, "__module__", None) == "torch.nn.init"
 
 
-def _asks_for_identity(frame: FrameType) -> bool:
-    """Whether tensors are compared by a container: `x in found`, `found.index(x)`."""
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]] != "COMPARE_OP"
-
-
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
 
@@ -280,8 +274,8 @@ class ApiMode(TorchFunctionMode):
         if func in _FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
-        if func is torch.Tensor.__eq__ and _asks_for_identity(sys._getframe(1)):
-            self.layouts.asks = True
+        if func is torch.Tensor.__eq__:
+            self.layouts.compared(sys._getframe(1))
         self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
@@ -307,7 +301,8 @@ class ApiMode(TorchFunctionMode):
             return self.histories.cut(args[0], func == _GET_DATA)
         loc = user_loc(sys._getframe(1))
         self.transforms.watch(func, args, cuts=func in _CUTS, loc=loc)
-        result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
+        with overwriting(self.recorder, self.histories, func, args):
+            result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
         self.layouts.made(func, args, result)
         return result
 

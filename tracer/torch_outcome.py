@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +25,8 @@ from gradof.tracer.result import (
     InputOut,
     NumberOut,
     OutputLeaf,
+    SizeOut,
+    Store,
     TensorOut,
     WriteBack,
 )
@@ -31,7 +35,7 @@ from gradof.tracer.torch_attributes import set_error
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_leaves import STATIC_TYPES
 from gradof.tracer.torch_random import GeneratorState
-from gradof.tracer.views import ViewOf, view_of
+from gradof.tracer.views import SharedView, ViewOf, root_of, view_of
 
 if TYPE_CHECKING:
     from gradof.tracer.torch_tracer import Trace
@@ -45,6 +49,7 @@ class Outcome:
         self.loc = function_loc(trace.fn)
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
+        self._memories: dict[int, int] = {}  # of new tensors, by output
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any]:
         """What each leaf of the result is, and the result's structure."""
@@ -66,7 +71,7 @@ class Outcome:
         if type(leaf) is TracedNumber:
             return NumberOut(self._add(leaf.outcome()))
         if not isinstance(leaf, torch.Tensor):
-            return ConstantOut(leaf)
+            return SizeOut(leaf) if type(leaf) is torch.Size else ConstantOut(leaf)
         wrapper = self.trace.api.traced(leaf)
         if id(wrapper) not in self._outputs:
             self._outputs[id(wrapper)] = self._tensor(wrapper)
@@ -85,16 +90,53 @@ class Outcome:
             raise set_error(self.loc)
         value = trace.recorder.value(inner(wrapper), None)
         strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)
-        view = self._view(wrapper, value)
-        return TensorOut(self._add(value), wrapper.requires_grad, view, strides)
-
-    def _view(self, wrapper: torch.Tensor, value: Value) -> ViewOf | None:
         # wrappers share their storage where the tensors of eager do
         memory = wrapper.untyped_storage()._cdata
+        view, index = self._view(memory, value), self._add(value)
+        if view is None:
+            self._memories[index] = memory
+        return TensorOut(index, wrapper.requires_grad, view, strides)
+
+    def _view(self, memory: int, value: Value) -> ViewOf | None:
         for i, known in enumerate(self.trace.wrappers):
             if known.untyped_storage()._cdata == memory:
                 return view_of(value, self.trace.recorder.value(inner(known), None), i)
         return None
+
+    def share(
+        self, outputs: tuple[OutputLeaf, ...], stores: tuple[Store, ...]
+    ) -> tuple[tuple[OutputLeaf, ...], tuple[Store, ...]]:
+        """The same, where new tensors that share memory in eager are views of one output."""
+        groups: dict[int, list[tuple[TensorOut, Value]]] = {}
+        every = (*outputs, *(out for store in stores for out in store.outputs))
+        for out in dict.fromkeys(out for out in every if isinstance(out, TensorOut)):
+            if out.index in self._memories:
+                found = groups.setdefault(self._memories[out.index], [])
+                found.append((out, self.values[out.index]))
+        views: dict[OutputLeaf, TensorOut] = {}
+        for group in groups.values():
+            roots = {root_of(value) for _, value in group}
+            if len(group) > 1 and len(roots) == 1:
+                views.update(self._views(group, roots.pop()))
+        if not views:
+            return outputs, stores
+
+        def seen(found: tuple[OutputLeaf, ...]) -> tuple[OutputLeaf, ...]:
+            return tuple(views.get(x, x) if isinstance(x, TensorOut) else x for x in found)
+
+        return seen(outputs), tuple(replace(s, outputs=seen(s.outputs)) for s in stores)
+
+    def _views(
+        self, group: list[tuple[TensorOut, Value]], root: Value
+    ) -> Iterator[tuple[OutputLeaf, TensorOut]]:
+        base = next((out.index for out, value in group if value is root), None)
+        if base is None:
+            base = self._add(root)
+        for out, value in group:
+            view = view_of(value, root, base)
+            if out.index != base and view is not None:
+                shared = SharedView(base, view.steps, out.requires_grad)
+                yield out, replace(out, shared=shared)
 
     def read_attributes(self, n: int) -> tuple[Attributes, ...]:
         """What was read of the attributes of arguments, which are the first `n` inputs."""

@@ -184,12 +184,12 @@ class Trace:
             wrapped = self.arguments(names)
             args, kwargs = tree.unflatten(wrapped)
             self.places.fill(self.number)
-            followed = custom_functions(self.recorder, self.api)
+            followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
-            with self.aten, self.api, followed, hooks, torch_checkpoints(), control_flow():
-                with meta_kernels_alone(), transforms, traced_math(), self.attributes.watching():
-                    with self.reads:
-                        result = self.fn(*args, **kwargs)
+            again = torch_checkpoints(self.outer)
+            with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
+                with transforms, traced_math(), self.attributes.watching(), self.reads:
+                    result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
             refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
@@ -198,8 +198,8 @@ class Trace:
                 self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree = outcome.results(result)
                 stores = stores_of(self.outer, outcome.flatten, outcome.output, outcome.loc)
-                self.reads.asks |= self.api.layouts.asks
-                self.api.layouts.asks = self.reads.asks
+                outputs, stores = outcome.share(outputs, stores)
+                self.api.layouts.asks = self.reads.asks = self.reads.asks or self.api.layouts.asks
                 layouts = self.api.layouts.of_inputs(
                     self.params, self.real, self.wrappers, outputs, outcome.values
                 )
@@ -297,6 +297,11 @@ class Trace:
         self.outer.refuse_cold()
         for what, loc in self.reads.effects[:1]:
             raise effect_error(what, loc)
+        if self.reads.types_asked and self.api.numbers.active:
+            raise TraceError(
+                "type() may be asked of a number that varies", loc=function_loc(self.fn),
+                hint="use isinstance(v, float)",
+            )
         if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
             raise keys_error(function_loc(self.fn))
         if self.reads.held.changed_arrays():

@@ -71,6 +71,19 @@ class ViewOf:
 
 
 @dataclass(frozen=True)
+class SharedView:
+    """A view of graph output `output`, which need not be a result itself."""
+
+    output: int
+    steps: tuple[tuple[str, tuple[tuple[str, Attr], ...]], ...]
+    requires_grad: bool
+
+    def of(self, made: Any) -> Any:
+        """The view of what was computed."""
+        return ViewOf(self.output, self.steps).of(made if self.requires_grad else made.detach())
+
+
+@dataclass(frozen=True)
 class LaidOut:
     """A result of its own memory with these strides."""
 
@@ -83,6 +96,13 @@ class LaidOut:
         return made.new_empty(0).set_(
             made.new_empty(made.numel()).untyped_storage(), 0, made.shape, self.strides
         ).copy_(made)
+
+
+def root_of(value: Value) -> Value:
+    """What a value is a view of, by way of other views; itself if it is none."""
+    while value.node is not None and value.node.kind in _STEPS:
+        value = value.node.inputs[0]
+    return value
 
 
 def view_of(value: Value, base: Value, input_: int) -> ViewOf | None:

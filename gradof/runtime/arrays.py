@@ -23,7 +23,7 @@ from gradof.tracer.pytree import TreeDef, flatten_call, shares_containers, thaw
 Library = Literal["numpy", "torch"]
 MODES = (  # what `_modes` lists
     "grad mode", "inference mode", "autocast", "the dtype of autocast", "autocast on CUDA devices",
-    "the default dtype",
+    "the default dtype", "anomaly mode",
 )
 # Where the part of a tensor says which leaf it is the same object as, or, if it is an input of its
 # own, the complement of that.
@@ -215,16 +215,8 @@ def _modes(library: Library) -> tuple[Any, ...]:
         torch.get_autocast_dtype("cpu"),
         torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
         torch.get_default_dtype(),
+        torch.is_anomaly_enabled(),
     )
-
-
-def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
-    """torch's hooks of all modules: by name, the tables that they are registered in."""
-    from torch.nn.modules import module
-
-    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
-             "_global_backward_hooks")  # fmt: skip
-    return [(name, getattr(module, name)) for name in names]
 
 
 def refuse_mixed_free(value: Any, library: Library, name: str) -> None:

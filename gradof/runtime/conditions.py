@@ -14,15 +14,16 @@ input, nor with itself, as expanded tensors do. What did not when it was traced,
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.runtime.arrays import is_tensor
 from gradof.runtime.state_check import GONE
-from gradof.runtime.state_values import reference
-from gradof.tracer.reach import ATOMS, Place, Reach, read_place
+from gradof.runtime.state_values import array_type, reference
+from gradof.tracer.places import Place, read_place
+from gradof.tracer.reach import ATOMS, Reach
 from gradof.tracer.reads import Reads
 from gradof.tracer.result import Traced
 from gradof.tracer.source import function_loc
@@ -51,8 +52,11 @@ class Identities:
         self._ids: dict[int, int] = {}
         self._read: list[Callable[[], Any]] = []
         self._arguments = len(arguments)
-        for place, tensor in _tensors(fn, reads):
-            self._read.append(_reader(place, tensor))
+        found = _tensors(fn, reads)
+        types = Counter(array_type(tensor) for tensor in (*arguments, *(t for _, t in found)))
+        for place, tensor in found:
+            if types[array_type(tensor)] > 1:  # others are no other's object; types are guarded
+                self._read.append(_reader(place, tensor))
             if any(tensor is argument for argument in arguments):
                 raise TraceError(
                     "objects are compared by identity, and an argument is kept in the state too",

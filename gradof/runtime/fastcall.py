@@ -23,6 +23,7 @@ import numpy as np
 
 from gradof.runtime.arrays import (
     FIRST_LEAF,
+    MODES,
     SAME,
     Call,
     is_array,
@@ -35,7 +36,7 @@ from gradof.tracer.number import LARGEST
 from gradof.tracer.pytree import FIXED, Static, TreeDef
 from gradof.tracer.result import Layout
 
-_PAIRS = 6  # names of which each two are compared; of more the ids are counted
+_PAIRS = 10  # names of which each two are compared; of more the ids are counted
 
 Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 
@@ -270,17 +271,17 @@ class _Writer:
         if self.call.library != "torch":
             return
         torch = torch_if_loaded()
-        grad, inference, autocast, dtype, cuda, default = self.call.key[-6:]
+        grad, inference, autocast, dtype, cuda, default, anomaly = self.call.key[-len(MODES) :]
         self.names.update(
             grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
             autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
-            default=torch.get_default_dtype,
+            default=torch.get_default_dtype, anomaly=torch.is_anomaly_enabled,
         )  # fmt: skip
         self.unless(
             f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
             f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
             f"and autocast('cuda') is {cuda is not None} "
-            f"and default() is {self.bind(default, 'dtype')}"
+            f"and default() is {self.bind(default, 'dtype')} and anomaly() is {anomaly}"
         )
         if cuda is not None:
             self.unless(f"autocast_dtype('cuda') is {self.bind(cuda, 'dtype')}")

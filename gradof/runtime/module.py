@@ -56,6 +56,7 @@ def differentiate_module(
         "__reduce_ex__": reduce,
         "__doc__": cls.__doc__,
         "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
         "_gradof_original": property(lambda self: module),
         "trace": lambda self, *a, **k: forwards.compiled().trace(*a, **k),
         "gradient": lambda self, *a, **k: forwards.compiled().gradient(*a, **k),
@@ -64,7 +65,7 @@ def differentiate_module(
         "find_nan": lambda self, *a, **k: forwards.compiled().find_nan(*a, **k),
         "cache_info": lambda self: forwards.cache_info(),
     }
-    subclass = type(f"Differentiated{cls.__name__}", (cls,), members)
+    subclass = type(cls.__name__, (cls,), members)  # hooks may ask for the name
     result: Any = object.__new__(subclass)
     object.__setattr__(result, "__dict__", module.__dict__)  # a scripted module has its own
     keep_state(module, result)

@@ -27,7 +27,7 @@ from gradof.runtime.dynamo import left_alone
 from gradof.runtime.fastcall import Fast, fast_check
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.pytree import TreeDef
-from gradof.tracer.result import ConstantOut, TensorOut
+from gradof.tracer.result import ConstantOut, SizeOut, TensorOut
 
 MISS = object()
 MAX_QUICK = 4  # generated calls per function; each that fails costs its check
@@ -50,17 +50,25 @@ def quick_call(
     names: dict[str, Any] = {"check": fast.check, "cache": cache, "MISS": MISS}
     run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
     leaves: list[str] = []
-    counted = Counter(out for out in traced.outputs if isinstance(out, TensorOut))
+    counted = Counter(
+        out for out in traced.outputs if isinstance(out, TensorOut) and out.shared is None
+    )
     for shared, times in counted.items():
         if times > 1:  # one object in several places, as in eager
             code = _result(plan, shared.index, shared.requires_grad)
             run += f"    v{shared.index} = {code}\n"
     for out in traced.outputs:
-        if isinstance(out, TensorOut) and out.view is None:
+        if isinstance(out, TensorOut) and out.shared is not None:
+            names[f"shared{len(leaves)}"] = out.shared.of
+            leaves.append(f"shared{len(leaves)}(r[{out.shared.output}])")
+        elif isinstance(out, TensorOut) and out.view is None:
             again = counted[out] > 1
             leaves.append(
                 f"v{out.index}" if again else _result(plan, out.index, out.requires_grad)
             )
+        elif isinstance(out, SizeOut):
+            names[f"make{len(leaves)}"] = out.make
+            leaves.append(f"make{len(leaves)}()")
         elif isinstance(out, ConstantOut):
             names[f"k{len(leaves)}"] = out.value
             leaves.append(f"k{len(leaves)}")

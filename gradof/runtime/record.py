@@ -22,7 +22,7 @@ import numpy as np
 from gradof.codegen import has_small_kernels
 from gradof.errors import RetraceWarning, TraceError
 from gradof.ir import forks
-from gradof.runtime.arrays import Call, is_tensor
+from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
 from gradof.runtime.fastcall import fast_check, without_arrays
@@ -75,6 +75,11 @@ class Tracing:
         known = eager.known(call.key) if may_run_eagerly else None
         if known is not None:
             raise known.error.with_traceback(None)
+        if may_run_eagerly and call.library == "torch" and torch_if_loaded().is_anomaly_enabled():
+            raise TraceError(
+                "anomaly mode looks at each op of torch's by itself", loc=function_loc(self.fn),
+                hint="find_nan names the op without it",
+            )
         is_known = call.key in self.cache.entries  # another path, or Python state
         if may_run_eagerly and not is_known and self.cache.shapes.is_new(call, self.name):
             raise NotYet(f"{self.name} meets this shape for the first time")

@@ -38,21 +38,23 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
         for out in traced.all_outputs:
             if isinstance(out, TensorOut) and not out.requires_grad:
                 visible[out.index] = results[out.index].detach()
-    _share_memory(bound, visible)
+    _share_memory(bound, results, visible)
     result = traced.rebuild(bound.inputs, visible)
     for store in traced.stores:
         store.write(traced.leaves(store.outputs, bound.inputs, visible))
     return result
 
 
-def _share_memory(bound: Bound, visible: list[Any]) -> None:
-    """Results that are views of inputs; torch's of inputs that stay came as such."""
+def _share_memory(bound: Bound, results: Sequence[Any], visible: list[Any]) -> None:
+    """Results that are views of inputs, or of one another; torch's of inputs that stay are."""
     traced = bound.entry.traced
     changed = {back.input for back in traced.writebacks}
     for out in traced.all_outputs:
         if isinstance(out, TensorOut) and out.view is not None:
             if traced.library == "numpy" or out.view.input in changed:
                 visible[out.index] = out.view.of(bound.inputs[out.view.input])
+        elif isinstance(out, TensorOut) and out.shared is not None:
+            visible[out.index] = out.shared.of(results[out.shared.output])
 
 
 def gradient_flags(bound: Bound) -> tuple[bool, ...]:

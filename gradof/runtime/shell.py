@@ -72,12 +72,13 @@ def shell(module: Any, compile_: Compile) -> Any:
         "__reduce_ex__": reduce,
         "__doc__": cls.__doc__,
         "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
         "_modules": property(lambda self: children.table(), lambda self, new: children.set(new)),
         "_gradof_original": property(lambda self: module),
         "cache_info": lambda self: children.cache_info(),
         **dict.fromkeys(("trace", "gradient", "explain", "lint"), refused),
     }
-    result: Any = object.__new__(type(f"Differentiated{cls.__name__}", (cls,), members))
+    result: Any = object.__new__(type(cls.__name__, (cls,), members))
     object.__setattr__(result, "__dict__", module.__dict__)
     keep_state(module, result)
     return result

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from gradof.runtime.arrays import global_hooks
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
 from gradof.runtime.state_extras import Extras, More
@@ -42,7 +41,7 @@ from gradof.runtime.state_values import (
 from gradof.tracer.held import HEAP, module_of
 from gradof.tracer.origins import Step
 from gradof.tracer.places import Place, place_key, read_place
-from gradof.tracer.reach import HOOKS, MANY, Edge, Reach
+from gradof.tracer.reach import HOOKS, MANY, Edge, Reach, global_hooks
 from gradof.tracer.reads import Reads, is_heard
 
 _TABLES = ("_modules", "_parameters", "_buffers")

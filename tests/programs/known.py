@@ -13,27 +13,11 @@ def _named(groups: dict[str, str]) -> dict[str, str]:
 
 
 KNOWN = _named({
-    "new tensors that share memory in eager": """
-        write-append-tensor library-lightning library-generate-with-cache
-    """,
-    "in-place changes beside autograd": """
-        in-place-zero-of-graph in-place-normal-of-graph in-place-copy-of-graph
-    """,
-    "hooks of modules and tensors are not all run": """
-        hook-pre-count-inner hook-pre-count-from-the-start hook-pre-count-and-full-backward-scale
-        hook-global-forward hook-global-pre hook-global-backward
-    """,
-    "Python in a backward runs once, while tracing": """
-        library-checkpoint between-state-before-backward
-    """,
-    "data changed between a call and its backward": """
+    "data changed behind autograd's back before the backward, which has run with the call": """
         between-parameter-data-changed between-argument-data-changed
     """,
-    "anomaly mode sees the function as one node": """
+    "a backward alone in anomaly mode sees the function as one node: an error": """
         between-anomaly
-    """,
-    "numbers that vary": """
-        number-int-type number-float-type number-item-type number-argument-type
     """,
 })  # fmt: skip
 
@@ -86,7 +70,9 @@ EAGER = frozenset("""
         layout-change-bernoulli layout-change-chunk layout-change-diagonal layout-change-fill
         layout-change-index-put layout-change-mask layout-change-normal layout-change-resize-
         layout-change-select layout-change-swap layout-change-t- layout-change-transpose-
-        layout-change-unsqueeze- layout-change-zero-row
+        layout-change-unsqueeze- layout-change-zero-row number-int-type
+        number-float-type number-item-type library-checkpoint between-state-before-backward
+        switch-anomaly
 """.split())
 
 MORE = frozenset("""

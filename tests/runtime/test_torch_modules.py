@@ -67,7 +67,7 @@ def test_the_same_module_in_a_new_class() -> None:
     assert ours.first is net.first
     assert ours.state_dict().keys() == net.state_dict().keys()
     assert next(iter(ours.parameters())) is next(net.parameters())
-    assert type(ours).__name__ == "DifferentiatedNet"
+    assert type(ours).__name__ == "Net"
     with pytest.raises(errors.InputError, match="already"):
         differentiate(ours)
 
