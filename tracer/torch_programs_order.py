@@ -225,22 +225,21 @@ def _segment_reduce(
         assert lengths is not None
         ends = lengths.cumsum(-1)
         starts = ends - lengths
-    axis = axis % data.dim()
-    places = torch.arange(data.shape[axis], device=data.device)
-    inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
-    rest = (1,) * (data.dim() - axis - 1)
-    inside = inside.reshape(*inside.shape, *rest)
+    axis, n, segments = axis % data.dim(), data.shape[axis % data.dim()], ends.shape[-1]
     neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -torch.inf, "min": torch.inf}[reduce]
     start = neutral if initial is None else initial
-    table = torch.where(inside, data.unsqueeze(axis), neutral)
-    if reduce == "prod":
-        return table.prod(axis + 1) * start
-    if reduce in ("max", "min"):
-        first = torch.full_like(table.narrow(axis + 1, 0, 1), start)
-        table = torch.cat([table, first], axis + 1)
-        return table.amax(axis + 1) if reduce == "max" else table.amin(axis + 1)
-    total = table.sum(axis + 1) + start
-    if reduce == "sum":
+    # an element is in the segment that as many others end before; past the last is one more
+    none = ends.new_zeros((*ends.shape[:-1], n + 1))
+    segment = none.scatter_add(-1, ends.clamp(max=n), torch.ones_like(ends)).cumsum(-1)[..., :n]
+    before = torch.arange(n, device=data.device) < starts[..., :1]
+    segment = torch.where(before, segments, segment.clamp(max=segments))
+    rest = (1,) * (data.dim() - axis - 1)
+    index = segment.reshape(*segment.shape, *rest).expand(data.shape)
+    shape = (*data.shape[:axis], segments + 1, *data.shape[axis + 1 :])
+    how = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}[reduce]
+    reduced: Tensor = _scatter_reduce(data.new_full(shape, start), axis, index, data, how)
+    total = reduced.narrow(axis, 0, segments)
+    if reduce != "mean":
         return total
     count = (ends - starts).reshape(*ends.shape, *rest).to(data.dtype)
     empty = torch.nan if initial is None else initial

@@ -23,6 +23,7 @@ F = torch.nn.functional
 X = torch.linspace(-1, 1, N)
 INDEX = torch.arange(N) * 7 % N
 LENGTHS = torch.arange(N) % 4
+SEGMENTS = torch.full((N // 3,), 3)
 
 OPS: dict[str, Callable[[Any, Any], Any]] = {
     "scatter_reduce sum": lambda x, y: x.scatter_reduce(0, INDEX, y, "sum"),
@@ -32,6 +33,7 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
     "scatter_reduce amin": lambda x, y: x.scatter_reduce(0, INDEX, y, "amin"),
     "index_reduce prod": lambda x, y: x.index_reduce(0, INDEX, y, "prod"),
     "index_reduce amax": lambda x, y: x.index_reduce(0, INDEX, y, "amax"),
+    "segment_reduce": lambda x, y: torch.segment_reduce(x * y, "max", lengths=SEGMENTS),
     "index_add": lambda x, y: x.index_add(0, INDEX, y),
     "index_copy": lambda x, y: x.index_copy(0, INDEX, y),
     "scatter": lambda x, y: x.scatter(0, INDEX, y),
