@@ -165,7 +165,9 @@ class Reads:
             return None
         if code.co_name == "__hash__" and module == "torch._tensor":
             asking = "" if frame.f_back is None else str(frame.f_back.f_globals.get("__name__"))
-            self.hashed = self._is_called_by_user(frame) and not asking.startswith("torch.")
+            self.hashed = not asking.startswith("torch.") and self._is_called_by_user(frame) and (
+                self.is_traced(frame.f_locals.get("self"))
+            )
             self.asks |= self.hashed
         if module in _OUTSIDE and self._is_called_by_user(frame):
             names = _OUTSIDE[module]
