@@ -38,12 +38,12 @@ from gradof.tracer.number import plain
 from gradof.tracer.source import Site, user_loc, user_site
 from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
-from gradof.tracer.torch_functional import inner, is_wrapper
+from gradof.tracer.torch_functional import inner, is_wrapper, plainly
 from gradof.tracer.torch_histories import Histories, wrappers_in
 from gradof.tracer.torch_layout import ASKING as LAYOUT
 from gradof.tracer.torch_layout import Layouts
 from gradof.tracer.torch_numbers import TorchNumbers
-from gradof.tracer.torch_overrides import OVERRIDES
+from gradof.tracer.torch_overrides import INDEXING, OVERRIDES, takes_numbers, with_stacked_index
 from gradof.tracer.torch_overwrites import overwriting
 from gradof.tracer.torch_random import OwnGenerators
 from gradof.tracer.torch_recorder import Recorder, data_dependent_shape, knows
@@ -276,9 +276,14 @@ class ApiMode(TorchFunctionMode):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
         if func is torch.Tensor.__eq__:
             self.layouts.compared(sys._getframe(1))
+        if takes_numbers(func, args, kwargs):
+            with self.recorder.pause(), plainly():
+                found = func(*args, **kwargs)
+                func, args, kwargs = torch.tensor, (found.item(),), {"dtype": found.dtype}
         self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
+        args = with_stacked_index(args) if func in INDEXING else args
         if self.numbers.active:
             checking = self.checking
             with self:

@@ -14,11 +14,42 @@ from typing import Any
 import torch
 
 from gradof.errors import DataDependentError
+from gradof.tracer.number import TracedNumber
 from gradof.tracer.source import user_loc
 
 MOST_READ = 64  # elements that tolist() may read
 _torch_dropout = torch.nn.functional.dropout
 OVERRIDES: dict[Any, Callable[..., Any]] = {}
+
+
+INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
+
+
+# Functions that take two plain numbers.
+_OF_NUMBERS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.true_divide,
+                         torch.floor_divide, torch.remainder, torch.fmod})  # fmt: skip
+
+
+def takes_numbers(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call computes a constant from plain numbers alone."""
+    return func in _OF_NUMBERS and not any(
+        isinstance(arg, (torch.Tensor, TracedNumber)) for arg in (*args, *kwargs.values())
+    )
+
+
+def with_stacked_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with sequences of numbers that are tensors, whose memory torch reads, as one."""
+    x, index, *rest = args
+    if isinstance(index, tuple):
+        index = tuple(torch.stack([*i]) if _are_numbers(i) else i for i in index)
+    return (x, index, *rest)
+
+
+def _are_numbers(index: Any) -> bool:
+    return (
+        isinstance(index, (list, tuple)) and bool(index)
+        and all(isinstance(i, torch.Tensor) and i.ndim == 0 for i in index)
+    )  # fmt: skip
 
 
 def _instead_of(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
