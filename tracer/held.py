@@ -43,6 +43,7 @@ _ATOMS = frozenset({
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
     type(Ellipsis), type(NotImplemented),
 })  # fmt: skip
+_WITH_ATTRIBUTES: set[type] = set()
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -55,15 +56,18 @@ def watch_type(cls: type, copy: Callable[[Any], Any]) -> None:
     _WATCHED[cls] = copy
 
 
-def leaf_type(cls: type) -> None:
-    """Instances of this class are data, not state: what they hold is not copied."""
+def leaf_type(cls: type, has_attributes: bool = False) -> None:
+    """Instances of this class are data, not state: of them attributes count at most."""
     _LEAVES.add(cls)
+    if has_attributes:
+        _WITH_ATTRIBUTES.add(cls)
 
 
 class Held:
     """See the module docstring."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies_arrays: bool = True) -> None:
+        self._copies_arrays = copies_arrays  # not for numpy's own functions, whose values they are
         self.iterator: Any = None
         self.names: frozenset[str] = frozenset()  # that getters in reach read
         self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
@@ -100,10 +104,13 @@ class Held:
             traced = module_of(kind).startswith("gradof.tracer")
             if kind in _ATOMS or traced or (id(obj), mark) in seen:
                 continue
+            if kind is np.ndarray and not self._copies_arrays:
+                continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
             if kind in _LEAVES:
-                stack.extend((inside, True) for inside in self._attributes_of(obj, names))
+                if kind in _WITH_ATTRIBUTES:
+                    stack.extend((inside, True) for inside in self._attributes_of(obj, names))
                 continue
             if isinstance(obj, (list, dict, set, deque, bytearray)):
                 self.container(obj)

@@ -111,7 +111,7 @@ class Reads:
         self.hashed = False  # whether tensors are looked up in sets and dicts
         self.types_asked = False  # whether the type of what may be a number is asked for
         self.backwards = 0  # rules of the user's that are being traced: they run later, too
-        self.held = Held()
+        self.held = Held(copies_arrays=refuse_effects)
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
         self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code

@@ -38,7 +38,7 @@ def takes_numbers(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def with_stacked_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with sequences of numbers that are tensors, whose memory torch reads, as one."""
+    """The arguments with one tensor for each sequence of them, whose memory torch would read."""
     x, index, *rest = args
     if isinstance(index, tuple):
         index = tuple(torch.stack([*i]) if _are_numbers(i) else i for i in index)

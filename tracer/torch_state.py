@@ -28,9 +28,10 @@ from gradof.tracer.reach import Reach
 from gradof.tracer.reads import Reads, cold_cache
 from gradof.tracer.source import function_loc
 
-for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, torch.Size,
-              torch.dtype, torch.device, torch.profiler.record_function):  # fmt: skip
-    leaf_type(_type)
+for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    leaf_type(_type, has_attributes=True)
+for _plain in (torch.Size, torch.dtype, torch.device, torch.profiler.record_function):
+    leaf_type(_plain)
 
 
 def is_tensor(obj: Any) -> bool:
