@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
@@ -60,6 +61,29 @@ def user_loc(frame: FrameType | None = None) -> Loc | None:
     """The user's line at or outside `frame` (default: the caller); None outside any user code."""
     frame = user_frame(frame or sys._getframe(1))
     return None if frame is None else _loc(frame.f_code, frame.f_lineno)
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """`warnings.warn` at the innermost line of the user's, however deep gradof is within itself."""
+    frame = user_frame(sys._getframe(1))
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+        return
+    space = frame.f_globals
+    warnings.warn_explicit(
+        text, category, frame.f_code.co_filename, frame.f_lineno, space.get("__name__"),
+        space.setdefault("__warningregistry__", {}),
+    )  # fmt: skip
+
+
+def own_line(traceback: TracebackType | None) -> str | None:
+    """Where in gradof a traceback ends; None if it ends in the code of others."""
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return None
+    module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+    return f"{module}:{traceback.tb_lineno}" if module.partition(".")[0] == "gradof" else None
 
 
 def traceback_loc(traceback: TracebackType | None) -> Loc | None:

@@ -19,22 +19,33 @@ then on it runs eagerly, so that state that changes at every call costs no trace
 from __future__ import annotations
 
 import gc
-import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from gradof.errors import CallError, EagerWarning, GradofError, InputError
+from gradof.errors import (
+    CallError,
+    EagerWarning,
+    GradofError,
+    InputError,
+    OpaqueOpWarning,
+    RetraceWarning,
+)
 from gradof.runtime.arrays import is_array, is_tensor, torch_if_loaded
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.origins import Origins
 from gradof.tracer.pytree import flatten
-from gradof.tracer.source import function_loc, traceback_loc
+from gradof.tracer.source import function_loc, own_line, traceback_loc, warn_user
 
 MAX_TRIES = 3  # traces of one signature that may fail
+# What a mistake in a program ends with; from a line of gradof's it is gradof's own.
+_DEFECTS = (
+    AttributeError, TypeError, KeyError, IndexError, NameError, UnboundLocalError, AssertionError,
+    SyntaxError, ZeroDivisionError, RecursionError,
+)  # fmt: skip
 _LOOKED_AT = 1000  # objects behind an iterator in which a tensor is looked for
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 MAX_SIGNATURES = 1024  # remembered; the one that was not used for the longest time goes
@@ -74,9 +85,14 @@ class EagerRuns:
         """A trace of this signature failed."""
         before = self.failures.pop(key, None)
         tries = 1 if before is None else before.tries + 1
-        self.failures[key] = Failure(error.with_traceback(None), state, tries)
+        self.failures[key] = Failure(error, state, tries)
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
+
+    def forget(self, error: Exception) -> None:
+        """An error that the caller gets; kept, it would keep the arguments alive."""
+        for key in [key for key, failure in self.failures.items() if failure.error is error]:
+            del self.failures[key]
 
     def may_warm(self, key: Any) -> bool:
         """Whether an eager run may fill the caches that a trace found empty."""
@@ -87,9 +103,10 @@ class EagerRuns:
 
     def run(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        error: Exception, location: Any,
+        failed: Failed,
     ) -> Any:  # fmt: skip
         """`fn(*args, **kwargs)` as it is; its own error, told by ours where that says the same."""
+        error = failed.error
         self.runs += 1
         try:
             result = fn(*args, **kwargs)
@@ -99,7 +116,7 @@ class EagerRuns:
             raise
         if not self._warned and not isinstance(error, NotYet):
             self._warned = True
-            warnings.warn(_text(fn, error, location), EagerWarning, stacklevel=3)
+            warn_user(_text(fn, failed), EagerWarning)
         return result
 
 
@@ -111,6 +128,8 @@ def may_run_eagerly(
     One without arguments has what it reads, if that is torch's, or there is nothing to derive.
     """
     wrong_use = isinstance(error, CallError) or type(error) is InputError
+    if isinstance(error, (RetraceWarning, OpaqueOpWarning)):  # by the user's own filter
+        return False
     if strict or wrong_use or torch_if_loaded() is None:
         return False
     leaves, _ = flatten((args, kwargs))
@@ -134,18 +153,35 @@ def _holds_tensors(leaf: Any) -> bool:
     return False
 
 
-def failed_at(fn: Callable[..., Any], error: Exception) -> Any:
-    """The user's line that an error is about."""
+@dataclass
+class Failed:
+    """A trace that failed: its error, without the traceback, which would keep arguments alive.
+
+    `loc` is the user's line that it is about; `defect` the line of gradof's that is to blame.
+    """
+
+    error: Exception
+    loc: Any
+    defect: str | None
+
+
+def failed(fn: Callable[..., Any], error: Exception) -> Failed:
+    """What is kept of the error that a trace ended with."""
     own = error.loc if isinstance(error, GradofError) else None
-    return own or traceback_loc(error.__traceback__) or function_loc(fn)
+    loc = own or traceback_loc(error.__traceback__) or function_loc(fn)
+    defect = own_line(error.__traceback__) if type(error) in _DEFECTS else None
+    return Failed(error.with_traceback(None), loc, defect)
 
 
-def _text(fn: Callable[..., Any], error: Exception, location: Any) -> str:
-    name = getattr(fn, "__qualname__", str(fn))
+def _text(fn: Callable[..., Any], failed: Failed) -> str:
+    name, error = getattr(fn, "__qualname__", str(fn)), failed.error
     cause = error.message if isinstance(error, GradofError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, GradofError) else None
+    if failed.defect is not None:
+        cause = f"a defect of gradof's, at {failed.defect}: {cause}"
+        hint = "please report it, with the function"
     lines = [f"{name} is not compiled, it runs under torch's own autograd: {cause}"]
-    lines += [f"  at {location}"] if location is not None else []
+    lines += [f"  at {failed.loc}"] if failed.loc is not None else []
     lines += [f"  hint: {hint}"] if hint else []
     lines.append("  (strict=True makes this an error)")
     return "\n".join(lines)

@@ -26,7 +26,7 @@ from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
-from gradof.runtime.eager import failed_at, may_run_eagerly
+from gradof.runtime.eager import Failed, failed, may_run_eagerly
 from gradof.runtime.guards import Decisions
 from gradof.runtime.naming import name_of
 from gradof.runtime.plan import GraphPlan
@@ -80,19 +80,19 @@ class Differentiated:
             result = quick(args, kwargs)
             if result is not MISS:
                 return result
-        failed: Exception | None = None
+        failure: Failed | None = None
         with few_collections():  # one for all that may have to be made
             try:
                 bound = self.bind(args, kwargs, eager=not self._strict)
             except Exception as error:
                 if not may_run_eagerly(error, args, kwargs, self._strict):
+                    cache.eager.forget(error)
                     raise
-                at = failed_at(self._fn, error)
-                failed = error.with_traceback(None)  # which would keep the arguments alive
+                failure = failed(self._fn, error)
             else:
                 result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
-        if failed is not None:
-            return cache.eager.run(self._fn, args, kwargs, failed, at)
+        if failure is not None:
+            return cache.eager.run(self._fn, args, kwargs, failure)
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)

@@ -39,7 +39,7 @@ from gradof.runtime.checks import (
     wrt_inputs,
 )
 from gradof.runtime.dynamo import left_alone
-from gradof.runtime.eager import failed_at, may_run_eagerly
+from gradof.runtime.eager import failed, may_run_eagerly
 from gradof.runtime.function import Differentiated
 from gradof.runtime.histories import as_differentiated_at
 from gradof.runtime.naming import name_of
@@ -182,6 +182,7 @@ class ValueAndGrad(Transformed):
             bound = self.bind(args, kwargs, eager=not self.base.is_strict)
         except Exception as error:
             if not may_run_eagerly(error, args, kwargs, self.base.is_strict):
+                self.base.cache.eager.forget(error)
                 raise
             return self._eagerly(args, kwargs, error)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
@@ -203,10 +204,9 @@ class ValueAndGrad(Transformed):
 
         positions, has_aux, fn = self.positions, self.has_aux, self.base.fn
         args = lift_floats(args, positions)
-        at = failed_at(fn, error)
         value, grads = self.base.cache.eager.run(
             functools.wraps(fn)(lambda *a, **k: gradient_eagerly(fn, positions, a, k, has_aux)),
-            args, kwargs, error.with_traceback(None), at,
+            args, kwargs, failed(fn, error),
         )  # fmt: skip
         shaped = grads[0] if isinstance(self.argnums, int) else tuple(grads)
         if self.with_value:

@@ -29,7 +29,7 @@ class Limits:
     entries: int = 256
     paths: int = 64
     state_traces: int = 16
-    shapes: int = 8
+    shapes: int = 12
     warn_at: int = 3
 
 

@@ -10,7 +10,6 @@ see Note [Pinned numbers] in `gradof.tracer.number`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +18,7 @@ from gradof.errors import RetraceWarning
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import FIRST_LEAF, Call
 from gradof.tracer.number import LARGEST
+from gradof.tracer.source import warn_user
 
 _MANY = 8  # values of a pinned number, after which there is a warning
 
@@ -83,10 +83,10 @@ class VaryingNumbers:
             known.warned = True
             where = known.pinned[leaf]
             read = f"its value is read at {where}" if where else "its value is needed"
-            warnings.warn(
+            warn_user(
                 f"{name} was traced for {len(seen)} values of {call.paths[leaf]}, because {read}; "
                 "pass an array or a tensor, or keep to arithmetic with it",
-                RetraceWarning, stacklevel=2,
+                RetraceWarning,
             )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradof.codegen import has_small_kernels
-from gradof.errors import RetraceWarning, TraceError
+from gradof.errors import OpaqueOpWarning, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
@@ -39,7 +38,7 @@ from gradof.tracer.places import Place, place_key, read_place
 from gradof.tracer.pytree import thaw
 from gradof.tracer.reads import Reads
 from gradof.tracer.result import ConstantOut, Traced
-from gradof.tracer.source import function_loc
+from gradof.tracer.source import function_loc, warn_user
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -94,8 +93,10 @@ class Tracing:
                 raise NotYet(error.message) from None
             eager.note(call.key, error, self._state_of_failure())
             raise
+        except (RetraceWarning, OpaqueOpWarning):
+            raise  # the user has made errors of them
         except Exception as error:
-            if call.library == "torch":
+            if may_run_eagerly and call.library == "torch":
                 eager.note(call.key, error, self._state_of_failure())
             raise
 
@@ -117,10 +118,10 @@ class Tracing:
         count = self.cache.changed[place] = self.cache.changed.get(place, 1) + 1
         if count >= limits.warn_at and not self.cache.warned:
             self.cache.warned = True
-            warnings.warn(
+            warn_user(
                 f"{self.name} has been traced {count} times, now because {change}; make it a "
                 "tensor or an argument, or keep it out of what the function reads",
-                RetraceWarning, stacklevel=4,
+                RetraceWarning,
             )  # fmt: skip
         if len(entries) >= limits.state_traces and call.library == "torch":
             raise TraceError(

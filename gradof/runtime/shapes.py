@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from typing import Any
 
 from gradof.errors import RetraceWarning, TraceError
 from gradof.runtime.arrays import FIRST_LEAF, Call
 from gradof.runtime.limits import limits
+from gradof.tracer.source import warn_user
 
 _REMEMBERED = 4096  # shapes seen once
 
@@ -45,11 +45,11 @@ class Shapes:
             self._once.popitem(last=False)
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn_user(
                 f"{name} was traced for {limits.shapes} shapes of its arguments; from now on a new "
                 "shape runs under torch's own autograd, and is traced when it comes again; pad the "
                 "arguments to few sizes, or raise gradof.limits.shapes",
-                RetraceWarning, stacklevel=2,
+                RetraceWarning,
             )  # fmt: skip
         return True
 

@@ -9,6 +9,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -219,3 +220,42 @@ def test_the_third_trace_for_one_place_is_told(limit: Callable[[str, int], None]
     assert "3 times" in text and "mode.name was 'aa' and is 'aaa'" in text
     assert "limits.state_traces" in str(seen[1].message)
     assert fn.cache_info().eager_runs == 3, "after so many it runs eagerly"
+
+
+def test_a_defect_of_our_own_is_told_from_what_cannot_be_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gradof.tracer.torch_recorder import Recorder
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> None:
+        return self.no_such_thing
+
+    ours = FunctionType(broken.__code__, {"__name__": "gradof.tracer.broken"})
+    monkeypatch.setattr(Recorder, "record", ours)
+    with pytest.warns(EagerWarning, match="a defect of gradof's, at gradof.tracer.broken:"):
+        value = gradof.differentiate(lambda x: x.sin().sum())(torch.ones(3))
+    torch.testing.assert_close(value, torch.ones(3).sin().sum())
+
+
+def test_a_retrace_warning_that_is_an_error_reaches_the_user(
+    limit: Callable[[str, int], None],
+) -> None:
+    limit("shapes", 1)
+    fn = gradof.differentiate(lambda x: x.sin().sum())
+    fn(torch.ones(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RetraceWarning, match="1 shapes"):
+            fn(torch.ones(4))
+
+
+def test_warnings_are_at_the_users_line(limit: Callable[[str, int], None]) -> None:
+    limit("shapes", 1)
+    fn = gradof.differentiate(lambda x: x.sin().sum())
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in (3, 4):
+            fn(torch.ones(n))
+        gradof.differentiate(lambda x: x * len(x.numpy()))(torch.ones(3))
+    assert [w.category for w in seen] == [RetraceWarning, EagerWarning]
+    assert {w.filename for w in seen} == {__file__}
