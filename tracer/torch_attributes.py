@@ -63,7 +63,8 @@ class ReadAttributes:
 
     def of(self, i: int, wrapper: torch.Tensor, loc: Loc | None) -> Attributes | None:
         """What was read of graph input `i`; TraceError for what cannot be compared, or was set."""
-        given, now = self._given[id(wrapper)], vars(wrapper)
+        given = self._given[id(wrapper)]
+        now = {k: v for k, v in vars(wrapper).items() if k in given or not is_hint(k)}
         if now.keys() != given.keys() or any(now[name] is not given[name] for name in given):
             raise set_error(loc)
         whole = id(wrapper) in self.reads.everything  # by computed names
@@ -78,6 +79,11 @@ class ReadAttributes:
         if not (present or missed or whole):
             return None
         return Attributes(i, present, None if whole else frozenset(missed))
+
+
+def is_hint(name: str) -> bool:
+    """Whether an attribute is one that `torch._dynamo.mark_static_address` and its like set."""
+    return name.startswith("_dynamo_")
 
 
 def set_error(loc: Loc | None) -> TraceError:

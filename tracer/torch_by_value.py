@@ -15,6 +15,7 @@ import torch
 Tensor = torch.Tensor
 BY_VALUE: dict[Any, Callable[..., Any]] = {}
 _ATEN = torch.ops.aten
+_UNIQUE = frozenset({_ATEN.unique_consecutive.default, _ATEN._unique2.default})
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -25,6 +26,9 @@ def reads_values(func: Any, args: Sequence[Any]) -> bool:
     if func is _ATEN.index.Tensor or func is _ATEN.index_put.default:
         masks = any(i is not None and i.dtype in _MASKS for i in args[1])
         return masks and (func is _ATEN.index.Tensor or args[2].numel() > 1)
+    if func in _UNIQUE:  # eager has no gradient for floats, and rows are compared as a whole
+        along = args[3] if func is _ATEN.unique_consecutive.default and len(args) > 3 else None
+        return not args[0].is_floating_point() and (along is None or args[0].dim() == 1)
     return True
 
 
@@ -111,3 +115,27 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
     # how many ends there are at or before each place
     return hits.scatter_add(0, ends.to(torch.int64), torch.ones_like(hits[:1]).expand(len(ends)))\
         .cumsum(0)[:count]  # fmt: skip
+
+
+@_by_value(_ATEN.unique_consecutive.default)
+def _unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    flat = x.reshape(-1)
+    first = torch.cat([torch.ones_like(flat[:1], dtype=torch.bool), flat[1:] != flat[:-1]])
+    places = _true_places(first)
+    none = places[:0]
+    inverse = (first.cumsum(0) - 1).reshape(x.shape) if return_inverse else none
+    ends = torch.cat([places[1:], torch.full_like(places[:1], flat.shape[0])])
+    return flat.index_select(0, places), inverse, ends - places if return_counts else none
+
+
+@_by_value(_ATEN._unique2.default)
+def _unique(
+    x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    flat, order = torch.sort(x.reshape(-1), stable=True)
+    values, inverse, counts = _unique_consecutive(flat, return_inverse, return_counts)
+    if return_inverse:
+        inverse = torch.zeros_like(order).scatter(0, order, inverse).reshape(x.shape)
+    return values, inverse, counts

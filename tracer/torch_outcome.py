@@ -31,7 +31,7 @@ from gradof.tracer.result import (
     WriteBack,
 )
 from gradof.tracer.source import function_loc
-from gradof.tracer.torch_attributes import set_error
+from gradof.tracer.torch_attributes import is_hint, set_error
 from gradof.tracer.torch_functional import inner, is_wrapper
 from gradof.tracer.torch_leaves import STATIC_TYPES
 from gradof.tracer.torch_random import GeneratorState
@@ -86,7 +86,7 @@ class Outcome:
         for i, known in enumerate(trace.wrappers):
             if wrapper is known:
                 return InputOut(i)
-        if vars(wrapper):
+        if any(not is_hint(name) for name in vars(wrapper)):
             raise set_error(self.loc)
         value = trace.recorder.value(inner(wrapper), None)
         strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)

@@ -227,7 +227,7 @@ def test_a_defect_of_our_own_is_told_from_what_cannot_be_traced(
 ) -> None:
     from gradof.tracer.torch_recorder import Recorder
 
-    def broken(self: Any, *args: Any, **kwargs: Any) -> None:
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.no_such_thing
 
     ours = FunctionType(broken.__code__, {"__name__": "gradof.tracer.broken"})

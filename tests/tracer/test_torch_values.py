@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gradof import differentiate
 from tests.tracer.eager import check
 
 torch.manual_seed(0)
@@ -272,3 +273,16 @@ def inner_leaf_assigned(x: torch.Tensor) -> torch.Tensor:
 @cases(filled=filled, inner_leaf=inner_leaf, assigned=inner_leaf_assigned)
 def test_values_without_gradient_are_no_error(fn: Case) -> None:
     check(fn, leaf())
+
+
+@pytest.mark.parametrize("fn", [torch.unique, torch.unique_consecutive])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (0,), ()])
+def test_unique_of_integers(fn: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    both = {"return_inverse": True, "return_counts": True}
+    compiled = differentiate(lambda x: fn(x, **both), strict=True)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randint(0, 4, shape, generator=generator).to(dtype)
+        for mine, eagers in zip(compiled(x), fn(x, **both), strict=True):
+            assert mine.dtype == eagers.dtype and torch.equal(mine, eagers)
