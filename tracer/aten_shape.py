@@ -207,32 +207,49 @@ def unfold(c: Call, x: Expr, dim: int, size: int, step: int) -> Expr:
     return F.unfold(x, dim=wrap_dim(dim, x.rank), size=size, step=step)
 
 
-def _strided_places(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None) -> Expr:
-    """The flat indices of `as_strided`; for tensors that lie in memory as they are indexed."""
+def _memory(c: Call, x: Expr) -> tuple[Expr, Ints]:
+    """A tensor as it lies in memory, flat, and the dims in the order of their steps.
+
+    UnsupportedOpError where it does not fill its part of the memory, each element once.
+    """
     real = c.args[0]
-    start = real.storage_offset() if offset is None else offset
+    order = tuple(sorted(range(x.rank), key=lambda d: (-real.stride(d), d)))
+    if not real.permute(order).is_contiguous():
+        raise _not_in_the_graph(c)
+    return x.permute(order).reshape((x.type.size,)), order
+
+
+def _strided_places(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None) -> Expr:
+    """Where in that memory the elements of `as_strided` are."""
+    start = 0 if offset is None else offset - c.args[0].storage_offset()
     places = np.full(tuple(size), start, np.int64)
     for dim, step in enumerate(stride):
         along = np.arange(size[dim]) * step
         places += along.reshape((-1,) + (1,) * (len(size) - dim - 1))
-    outside = places.size and places.max() >= x.type.size
-    if not real.is_contiguous() or real.storage_offset() or outside:
-        raise UnsupportedOpError(
-            "as_strided of a tensor that is itself a view of another, whose memory is not in the "
-            "graph", loc=c.emitter.body.loc, hint="take it of the other tensor, or index",
-        )  # fmt: skip
+    if places.size and (places.max() >= x.type.size or places.min() < 0):
+        raise _not_in_the_graph(c)
     return c.constant(Dense.of(places))
+
+
+def _not_in_the_graph(c: Call) -> UnsupportedOpError:
+    return UnsupportedOpError(
+        "as_strided of a tensor that is itself a view of another, whose memory is not in the "
+        "graph", loc=c.emitter.body.loc, hint="take it of the other tensor, or index",
+    )  # fmt: skip
 
 
 @aten("as_strided.default")
 def as_strided(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None = None) -> Expr:
-    return F.take(x, _strided_places(c, x, size, stride, offset))
+    flat, _ = _memory(c, x)
+    return F.take(flat, _strided_places(c, x, size, stride, offset))
 
 
 @aten("as_strided_scatter.default")
 def as_strided_scatter(
     c: Call, x: Expr, src: Expr, size: Ints, stride: Ints, offset: int | None = None
 ) -> Expr:
+    flat, order = _memory(c, x)
     places = _strided_places(c, x, size, stride, offset)
-    flat, src = x.reshape((x.type.size,)), src.cast(x.dtype)
-    return F.index_put(flat, src, places, dims=(0,), accumulate=False).reshape(x.shape)
+    flat = F.index_put(flat, src.cast(x.dtype), places, dims=(0,), accumulate=False)
+    moved = flat.reshape(tuple(x.shape[d] for d in order))
+    return moved.permute(tuple(order.index(d) for d in range(x.rank)))

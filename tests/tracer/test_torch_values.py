@@ -286,3 +286,14 @@ def test_unique_of_integers(fn: Any, dtype: torch.dtype, shape: tuple[int, ...])
         x = torch.randint(0, 4, shape, generator=generator).to(dtype)
         for mine, eagers in zip(compiled(x), fn(x, **both), strict=True):
             assert mine.dtype == eagers.dtype and torch.equal(mine, eagers)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x.t().as_strided((3, 2), (1, 2)),
+    lambda x: x.reshape(2, 2, 3).permute(1, 0, 2).as_strided((2, 3), (2, 1), 1),
+    lambda x: (x * 2).transpose(0, 1).as_strided((4,), (2,)),
+    lambda x: x[1:].as_strided((2, 2), (1, 1)),
+    lambda x: (x * 1)[1:].as_strided((2, 2), (1, 1), 4),
+])  # fmt: skip
+def test_as_strided_of_views_that_fill_their_memory(fn: Any) -> None:
+    check(fn, torch.randn(4, 3))
