@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 
 from gradof.errors import TraceError
 from gradof.tracer.code_facts import Facts
 from gradof.tracer.source import user_loc
 
+_STDLIB = frozenset(sys.stdlib_module_names) - {"__main__"}  # whose globals stay as they are
 _TORCHS = frozenset({"torch", "torch._ops"})  # modules of dtypes and ops
 _FIXED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 _ATOMS = (int, float, complex, str, bytes, tuple, type(None))
@@ -21,6 +23,8 @@ _ATOMS = (int, float, complex, str, bytes, tuple, type(None))
 def refuse_reads_of_backward(frame: FrameType, facts: Facts) -> None:
     """A backward reads the state when it runs: in eager after the call, here while tracing."""
     space, cells = frame.f_globals, frame.f_locals
+    if str(space.get("__name__", "")).partition(".")[0] in _STDLIB:
+        return
     found = [n for n in facts.reads & space.keys() if not isinstance(space[n], _FIXED)]
     found += [n for n in frame.f_code.co_freevars if not isinstance(cells.get(n), _FIXED + _ATOMS)]
     for name in found:

@@ -62,6 +62,7 @@ def test_a_dry_run_judges_and_times_every_workload(dry: tuple[str, Path], module
                 assert set(seconds) == {"gradof", "eager"} and min(seconds.values()) > 0
 
 
+@pytest.mark.long
 def test_the_first_gradient_of_a_fresh_process() -> None:
     pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
     done = script("gpu.py", "--dry-run", "--only", "swiglu", "--first", "only")

@@ -13,6 +13,7 @@ from tests.benchmarks.conftest import FOLDER
 SCRIPT = str(FOLDER / "ops.py")
 
 
+@pytest.mark.long
 def test_every_function_has_eagers_gradients(module: Any) -> None:
     ops = module("ops")
     for name in ops.FUNCTIONS:

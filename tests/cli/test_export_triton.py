@@ -194,11 +194,11 @@ MLP = {"x": (5, 2), "w1": (2, 7), "b1": (7,), "w2": (7, 3), "b2": (3,), "y": (5,
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
-        ("rms_norm", {"x": (5, 8), "weight": (8,)}),
-        ("examples/mlp.py:loss", MLP),
+        pytest.param("rms_norm", {"x": (5, 8), "weight": (8,)}, marks=pytest.mark.long),
+        pytest.param("examples/mlp.py:loss", MLP, marks=pytest.mark.long),
         ("several", {"x": (4, 3), "unused": (2,), "w": (4, 2)}),
-        ("shared", {"x": (3, 2)}),
-        ("logged", {"x": (4, 3)}),
+        pytest.param("shared", {"x": (3, 2)}, marks=pytest.mark.long),
+        pytest.param("logged", {"x": (4, 3)}, marks=pytest.mark.long),
     ],
 )
 def test_an_exported_file_passes_gradcheck_without_gradof(

@@ -41,6 +41,7 @@ def test_graphs_equal_numpy_or_eager(interpreted: tuple[dict[str, Any], Path]) -
     assert idle == copies | fills | scalars
 
 
+@pytest.mark.long
 def test_a_sample_compiles_to_ptx(
     interpreted: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_sample_compiles_to_ptx(
     assert result["wrong"] == {}
 
 
+@pytest.mark.long
 def test_the_page_says_what_ran(interpreted: tuple[dict[str, Any], Path]) -> None:
     assert "\n".join(triton_page.ops_lines()) in SECTION, "write the section again"
     values = len(list(triton_ops.cases()))

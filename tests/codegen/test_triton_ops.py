@@ -25,6 +25,7 @@ def test_functions_triton_does_not_have_are_right_to_4_ulps(tmp_path: Path) -> N
     assert {k: v for k, v in found.items() if not v <= 4} == {}
 
 
+@pytest.mark.long
 def test_all_ops_compile_to_ptx(tmp_path: Path) -> None:
     found = run("triton_ops", "ptx", tmp_path, interpret=False)
     per_dtype = Counter(dtype.name for _, dtype, _ in triton_ops.cases())
