@@ -82,6 +82,8 @@ class _Objects:
             raise self._error(obj, "is in the result twice")
         self.taken[id(obj)] = obj
         if type(obj) is weakref.ref:
+            if obj.__callback__ is not None:
+                raise self._error(obj, "has a callback")
             return (Referent(),), [obj()]
         if type(obj).__new__ not in _DICTS:
             raise self._error(obj, "cannot be made without its constructor")
@@ -130,7 +132,7 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(obj: Any) -> Iterator[Any]:
-    if type(obj) is weakref.ref and obj.__callback__ is None:
+    if type(obj) is weakref.ref:
         yield obj()
     if isinstance(obj, dict):
         yield from dict.values(obj)

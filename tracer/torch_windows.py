@@ -10,6 +10,12 @@ with `unfold_backward`, which sets what no window covers to zero and adds up wha
 
 from __future__ import annotations
 
+from types import (
+    BuiltinFunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
@@ -18,6 +24,11 @@ from gradof.errors import UnsupportedOpError
 from gradof.ir.core import Loc
 from gradof.tracer.torch_functional import is_wrapper
 from gradof.tracer.unheard import heard
+
+# Functions of torch's that run no code of the user's, as Python functions and custom ops may.
+_OF_C = frozenset({
+    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
+})  # fmt: skip
 
 
 class WindowViews:
@@ -31,8 +42,7 @@ class WindowViews:
         views = [t for t in (*args[:1], kwargs.get("out")) if id(t) in self._views]
         versions = [t._version for t in views]
         expanded = [(t, t._version) for t in args[:1] if _overlaps(t)]
-        # C functions of torch run no code of the user's; Python functions may.
-        result = heard(func, args, kwargs) if hasattr(func, "__code__") else func(*args, **kwargs)
+        result = func(*args, **kwargs) if type(func) in _OF_C else heard(func, args, kwargs)
         if any(t._version != before for t, before in expanded):
             raise UnsupportedOpError(
                 "an expanded tensor, whose elements overlap in memory, is changed in place",

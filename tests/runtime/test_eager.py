@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,3 +260,19 @@ def test_warnings_are_at_the_users_line(limit: Callable[[str, int], None]) -> No
         gradof.differentiate(lambda x: x * len(x.numpy()))(torch.ones(3))
     assert [w.category for w in seen] == [RetraceWarning, EagerWarning]
     assert {w.filename for w in seen} == {__file__}
+
+
+def test_a_weak_reference_with_a_callback_is_made_as_in_eager() -> None:
+    kept = SimpleNamespace(value=None, seen=None)
+
+    def fn(x: torch.Tensor) -> Any:
+        kept.value = x * 2
+        kept.seen = weakref.ref(kept.value, lambda _: None)
+        return kept.value.sum()
+
+    compiled = differentiate(fn)
+    with told() as seen:
+        for _ in range(3):
+            compiled(_x())
+            assert kept.seen() is kept.value and kept.seen.__callback__ is not None
+    assert [w.category for w in seen] == [EagerWarning]
