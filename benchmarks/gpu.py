@@ -1,6 +1,6 @@
 """f and df on a GPU: gradof beside torch eager and torch.compile.
 
-    python benchmarks/gpu.py [--only NAME,NAME] [--first yes|no|only] [--out FOLDER]
+    python benchmarks/gpu.py [--only NAME,NAME] [--first yes|no|only] [--quick] [--out FOLDER]
     python benchmarks/gpu.py --dry-run [--out FOLDER]    without a GPU: does all of it run?
     python benchmarks/gpu.py --merge PART.json PART.json --out FOLDER
 
@@ -26,12 +26,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from gpu_check import Case, judge, kernels, make_case, not_ours, results, wrong
 from gpu_first import compiled, first
+from gpu_profile import profiled
 from gpu_report import NO_GPU, SIDES, Report, Row
 from gpu_timing import Clock, CudaClock, HostClock, Step, copy_bandwidth, medians
 from gpu_workloads import DTYPES, GpuWorkload, label, selected
@@ -116,6 +118,8 @@ class Bench:
     def timed(self, case: Case, fns: dict[str, Callable[..., Any]], row: Row) -> None:
         """Medians of each pass."""
         for which, steps in passes(case, fns).items():
+            if not self.dry and which != "together":
+                row.launches[which] = [asdict(launch) for launch in profiled(steps["gradof"])]
             found = medians(steps, self.clock, self.repeats)
             row.device[which] = {side: s.device for side, s in found.items()}
             row.host[which] = {side: s.host for side, s in found.items()}
@@ -196,6 +200,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="workloads whose names contain one of these")
     first_help = "time to the first gradient too, or not, or only that (a dry run: no)"
     parser.add_argument("--first", choices=("yes", "no", "only"), help=first_help)
+    quick_help = "one size of each in bf16, 30 turns, no first gradients"
+    parser.add_argument("--quick", action="store_true", help=quick_help)
     parser.add_argument("--repeats", type=int, help="most turns of a side (100; a dry run: 2)")
     parser.add_argument("--out", type=Path, help="folder of the results (benchmarks/results)")
     parser.add_argument("--merge", type=Path, nargs="+", help="results of parts, to be made one")
@@ -205,13 +211,13 @@ def parsed() -> argparse.Namespace:
 def run(options: argparse.Namespace, out: Path | None) -> Report:
     """Measure, and write after each workload."""
     dry = options.dry_run
-    first, repeats = ("no", 2) if dry else ("yes", 100)
+    first, repeats = ("no", 2) if dry else ("no", 30) if options.quick else ("yes", 100)
     bench = Bench(dry, options.first or first, options.repeats or repeats)
     report = Report(environment(dry), gpu=not dry, copies=[bench.copy()])
     name = slug(report)
     for w in selected(options.only):
         cases = [(s, d) for s in (w.tiny[:1] if dry else w.sizes) for d in w.dtypes]
-        for case in cases[:1] if bench.first == "only" else cases:
+        for case in cases[:1] if bench.first == "only" or options.quick else cases:
             row = bench.row(w, *case, with_first=case == cases[0])
             report.rows.append(row)
             print(f"{row.name}: {'; '.join(row.failed) or 'right'}", flush=True)

@@ -42,6 +42,7 @@ class Row:
     first: dict[str, float] = field(default_factory=dict)
     errors: dict[str, list[float]] = field(default_factory=dict)  # [found, allowed]
     kernels: dict[str, int] = field(default_factory=dict)
+    launches: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # gpu_profile.Launch
     left_out: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
@@ -66,7 +67,7 @@ class Row:
 
     def merge(self, other: Row) -> None:
         """Take over what only the other part measured."""
-        for name in ("device", "host", "first", "errors", "kernels", "left_out"):
+        for name in ("device", "host", "first", "errors", "kernels", "launches", "left_out"):
             setattr(self, name, {**getattr(other, name), **getattr(self, name)})
         self.failed = list(dict.fromkeys([*self.failed, *other.failed]))
 
@@ -180,6 +181,11 @@ class Report:
             *([*_case(r), *(str(r.kernels.get(k, "-")) for k in PASSES[:2]), *_worst(r)]
               for r in self.rows if r.errors),
         ]  # fmt: skip
+        found["what gradof runs on the device, in one pass"] = [
+            [*case, "pass", "kernel", "launches", "time of one", "registers", "spilled", "warps"],
+            *([*_case(r), which, *_launch(launch)]
+              for r in self.rows for which, launches in r.launches.items() for launch in launches),
+        ]  # fmt: skip
         formulas = {r.workload: r.formulas for r in self.rows if r.formulas}
         found["bytes that must be moved (together: the sum)"] = [
             ["workload", *PASSES[:2]],
@@ -250,6 +256,12 @@ def _worst(row: Row) -> list[str]:
     reach = {name: _reach(pair) for name, pair in row.errors.items()}
     worst = max(reach, key=lambda name: reach[name])
     return [worst, number(reach[worst])]
+
+
+def _launch(launch: dict[str, Any]) -> list[str]:
+    known = ("registers", "spills", "warps")
+    figures = ["-" if launch[name] is None else str(launch[name]) for name in known]
+    return [launch["name"], f"{launch['count']:g}", shown(launch["seconds"]), *figures]
 
 
 def _reach(pair: Iterable[float]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradof.errors import InferenceError
-from gradof.ir.types import BOOL, I64, TensorType
+from gradof.ir.types import BOOL, I64
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten_registry import Call, Operand, aten, scalar_for
 from gradof.tracer.aten_shape import wrap_dim
@@ -88,7 +88,7 @@ def _put_rows(
 def index_fill(c: Call, x: Expr, dim: int, index: Expr, value: Operand) -> Expr:
     # By where, and not as a copy of rows: an index that repeats fills once.
     dim = wrap_dim(dim, x.rank)
-    row = TensorType(BOOL, (x.shape[dim],))
+    row = x.type.with_shape((x.shape[dim],)).with_dtype(BOOL)
     one = c.full(True, row.with_shape(()))
     hit = _put_rows(c, c.full(False, row), 0, index, one, wraps=True)
     hit = hit.reshape(tuple(n if d == dim else 1 for d, n in enumerate(x.shape)))

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradof.ir.types import BF16, F16, F32
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten_registry import Call, aten
@@ -44,6 +46,18 @@ def layer_norm(
     dims = tuple(range(x.rank - len(shape), x.rank))
     y, mean, rstd = F.layer_norm.multiple(x, dims=dims, eps=eps)
     return _affine(y, weight, bias, tuple(shape)), mean, rstd
+
+
+@aten("_fused_rms_norm.default")  # what rms_norm is on CUDA devices
+def fused_rms_norm(
+    c: Call, x: Expr, shape: Ints, weight: Expr | None, eps: float | None
+) -> tuple[Expr, Expr]:
+    wide = x.cast(F32) if x.dtype in (F16, BF16) else x
+    if eps is None:
+        eps = float(np.finfo(np.float32 if wide.dtype == F32 else np.float64).eps)
+    dims = tuple(range(x.rank - len(shape), x.rank))
+    y, rstd = F.rms_norm.multiple(wide, dims=dims, eps=eps)
+    return _affine(y, weight, None, tuple(shape)).cast(x.dtype), rstd.cast(c.type(1).dtype)
 
 
 @aten("native_group_norm.default")

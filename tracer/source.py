@@ -45,6 +45,18 @@ _hints: dict[CodeType, dict[int, str]] = {}
 _locs: dict[tuple[str, int], Loc] = {}
 
 
+def caller(thread: int) -> FrameType | None:
+    """The frame that called our caller. Where C++ did, in a thread of its own, that of `thread`.
+
+    The gradients of a device are computed by a thread of torch's, which has no Python frames, while
+    the thread that asked for them waits.
+    """
+    try:
+        return sys._getframe(2)
+    except ValueError:
+        return sys._current_frames().get(thread)
+
+
 def user_site(frame: FrameType | None = None) -> Site:
     """The innermost user frame at or outside `frame` (default: the caller)."""
     frame = user_frame(frame or sys._getframe(1))

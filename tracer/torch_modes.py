@@ -35,7 +35,7 @@ from gradof.errors import (
 )
 from gradof.ir.core import Loc
 from gradof.tracer.number import plain
-from gradof.tracer.source import Site, user_loc, user_site
+from gradof.tracer.source import Site, caller, user_loc, user_site
 from gradof.tracer.torch_by_value import BY_VALUE, reads_values
 from gradof.tracer.torch_decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch_functional import inner, is_wrapper, plainly
@@ -85,7 +85,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self.recorder.paused:
                 self.recorder.deferred.settle(args, kwargs)
                 return func(*args, **(kwargs or {}))
-            site = user_site(sys._getframe(1))
+            site = user_site(caller(self.recorder.thread))
             if func.namespace in _TORCHS_OWN:
                 return self._dispatch_unheard(func, args, kwargs or {}, site)
             return self._dispatch(func, args, kwargs or {}, site)

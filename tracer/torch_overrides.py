@@ -143,18 +143,23 @@ def _gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
-@_instead_of(torch.nn.functional.linear_cross_entropy)
+_LINEAR_CROSS_ENTROPY = getattr(torch.nn.functional, "linear_cross_entropy", None)  # torch 2.12
+
+
+@_instead_of(*filter(None, [_LINEAR_CROSS_ENTROPY]))
 def _linear_cross_entropy(*args: torch.Tensor, options: Any = None, **kwargs: Any) -> torch.Tensor:
     # `options` ask to go through the batch in chunks, whose gradients torch computes beforehand
     # and cannot differentiate again. The loss is the same.
-    return torch.nn.functional.linear_cross_entropy(*args, **kwargs)
+    assert _LINEAR_CROSS_ENTROPY is not None
+    found: torch.Tensor = _LINEAR_CROSS_ENTROPY(*args, **kwargs)
+    return found
 
 
 @_instead_of(torch.nn.functional.dropout)
 def _dropout(
     input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> torch.Tensor:
-    if inplace or not training or not 0.0 < p < 1.0:
+    if inplace or not training or not 0.0 < p < 1.0 or input.is_cuda:  # there it is native_dropout
         return _torch_dropout(input, p, training, inplace)
     # torch's own program, with its in-place division written out: half a second of imports less
     noise = torch.empty_like(input).bernoulli_(1 - p)

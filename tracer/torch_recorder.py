@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class Recorder:
 
     def __init__(self, name: str, strict: bool = False) -> None:
         self.graph = Graph(name)
+        self.thread = threading.get_ident()  # that which traces
         self.strict = strict  # an op without a rule is an error, not an Opaque node
         self.parts = 0  # how deep in a program of torch's that stands for an op
         self._warned: set[str] = set()

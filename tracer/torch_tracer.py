@@ -38,6 +38,7 @@ from gradof.tracer import (  # noqa: F401  # adaptors register themselves
     aten_matrix,
     aten_norm,
     aten_random,
+    aten_recurrent,
     aten_reduction,
     aten_resample,
     aten_shape,

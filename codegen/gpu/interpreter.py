@@ -69,11 +69,28 @@ def complete() -> None:
         return dot(self, a, b, *rest)
 
     InterpreterBuilder.create_dot = wide_dot
+    _count_by_tensors()
 
     from triton.language.extra import libdevice
 
     for op, name in {**LIBDEVICE_UNARY, **LIBDEVICE_BINARY}.items():
         setattr(libdevice, name, _stand_in(op))
+
+
+def _count_by_tensors() -> None:
+    """A tensor as the bound of a loop: triton 3.6 makes an int of an array with an axis.
+
+    numpy 2.4 no longer allows that; triton 3.7 does it right.
+    """
+    from triton.runtime import interpreter
+
+    plain = interpreter._patch_lang_tensor
+
+    def patch(tensor: Any, scope: Any) -> None:
+        plain(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.reshape(())))
+
+    interpreter._patch_lang_tensor = patch
 
 
 def _stand_in(op: str) -> Callable[..., Any]:

@@ -36,7 +36,8 @@ def _matrix(type_: Type) -> tuple[TensorType, Shape]:
 
 def eye_like(n: int, x: Expr) -> Expr:
     """The identity in x's dtype."""
-    return F.cast(Expr(x.emitter.body.constant(Dense.of(np.eye(n))), x.emitter), dtype=x.dtype)
+    eye = Expr(x.emitter.body.constant(Dense.of(np.eye(n))), x.emitter)
+    return F.cast(eye, dtype=x.dtype).to_device(x.type.device)
 
 
 # --- singular values ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ that is not. Needs torch's test dependency `expecttest`.
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,9 @@ class Sample:
 
 def entries() -> list[Any]:
     """The `OpInfo` of each op that has a gradient for dense real inputs, in torch's order."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # numpy's, of the table's own lines
+        from torch.testing._internal.common_methods_invocations import op_db
 
     return [
         entry for entry in op_db

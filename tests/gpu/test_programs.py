@@ -112,6 +112,32 @@ def test_dropout_draws_what_eager_draws(dtype: torch.dtype, device: str) -> None
             assert float((a - c).abs().max()) <= (64 if dtype == torch.float32 else 8) * kept
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("eps", [None, 1e-2])
+def test_rms_norm(eps: float | None, dtype: torch.dtype, device: str) -> None:
+    x = (torch.randn(7, 33, device=device) * 0.1).to(dtype).requires_grad_()
+    w = torch.randn(33, device=device).to(dtype).requires_grad_()
+    order = 2 if dtype == torch.float32 else 1
+    compiled = judge(lambda x, w: F.rms_norm(x, (33,), w, eps), x, w, order=order)
+    assert kernels(compiled) >= 2
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
+def test_recurrent_cells(kind: Any, bias: bool, device: str) -> None:
+    torch.manual_seed(3)
+    cell = kind(5, 6, bias=bias).to(device)
+    weights = [p.detach() for p in cell.parameters()]
+    x, h = torch.randn(4, 5, device=device), torch.randn(4, 6, device=device)
+    one = torch.lstm_cell if kind is nn.LSTMCell else torch.gru_cell
+
+    def fn(x: Tensor, h: Tensor, *weights: Tensor) -> Any:
+        state = (h, h * 0.5) if kind is nn.LSTMCell else h
+        return one(x, state, *weights)  # type: ignore[arg-type]
+
+    judge(fn, *(t.requires_grad_() for t in (x, h, *weights)))
+
+
 def test_random_state_is_as_eager_leaves_it(device: str) -> None:
     x = torch.randn(8, device=device, requires_grad=True)
 

@@ -131,6 +131,27 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
 }  # fmt: skip
 
 
+# Called by other names, or made of other parts, where torch is built for CUDA. A build for the CPU
+# alone shows less.
+ON_CUDA: dict[str, tuple[Callable[..., Any], Any]] = {
+    "rms norm": (lambda x, w: F.rms_norm(x, (3,), w, 1e-6), ((4, 3), (3,))),
+    "rms norm, eps by the dtype": (lambda x: F.rms_norm(x, (3,)), ((4, 3),)),
+    "LSTM cell": (
+        lambda x, h, c, w, u, b: torch.lstm_cell(x, (h, c), w, u, b, b),
+        ((2, 3), (2, 4), (2, 4), (16, 3), (16, 4), (16,))),
+    "batch norm, given statistics": (
+        lambda x, m, v, w: F.batch_norm(x, m, v, w, w), ((4, 3, 5), (3,), (3,), (3,))),
+    "torch's attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v), ((1, 2, 8, 16),) * 3),
+    "torch's dropout": (lambda x: F.dropout(x, 0.3), ((4, 3),)),
+    "embedding": (lambda w: F.embedding(torch.arange(3, device=w.device), w), ((4, 3),)),
+    "transposed convolution": (lambda x, w: F.conv_transpose2d(x, w), ((1, 2, 5, 5), (2, 3, 3, 3))),
+    "index_fill": (
+        lambda x: x.index_fill(0, torch.arange(2, device=x.device), 1.0), ((4, 3),)),
+    "LU": (lambda x: torch.linalg.lu(x)[2], ((3, 3),)),
+    "weight norm": (lambda v, g: torch._weight_norm(v, g, 0), ((4, 3), (4, 1))),
+    "linear and gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), ((4, 3), (5, 3), (5,))),
+}  # fmt: skip
 SINGLE = ("linalg", "fft", "special")  # torch has them in single precision at least
 
 
@@ -146,6 +167,14 @@ def test_a_trace_on_a_device_is_the_cpus(name: str, dtype: torch.dtype) -> None:
     assert all(v.type.device == "cuda:0" for v in there.outputs if isinstance(v.type, TensorType))
     assert devices_of(here) == {"cpu"}
     assert without_devices(there) == without_devices(here)
+
+
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_what_cuda_builds_call_otherwise_has_rules(name: str) -> None:
+    fn, shapes = ON_CUDA[name]
+    graph = traced(fn, shapes, "cuda:0", torch.float32)  # an opaque op would be a warning
+    assert not [node for node in graph.nodes() if node.kind.startswith("Opaque")]
+    code(graph)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
