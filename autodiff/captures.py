@@ -9,13 +9,16 @@ The network has a node pair per value, joined by an edge whose capacity is what 
 costs: its bytes; a tenth of them where it is an input or an output of f, which somebody else may
 hold as well; a sixteenth more where it may run twice, few instructions compute it and only fused
 loops read it: they would have to write it, while what it is computed from is in memory. Of a norm
-of a product, the product and the mean of each row are saved, not their difference. (Under a budget
-bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
+of a product, the product and the mean of each row are saved, not their difference. (With `kernels`
+not so of what is small beside the largest array: 1/std of a row is saved, not its square. Under a
+budget bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
 operands feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
 
 Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
 many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
-Small arrays are saved: they cost nothing but their bytes. A `memory_budget` below 1 lets further
+Small arrays are saved: they cost nothing but their bytes. Where kernels fuse arrays of any size
+(`kernels`), any may be computed again: what is not saved of a cast of a weight is neither written
+nor read. A `memory_budget` below 1 lets further
 nodes run twice, in order: pointwise ones and reductions, by bytes of their results; then products
 and all other pure nodes: every second one, then every fourth and so on. What is saved is then
 spread evenly, so that the peak falls too: one long stretch would hold more than was spared. As each
@@ -41,20 +44,24 @@ from gradof.passes.purity import is_constant, is_pure, is_view
 
 LARGE = 1 << 15  # elements: what the emitters fuse
 DEPTH = 3
+ROW = 16  # times as large as what there is of it for each row, at least
 _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin"})
 
 
-def choose_captures(graph: Graph, reverse: ReverseDetails, budget: float | None = None) -> None:
+def choose_captures(
+    graph: Graph, reverse: ReverseDetails, budget: float | None = None, *, kernels: bool = False
+) -> None:
     """Let the reverse compute again what is cheaper so; see Note [Save or recompute]."""
     captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
     if not any(_is_saved(v, graph) for v in captured):
         return
     inside = checkpointed(graph)
-    free = _free(graph) | inside
+    free = _free(graph, 1 if kernels else LARGE) | inside
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
     if budget is None and not again:
         return
-    cut = _least_cut(graph, list(captured), free, inside, loops=True)
+    dear = _least_dear(graph) if kernels else 0
+    cut = _least_cut(graph, list(captured), free, inside, dear)
     if budget is not None and budget < 1.0:
         cut = _within(graph, list(captured), free, inside, budget * saved_bytes(cut, graph), cut)
     halves = budget is not None and budget < 1.0
@@ -76,24 +83,26 @@ def _bytes(value: Value) -> int:
     return 64  # a scalar or a size: a Python object
 
 
-def _is_large(value: Value) -> bool:
+def _has_cells(value: Value, least: int) -> bool:
     type_ = value.type
-    return isinstance(type_, TensorType) and type_.shape is not None and type_.size >= LARGE
+    return isinstance(type_, TensorType) and type_.shape is not None and type_.size >= least
 
 
-def _runs_twice_for_free(node: Node) -> bool:
+def _runs_twice_for_free(node: Node, least: int) -> bool:
     if is_constant(node) or is_view(node):
         return True
-    return (
-        has_trait(node.kind, "elementwise") and is_pure(node) and any(map(_is_large, node.outputs))
-    )
+    large = any(_has_cells(v, least) for v in node.outputs)
+    return has_trait(node.kind, "elementwise") and is_pure(node) and large
 
 
-def _free(graph: Graph) -> set[Node]:
-    """Nodes that run twice without a budget: no more than DEPTH expensive ones in a row."""
+def _free(graph: Graph, least: int) -> set[Node]:
+    """Nodes that run twice without a budget: no more than DEPTH expensive ones in a row.
+
+    Pointwise ones are of arrays with `least` elements or more.
+    """
     depth: dict[Node, int] = {}
     for node in graph.nodes():
-        if _runs_twice_for_free(node):
+        if _runs_twice_for_free(node, least):
             below = [depth.get(v.node, 0) for v in node.inputs if v.node is not None]
             total = max(below, default=0) + (node.kind in EXPENSIVE)
             if total <= DEPTH:
@@ -102,12 +111,13 @@ def _free(graph: Graph) -> set[Node]:
 
 
 def _least_cut(
-    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node], loops: bool = False
-) -> list[Value]:
+    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node],
+    dear: int | None = None,
+) -> list[Value]:  # fmt: skip
     """The cheapest values from which all captured ones follow by nodes that may run twice.
 
-    Results of nodes `inside` a checkpointed region are not saved at any cost. What `loops` would
-    have to write is dearer, but not under a budget, which is one of bytes.
+    Results of nodes `inside` a checkpointed region are not saved at any cost. What loops would
+    have to write is dearer from `dear` bytes on, but not under a budget, which is one of bytes.
     """
     costs: dict[Value, int] = {}
     feeds: dict[Value, list[Value]] = {}  # value -> what is computed again from it
@@ -118,7 +128,8 @@ def _least_cut(
         if value in costs or (node is not None and is_constant(node)):
             continue
         shared = node is None or value in graph.outputs
-        costs[value] = _cost(value, shared, loops and node in twice and _is_of_a_loop(value))
+        written = dear is not None and _bytes(value) >= dear and node in twice
+        costs[value] = _cost(value, shared, written and _is_of_a_loop(value))
         if node is not None and node in twice:
             for operand in node.inputs:
                 feeds.setdefault(operand, []).append(value)
@@ -131,6 +142,12 @@ def _least_cut(
     cut = minimum_cut(Network(roots, costs, feeds, reads, free))
     order = (*graph.inputs, *(o for n in graph.nodes() for o in n.outputs))
     return [v for v in order if v in cut]
+
+
+def _least_dear(graph: Graph) -> int:
+    """Bytes from which a value is a pass over memory, and not what a row has beside its cells."""
+    values = (*graph.inputs, *(v for n in graph.nodes() for v in n.outputs))
+    return max(map(_bytes, values), default=0) // ROW
 
 
 def _cost(value: Value, shared: bool, of_a_loop: bool) -> int:

@@ -35,18 +35,20 @@ from gradof.passes.pipeline import checking
 
 @few_collections()
 def differentiate(
-    graph: Graph, requires_grad: Sequence[bool] | None = None, *, memory_budget: float | None = None
-) -> Gradient:
+    graph: Graph, requires_grad: Sequence[bool] | None = None, *,
+    memory_budget: float | None = None, kernels: bool = False,
+) -> Gradient:  # fmt: skip
     """Split the derivative of `graph` into f and df; `graph` itself is left as it was.
 
     `requires_grad` has one flag per input; by default every floating-point input is wanted.
     `memory_budget` between 0 and 1 is the share of bytes that may be saved, of those that are
-    without it: see `captures`. Raises DifferentiationError if the graph holds a node without a
+    without it: see `captures`. `kernels` says that arrays of any size are computed by fused loops,
+    as on a GPU. Raises DifferentiationError if the graph holds a node without a
     rule, or wrong flags.
     """
     f, reverse = _with_reverse(graph, requires_grad)
     eliminate_dead_code(f)
-    choose_captures(f, reverse, memory_budget)
+    choose_captures(f, reverse, memory_budget, kernels=kernels)
     forget_checkpoints(f)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)

@@ -28,7 +28,8 @@ def transformer_block(x: Any, wqkv: Any, wo: Any, w1: Any, w2: Any, n1: Any, n2:
     heads = width // FEATURES
     h = F.rms_norm(x, (width,), n1, 1e-6)
     qkv = (h @ wqkv).reshape(batch, places, 3, heads, FEATURES).permute(2, 0, 3, 1, 4)
-    mixed = attention(qkv[0], qkv[1], qkv[2]).transpose(1, 2).reshape(batch, places, width)
+    q, k, v = qkv.unbind(0)
+    mixed = attention(q, k, v).transpose(1, 2).reshape(batch, places, width)
     x = x + mixed @ wo
     gate, up = (F.rms_norm(x, (width,), n2, 1e-6) @ w1).chunk(2, -1)
     return x + (F.silu(gate) * up) @ w2

@@ -28,6 +28,7 @@ from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.cost import EXPENSIVE
+from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.purity import is_pure
 
 DEPTH = 3  # instructions of many that one value may take: as many as a gradient's
@@ -138,6 +139,7 @@ def _rewritten(graph: Graph, found: Sequence[_Again]) -> Graph:
                 original = originals.get(value)
                 if original is not None and _base(original) in again.values | again.leaves:
                     node.replace_input(i, _copied(original, again, made, node, values))
+    eliminate_dead_code(result)
     return result
 
 

@@ -34,24 +34,33 @@ Worth = Callable[[Group], bool]
 
 
 def fuse(
-    graph: Graph, supports: Callable[[Node], bool], worth: Worth, again: bool = True
-) -> Graph:
+    graph: Graph, supports: Callable[[Node], bool], worth: Worth, again: bool = True,
+    device: bool = False,
+) -> Graph:  # fmt: skip
     """The graph with its fusion groups; nothing in `graph` is changed.
 
     `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels. `again`
-    lets kernels compute again what they would read of others (`compute_again`).
+    lets kernels compute again what they would read of others (`compute_again`). For a
+    `device` groups that read one array are merged, though neither reads the other's results: there
+    each pass over memory counts.
     """
-    groups = _kernels(graph, supports, worth)
+    groups = _kernels(graph, supports, worth, device)
     other = computed_again(graph, groups) if again else None
     if other is not None:
-        fewer = _kernels(other, supports, worth)
+        fewer = _kernels(other, supports, worth, device)
         if len(fewer) <= len(groups):
             graph, groups = other, fewer
     return with_groups_as_nodes(graph, groups)
 
 
-def _kernels(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> list[Group]:
-    groups = [part for group in _Grouping(graph, supports).run() for part in group.parts()]
+def _kernels(
+    graph: Graph, supports: Callable[[Node], bool], worth: Worth, device: bool
+) -> list[Group]:
+    grouping = _Grouping(graph, supports)
+    grouping.run()
+    if device:
+        grouping.merge_siblings()
+    groups = [part for group in grouping.groups.values() for part in group.parts()]
     return [g for g in groups if g.space.order and worth(g)]
 
 
@@ -66,7 +75,8 @@ class _Grouping:
         self.readers: dict[Value, list[int]] = {}  # groups that read a value, latest last
         self.counter = 0
 
-    def run(self) -> list[Group]:
+    def run(self) -> None:
+        """Put every node into a group that can be in one."""
         for node in self.nodes:
             if not is_free(node) and self.place(node):
                 continue
@@ -75,7 +85,16 @@ class _Grouping:
                 mask |= self.waits(value)
             for out in node.outputs:
                 self.outside[out] = mask
-        return list(self.groups.values())
+
+    def merge_siblings(self) -> None:
+        """Merge groups that read an array as large as all that either of them loops over."""
+        for value, numbers in list(self.readers.items()):
+            size = math.prod(shape_of(value) or ())
+            merged: Group | None = None
+            for number in list(numbers):
+                group = self.groups.get(number)
+                if group is not None and group is not merged and size >= group.largest:
+                    merged = group if merged is None else self.merge(merged, group)
 
     # --- what waits for what ---------------------------------------------------------------------
 

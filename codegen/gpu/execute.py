@@ -120,7 +120,7 @@ def emit_torch(
     """
     if fused:
         home = home_of(graph)
-        graph = fuse(graph, lambda node: _in_kernel(node, home), _worth)
+        graph = fuse(graph, lambda node: _in_kernel(node, home), _worth, device=True)
     return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
 
 

@@ -179,7 +179,7 @@ class _Half:
     """The statements of one graph, and the launchers they call."""
 
     def __init__(self, graph: Graph, role: str, module: _Module) -> None:
-        self.graph = fuse(graph, _in_file, lambda group: True)
+        self.graph = fuse(graph, _in_file, lambda group: True, device=True)
         self.role, self.module, self.taken = role, module, module.names
         self.names: dict[Value, str] = {}
         self.base: dict[Value, Value] = {}  # what a view is a view of

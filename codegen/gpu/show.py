@@ -18,7 +18,7 @@ def show_triton(graph: Graph) -> str:
     The graph has primitives only.
     """
     parts = [HEADER.rstrip()]
-    grouped = fuse(graph, in_triton, lambda group: True)
+    grouped = fuse(graph, in_triton, lambda group: True, device=True)
     counter = 0
     for node in grouped.nodes():
         if node.kind == "FusionGroup":

@@ -152,7 +152,8 @@ class GraphPlan:
             if plan is None:
                 plan = GradientPlan(
                     differentiate(
-                        self.recognised(flags)[0], flags, memory_budget=self.memory_budget
+                        self.recognised(flags)[0], flags, memory_budget=self.memory_budget,
+                        kernels=self.has_kernels,
                     ), self,
                 )  # fmt: skip
                 self._gradients[flags] = plan

@@ -79,6 +79,27 @@ def test_what_is_in_memory_is_saved_not_what_a_loop_would_have_to_write() -> Non
     assert saved(gradient) == ["mm", "div"], "of a product and its difference from the means"
 
 
+NORM = """graph norm(%x : bf16[64,512], %w : bf16[512]):
+  %n : float = Constant[value=512.0]()
+  %v : f32[64,512] = cast[dtype=f32](%x)
+  %q : f32[64,512] = mul(%v, %v)
+  %s : f32[64,1] = sum[dims=(1,), keepdims=True](%q)
+  %m : f32[64,1] = div(%s, %n)
+  %r : f32[64,1] = rsqrt(%m)
+  %h : f32[64,512] = mul(%v, %r)
+  %u : f32[512] = cast[dtype=f32](%w)
+  %z : f32[64,512] = mul(%h, %u)
+  %y : bf16[64,512] = cast[dtype=bf16](%z)
+  return (%y)"""
+
+
+def test_where_kernels_fuse_small_arrays_no_cast_of_a_weight_is_saved() -> None:
+    assert saved(differentiate(parse_graph(NORM))) == ["rsqrt", "cast"]
+    gradient = differentiate(parse_graph(NORM), kernels=True)
+    assert saved(gradient) == ["rsqrt"], "1/std of a row, which both gradients read; not its square"
+    verify(gradient.df)
+
+
 def test_long_chains_are_cut() -> None:
     lines = "\n".join(f"%v{k + 1} : f32[256,256] = sin(%v{k})" for k in range(12))
     gradient = differentiate(parse_graph(

@@ -270,3 +270,27 @@ def test_square_groups_that_were_merged_are_placed_by_their_schedule() -> None:
     have = emit(fused(graph), "numpy", make_kernel=TileKernel)(*inputs)
     for mine, theirs in zip(have, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
+SIBLINGS = """graph f(%g : f32[64,512], %x : f32[64,512], %w : f32[512], %r : f32[64,1]):
+  %h : f32[64,512] = mul(%x, %r)
+  %d : f32[64,512] = mul(%g, %w)
+  %p : f32[64,512] = mul(%g, %h)
+  %dw : f32[512] = sum[dims=(0,), keepdims=False](%p)
+  %q : f32[64,512] = mul(%d, %x)
+  %s : f32[64,1] = sum[dims=(1,), keepdims=True](%q)
+  %dx : f32[64,512] = mul(%s, %x)
+  return (%dx, %dw)"""
+
+
+def test_on_a_device_what_reads_one_array_is_one_kernel() -> None:
+    graph = parse_graph(SIBLINGS)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(v.type.shape).astype("f4") for v in graph.inputs]  # type: ignore[union-attr]
+    apart, together = (
+        fuse(graph, lambda node: True, lambda group: True, device=device)
+        for device in (False, True)
+    )
+    assert len(groups_of(apart)) == 2 and len(groups_of(together)) == 1
+    for a, b in zip(by_reference(apart, inputs), by_reference(together, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
