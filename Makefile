@@ -58,9 +58,10 @@ models: $(READY)
 	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
-# choice. It fails where nothing ran. STEPS="tests benchmarks sanitizer" names some of its steps.
+# choice. It fails where there is no GPU. STEPS="quick tests" names some of its steps; OUT=FOLDER is
+# where results go (build/gpu).
 gpu:
-	@PYTHONPATH=. $(PYTHON) benchmarks/gpu_session.py $(STEPS)
+	@PYTHONPATH=. $(PYTHON) benchmarks/gpu_session.py $(STEPS) $(if $(OUT),--out $(OUT))
 
 # The same benchmark without a GPU: tiny arrays, triton's interpreter, no figure of a GPU.
 gpu-dry-run: $(READY)

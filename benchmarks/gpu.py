@@ -32,6 +32,7 @@ from typing import Any
 
 import torch
 from gpu_check import Case, judge, kernels, make_case, not_ours, results, wrong
+from gpu_commit import commit
 from gpu_first import compiled, first
 from gpu_profile import profiled
 from gpu_report import NO_GPU, SIDES, Report, Row
@@ -162,20 +163,6 @@ def driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip().splitlines()[0] if done.stdout.strip() else "unknown"
-
-
-def commit() -> str:
-    """gradof's commit, and whether the tree differs from it; GRADOF_COMMIT where git is missing."""
-    def git(*args: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        changes = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + (" with changes" if changes else "")
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("GRADOF_COMMIT", "unknown: no git checkout")
 
 
 def interpret() -> None:

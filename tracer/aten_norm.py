@@ -75,15 +75,22 @@ def _per_channel(x: Expr) -> tuple[int, ...]:
     return (1, x.shape[1], *(1,) * (x.rank - 2))
 
 
+def _given_statistics(c: Call, mean: Expr, var: Expr, eps: float) -> tuple[Expr, ...]:
+    """The second and third result with statistics that were given: on CPUs torch saves none."""
+    if not c.type(1).size:
+        return tuple(c.full(0, c.type(i)) for i in (1, 2))
+    return F.detach(mean), F.rsqrt(F.detach(var) + float(eps))
+
+
 @aten("_native_batch_norm_legit_functional.default")
 @in_float32
 def batch_norm(
     c: Call, x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr,
     training: bool, momentum: float, eps: float,
 ) -> tuple[Expr, ...]:  # fmt: skip
-    if not training:  # statistics that were given are not saved: torch returns empty tensors
+    if not training:
         y = F.batch_norm_inference(x, mean, var, eps=eps)
-        saved = tuple(c.full(0, c.type(i)) for i in (1, 2))
+        saved = _given_statistics(c, mean, var, eps)
         return _affine(y, weight, bias, _per_channel(x)), *saved, mean, var
     y, m, rstd, v = F.batch_norm.multiple(x, eps=eps)
     n = x.type.size // x.shape[1]
@@ -103,8 +110,7 @@ def batch_norm_plain(
     name, eps = c.func.name(), rest[-1]
     if name.endswith("no_training") or (name.endswith("native_batch_norm") and not rest[2]):
         y = F.batch_norm_inference(x, rest[0], rest[1], eps=eps)
-        # Statistics that were given are not saved: torch returns empty tensors.
-        saved = tuple(c.full(0, c.type(i)) for i in (1, 2))
+        saved = _given_statistics(c, rest[0], rest[1], eps)
     else:
         y, mean, rstd, _ = F.batch_norm.multiple(x, eps=eps)
         saved = (mean, rstd)

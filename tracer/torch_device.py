@@ -4,8 +4,9 @@
     devices.admit(x, "args[0]")           # cuda:0
     devices.admit(y, "args[1]")           # cuda:1, or a CPU tensor with dims: DeviceError
 
-Tensors without dims may be the CPU's beside those of a device, as in eager: they are moved where
-they are used (`ops.expr`). Everything else moves where the function says so (`x.to(device)`).
+Tensors without dims, and of whole numbers, may be the CPU's beside those of a device, as in eager:
+they are moved where they are used (`ops.expr`). Everything else moves where the function says so
+(`x.to(device)`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 
 import torch
 
-from gradof.errors import DeviceError, UnsupportedOpError
-from gradof.tracer.source import function_loc, user_loc
+from gradof.errors import DeviceError
+from gradof.tracer.source import function_loc
+from gradof.tracer.torch_random import RecordedGenerator, recorded_seeds
+from gradof.tracer.torch_recorder import Recorder
 
 SERVED = ("cpu", "cuda")
 
@@ -43,7 +46,8 @@ class OneDevice:
                 f"{what} is on {device}; compiled functions run on the CPU and on CUDA devices",
                 loc=function_loc(self.fn), hint="move the tensor and the module with .cpu()",
             )  # fmt: skip
-        if device.type == "cpu" and tensor.dim() == 0:
+        whole = not (tensor.is_floating_point() or tensor.is_complex())
+        if device.type == "cpu" and (tensor.dim() == 0 or whole):
             return
         if self.first is None:
             self.first = device, what
@@ -51,17 +55,23 @@ class OneDevice:
             raise DeviceError(
                 f"{self.first[1]} is on {self.first[0]}, {what} on {device}",
                 loc=function_loc(self.fn),
-                hint="move one of them with .to(device) before the call; only tensors without dims "
-                "may be the CPU's beside a device's",
+                hint="move one of them with .to(device) before the call; only indices and "
+                "tensors without dims may be the CPU's beside a device's",
             )
 
 
 @contextlib.contextmanager
-def cuda_state() -> Iterator[None]:
+def recorded_generators(recorder: Recorder) -> Iterator[None]:
+    """Inside, what torch's default generators are told becomes part of the graph."""
+    with cuda_state(recorder), recorded_seeds(recorder):
+        yield
+
+
+@contextlib.contextmanager
+def cuda_state(recorder: Recorder) -> Iterator[None]:
     """Inside, ops arrive in parts on CUDA devices as they do on the CPU; generators are put back.
 
-    cuDNN's fused layers are off. A CUDA generator may be drawn from and seeded with the CPU's; to
-    read or set its state is refused, because the graph could not do it again.
+    cuDNN's fused layers are off. What generators of devices are told becomes part of the graph.
     """
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # nothing there, and asking would make it
         yield
@@ -70,7 +80,7 @@ def cuda_state() -> Iterator[None]:
     module: Any = torch.cuda
     private: Any = torch._C
     generators, cudnn = module.default_generators, private._get_cudnn_enabled()
-    module.default_generators = tuple(map(_DeviceGenerator, generators))
+    module.default_generators = tuple(RecordedGenerator(g, recorder) for g in generators)
     private._set_cudnn_enabled(False)
     try:
         yield
@@ -78,23 +88,3 @@ def cuda_state() -> Iterator[None]:
         private._set_cudnn_enabled(cudnn)
         module.default_generators = generators
         torch.cuda.set_rng_state_all(states)
-
-
-class _DeviceGenerator:
-    """A CUDA device's default generator within a trace."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-
-    def manual_seed(self, seed: int) -> torch.Generator:
-        """As `torch.manual_seed` calls it, which is recorded by the CPU's generator."""
-        return self._generator.manual_seed(seed)
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise UnsupportedOpError(
-                f"{name} of a CUDA device's random generator cannot be traced", loc=user_loc(),
-                hint="call it outside the traced function, or use torch.manual_seed inside",
-            )  # fmt: skip
-
-        return refuse

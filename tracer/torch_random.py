@@ -5,8 +5,8 @@
                                              set_random_state(%s)
 
 Seeding is no op that the dispatcher sees, and a seed that was left out would change every draw
-after it. All of torch's functions for it go through `torch.random.default_generator`, which is
-another object while a trace runs. Generators of other devices are seeded with it.
+after it. All of torch's functions for it go through `torch.random.default_generator`, and
+`torch.cuda.default_generators` for devices, which are other objects while a trace runs.
 """
 
 from __future__ import annotations
@@ -64,22 +64,18 @@ class OwnGenerators:
     @contextlib.contextmanager
     def drawing(self, generator: torch.Generator) -> Iterator[None]:
         """What is drawn inside is recorded as drawn from `generator`."""
-        if generator.device.type != "cpu":
-            raise UnsupportedOpError(
-                f"a generator of its own on {generator.device}", loc=user_loc(),
-                hint="use torch.manual_seed",
-            )  # fmt: skip
         if generator not in self.states:
             self._before[generator] = generator.get_state()
             value = self.add_input(generator.get_state(), GeneratorState(generator))
             self.states[generator] = value
         else:
             self._check(generator)
-        outer = self._read()
-        self._set(self.states[generator])
+        default = _Default(self.recorder, _index(generator))
+        outer, _ = default.read()
+        default.set(self.states[generator])
         yield
-        self.states[generator] = self._read()
-        self._set(outer)
+        self.states[generator], _ = default.read()
+        default.set(outer)
         self._now[generator] = generator.get_state()
 
     def restore(self) -> None:
@@ -99,40 +95,69 @@ class OwnGenerators:
                 loc=user_loc(), hint="seed it outside the traced function",
             )
 
-    def _read(self) -> Value:
-        recorder = self.recorder
-        type_ = type_of(torch.get_rng_state())
-        value = recorder.builder.emit(
-            "random_state", shape=type_.shape, dtype=type_.dtype, device=type_.device
+
+def _index(generator: torch.Generator) -> int | None:
+    """The device of a generator: None for the CPU, else the number of the CUDA device."""
+    if generator.device.type == "cpu":
+        return None
+    if generator.device.type != "cuda":
+        raise UnsupportedOpError(
+            f"a generator on {generator.device}", loc=user_loc(), hint="use torch.manual_seed"
         )
-        recorder.varying.add(value)
-        return value
-
-    def _set(self, state: Value) -> None:
-        self.recorder.builder.emit_node("set_random_state", state)
+    index = generator.device.index
+    return torch.cuda.current_device() if index is None else index
 
 
-class _RecordedGenerator:
-    """torch's default generator on the CPU; what it is told is recorded."""
+class _Default:
+    """The nodes for torch's default generator of one device; `index` is None for the CPU."""
+
+    def __init__(self, recorder: Recorder, index: int | None) -> None:
+        self.recorder = recorder
+        self.kind = "" if index is None else "cuda_"
+        self.attrs: dict[str, Any] = {} if index is None else {"generator": index}
+        every: Any = torch.cuda.default_generators if index is not None else None
+        self.generator: Any = torch.default_generator if index is None else every[index]
+
+    def read(self) -> tuple[Value, torch.Tensor]:
+        """A node for the state, and the state as it is now."""
+        # past what records: torch.Generator's own
+        generator = getattr(self.generator, "plain", self.generator)
+        state: torch.Tensor = generator.get_state()
+        type_ = type_of(state)
+        value = self.recorder.builder.emit(
+            f"{self.kind}random_state", shape=type_.shape, dtype=type_.dtype, device=type_.device,
+            **self.attrs,
+        )  # fmt: skip
+        self.recorder.varying.add(value)
+        return value, state
+
+    def set(self, state: Value) -> None:
+        """A node that sets it."""
+        self.recorder.builder.emit_node(f"set_{self.kind}random_state", state, **self.attrs)
+
+    def seed(self, seed: int) -> None:
+        """A node that seeds it."""
+        self.recorder.builder.emit_node(f"{self.kind}random_seed", seed=seed, **self.attrs)
+
+
+class RecordedGenerator:
+    """torch's default generator of a device within a trace; what it is told is recorded."""
 
     def __init__(self, generator: torch.Generator, recorder: Recorder) -> None:
-        self._generator = generator
+        self.plain = generator
         self._recorder = recorder
+        self._nodes = _Default(recorder, _index(generator))
 
     def manual_seed(self, seed: int) -> torch.Generator:
         """As `torch.Generator.manual_seed`."""
         self._settle()
-        self._at_user().emit_node("random_seed", seed=int(seed))
-        return self._generator.manual_seed(seed)
+        self._nodes.seed(int(seed))
+        return self.plain.manual_seed(seed)
 
     def get_state(self) -> torch.Tensor:
         """As `torch.Generator.get_state`; the tensor stands for the state of each call."""
         self._settle()
-        state = self._generator.get_state()
-        type_ = type_of(state)
-        value = self._at_user().emit("random_state", shape=type_.shape, dtype=type_.dtype,
-                                     device=type_.device)  # fmt: skip
-        self._recorder.varying.add(value)
+        value, state = self._nodes.read()
         self._recorder.bind(state, value)
         return state
 
@@ -145,18 +170,14 @@ class _RecordedGenerator:
                 hint="set it before the call, or use torch.manual_seed",
             )  # fmt: skip
         self._settle()
-        self._at_user().emit_node("set_random_state", self._recorder.value(state, loc))
-        return self._generator.set_state(state)
+        self._nodes.set(self._recorder.value(state, loc))
+        return self.plain.set_state(state)
 
     def _settle(self) -> None:
         """Draws that wait come before what is done to the generator."""
         with self._recorder.pause(), plainly():
             self._recorder.deferred.settle_draws()
-
-    def _at_user(self) -> Any:
-        builder = self._recorder.builder
-        builder.loc = user_loc()
-        return builder
+        self._recorder.builder.loc = user_loc()
 
     def __getattr__(self, name: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
@@ -173,7 +194,7 @@ def recorded_seeds(recorder: Recorder) -> Iterator[None]:
     """Inside, seeding torch's default generator becomes part of the graph."""
     module: Any = torch.random
     generator = module.default_generator
-    module.default_generator = torch.default_generator = _RecordedGenerator(generator, recorder)  # type: ignore[assignment]
+    module.default_generator = torch.default_generator = RecordedGenerator(generator, recorder)  # type: ignore[assignment]
     try:
         yield
     finally:

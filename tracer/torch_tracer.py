@@ -64,7 +64,7 @@ from gradof.tracer.torch_attributes import ReadAttributes
 from gradof.tracer.torch_checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch_control_flow import control_flow
 from gradof.tracer.torch_custom import custom_functions
-from gradof.tracer.torch_device import OneDevice, cuda_state
+from gradof.tracer.torch_device import OneDevice, recorded_generators
 from gradof.tracer.torch_functional import (
     become_like,
     functionalization,
@@ -84,7 +84,7 @@ from gradof.tracer.torch_leaves import (
 from gradof.tracer.torch_meta_kernels import meta_kernels_alone
 from gradof.tracer.torch_modes import ApiMode, AtenMode
 from gradof.tracer.torch_outcome import Outcome, is_traced, keys_error, order_of
-from gradof.tracer.torch_random import GeneratorState, OwnGenerators, recorded_seeds
+from gradof.tracer.torch_random import GeneratorState, OwnGenerators
 from gradof.tracer.torch_recorder import Recorder
 from gradof.tracer.torch_state import OuterState
 from gradof.tracer.torch_stores import stores_of
@@ -181,7 +181,7 @@ class Trace:
         self.given = leaves
         regions = recording_into(self.recorder.builder)
         self.devices.admit_all(leaves, paths)
-        with unfused(), cuda_state(), functionalization(), recorded_seeds(self.recorder), regions:
+        with unfused(), functionalization(), recorded_generators(self.recorder), regions:
             wrapped = self.arguments(names)
             args, kwargs = tree.unflatten(wrapped)
             self.places.fill(self.number)

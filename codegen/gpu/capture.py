@@ -20,15 +20,15 @@ from typing import Any, Protocol
 
 from gradof.codegen.cpu.executable import Executable
 from gradof.codegen.gpu.execute import devices_of, home_of
+from gradof.codegen.gpu.torch_ops import RANDOM_STATE
 from gradof.errors import CodegenError, DeviceError, GradofError
 from gradof.ir.core import Graph
 from gradof.ir.types import ScalarType, TensorType
 
-_STATE = ("random_seed", "random_state", "set_random_state")
 _WHY = {
     "Guard": "its value is read by Python at every call",
     "Opaque": "torch's autograd runs it, and may wait for the device",
-    **{kind: "it sets the random state of the CPU" for kind in _STATE},
+    **dict.fromkeys(RANDOM_STATE, "it reads or sets the state of a random generator"),
 }
 
 

@@ -24,6 +24,9 @@ _TEMPLATES = {
     "random_seed": "torch.manual_seed({seed})",
     "random_state": "torch.get_rng_state()",
     "set_random_state": "torch.set_rng_state({0})",
+    "cuda_random_seed": "torch.cuda.default_generators[{generator}].manual_seed({seed})",
+    "cuda_random_state": "torch.cuda.default_generators[{generator}].get_state()",
+    "set_cuda_random_state": "torch.cuda.default_generators[{generator}].set_state({0})",
     "frexp": "torch.frexp({0})",
     "fft_c2c": "torch._fft_c2c({0}, {dims}, {scale}, {forward})",
     "fft_r2c": "torch._fft_r2c({0}, {dims}, {scale}, {onesided})",
@@ -61,8 +64,8 @@ def _opaque(node: Node, operands: Sequence[str]) -> str:
     assert isinstance(types, tuple)
     shapes = tuple(pair[1] for pair in types if isinstance(pair, tuple))
     text = (
-        f"run_opaque(({', '.join(operands)},), {attrs['name']!r}, {attrs['call']!r}, "
-        f"{shapes!r}, {attrs['vjps']!r})"
+        f"run_opaque(({', '.join(operands)},), {attrs['name']!r}, {literal(attrs['call'])}, "
+        f"{shapes!r}, {literal(attrs['vjps'])})"
     )
     return text if len(node.outputs) != 1 else f"{text}[0]"
 
@@ -116,6 +119,8 @@ def pivot_order(pivots: Any, n: int) -> Any:
     """LAPACK's row exchanges as the order of rows."""
     import torch
 
+    if not pivots.numel():  # argmax has no dim of size 0
+        return torch.arange(n, device=pivots.device).expand(*pivots.shape[:-1], n).contiguous()
     like = torch.empty((*pivots.shape[:-1], n, pivots.shape[-1]), device=pivots.device)
     return torch.lu_unpack(like, pivots, unpack_data=False)[0].argmax(-2)
 

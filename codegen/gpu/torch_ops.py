@@ -68,7 +68,10 @@ _TEMPLATES = {
     "window_sum": "window_sum({x}, {kernel}, {stride}, {out})",
     "window_spread": "window_spread({x}, {kernel}, {stride}, {space})",
 }  # fmt: skip
-_STATE = ("random_seed", "random_state", "set_random_state")  # of a device's generator
+RANDOM_STATE = frozenset({  # ops on generators, not draws from them
+    "random_seed", "random_state", "set_random_state",
+    "cuda_random_seed", "cuda_random_state", "set_cuda_random_state",
+})  # fmt: skip
 HELPERS = {
     "in_range": '''def in_range(index, size, wraps, error):
     """The index in [0, size); where it wraps, negative entries count from the end."""
@@ -138,7 +141,7 @@ def torch_expression(node: Node, operands: Sequence[str], device: str) -> str:
     template = _TEMPLATES.get(node.kind)
     if template is None and isinstance(record, Op):
         template = record.torch
-    if template is None or not isinstance(record, Op) or node.kind in _STATE:
+    if template is None or not isinstance(record, Op) or node.kind in RANDOM_STATE:
         raise _none(node)
     if "{" not in template:
         return f"{template}({', '.join(operands)})"

@@ -284,7 +284,8 @@ _ANYWHERE = frozenset({"to_device", "Opaque", "CustomRule", "once_differentiable
 def _on_one_device(kind: str, values: list[Value], emitter: Emitter) -> list[Value]:
     """Operands, with numbers and constants of the CPU where the others are.
 
-    torch lets a tensor without dims stand beside those of any device; a constant has none.
+    torch lets a tensor without dims stand beside those of any device, and an index beside what it
+    selects from; a constant has no device.
     """
     devices = {v.type.device for v in values if isinstance(v.type, TensorType)}
     if len(devices) < 2 or kind in _ANYWHERE:
@@ -301,8 +302,11 @@ def _on_one_device(kind: str, values: list[Value], emitter: Emitter) -> list[Val
 
 
 def _goes_along(value: Value) -> bool:
+    if _is_constant(value):
+        return True
     type_ = value.type
-    return _is_constant(value) or (isinstance(type_, TensorType) and type_.shape == ())
+    whole = isinstance(type_, TensorType) and type_.dtype.kind in ("int", "uint", "bool")
+    return whole or (isinstance(type_, TensorType) and type_.shape == ())
 
 
 def _is_constant(value: Value) -> bool:

@@ -154,3 +154,14 @@ op("random_state(; shape, dtype, device) -> state", family=DRAWN, numpy=_no_nump
    torch="torch.get_rng_state", doc="The generator's state; torch only.")
 op("set_random_state(state) -> ", family=EFFECT, numpy=_no_numpy_state, vjp={"state": None},
    torch="torch.set_rng_state", doc="Draws go on from a state; torch only.")
+
+# The same of a CUDA device's default generator; its state is a tensor of the CPU's.
+op("cuda_random_seed(; seed, generator) -> ", family=EFFECT, numpy=_no_numpy_state,
+   torch="(torch.cuda.default_generators[{generator}].manual_seed({seed}), None)[1]",
+   doc="`generator` is the index of a device; torch only.")
+op("cuda_random_state(; shape, dtype, device, generator) -> state", family=DRAWN,
+   numpy=_no_numpy_state, torch="torch.cuda.get_rng_state",
+   doc="The state of the generator of a device, by its index; torch only.")
+op("set_cuda_random_state(state; generator) -> ", family=EFFECT, numpy=_no_numpy_state,
+   vjp={"state": None}, torch="torch.cuda.set_rng_state",
+   doc="Draws on a device go on from a state; torch only.")

@@ -98,17 +98,38 @@ def test_the_steps_of_a_session(
 ) -> None:
     session, out = module("gpu_session"), Path("results")
     monkeypatch.setattr(session.shutil, "which", lambda name: f"/bin/{name}")
-    found = {name: (command, env) for name, command, env in session.steps(session.STEPS, out)}
-    assert list(found) == ["gpu-tests", "gpu-benchmarks", "gpu-memcheck", "gpu-racecheck"]
-    tests = found["gpu-tests"][0]
-    assert tests[1:5] == ["-m", "pytest", "-m", "gpu"]
+    found = {step.name: step for step in session.steps(out, workers=4)}
+    assert tuple(found) == session.STEPS
+    assert found["quick"].commands[0][1][2:] == ["--quick", "--out", "results/quick"]
+    ((_, tests),) = found["tests"].commands
+    assert tests[1:5] == ["-m", "pytest", "-m", "gpu"] and tests[tests.index("-n") + 1] == "4"
     assert "tests/benchmarks/test_gpu.py" in tests and "tests/ops/test_tables.py" not in tests
-    memcheck, env = found["gpu-memcheck"]
-    assert memcheck[:3] == ["/bin/compute-sanitizer", "--tool", "memcheck"]
-    assert env == {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    # each workload is in one of the parts
+    parts = {name: found[name].commands[0][1] for name in ("memory", "rest")}
+    names = [w.name for w in module("gpu_workloads").selected("")]
+    chosen = [
+        w.name for part in parts.values()
+        for w in module("gpu_workloads").selected(part[part.index("--only") + 1])
+    ]  # fmt: skip
+    assert sorted(chosen) == sorted(names)
+    (memcheck, command), _ = found["sanitizer"].commands
+    assert memcheck == "memcheck" and command[:3] == ["/bin/compute-sanitizer", "--tool", memcheck]
+    assert found["sanitizer"].environment == {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     monkeypatch.setattr(session.shutil, "which", lambda name: None)
-    assert not list(session.steps(["sanitizer"], out))
+    assert not session.steps(out, workers=1)[-1].commands
     assert "compute-sanitizer is not installed" in capsys.readouterr().out
+
+
+def test_a_session_goes_on_where_it_was(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session = module("gpu_session")
+    step = session.Step("quick", (("quick", [sys.executable, "-c", "raise SystemExit(2)"]),))
+    monkeypatch.setattr(session, "commit", lambda: "abc")
+    assert session.done(step, tmp_path) is None
+    assert session.do(step, tmp_path) == session.done(step, tmp_path) == {"quick": 2}
+    monkeypatch.setattr(session, "commit", lambda: "def")
+    assert session.done(step, tmp_path) is None
 
 
 def test_what_a_step_prints_is_kept_and_its_code_told(

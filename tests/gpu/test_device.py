@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from gradof import differentiate
-from gradof.errors import DeviceError, UnsupportedOpError
+from gradof.errors import DeviceError
 from tests.gpu.judge import fresh, judge
 
 pytestmark = [
@@ -34,7 +35,7 @@ def pair() -> tuple[Tensor, Tensor]:
     return x, torch.randn(96, device="cuda", requires_grad=True)
 
 
-def strict(fn: Callable[..., Any]) -> Callable[..., Any]:
+def strict(fn: Callable[..., Any]) -> Any:
     """Compiled; what cannot be is an error, and not eager's business."""
     return differentiate(fn, strict=True)
 
@@ -187,22 +188,52 @@ def test_out_of_memory_says_where_and_what_to_do() -> None:
     assert "out of memory in grow, at: " in note and "test_device.py:" in note
 
 
-def test_the_state_of_a_device_generator_is_refused() -> None:
-    def fn(x: Tensor) -> Tensor:
-        with torch.random.fork_rng():
-            return x + torch.rand_like(x)
-
-    with pytest.raises(UnsupportedOpError, match="of a CUDA device's random generator"):
-        strict(fn)(torch.ones(3, device="cuda"))
-    assert torch.rand(3, device="cuda").shape == (3,)  # the generators are torch's own again
+def _forked(x: Tensor) -> Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        y = x + torch.rand_like(x)
+    return y * torch.rand_like(x)
 
 
-def test_a_generator_of_its_own_is_refused() -> None:
+def _checkpointed(x: Tensor) -> Tensor:
+    def part(x: Tensor) -> Tensor:
+        return F.dropout(x.sin(), 0.5)
+
+    found: Tensor = checkpoint(part, x, use_reentrant=False)
+    return found * torch.rand_like(x)
+
+
+def _seeded(x: Tensor) -> Tensor:
+    torch.cuda.manual_seed(9)
+    return x * torch.rand_like(x)
+
+
+@pytest.mark.parametrize("fn", [_forked, _checkpointed, _seeded])
+def test_the_state_of_a_device_generator(fn: Callable[[Tensor], Tensor]) -> None:
+    compiled = strict(fn)
+    for seed in (1, 1, 2):
+        found = []
+        for call in (compiled, fn):
+            x = torch.linspace(-1, 1, 64, device="cuda", requires_grad=True)
+            torch.manual_seed(seed)
+            out = call(x)
+            (grad,) = torch.autograd.grad(out, x, torch.ones_like(out))
+            found.append((out, grad, torch.rand(3, device="cuda")))
+        torch.testing.assert_close(*found)
+    assert compiled.cache_info().backward_runs == 3
+
+
+def test_a_generator_of_its_own() -> None:
     generator = torch.Generator("cuda")
-    with pytest.raises(UnsupportedOpError, match="a generator of its own on cuda"):
-        strict(lambda x: x + torch.rand(3, generator=generator, device="cuda"))(
-            torch.ones(3, device="cuda")
-        )
+
+    def fn(x: Tensor) -> Tensor:
+        return x + torch.rand(3, generator=generator, device="cuda")
+
+    x, compiled = torch.ones(3, device="cuda"), strict(fn)
+    generator.manual_seed(4)
+    have = [compiled(x) for _ in range(3)]
+    generator.manual_seed(4)
+    torch.testing.assert_close(have, [fn(x) for _ in range(3)], rtol=0, atol=0)
 
 
 def test_layers_of_cudnn_are_traced_in_parts() -> None:

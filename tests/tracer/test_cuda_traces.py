@@ -26,8 +26,8 @@ from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
 from gradof.passes.pipeline import CLEAN_UP, run_passes
-from gradof.tracer import torch_modes, torch_recorder, torch_tracer, torch_types
-from gradof.tracer.torch_device import OneDevice, _DeviceGenerator
+from gradof.tracer import torch_modes, torch_random, torch_recorder, torch_tracer, torch_types
+from gradof.tracer.torch_device import OneDevice
 from gradof.tracer.torch_tracer import trace_torch
 
 PREPARE = ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP)
@@ -236,9 +236,20 @@ def test_a_device_that_no_backend_serves() -> None:
         OneDevice(print).admit(torch.empty(3, device="xpu:0"), "args[0]")
 
 
-def test_the_state_of_a_cuda_generator_is_not_read_in_a_trace() -> None:
-    generator: Any = _DeviceGenerator(torch.Generator())
-    assert generator.manual_seed(3).initial_seed() == 3
-    for method in ("get_state", "set_state", "seed"):
-        with pytest.raises(UnsupportedOpError, match=f"{method} of a CUDA device's random"):
-            getattr(generator, method)()
+def test_what_a_cuda_generator_is_told_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with unset_fake_temporarily():  # that a CPU's stands for
+        plain = torch.Generator()
+        recorder = torch_recorder.Recorder("fn")
+        monkeypatch.setattr(torch_random, "_index", lambda generator: 0)
+        monkeypatch.setattr(torch_random.RecordedGenerator, "_settle", lambda self: None)
+        monkeypatch.setattr(torch.cuda, "default_generators", (plain,), raising=False)
+        generator = torch_random.RecordedGenerator(plain, recorder)
+        assert generator.manual_seed(3).initial_seed() == 3
+        state = generator.get_state()
+        generator.set_state(state)
+        with pytest.raises(UnsupportedOpError, match="not what get_rng_state gave"):
+            generator.set_state(state.clone())
+        with pytest.raises(UnsupportedOpError, match="seed of torch's random generator"):
+            generator.seed()
+    kinds = [node.kind for node in recorder.graph.nodes()]
+    assert kinds == ["cuda_random_seed", "cuda_random_state", "set_cuda_random_state"]
