@@ -15,9 +15,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from gradof.codegen.gpu.causal import number_of, without_diagonals
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.types import BF16, BOOL, F16, F32, ScalarType, TensorType
+from gradof.ir.types import BF16, BOOL, F16, F32, TensorType
+from gradof.ops.attention import Step
 from gradof.ops.registry import get_op
 from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
@@ -29,7 +31,6 @@ DTYPES = (F16, BF16, F32)
 _RUN = "run as a flash kernel; second derivatives as primitives"
 MAX_HEAD = 256  # elements of a row of Q, K or V that a program holds
 _RENAMES = frozenset({"alias", "cast", "reshape"})
-Step = tuple[str, tuple[str | int | float, ...]]
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Attention:
     steps: list[Step] = field(default_factory=list)
     extras: list[Value] = field(default_factory=list)  # tensors that steps read: "x0", "x1"
     safe: bool = False  # a row of which all scores are -inf gives 0, not nan
+    causal: int | None = None  # row m meets keys 0 to m + causal alone
     reason: str = ""
 
     def __str__(self) -> str:
@@ -101,6 +103,8 @@ def _described(
         for node in ahead:
             if node not in dead and not renames(node):
                 raise _Unfit(f"the probabilities are changed by {node.kind}{_at(node)}")
+        left = without_diagonals(made.steps, made.extras, made.frame)
+        made.steps, made.extras, made.causal = left
         _check_readers(graph, made)
         _check_gradients(made, with_gradient)
     except _Unfit as unfit:
@@ -309,16 +313,6 @@ def _shape(value: Value) -> tuple[int, ...]:
     if value.type.shape is None:
         return ()
     return value.type.shape
-
-
-def number_of(value: Value) -> int | float | None:
-    """The Python number behind a value: a constant, or a tensor full of it."""
-    node = value.node
-    if node is None or node.kind not in ("Constant", "full"):
-        return None
-    number = node.attrs["value"]
-    is_number = isinstance(value.type, ScalarType) or node.kind == "full"
-    return number if is_number and isinstance(number, int | float) else None
 
 
 def _is_zero(value: Value) -> bool:

@@ -12,10 +12,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu.emit_flash import FlashShape, arguments, axes_of, emit_flash
+from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
 from gradof.codegen.gpu.interpreted import interpret, require_interpreter
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.launch import interprets
@@ -37,7 +41,7 @@ class Flash:
             require_interpreter()
         self.shape, self.device, self.parts = shape, device, tuple(parts)
         self.name, self.sizes = shape.name, sizes
-        self._made: dict[str, Any] = {}
+        self._made: dict[tuple[str, bool], Any] = {}
 
     @property
     def nest(self) -> Flash:
@@ -94,7 +98,9 @@ class Flash:
         if device.type == "cuda" and torch.cuda.current_device() != device.index:
             with torch.cuda.device(device):  # triton launches on the current one
                 return self.launch(part, tensors)
-        read, written = arguments(self.shape, part)
+        described = describes(part, tensors)
+        shape = replace(self.shape, described=described)
+        read, written = arguments(shape, part)
         given: list[Any] = []
         batch = q.dim() - 2
         for name, x in zip((*read, *written), tensors, strict=True):
@@ -103,21 +109,29 @@ class Flash:
             assert len(strides) - batch == len(axes_of(name)), name
         m, d, n, e = q.shape[-2], q.shape[-1], kt.shape[-1], v.shape[-1]
         heads = q.shape[1] if batch == 2 else q.shape[0] if batch else 1
-        constants = blocks_for(part, d, e, q.element_size())
-        tiles = -(-n // constants["BN"]) if part == "keys" else -(-m // constants["BM"])
+        extras = [x.element_size() for x in tensors[len(read) - len(self.shape.extras) : len(read)]]
+        blocks = blocks_for(part, d, e, q.element_size(), shared_memory(device), extras)
+        tiles = -(-n // blocks.BN) if part == "keys" else -(-m // blocks.BM)
         count = tiles * (q.shape[:batch].numel() if batch else 1)
-        tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-        constants["PRECISION"] = "tf32" if tf32 else "ieee"
-        self.kernel(part)[(count,)](*given, heads, m, n, D=d, E=e, enable_fp_fusion=True,
-                                   **constants)  # fmt: skip
+        along, size = (m, blocks.BM) if part == "keys" else (n, blocks.BN)
+        pairs = list(zip((*read, *written), tensors, strict=True))
+        run = self.kernel(part, described)[(count,)]
+        if described:
+            run = partial(copy_context().run, allocated, run)
+        run(
+            *given, heads, m, n, D=d, E=e, TAIL=along % size != 0, enable_fp_fusion=True,
+            PRECISION="tf32" if allows_tf32() else "ieee", INDEX=index_of(pairs, blocks),
+            **blocks.constants,
+        )  # fmt: skip
         return None
 
-    def kernel(self, part: str) -> Any:
+    def kernel(self, part: str, described: bool) -> Any:
         """The compiled kernel."""
         with _LOCK:
-            if part not in self._made:
-                self._made[part] = compile_flash(self.shape, part)
-            return self._made[part]
+            if (part, described) not in self._made:
+                shape = replace(self.shape, described=described)
+                self._made[part, described] = compile_flash(shape, part)
+            return self._made[part, described]
 
 
 def flash_of(node: Node, name: str) -> Flash:
@@ -138,9 +152,12 @@ def shape_of(node: Node, name: str) -> FlashShape:
     """What the source of such a node depends on."""
     steps: Any = node.attrs["steps"]
     extras = node.inputs[3 if node.kind == "attention" else 6 :]
+    causal: Any = node.attrs["causal"]
+    heads = {"d": node.inputs[0], "e": node.inputs[2]}
+    sizes = {axis: known_shape(tensor(v.type))[-1] for axis, v in heads.items()}
     return FlashShape(
         name, steps, tuple(tensor(v.type).dtype for v in extras), bool(node.attrs.get("safe")),
-        str(node.loc or ""),
+        str(node.loc or ""), causal, "".join(a for a, n in sizes.items() if padded(n) != n),
     )  # fmt: skip
 
 
@@ -156,13 +173,63 @@ def compile_flash(shape: FlashShape, part: str) -> Any:
     return space[f"{shape.name}_{part}"]
 
 
-def blocks_for(part: str, d: int, e: int, itemsize: int) -> dict[str, Any]:
-    """Sizes of blocks and how many are loaded ahead, by what shared memory holds."""
-    bd, be = (max(16, 1 << (n - 1).bit_length()) for n in (d, e))
-    row = max(bd, be) * itemsize  # bytes of a row of the widest operand
-    size = 64 if row <= (256 if part == "forward" else 128) else 32
-    size = 16 if row > 512 else size
-    return {
-        "BM": size, "BN": size, "BD": bd, "BE": be, "num_warps": 4,
-        "num_stages": 2 if row <= 256 else 1,
-    }  # fmt: skip
+def describes(part: str, tensors: Sequence[Any]) -> bool:
+    """Whether the device can be asked for whole blocks of the heads that a loop runs along.
+
+    From sm_90 on, where the elements of a head lie side by side and all else on 16 bytes.
+    """
+    import torch
+
+    q, kt, v = tensors[:3]
+    if q.device.type != "cuda" or torch.cuda.get_device_capability(q.device)[0] < 9:
+        return False
+    for x in (q, tensors[4]) if part == "keys" else (kt.mT, v):
+        *others, last = x.stride()
+        size = x.element_size()
+        if last != 1 or others[-1] <= 0 or x.data_ptr() % 16 or any(n * size % 16 for n in others):
+            return False
+    return True
+
+
+def allocated(run: Any, *args: Any, **options: Any) -> None:
+    """Launch a kernel that makes descriptors, for which it is given memory of the device."""
+    import torch
+    import triton
+
+    device = args[0].device
+
+    def empty(size: int, alignment: int, stream: int | None) -> Any:
+        return torch.empty(size, dtype=torch.int8, device=device)
+
+    triton.set_allocator(empty)
+    run(*args, **options)
+
+
+def index_of(read: Sequence[tuple[str, Any]], blocks: Blocks) -> Any:
+    """The dtype of positions inside of a block: int32 where all of them fit."""
+    import triton.language as tl
+
+    sizes = {"m": blocks.BM, "n": blocks.BN, "d": blocks.BD, "e": blocks.BE}
+    for name, x in read:
+        axes = axes_of(name)
+        strides = x.stride()[x.dim() - len(axes) :]
+        if sum(sizes[a] * s for a, s in zip(axes, strides, strict=True)) >= 2**31:
+            return tl.int64
+    return tl.int32
+
+
+def shared_memory(device: Any) -> int:
+    """Bytes that a program may have: the device's; an H100's where the interpreter runs it."""
+    import torch
+
+    if device.type != "cuda":
+        return 227 << 10
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
+
+
+def allows_tf32() -> bool:
+    """Whether torch may multiply float32 in TF32."""
+    import torch
+
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")

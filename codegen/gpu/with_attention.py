@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from gradof.codegen.gpu.attention import Attention, number_of, recognised, renames
+from gradof.codegen.gpu.attention import Attention, recognised, renames
+from gradof.codegen.gpu.causal import number_of
+from gradof.codegen.gpu.flash import allows_tf32
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
@@ -19,6 +22,8 @@ from gradof.ops.expr import Emitter, Expr, F
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 
 _SAME = frozenset({"alias", "copy", "reshape"})
+WIDE = ("its products are float32, which kernels multiply in TF32 alone; "
+        'torch.backends.cuda.matmul.fp32_precision = "tf32" allows that')
 NODES = {"attention": attention_in_primitives, "attention_backward": backward_in_primitives}
 
 
@@ -30,6 +35,9 @@ def with_attention(
     The graph itself comes back where there is none. `requires_grad` has a flag per input.
     """
     copy, found = recognised(graph, requires_grad)
+    for attention in found:
+        if not attention.reason and not allows_tf32() and F32 in _dtypes(attention):
+            attention.reason = WIDE
     fit = [a for a in found if not a.reason]
     if not fit:
         return graph, found
@@ -53,6 +61,25 @@ def without_attention(graph: Graph) -> Graph:
                 out.replace_all_uses_with(expr.value)
             node.erase()
     return copy
+
+
+def _dtypes(attention: Attention) -> set[DType]:
+    """The dtypes of Q, K and V as a kernel reads them."""
+    *batch, rows, keys = attention.frame
+    (q, kt), v, out = attention.product.inputs, attention.last.inputs[1], attention.last.output
+    head, width = (_sizes(value)[-1] for value in (q, out))
+    found = {
+        _type(_origin(value, shape)[0]).dtype
+        for value, shape in ((q, (*batch, rows, head)), (kt, (*batch, head, keys)))
+    }
+    if len(found) > 1:  # both are read as they were widened
+        found = {_type(q).dtype}
+    shape = (*batch, keys, width)
+    for casts in (True, False):
+        dtype = _type(_origin(v, shape, casts=casts, numbers=False)[0]).dtype
+        if _dtypes_read(out) == {dtype}:
+            return {*found, dtype}
+    return {*found, _type(v).dtype}
 
 
 def _replace(attention: Attention) -> None:
@@ -80,8 +107,9 @@ def _replace(attention: Attention) -> None:
         steps = (("mul", ("s", factor)), *steps)
     extras = map(emitter.wrap, attention.extras)
     o, _ = F.attention.multiple(
-        queries, turned, values, *extras, steps=steps, safe=attention.safe
-    )
+        queries, turned, values, *extras, steps=steps, safe=attention.safe,
+        causal=attention.causal,
+    )  # fmt: skip
     _hand_on(last.output, o.value)
     whole = o.cast(_type(last.output).dtype).reshape(_sizes(last.output))
     last.output.replace_all_uses_with(whole.value)
@@ -113,12 +141,23 @@ def _before(
     value: Value, shape: tuple[int, ...], emitter: Emitter, *, casts: bool = True,
     numbers: bool = True,
 ) -> tuple[Expr, float]:  # fmt: skip
-    """An operand of a product as it was before it was copied, reshaped or multiplied by numbers.
+    """An operand of a product as it was before it was copied, reshaped or multiplied by numbers."""
+    found, factor, dims = _origin(value, shape, casts=casts, numbers=numbers)
+    made = emitter.wrap(found)
+    if dims is not None:
+        made = F.permute(made, dims=dims)
+    return _in_shape(made.value, shape, emitter), factor
 
-    The last value of that shape on the way back, and the product of the numbers, which becomes a
-    step of the scores: torch's own attention multiplies Q and K by the root of its scale. Kernels
-    take strides, so what was copied for a product need not be. With `casts` also before it was
-    widened from half precision: products are summed in float32 either way.
+
+def _origin(
+    value: Value, shape: tuple[int, ...], *, casts: bool = True, numbers: bool = True
+) -> tuple[Value, float, tuple[int, ...] | None]:
+    """The last value of that shape on the way back, the numbers it was multiplied by, and dims.
+
+    The product of the numbers becomes a step of the scores: torch's own attention multiplies Q and
+    K by the root of its scale. Kernels take strides, so what was copied for a product need not be.
+    With `casts` also before it was widened from half precision: products are summed in float32
+    either way. Where it was widened first, and turned afterwards, `dims` are how it was turned.
     """
     found, at, factor = (value, 1.0), value, 1.0
     while at.node is not None and (
@@ -129,14 +168,13 @@ def _before(
         at = at.node.inputs[operands.index(None)]
         if _sizes(at) == shape:
             found = (at, factor)
-    made = _in_shape(found[0], shape, emitter)
     node = found[0].node
     if casts and node is not None and node.kind == "permute":
-        source, dims = node.inputs[0].node, node.attrs["dims"]
-        if source is not None and _widens(source):  # and turned afterwards
-            made = F.permute(emitter.wrap(source.inputs[0]), dims=dims)
-            return _in_shape(made.value, shape, emitter), found[1]
-    return made, found[1]
+        source: Any = node.inputs[0].node
+        dims: Any = node.attrs["dims"]
+        if source is not None and _widens(source):
+            return source.inputs[0], found[1], dims
+    return (*found, None)
 
 
 def _scales(node: Node) -> bool:

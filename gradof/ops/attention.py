@@ -4,7 +4,8 @@
 
 `steps` are changes of the scores in order: `("mul", ("s", 0.25))`, `("where", ("x0", "s", -inf))`,
 with "s" for the scores and "x0", "x1" for tensors, operands after q, kt and v. With `safe` a row of
-which all scores are -inf gives 0, not nan.
+which all scores are -inf gives 0, not nan. With `causal` row m meets keys 0 to m + causal alone:
+the scores of all others are -inf, whatever the steps made of them.
 
 Neither op is traced: `gradof.codegen.gpu.attention` puts them into graphs that Triton runs. The
 backward has no derivative of its own. `attention_in_primitives` and `backward_in_primitives` are
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradof.ir.attrs import Attr
-from gradof.ir.types import F32, TensorType, Type
+from gradof.ir.types import BOOL, F32, TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import known_shape, tensor
 from gradof.ops.registry import Family, Refused, op
@@ -38,28 +39,34 @@ def _infer_backward(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[
 
 
 def _attention_vjp(
-    g_o: Expr, g_l: Expr, operands: list[Expr], o: Expr, l: Expr, steps: tuple[Step, ...]  # noqa: E741
+    g_o: Expr, g_l: Expr, operands: list[Expr], o: Expr, l: Expr, steps: tuple[Step, ...],  # noqa: E741
+    causal: int | None,
 ) -> list[Expr | None]:
     q, kt, v, *extras = operands
     last = o.rank - 1
     delta = F.sum(g_o.cast(F32) * o.cast(F32), dims=(last,), keepdims=False) - g_l
-    grads = F.attention_backward.multiple(q, kt, v, l, g_o, delta, *extras, steps=steps)
+    grads = F.attention_backward.multiple(
+        q, kt, v, l, g_o, delta, *extras, steps=steps, causal=causal
+    )
     return [*grads, *[None] * len(extras)]
 
 
-op("attention(*operands; steps, safe) -> o, l", family=Family(_infer), traits={"structural"},
-   vjp={"operands": _attention_vjp},
+op("attention(*operands; steps, safe, causal) -> o, l", family=Family(_infer),
+   traits={"structural"}, vjp={"operands": _attention_vjp},
    doc="softmax(q @ kt) @ v and the log of each row's sum; in graphs that Triton runs.")
-op("attention_backward(*operands; steps) -> dq, dkt, dv", family=Family(_infer_backward),
+op("attention_backward(*operands; steps, causal) -> dq, dkt, dv", family=Family(_infer_backward),
    traits={"structural"}, vjp={"operands": Refused("it is taken apart first")},
    doc="The gradients of attention, of q, kt, v, l, the cotangent of o, and a sum per row.")
 
 
 def attention_in_primitives(
-    q: Expr, kt: Expr, v: Expr, *extras: Expr, steps: tuple[Step, ...], safe: bool
+    q: Expr, kt: Expr, v: Expr, *extras: Expr, steps: tuple[Step, ...], safe: bool,
+    causal: int | None,
 ) -> tuple[Expr, Expr]:
     """What `attention` computes; in float32, rounded once."""
     s = changed(_product(q, kt), [_wide(x) for x in extras], steps)[-1]
+    if causal is not None:
+        s = F.where(_below(s, causal), s, -math.inf)
     last = s.rank - 1
     top = F.detach(F.amax(s, dims=(last,), keepdims=True))
     if safe:
@@ -78,19 +85,30 @@ def attention_in_primitives(
 
 def backward_in_primitives(
     q: Expr, kt: Expr, v: Expr, sums: Expr, g: Expr, delta: Expr, *extras: Expr,
-    steps: tuple[Step, ...],
+    steps: tuple[Step, ...], causal: int | None,
 ) -> tuple[Expr, Expr, Expr]:  # fmt: skip
     """What `attention_backward` computes; in float32, rounded once."""
     wide_extras = [_wide(x) for x in extras]
     values = changed(_product(q, kt), wide_extras, steps)
     rows = (*sums.shape, 1)
-    p = F.exp(values[-1] - sums.reshape(rows))
+    last = values[-1]
+    below = None if causal is None else _below(last, causal)
+    p = F.exp((last if below is None else F.where(below, last, -math.inf)) - sums.reshape(rows))
     d = p * (_wide(g) @ _wide(v).mT - delta.reshape(rows))
+    if below is not None:
+        d = F.where(below, d, 0.0)
     d = pulled_back(d, values, wide_extras, steps)
     return (
         (d @ _wide(kt).mT).cast(q.dtype), (_wide(q).mT @ d).cast(kt.dtype),
         (p.mT @ _wide(g)).cast(v.dtype),
     )  # fmt: skip
+
+
+def _below(s: Expr, causal: int) -> Expr:
+    """Which scores a causal mask leaves."""
+    shape, device = s.shape[-2:], tensor(s.type).device
+    every = F.full.with_emitter(s.emitter)(dtype=BOOL, shape=shape, device=device, value=True)
+    return F.tril(every, diagonal=causal)
 
 
 def changed(s: Expr, extras: Sequence[Expr], steps: Sequence[Step]) -> list[Expr]:

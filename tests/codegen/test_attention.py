@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,15 @@ from gradof.codegen.gpu.emit_flash import PARTS, emit_flash
 from gradof.codegen.gpu.with_attention import with_attention, without_attention
 
 F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def tf32() -> Iterator[None]:
+    """Products of float32 in TF32, without which kernels leave them to torch."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    yield
+    torch.backends.cuda.matmul.fp32_precision = before
 
 
 def graph_of(fn: Callable[..., Any], *args: torch.Tensor) -> Any:
@@ -98,6 +108,59 @@ def test_what_was_copied_scaled_or_widened_for_the_product_is_read_as_it_was() -
     assert "bmm" in {n.kind for n in plain.nodes()} and without_attention(plain) is plain
 
 
+CAUSAL: dict[str, tuple[Callable[..., Any], int, bool]] = {
+    "torch's own": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+                    0, True),
+    "a mask of its": (lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, torch.ones(8, 10, dtype=torch.bool).tril(2)), 2, True),
+    "tril == 0": (lambda q, k, v: soft((q @ k.mT / 4).masked_fill(
+        torch.ones(8, 10).tril() == 0, -math.inf)) @ v, 0, True),
+    "not tril, scaled afterwards": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        ~torch.ones(8, 10, dtype=torch.bool).tril()[None], -math.inf) * 0.25) @ v, 0, True),
+    "triu added": (lambda q, k, v: soft(
+        q @ k.mT + torch.full((8, 10), -math.inf).triu(3)) @ v, 2, True),
+    "positions": (lambda q, k, v: soft(torch.where(
+        torch.arange(8)[:, None] + 2 >= torch.arange(10), q @ k.mT, -math.inf)) @ v, 2, True),
+    "positions, the other way": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        torch.arange(10)[None] - torch.arange(8)[:, None] > 1, -math.inf)) @ v, 1, True),
+    "two of them": (lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, torch.full((8, 10), -math.inf).triu(2)
+        + torch.full((8, 10), -math.inf).triu(4)), -1, False),
+    "a finite number": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        torch.ones(8, 10).tril() == 0, -1e9)) @ v, -1, False),
+    "a row without keys": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        torch.ones(8, 10).tril(-1) == 0, -math.inf)) @ v, -1, False),
+    "negative afterwards": (lambda q, k, v: soft(-(q @ k.mT).masked_fill(
+        torch.ones(8, 10).tril() == 0, -math.inf)) @ v, -1, False),
+    "what is below": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        torch.ones(8, 10).triu() == 0, -math.inf)) @ v, -1, False),
+    "every second": (lambda q, k, v: soft((q @ k.mT).masked_fill(
+        2 * torch.arange(8)[:, None] < torch.arange(10), -math.inf)) @ v, -1, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_causal_masks_are_a_property(name: str) -> None:
+    fn, diagonal, fits = CAUSAL[name]
+    graph = graph_of(fn, *qkv())
+    copy, (found,) = with_attention(graph, (True, True, True))
+    assert not found.reason and found.causal == (diagonal if fits else None)
+    assert bool(found.extras) != fits
+    kinds = {n.kind for n in copy.nodes()}
+    assert not fits or not kinds & {"tril", "triu", "arange", "full", "where"}
+    (node,) = [n for n in copy.nodes() if n.kind == "attention"]
+    assert node.attrs["causal"] == found.causal
+
+
+def test_products_of_float32_are_left_to_torch_without_tf32() -> None:
+    fn = UNFIT["head"][0]
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    for dtype, fits in ((torch.float32, False), (torch.bfloat16, True)):
+        graph = graph_of(fn, *qkv(dtype=dtype))
+        copy, (found,) = with_attention(graph, (True, True, True))
+        assert (copy is graph) != fits and ("TF32 alone" in found.reason) != fits
+
+
 def test_explain_lists_it_where_there_are_no_kernels() -> None:
     explanation = gradof.differentiate(lambda q, k, v: soft(q @ k.mT) @ v).explain(*qkv())
     (said,) = explanation.attention
@@ -116,4 +179,4 @@ def test_kernels_are_compiled_for_every_generation() -> None:
         for capability, (dtype, head) in kinds.items():
             text, shared = ptx_of_flash(part, capability, dtype, head)
             assert f".target sm_{capability}" in text and shared <= SHARED[capability]
-            assert ("mma" in text) == (dtype != "fp32"), (part, capability)
+            assert ("wgmma.mma_async" if capability == 90 else "mma") in text, (part, capability)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from gradof.codegen.gpu.emit_flash import PARTS, FlashShape
-from gradof.codegen.gpu.flash import blocks_for, compile_flash
+from gradof.codegen.gpu.flash import compile_flash
+from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
 from gradof.ir.types import BOOL, F32
 
 SHAPE = FlashShape(
@@ -24,17 +27,26 @@ SHARED = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 ITEMSIZE = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 
-def ptx_of_flash(part: str, capability: int, dtype: str, head: int) -> tuple[str, int]:
+def ptx_of_flash(
+    part: str, capability: int, dtype: str, head: int, *, shape: FlashShape = SHAPE,
+    blocks: Blocks | None = None,
+) -> tuple[str, int]:  # fmt: skip
     """PTX of a part, and its shared memory; arguments as at a launch with contiguous tensors."""
-    kernel = compile_flash(SHAPE, part)
+    extras = [1 if d == BOOL else d.bits // 8 for d in shape.extras]
+    blocks = blocks or blocks_for(
+        part, head, head, ITEMSIZE[dtype], SHARED[capability], extras
+    )  # fmt: skip
+    edges = "de" if padded(head) != head else ""
+    kernel = compile_flash(replace(shape, edges=edges), part)
     constants: dict[str, Any] = {
-        "D": head, "E": head, "PRECISION": "ieee", **blocks_for(part, head, head, ITEMSIZE[dtype])
+        "D": head, "E": head, "PRECISION": "tf32", "INDEX": tl.int32, "TAIL": False,
+        **blocks.constants,
     }  # fmt: skip
     options = {k: constants.pop(k) for k in ("num_warps", "num_stages")}
     options["enable_fp_fusion"] = True
     names = kernel.arg_names
     steps_of_one = (
-        "q_d", "k_d", "v_e", "o_e", "g_e", "dq_d", "dk_d", "dv_e", "x0_n", "x1_n", "l_m"
+        "q_d", "k_d", "v_e", "o_e", "g_e", "dq_d", "dk_d", "dv_e", "x0_n", "x1_n", "l_m", "delta_m"
     )  # fmt: skip
     constants |= {n: 1 for n in names if n in steps_of_one}
     kinds = {
@@ -43,7 +55,7 @@ def ptx_of_flash(part: str, capability: int, dtype: str, head: int) -> tuple[str
     }  # fmt: skip
     even = {
         (k,): [["tt.divisibility", 16]] for k, n in enumerate(names)
-        if n not in constants and n not in ("M", "N", "H")
+        if n not in constants and n != "H"
     }  # fmt: skip
     source = ASTSource(fn=kernel, signature=kinds, constexprs=constants, attrs=even)
     out = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 import gradof
+from gradof.codegen.gpu import flash
+from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
 
 ROWS, KEYS, HEAD, WIDTH = 37, 29, 24, 40  # no size is a power of two
 F = torch.nn.functional
@@ -104,6 +106,16 @@ def operands(case: Case, dtype: torch.dtype) -> Tensors:
     return [made(ROWS, HEAD), made(KEYS, HEAD), made(KEYS, WIDTH), *others]
 
 
+def small_blocks(part: str, d: int, e: int, *_: Any, **__: Any) -> Blocks:
+    """Small ones, so that there are several, whole ones and a last one in part."""
+    return Blocks(32, 16, padded(d), padded(e), 4, 1)
+
+
+def choose_blocks(choose: Callable[..., Blocks]) -> None:
+    """Have launches cut into blocks in another way."""
+    vars(flash)["blocks_for"] = choose
+
+
 def gradients(fn: Callable[..., Any], given: Tensors, *, second: bool) -> Tensors:
     """The value, its gradients for a fixed cotangent, and the gradients of their squares."""
     qkv = given[:3]
@@ -145,7 +157,7 @@ def run(case: Case, dtype: torch.dtype) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def settings() -> dict[str, Any]:
+def settings(large: Any) -> dict[str, Any]:
     """Runs that get to the kernels by other ways: budget, one run, parts of the gradient."""
     given = operands(CASES["plain"], torch.float32)
     exact = [x.detach().double().requires_grad_() for x in given]
@@ -175,6 +187,23 @@ def settings() -> dict[str, Any]:
     )
     found["grouped"] = grouped_heads()
     found["nan"] = rows_without_keys()
+    whole = [torch.randn(2, n, 16, requires_grad=True) for n in (32, 48, 48)]
+    whole_exact = [x.detach().double().requires_grad_() for x in whole]
+    for name, fn in (("whole blocks", plain), ("whole blocks, causal", own)):
+        found[name] = worst(
+            gradients(gradof.differentiate(fn), whole, second=False),
+            gradients(fn, whole_exact, second=False),
+        )
+    flash.describes, asked = lambda part, tensors: True, flash.describes
+    contiguous = [x.detach().contiguous().requires_grad_() for x in given]
+    found["tensor descriptors"] = worst(
+        gradients(gradof.differentiate(plain), contiguous, second=False), right
+    )
+    flash.describes = asked
+    choose_blocks(large)
+    found["large blocks"] = worst(
+        gradients(gradof.differentiate(plain), given, second=False), right
+    )
     found["heads saved"] = value.explain(*turned).saved_bytes
     return found
 
@@ -215,11 +244,13 @@ def rows_without_keys() -> list[bool]:
 
 def main() -> None:
     """All cases as one line of JSON."""
+    torch.backends.cuda.matmul.allow_tf32 = True  # else kernels leave float32 to torch
+    choose_blocks(small_blocks)
     rows = {
         f"{name}, {str(dtype).removeprefix('torch.')}": run(case, dtype)
         for name, case in CASES.items() for dtype in case.dtypes
     }  # fmt: skip
-    print(json.dumps({"cases": rows, "settings": settings()}))
+    print(json.dumps({"cases": rows, "settings": settings(blocks_for)}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""How attention's kernels are cut into blocks, by the size of a head, the dtype and the device.
+
+Each product is to be one that a warpgroup does from shared memory (64 rows of it and more), what is
+accumulated is to stay in registers, and two or three blocks are on their way while one is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Size of the wider head → (BM, BN, warps, stages), the best first, for 16-bit operands.
+_HALF: dict[str, dict[int, tuple[tuple[int, int, int, int], ...]]] = {
+    "forward": {
+        64: ((128, 64, 4, 3), (64, 64, 4, 2)),
+        128: ((128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2)),
+        256: ((128, 64, 8, 2), (64, 32, 4, 2)),
+    },
+    "queries": {
+        64: ((128, 64, 8, 3), (64, 64, 4, 2)),
+        128: ((128, 64, 8, 2), (64, 32, 4, 2)),
+        256: ((64, 64, 8, 1), (64, 32, 4, 1)),
+    },
+    "keys": {
+        64: ((64, 128, 8, 2), (64, 64, 4, 2)),
+        128: ((64, 128, 8, 3), (32, 128, 8, 2), (32, 64, 4, 2)),
+        256: ((64, 64, 8, 1), (32, 64, 4, 1)),
+    },
+}  # fmt: skip
+# For float32, which is multiplied in TF32.
+_WIDE: dict[str, dict[int, tuple[tuple[int, int, int, int], ...]]] = {
+    "forward": {64: ((64, 64, 4, 2),), 128: ((64, 32, 4, 2),), 256: ((32, 32, 4, 1),)},
+    "queries": {64: ((64, 32, 4, 2),), 128: ((32, 32, 4, 1),), 256: ((32, 16, 4, 1),)},
+    "keys": {64: ((32, 64, 4, 2),), 128: ((32, 32, 4, 1),), 256: ((16, 32, 4, 1),)},
+}  # fmt: skip
+_SMALLEST = (16, 16, 4, 1)
+_SLACK = 4096  # what sums over rows and barriers take beside the operands
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows, keys and elements of heads in a block; warps of a program, and loads on their way."""
+
+    BM: int
+    BN: int
+    BD: int
+    BE: int
+    num_warps: int
+    num_stages: int
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """As a launch takes them."""
+        return asdict(self)
+
+    def shared(self, part: str, itemsize: int, extras: Sequence[int] = ()) -> int:
+        """Bytes of shared memory at most; `extras` are bytes of a cell of each further operand."""
+        own, along = (self.BN, self.BM) if part == "keys" else (self.BM, self.BN)
+        head = (self.BD + self.BE) * itemsize
+        held = own * (self.BD * itemsize if part == "forward" else head)
+        ahead = along * head + self.BM * self.BN * sum(extras)
+        turned = self.BM * self.BN * (itemsize if self.num_warps * 16 > own else 0)
+        return held + self.num_stages * ahead + turned + _SLACK
+
+
+def padded(n: int) -> int:
+    """The size of a block that holds n elements of a head."""
+    return max(16, 1 << (n - 1).bit_length())
+
+
+def blocks_for(
+    part: str, d: int, e: int, itemsize: int, shared: int, extras: Sequence[int] = ()
+) -> Blocks:
+    """The first choice that fits into `shared` bytes of a program's memory."""
+    bd, be = padded(d), padded(e)
+    table = (_HALF if itemsize == 2 else _WIDE)[part]
+    wide = min(size for size in table if size >= max(bd, be))
+    for bm, bn, warps, stages in table[wide]:
+        for ahead in range(stages, 0, -1):
+            made = Blocks(bm, bn, bd, be, warps, ahead)
+            if made.shared(part, itemsize, extras) <= shared:
+                return made
+            if not extras:
+                break
+    bm, bn, warps, stages = _SMALLEST
+    return Blocks(bm, bn, bd, be, warps, stages)
