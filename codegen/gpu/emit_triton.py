@@ -8,11 +8,12 @@
         ...
 
 Note [Forms]
-`pointwise`: nothing but cells; all axes are one, a program has BC of them. `persistent`: a row fits
-into a block, so every value is computed once and stays in registers. `looped`: each stage is a loop
-over blocks of columns, and cells of earlier stages are computed again; but see `online`. Folds
-leave one partial result per program, which a second kernel adds in order: no atomics, the same bits
-every time.
+`pointwise`: nothing but cells; all axes are one, a program has BC of them. `tiled`: nothing is
+reduced along a row, so the columns, too, are shared out to programs, along the first axis of the
+grid. `persistent`: a row fits into a block, so every value is computed once and stays in registers.
+`looped`: each stage is a loop over blocks of columns, and cells of earlier stages are computed
+again; but see `online`. Folds leave one partial result per program, which a second kernel adds in
+order, all of one shape at once: no atomics, the same bits every time.
 """
 
 from __future__ import annotations
@@ -29,21 +30,18 @@ from gradof.codegen.loopnest import Buffer, Instr, LoopNest, Operand
 from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, F32, DType
 
-Form = Literal["pointwise", "persistent", "looped"]
+Form = Literal["pointwise", "tiled", "persistent", "looped"]
 HEADER = "import triton\nimport triton.language as tl\n"
 _MINE = re.compile(
     r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|libdevice|tile|row|cell|start|rest_\w"
     r"|float|range|" + "|".join(HELPERS)
 )
-FOLD_SOURCE = '''@triton.jit
-def {name}(partial, out, parts, n, BP: tl.constexpr, BC: tl.constexpr):
-    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)[None, :]
-    acc = tl.full((BP, BC), {identity}, tl.{dtype})
-    for start in range(0, parts, BP):
-        p = start + tl.arange(0, BP)[:, None]
-        value = tl.load(partial + p.to(tl.int64) * n + c, mask=(p < parts) & (c < n), other=0)
-        acc = tl.where(p < parts, {combine}, acc)
-    tl.store(out + c, {reduced}, mask=c < n)
+FOLD_BODY = '''acc = tl.full((BP, BC), {identity}, tl.{dtype})
+for start in range(0, parts, BP):
+    p = start + tl.arange(0, BP)[:, None]
+    value = tl.load({partial} + p.to(tl.int64) * n + c, mask=(p < parts) & (c < n), other=0)
+    acc = tl.where(p < parts, {combine}, acc)
+tl.store({out} + c, {reduced}, mask=c < n)
 '''
 
 
@@ -78,9 +76,14 @@ def wide(dtype: DType) -> DType:
 
 
 def form_of(nest: LoopNest) -> Form:
-    """`pointwise` where there are only cells, else `persistent`. Callers choose `looped`."""
-    cells = all(i.op not in ("reduce", "fold") and i.level != "row" for i in nest.body)
-    return "pointwise" if cells else "persistent"
+    """`pointwise` where there are only cells, `tiled` where no row is reduced, else `persistent`.
+
+    Callers choose `looped`.
+    """
+    if any(i.op == "reduce" for i in nest.body):
+        return "persistent"
+    cells = all(i.op != "fold" and i.level != "row" for i in nest.body)
+    return "pointwise" if cells else "tiled"
 
 
 def folds_of(nest: LoopNest) -> list[Instr]:
@@ -93,15 +96,39 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
     emitter = _Emitter(nest, form)
     body = emitter.kernel()
     text = "\n".join(body) + "\n"
-    for k, fold in enumerate(folds_of(nest)):
-        kind, dtype = str(fold.attrs["kind"]), wide(fold.dtype)
-        text += "\n\n" + FOLD_SOURCE.format(
-            name=f"{nest.name}_fold{k}", identity=identity(kind, dtype), dtype=NAMES[dtype],
-            combine=combine(kind, dtype, "acc", "value"), reduced=reduced(kind, dtype, "acc", 0),
-        )  # fmt: skip
+    folds = folds_of(nest)
+    for k, group in enumerate(fold_groups(nest)):
+        text += "\n\n" + fold_source(f"{nest.name}_fold{k}", [folds[f] for f in group])
     helpers = needed(text)
     used = any("libdevice." in part for part in (text, *helpers))
     return "\n\n".join([HEADER + LIBDEVICE if used else HEADER, *helpers, text])
+
+
+def fold_groups(nest: LoopNest) -> list[list[int]]:
+    """Numbers of the folds whose partial results have one shape: one kernel adds them all."""
+    levels = [f.level for f in folds_of(nest)]
+    return [[k for k, f in enumerate(levels) if f == level] for level in dict.fromkeys(levels)]
+
+
+def fold_source(name: str, folds: Sequence[Instr]) -> str:
+    """The kernel that adds the partial results of folds, each by programs of its own."""
+    numbers = [""] if len(folds) == 1 else [str(k) for k in range(len(folds))]
+    parameters = [f"{which}{k}" for which in ("partial", "out") for k in numbers]
+    lines = [
+        "@triton.jit",
+        f"def {name}({', '.join(parameters)}, parts, n, BP: tl.constexpr, BC: tl.constexpr):",
+        "    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)[None, :]",
+    ]
+    for k, fold in zip(numbers, folds, strict=True):
+        kind, dtype = str(fold.attrs["kind"]), wide(fold.dtype)
+        body = FOLD_BODY.format(
+            identity=identity(kind, dtype), dtype=NAMES[dtype], partial=f"partial{k}",
+            combine=combine(kind, dtype, "acc", "value"), reduced=reduced(kind, dtype, "acc", 0),
+            out=f"out{k}",
+        )  # fmt: skip
+        lines += [f"    if tl.program_id(1) == {k}:"] if k else []
+        lines += [" " * (8 if k else 4) + line for line in body.splitlines()]
+    return "\n".join(lines) + "\n"
 
 
 class _Emitter:
@@ -115,6 +142,7 @@ class _Emitter:
         self.indent = 1
         self.rows = range(0 if form == "pointwise" else nest.rows)
         self.columns = range(len(self.rows), len(nest.sizes))
+        self.across = form == "tiled" and bool(self.columns)  # several programs have one row
 
     def add(self, text: str, loc: object = None) -> None:
         comment = "" if loc is None else "  # " + " ".join(str(loc).split())
@@ -129,7 +157,8 @@ class _Emitter:
         yield from (f"fold{k}" for k in range(len(self.folds)))
         yield from (f"n{k}" for k in range(len(self.nest.sizes)))
         yield from ("n_rows", "n_columns")
-        for name in ("INDEX", "BR", "BC", "TILES"):
+        yield "TILES"
+        for name in ("INDEX", "BR", "BC"):
             yield f"{name}: tl.constexpr"
 
     def folded(self, k: int) -> bool:
@@ -153,13 +182,18 @@ class _Emitter:
                 if i.level == "cell":
                     self.instr(i)
             return self.lines
-        self.add("r0 = tl.program_id(0).to(INDEX) * (BR * TILES) + tl.arange(0, BR)[:, None]")
+        down = "tl.program_id(1)" if self.form == "tiled" else "tl.program_id(0)"
+        self.add(f"r0 = {down}.to(INDEX) * (BR * TILES) + tl.arange(0, BR)[:, None]")
+        if self.form != "looped":
+            start = "tl.program_id(0).to(INDEX) * BC + " if self.form == "tiled" else ""
+            self.add(f"c = {start}tl.arange(0, BC)[None, :].to(INDEX)")
+            self.split("c", self.columns)
         for k, f in enumerate(self.folds):
             width = "BC" if f.level == "cell" else "1"
             dtype = wide(f.dtype)
-            if self.form == "persistent" or f.level == "row":
+            if self.form != "looped" or f.level == "row":
                 start = identity(str(f.attrs["kind"]), dtype)
-                self.add(f"acc_fold{k} = tl.full((1, {width}), {start}, tl.{NAMES[dtype]})")
+                self.add(f"acc_fold{k} = tl.full((BR, {width}), {start}, tl.{NAMES[dtype]})")
         self.add("for tile in range(TILES):")
         self.indent = 2
         self.add("r = r0 + tile * BR")
@@ -168,35 +202,30 @@ class _Emitter:
         self.stages()
         self.indent = 1
         for k, f in enumerate(self.folds):
+            total = reduced(str(f.attrs["kind"]), wide(f.dtype), f"acc_fold{k}", 0)
             if f.level == "row":
-                self.add(f"tl.store(fold{k} + tl.program_id(0) + tl.zeros((1, 1), INDEX), "
-                         f"acc_fold{k})")  # fmt: skip
-            elif self.form == "persistent":
-                self.block()
-                self.add(f"tl.store(fold{k} + tl.program_id(0).to(INDEX) * n_columns + c, "
-                         f"acc_fold{k}, mask=c < n_columns)")  # fmt: skip
+                once = ", mask=tl.zeros((1, 1), INDEX) == tl.program_id(0)" if self.across else ""
+                self.add(f"tl.store(fold{k} + {down} + tl.zeros((1, 1), INDEX), {total}{once})")
+            elif self.form != "looped":
+                self.add(f"tl.store(fold{k} + {down}.to(INDEX) * n_columns + c, {total}, "
+                         "mask=c < n_columns)")  # fmt: skip
         return self.lines
 
     def stages(self) -> None:
         body = self.nest.body
         last = max((i.stage for i in body if i.level != "once"), default=0)
-        if self.form == "persistent":
-            self.block()
-            self.split("c", self.columns)
+        if self.form != "looped":
             self.add("cell = row & (c < n_columns)")
         for stage in range(last + 1):
             for i in self.nest.between(stage):
                 self.instr(i)
             loop = self.nest.loop(stage)
-            if self.form == "persistent":
+            if self.form != "looped":
                 for i in body:
                     if (i.level == "cell" and i.stage == stage) or _reduces(i, stage):
                         self.instr(i)
             elif loop and not any(t.stage == stage + 1 for t in self.online.values()):
                 self.loop(loop, stage)
-
-    def block(self) -> None:
-        self.add("c = tl.arange(0, BC)[None, :].to(INDEX)")
 
     def loop(self, loop: Sequence[Instr], stage: int) -> None:
         found = [i for i in loop if _reduces(i, stage)]
@@ -299,7 +328,8 @@ class _Emitter:
 
     def store(self, i: Instr, k: int, value: str) -> None:
         buffer = self.nest.outputs[k]
-        mask = {"once": "", "row": "row", "cell": "cell"}[i.level]
+        once = " & (tl.program_id(0) == 0)" if self.across else ""
+        mask = {"once": "", "row": f"row{once}", "cell": "cell"}[i.level]
         where = self.place("out", k, buffer)
         named = [a for a, d in enumerate(buffer.dims) if d is not None]
         if self.form != "pointwise" and not any(a in self.rows for a in named):
@@ -312,12 +342,13 @@ class _Emitter:
         kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
         inside = "cell" if i.level == "cell" else "row"
         value = f"tl.where({inside}, {self.operand(i.args[0], dtype)}, {identity(kind, dtype)})"
-        text = reduced(kind, dtype, f"{value}.to(tl.{NAMES[dtype]})", 0)
+        value = f"{value}.to(tl.{NAMES[dtype]})"
         if self.form == "looped" and i.level == "cell":
+            text = reduced(kind, dtype, value, 0)
             self.add(f"tl.store(fold{k} + tl.program_id(0).to(INDEX) * n_columns + c, {text}, "
                      "mask=c < n_columns)", i.loc)  # fmt: skip
         else:
-            self.add(f"acc_fold{k} = {combine(kind, dtype, f'acc_fold{k}', text)}", i.loc)
+            self.add(f"acc_fold{k} = {combine(kind, dtype, f'acc_fold{k}', value)}", i.loc)
 
 
 def _reduces(i: Instr, stage: int) -> bool:

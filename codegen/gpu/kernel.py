@@ -20,18 +20,17 @@ from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu import tune
-from gradof.codegen.gpu.emit_triton import Form, emit_triton, folds_of, form_of
+from gradof.codegen.gpu.blocks import Blocks, blocks_for, grid_of, multiprocessors
+from gradof.codegen.gpu.emit_triton import Form, emit_triton, fold_groups, folds_of, form_of
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
-from gradof.codegen.gpu.planned import Fold, Planned, PlannedParts
+from gradof.codegen.gpu.planned import FoldGroup, Planned, PlannedParts
 from gradof.codegen.gpu.totals import take_totals
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import nest_sizes, output_shape
 from gradof.errors import CodegenError
 
 MAX_BLOCK = 1 << 14  # columns that one program holds in registers
-CELLS = 2048  # of a tile, where rows are shorter
-PROGRAMS = 1024  # that a fold is shared out to: as many partial results are added afterwards
 WIDE_INDEX = 1 << 31
 MAX_PLANNED = 64  # sets of shapes and strides that a kernel remembers the launch of
 
@@ -42,17 +41,7 @@ class Source:
 
     text: str
     kernel: Any
-    folds: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Rows and columns of a tile, tiles of a program; see Note [Forms]."""
-
-    rows: int
-    columns: int
-    tiles: int
-    warps: int = 4
+    folds: tuple[Any, ...]  # one for each of `fold_groups`
 
 
 @dataclass(frozen=True)
@@ -67,6 +56,7 @@ class _Call:
     n_rows: int
     n_columns: int
     made: Source
+    units: int  # multiprocessors of the device
 
 
 class TritonKernel:
@@ -116,8 +106,9 @@ class TritonKernel:
                 return parts
             form = "looped"
         made = self._source(form, tuple(g[-1] for g in groups))
-        call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made)
-        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block)
+        units = multiprocessors(device)
+        call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made, units)
+        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block, units)
         if tune.applies(device, n_rows * n_columns):
             blocks = tune.choose(
                 tune.key(made.text, [str(b.dtype) for b, _ in pairs], n_rows, n_columns, device),
@@ -132,12 +123,13 @@ class TritonKernel:
         """The call in tiles of a size."""
         nest, made = self.nest, call.made
         outputs = [t for _, t in call.pairs[len(nest.inputs) :]]
-        programs = _programs(form, call.n_rows, call.n_columns, blocks)
+        grid = grid_of(form, call.n_rows, call.n_columns, blocks)
         folds = [
-            Fold(nest, f, function, programs, call.n_columns, call.sizes, outputs)
-            for f, function in zip(folds_of(nest), made.folds, strict=True)
+            FoldGroup(nest, group, function, grid[-1], call.n_columns, call.sizes, outputs,
+                      call.units)
+            for group, function in zip(fold_groups(nest), made.folds, strict=True)
         ]  # fmt: skip
-        folded = {f.output for f in folds}
+        folded = {k for f in folds for k in f.outputs}
         arguments: list[Any] = []
         places: list[int] = []
         for k, all_strides in enumerate(call.strides):
@@ -145,26 +137,25 @@ class TritonKernel:
                 places.append(len(arguments))
                 found = [all_strides[g[-1]] for g in call.groups]
                 arguments += [None, *(s for s in found if s is not None)]
-        for _ in folds:
+        for _ in folds_of(nest):
             places.append(len(arguments))
             arguments.append(None)
         arguments += [_product([call.sizes[a] for a in g]) for g in call.groups]
         # positions that masks cut off are computed, too
         covered = (
-            programs * blocks.rows * blocks.tiles,
+            grid[-1] * blocks.rows * blocks.tiles,
             -(-call.n_columns // blocks.columns) * blocks.columns,
-            *(f.partial[0] * f.partial[1] for f in folds),
+            *(grid[-1] * f.columns for f in folds),
         )
         constants = {
             "INDEX": _index_type(call.pairs, max(covered)), "BR": blocks.rows,
-            "BC": blocks.columns, "TILES": blocks.tiles, "num_warps": blocks.warps,
-            "enable_fp_fusion": True,
+            "BC": blocks.columns, "num_warps": blocks.warps, "enable_fp_fusion": True,
         }  # fmt: skip
         return Planned(
             call.device,
             [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
-            [*arguments, call.n_rows, call.n_columns], places, made.kernel, programs, constants,
-            folds,
+            [*arguments, call.n_rows, call.n_columns, blocks.tiles], places, made.kernel, grid,
+            constants, folds,
         )  # fmt: skip
 
     def _in_parts(self) -> PlannedParts | None:
@@ -189,29 +180,6 @@ class TritonKernel:
             return found
 
 
-def blocks_for(nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: int) -> Blocks:
-    """Sizes of the tile by what fits into registers, and 16 cells of it a thread."""
-    if form == "pointwise":
-        return Blocks(1, min(1024, _power(n_columns)), 1)
-    cell_folds = any(f.level == "cell" for f in folds_of(nest))
-    if form == "looped":
-        rows = 16 if cell_folds else 1
-        columns = min(_power(n_columns), most, CELLS // (rows // 2 or 1))
-    else:
-        columns = _power(n_columns)
-        rows = min(64 if columns > 1 else 1024, max(1, CELLS // columns), _power(n_rows))
-    tiles = 1
-    if folds_of(nest) and not (form == "looped" and cell_folds):
-        tiles = _power(-(-n_rows // (rows * PROGRAMS)))
-    return Blocks(rows, columns, tiles, tune.warps_for(rows * columns))
-
-
-def _programs(form: Form, n_rows: int, n_columns: int, blocks: Blocks) -> int:
-    if form == "pointwise":
-        return -(-n_columns // blocks.columns)
-    return -(-n_rows // (blocks.rows * blocks.tiles))
-
-
 def _compile(nest: LoopNest, form: Form) -> Source:
     try:
         import triton  # noqa: F401
@@ -226,7 +194,7 @@ def _compile(nest: LoopNest, form: Form) -> Source:
     _remember(filename, text)
     space: dict[str, Any] = {"__name__": f"gradof_{nest.name}"}
     exec(compile(text, filename, "exec"), space)
-    folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(folds_of(nest))))
+    folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(fold_groups(nest))))
     return Source(text, space[nest.name], folds)
 
 
@@ -294,7 +262,3 @@ def _product(sizes: Sequence[int]) -> int:
         n *= size
     return n
 
-
-def _power(n: int) -> int:
-    """The next power of two; 1 for none."""
-    return 1 << max(0, n - 1).bit_length()

@@ -23,24 +23,24 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gradof.codegen.gpu.emit_triton import HEADER, Form, emit_triton, folds_of, form_of, wide
-from gradof.codegen.gpu.kernel import (
-    MAX_BLOCK,
-    WIDE_INDEX,
-    Blocks,
-    _indexed,
-    _merged,
-    _programs,
-    _with_axes,
-    blocks_for,
+from gradof.codegen.gpu.blocks import Blocks, blocks_for, grid_of
+from gradof.codegen.gpu.emit_triton import (
+    HEADER,
+    Form,
+    emit_triton,
+    fold_source,
+    folds_of,
+    form_of,
+    wide,
 )
+from gradof.codegen.gpu.kernel import MAX_BLOCK, WIDE_INDEX, _indexed, _merged, _with_axes
 from gradof.codegen.gpu.readable import names_in, one_tile, readable, renamed, wrapped
 from gradof.codegen.gpu.torch_ops import dtype_text
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 from gradof.errors import CodegenError
 from gradof.ir.types import DType
 
-PARTIALS, COLUMNS = 32, 64  # the block of a kernel that adds partial results
+PARTIALS, COLUMNS = 128, 32  # the block of a kernel that adds partial results
 _FOLD = re.compile(r"_fold\d+$")
 _PART = re.compile(r"(in|out|fold)(\d+)(?:_s(\d+))?")
 JOINED = ",\xa0"  # between arguments that stay on one line
@@ -110,11 +110,9 @@ class _Writer:
             if not _FOLD.search(name):
                 launcher.kernels[name] = text
         fold_names = []
-        for k, fold in enumerate(self.folds):
+        for fold in self.folds:
             fold_name = f"combine_{fold.attrs['kind']}_{wide(fold.dtype)}"
-            own = made[f"{self.kernel_name}_fold{k}"]
-            text = own.replace(f"{self.kernel_name}_fold{k}(", f"{fold_name}(")
-            launcher.kernels[fold_name] = text
+            launcher.kernels[fold_name] = fold_source(fold_name, [fold]).rstrip()
             fold_names.append(fold_name)
         launcher.source = "\n".join(self.launcher(parameters, fold_names)) + "\n"
         return launcher
@@ -177,11 +175,12 @@ class _Writer:
 
     def body(self, parameters: Sequence[str], folds: Sequence[str]) -> list[str]:
         """Everything after the sizes."""
-        programs = _programs(self.form, self.n_rows, self.n_columns, self.blocks)
+        programs = all(grid_of(self.form, self.n_rows, self.n_columns, self.blocks))
         b = self.blocks
-        n, block = ("n_rows", b.rows * b.tiles) if self.form != "pointwise" else (
-            "n_columns", b.columns)  # fmt: skip
-        lines = [f"    grid = ({n if block == 1 else f'triton.cdiv({n}, {block})'},)"]
+        axes = [("n_columns", b.columns)] * (self.form in ("pointwise", "tiled"))
+        axes += [("n_rows", b.rows * b.tiles)] * (self.form != "pointwise")
+        grid = [n if block == 1 else f"triton.cdiv({n}, {block})" for n, block in axes]
+        lines = [f"    grid = ({', '.join(grid)}{',' if len(grid) == 1 else ''})"]
         for k, (name, buffer) in enumerate(zip(self.results, self.nest.outputs, strict=True)):
             fold = self.fold_of.get(k)
             if fold is None:
@@ -256,7 +255,7 @@ class _Writer:
         return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
     def partial(self, fold: Instr) -> str:
-        return f"(grid[0], {'n_columns' if fold.level == 'cell' else '1'})"
+        return f"(grid[-1], {'n_columns' if fold.level == 'cell' else '1'})"
 
     def argument(self, p: str) -> str:
         """What the launcher passes for an argument of the emitted kernel."""
@@ -291,7 +290,7 @@ class _Writer:
     def covered(self) -> int:
         """The most positions that programs count, with those that masks cut off."""
         b = self.blocks
-        programs = _programs(self.form, self.n_rows, self.n_columns, b)
+        programs = grid_of(self.form, self.n_rows, self.n_columns, b)[-1]
         partial = programs * self.n_columns if self.folds else 0
         columns = -(-self.n_columns // b.columns) * b.columns
         return max(programs * b.rows * b.tiles, columns, partial)
@@ -305,7 +304,7 @@ class _Writer:
         made = wrapped(f"{name} = {self.empty(f'({n},)', buffer.dtype)}", 8)
         if cells and not self.n_columns:
             return made
-        call = f"{fold_name}[({programs},)]({name}_parts, {name}, grid[0], {n}"
+        call = f"{fold_name}[({programs},)]({name}_parts, {name}, grid[-1], {n}"
         return [*made, *wrapped(f"{call}, BP={PARTIALS},\xa0BC={COLUMNS})", 8)]
 
     def reshaped(self, k: int) -> list[str]:

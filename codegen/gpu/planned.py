@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradof.codegen.gpu.emit_triton import wide
+from gradof.codegen.gpu.blocks import fold_blocks
+from gradof.codegen.gpu.emit_triton import folds_of, wide
 from gradof.codegen.gpu.ops import NAMES
-from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 
 
 class Planned:
@@ -15,15 +16,15 @@ class Planned:
 
     def __init__(
         self, device: Any, outputs: Sequence[tuple[Any, Any] | None], arguments: list[Any],
-        places: Sequence[int], kernel: Any, programs: int, constants: dict[str, Any],
-        folds: Sequence[Fold],
+        places: Sequence[int], kernel: Any, grid: tuple[int, ...], constants: dict[str, Any],
+        folds: Sequence[FoldGroup],
     ) -> None:  # fmt: skip
         self.device = device
         self.outputs = outputs  # shape and dtype; None for those that a fold makes
         self.arguments = arguments  # of the kernel, with None in the places of tensors
         self.places = places
         self.kernel = kernel
-        self.programs = programs
+        self.grid = grid
         self.constants = constants
         self.folds = folds
 
@@ -39,50 +40,78 @@ class Planned:
             None if made is None else torch.empty(made[0], dtype=made[1], device=device)
             for made in self.outputs
         ]  # fmt: skip
-        partials = [
-            torch.empty(f.partial, dtype=f.dtype, device=device) for f in self.folds
-        ]  # fmt: skip
+        partials = [f.partials(device) for f in self.folds]
+        by_number = {k: t for f, p in zip(self.folds, partials, strict=True)
+                     for k, t in zip(f.numbers, p, strict=True)}  # fmt: skip
         arguments = list(self.arguments)
-        given = [*tensors, *(t for t in outputs if t is not None), *partials]
+        given = [*tensors, *(t for t in outputs if t is not None),
+                 *(by_number[k] for k in range(len(by_number)))]  # fmt: skip
         for place, tensor in zip(self.places, given, strict=True):
             arguments[place] = tensor
-        if self.programs:
-            self.kernel[(self.programs,)](*arguments, **self.constants)
+        if all(self.grid):
+            self.kernel[self.grid](*arguments, **self.constants)
         for fold, partial in zip(self.folds, partials, strict=True):
-            outputs[fold.output] = fold(partial)
+            for k, total in zip(fold.outputs, fold(partial), strict=True):
+                outputs[k] = total
         return tuple(outputs)
 
 
-class Fold:
-    """The second kernel of a fold: it adds the partial results of all programs, in order."""
+class FoldGroup:
+    """The second kernel of folds: it adds the partial results of all programs, in order."""
 
     def __init__(
-        self, nest: LoopNest, fold: Instr, function: Any, programs: int, n_columns: int,
-        sizes: Sequence[int], outputs: Sequence[Any],
+        self, nest: LoopNest, numbers: Sequence[int], function: Any, parts: int, columns: int,
+        sizes: Sequence[int], outputs: Sequence[Any], units: int,
     ) -> None:  # fmt: skip
         import torch
 
-        k = fold.attrs["buffer"]
-        assert isinstance(k, int)
-        self.output, self.function = k, function
-        buffer, made = nest.outputs[k], outputs[k]
-        self.partial = (programs, n_columns if fold.level == "cell" else 1)
-        self.dtype = getattr(torch, NAMES[wide(fold.dtype)])
-        self.own_dtype, self.shape = made.dtype, made.shape
-        named = [a for a, d in enumerate(buffer.dims) if d is not None]
-        self.sizes = [sizes[a] for a in named]
-        self.order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
+        folds = [folds_of(nest)[k] for k in numbers]
+        self.numbers, self.function, self.parts = numbers, function, parts
+        self.outputs = [buffer_of(f) for f in folds]
+        self.columns = columns if folds[0].level == "cell" else 1
+        self.dtypes = [getattr(torch, NAMES[wide(f.dtype)]) for f in folds]
+        self.made = [_memory(nest.outputs[k], outputs[k], sizes) for k in self.outputs]
+        blocks = fold_blocks(self.columns, len(folds), units)
+        self.grid = (-(-self.columns // blocks.columns), len(folds))
+        self.constants = {"BP": blocks.rows, "BC": blocks.columns, "num_warps": blocks.warps,
+                          "enable_fp_fusion": True}  # fmt: skip
 
-    def __call__(self, partial: Any) -> Any:
-        """The output."""
+    def partials(self, device: Any) -> list[Any]:
+        """Memory for a partial result of each program."""
         import torch
 
-        parts, n = self.partial
-        flat = torch.empty(n, dtype=self.own_dtype, device=partial.device)
-        if n:
-            self.function[(-(-n // 64),)](partial, flat, parts, n, BP=32, BC=64,
-                                          enable_fp_fusion=True)  # fmt: skip
-        return flat.reshape(self.sizes).permute(self.order).reshape(self.shape)
+        shape = (self.parts, self.columns)
+        return [torch.empty(shape, dtype=dtype, device=device) for dtype in self.dtypes]
+
+    def __call__(self, partials: Sequence[Any]) -> list[Any]:
+        """The outputs."""
+        import torch
+
+        made = [
+            torch.empty_strided(shape, strides, dtype=dtype, device=partials[0].device)
+            for shape, strides, dtype in self.made
+        ]
+        if self.columns:
+            self.function[self.grid](*partials, *made, self.parts, self.columns, **self.constants)
+        return made
+
+
+def buffer_of(fold: Instr) -> int:
+    """The output of a fold, by number."""
+    k = fold.attrs["buffer"]
+    assert isinstance(k, int)
+    return k
+
+
+def _memory(buffer: Buffer, output: Any, sizes: Sequence[int]) -> tuple[Any, Any, Any]:
+    """Shape, strides and dtype of an output whose memory has the order of the nest's axes."""
+    import torch
+
+    named = [a for a, d in enumerate(buffer.dims) if d is not None]
+    order = sorted(range(len(named)), key=lambda p: buffer.dims[named[p]] or 0)
+    flat = torch.empty([sizes[a] for a in named], device="meta")
+    made = flat.permute(order).reshape(output.shape)
+    return made.shape, made.stride(), output.dtype
 
 
 class PlannedParts:

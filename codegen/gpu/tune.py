@@ -20,17 +20,14 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradof.codegen.cpu.native.object_cache import object_cache
+from gradof.codegen.gpu.blocks import MAX_WARPS, Blocks, power, warps_for
 from gradof.codegen.gpu.interpreter import is_interpreting
 from gradof.errors import ConfigError
 
-if TYPE_CHECKING:
-    from gradof.codegen.gpu.kernel import Blocks
-
 SMALL = 1 << 20  # positions: below, a launch costs more than any tile saves
-MAX_WARPS = 16
 _chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
 _lock = threading.Lock()
 
@@ -57,34 +54,32 @@ def candidates(
 ) -> tuple[Blocks, ...]:
     """The default first, then its neighbours: tiles and warps half and twice as large.
 
-    `most` is the number of cells that a tile may have. Where there are folds, the rows of a program
-    stay, and with them the number of partial results.
+    `most` is the number of cells that a tile may have. Where there are folds, the cells of a
+    program stay, and with them the number of partial results; half and twice as many are tried too.
     """
     found = [default]
     if form == "persistent":
         for rows in (default.rows // 2, default.rows * 2):
-            tiles = default.tiles * default.rows // max(rows, 1) if folds else 1
-            if rows and tiles and rows * default.columns <= most:
+            if rows and rows * default.columns <= most:
+                tiles = -(-default.tiles * default.rows // rows) if folds else 1
                 warps = warps_for(rows * default.columns)
                 found.append(replace(default, rows=rows, tiles=tiles, warps=warps))
     else:
         for columns in (default.columns // 2, default.columns * 2, default.columns * 4):
-            if 256 <= columns <= _power(n_columns) and default.rows * columns <= most:
+            if 256 <= columns <= power(n_columns) and default.rows * columns <= most:
+                tiles = default.tiles
+                if form == "tiled" and folds:
+                    if tiles * default.columns < columns:
+                        continue  # fewer cells than one tile
+                    tiles = -(-tiles * default.columns // columns)
                 warps = warps_for(default.rows * columns)
-                found.append(replace(default, columns=columns, warps=warps))
+                found.append(replace(default, columns=columns, tiles=tiles, warps=warps))
     for warps in (default.warps // 2, default.warps * 2):
         if warps <= MAX_WARPS:
             found.append(replace(default, warps=warps))
+    if folds and default.tiles > 1:
+        found += [replace(default, tiles=n) for n in (-(-default.tiles // 2), default.tiles * 2)]
     return tuple(dict.fromkeys(found))
-
-
-def warps_for(cells: int) -> int:
-    """Warps for a tile: 16 cells a thread, between 4 and 16."""
-    return max(4, min(MAX_WARPS, _power(cells) // 512))
-
-
-def _power(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
 
 
 def key(source: str, dtypes: Sequence[str], n_rows: int, n_columns: int, device: Any) -> str:
@@ -93,7 +88,7 @@ def key(source: str, dtypes: Sequence[str], n_rows: int, n_columns: int, device:
     import triton
 
     name = torch.cuda.get_device_name(device)
-    bucket = [_power(n_rows), _power(n_columns)]
+    bucket = [power(n_rows), power(n_columns)]
     text = json.dumps([source, list(dtypes), bucket, name, triton.__version__])
     return "tile-" + hashlib.sha256(text.encode()).hexdigest()
 

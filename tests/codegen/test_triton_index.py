@@ -56,10 +56,12 @@ def meta(*shape: int, strides: tuple[int, ...] | None = None) -> torch.Tensor:
     (ROWS, META.expand(1 << 17, 1 << 17), False),  # neither rows nor columns are too many
     (ROWS, META.expand(4, BIG + 1), True),
     (WHOLE, META.expand(BIG + 1), True),  # nothing is far, positions are many
-    (WHOLE, META.expand(BIG - 1), False),
+    (WHOLE, META.expand(BIG - (1 << 23)), False),
+    (WHOLE, META.expand(BIG - 1), True),  # the last program's positions reach beyond
     (WHOLE, meta(BIG // 2, strides=(2,)), False),
     (WHOLE, meta(BIG // 2 + 1, strides=(2,)), True),
-    (COLUMNS, META.expand(1 << 14, 1 << 22), True),  # partial results of 1024 programs
+    (COLUMNS, META.expand(1 << 14, 1 << 22), False),  # few programs have partial results
+    (COLUMNS, META.expand(4, BIG + 1), True),
 ])  # fmt: skip
 def test_int64_is_chosen_where_int32_does_not_hold_a_position(
     text: str, tensor: torch.Tensor, wide: bool

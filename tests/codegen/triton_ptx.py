@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import triton
@@ -9,12 +11,13 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gradof.codegen.gpu.emit_triton import Form
+from gradof.codegen.gpu.emit_triton import Form, fold_groups, folds_of
+from gradof.codegen.gpu.emit_triton import wide as wide_dtype
 from gradof.codegen.gpu.kernel import _compile
-from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.gpu.planned import buffer_of
+from gradof.codegen.loopnest import Instr, LoopNest
 
 _NAMES = {"f32": "fp32", "f64": "fp64", "f16": "fp16", "bool": "i1"}
-_PARTS = {"f64": "fp64", "i64": "i64", "i32": "i32"}  # of folds; float32 otherwise
 
 
 def ptx_of(
@@ -30,12 +33,17 @@ def ptx_of(
     made = _compile(nest, form)
     values = {"INDEX": index, "BR": 2, "BC": 64, "TILES": 1, "BP": 32, **constants}
     found = []
-    for kernel in (made.kernel, *made.folds):
+    groups = [[folds_of(nest)[k] for k in group] for group in fold_groups(nest)]
+    kernels = [(made.kernel, folds_of(nest)), *zip(made.folds, groups, strict=True)]
+    for kernel, folds in kernels:
         names = kernel.arg_names
         fixed = {n: values[n] for n in names if n in values}
         if hints:
             fixed |= {n: 1 for n in names if n.endswith(f"_s{len(nest.sizes) - 1}")}
-        kinds = {n: "constexpr" if n in fixed else _kind(nest, n, wide) for n in names}
+        kinds = {
+            n: "constexpr" if n in fixed else _kind(nest, n, wide, folds, kernel is not made.kernel)
+            for n in names
+        }
         even = {(k,): [["tt.divisibility", 16]] for k, n in enumerate(names) if n not in fixed}
         source = ASTSource(
             fn=kernel, signature=kinds, constexprs=fixed, attrs=even if hints else {}
@@ -47,13 +55,18 @@ def ptx_of(
     return found
 
 
-def _kind(nest: LoopNest, name: str, wide: frozenset[str]) -> str:
-    for which, buffers in (("in", nest.inputs), ("out", nest.outputs)):
-        digits = name.removeprefix(which)
-        if name.startswith(which) and digits.isdigit():
-            dtype = buffers[int(digits)].dtype
-            return "*" + _NAMES.get(dtype.name, dtype.name)
-    if name.startswith("fold") or name in ("partial", "out"):
-        kinds = {_PARTS[b.dtype.name] for b in nest.outputs if b.dtype.name in _PARTS}
-        return "*" + (kinds.pop() if kinds else "fp32")
-    return "i64" if name in wide else "i32"
+def _kind(
+    nest: LoopNest, name: str, wide: frozenset[str], folds: Sequence[Instr], adds: bool
+) -> str:
+    """The type of an argument, of the nest's own kernel or of one that adds partial results."""
+    found = re.fullmatch(r"(in|out|fold|partial)(\d*)", name)
+    if found is None:
+        return "i64" if name in wide else "i32"
+    which, k = found[1], int(found[2] or 0)
+    if which in ("fold", "partial"):
+        dtype = wide_dtype(folds[k].dtype)
+    elif adds:
+        dtype = nest.outputs[buffer_of(folds[k])].dtype
+    else:
+        dtype = (nest.inputs if which == "in" else nest.outputs)[k].dtype
+    return "*" + _NAMES.get(dtype.name, dtype.name)

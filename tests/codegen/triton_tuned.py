@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from gradof.codegen.gpu import tune
-from gradof.codegen.gpu.kernel import Blocks, TritonKernel
+from gradof.codegen.gpu.blocks import Blocks
+from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.gpu.planned import Planned
 from gradof.codegen.run_nest import run_nest
 from tests.codegen.triton_cases import arrays, nests
@@ -59,7 +60,8 @@ def tiles(name: str, most: int) -> list[tuple[int, ...]]:
     assert seconds.calls == len(timed)  # type: ignore[attr-defined]
     last = timed[-1]
     chosen = planned.constants
-    assert (chosen["BR"], chosen["BC"], chosen["TILES"], chosen["num_warps"]) == astuple(last)
+    tile = (chosen["BR"], chosen["BC"], planned.arguments[-1], chosen["num_warps"])
+    assert tile == astuple(last)
     return [astuple(b) for b in timed]
 
 
