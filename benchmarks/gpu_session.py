@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python3 benchmarks/gpu_session.py [STEP ...] [--out FOLDER] [--workers N]
 
-quick       one size of each workload in bf16, few turns: what is wrong and what is slow, in a minute
+quick       one size of each workload in bf16, few turns: what is wrong, and what is slow
 tests       the tests marked `gpu`, many at once
 memory      all sizes and dtypes of the workloads that memory bounds, softmax to group norm
 rest        those of the other workloads

@@ -65,7 +65,8 @@ class CudaRecorded:
         private: Any = torch.cuda
         self.graph = private.CUDAGraph()
         self.done = private.Event()
-        with private.graph(self.graph):
+        # other threads, such as those that pin a loader's memory, go on as they please
+        with private.graph(self.graph, capture_error_mode="thread_local"):
             self.outputs = run(*inputs)
 
     def before(self) -> None:

@@ -94,10 +94,26 @@ class TorchExecutable(Executable):
         return result
 
     def _constants(self) -> None:
+        """Make them, once. They are there for every stream, so this waits for the device.
+
+        CodegenError inside a CUDA graph that the caller records: it would make them only when it
+        is replayed.
+        """
+        import torch
+
         with self._lock:
-            if self._make_constants is not None:
-                self._make_constants()
-                self._make_constants = None
+            if self._make_constants is None:
+                return
+            devices = [torch.device(d) for d in self.devices if d.startswith("cuda")]
+            if devices and torch.cuda.is_current_stream_capturing():
+                raise CodegenError(
+                    f"{self.name} runs for the first time while a CUDA graph is captured",
+                    hint="call the function, and its backward, once before the capture",
+                )
+            self._make_constants()
+            for device in devices:
+                torch.cuda.current_stream(device).synchronize()
+            self._make_constants = None
 
     def _where(self, error: BaseException) -> str:
         """The statement of ours that was running, with the user's line."""

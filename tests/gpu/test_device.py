@@ -122,6 +122,31 @@ def test_a_backward_runs_on_the_stream_of_its_forward(pair: tuple[Tensor, Tensor
                                rtol=1e-4, atol=1e-4)  # fmt: skip
 
 
+def test_constants_are_there_for_every_stream() -> None:
+    table = torch.randn(64, 96)
+    compiled = differentiate(lambda x: (x * table.to(x.device)).tanh().exp())
+    x = torch.randn(64, 96, device="cuda")
+    first = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(first):
+        torch.cuda._sleep(200_000_000)  # the constants are queued behind it
+        compiled(x)
+    have = compiled(x)  # on another stream
+    torch.testing.assert_close(have, (x * table.cuda()).tanh().exp())
+
+
+def test_a_caller_may_capture_what_has_run() -> None:
+    table = torch.randn(64, 96)
+    compiled = differentiate(lambda x: (x * table.to(x.device)).tanh().exp())
+    x = torch.randn(64, 96, device="cuda")
+    compiled(x)
+    graph = torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    with torch.cuda.graph(graph):
+        have = compiled(x)
+    x.fill_(0.5)
+    graph.replay()
+    torch.testing.assert_close(have, (x * table.cuda()).tanh().exp())
+
+
 needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
