@@ -16,10 +16,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from gradof.codegen.gpu.causal import number_of, without_diagonals
+from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import BF16, BOOL, F16, F32, TensorType
 from gradof.ops.attention import Step
+from gradof.ops.expr import Emitter, F
 from gradof.ops.registry import get_op
 from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
@@ -328,10 +330,17 @@ def recognised(
 ) -> tuple[Graph, list[Attention]]:
     """A copy of a graph in primitives, and every attention of that copy.
 
-    `requires_grad` has a flag per input: gradients that are wanted.
+    `requires_grad` has a flag per input: gradients that are wanted. Without it the graph is not
+    differentiated, and what cuts gradients, as `no_grad` does everywhere, is a view.
     """
     copy = clone_graph(graph)
     expand_composites(copy)
+    if requires_grad is None:
+        for node in [n for n in copy.nodes() if n.kind == "detach"]:
+            assert node.block is not None
+            emitter = Emitter(Builder(node.block, node, node.loc))
+            node.output.replace_all_uses_with(F.alias(emitter.wrap(node.inputs[0])).value)
+            node.erase()
     wanted: set[Value] = set()
     if requires_grad is not None:
         common_subexpression(copy)

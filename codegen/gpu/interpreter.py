@@ -70,6 +70,8 @@ def complete() -> None:
 
     InterpreterBuilder.create_dot = wide_dot
     _count_by_tensors()
+    if not hasattr(InterpreterBuilder, "get_bf16"):  # a number beside bfloat16, in triton 3.6
+        InterpreterBuilder.get_bf16 = lambda self, x: cast(self, self.get_fp32(x), tl.bfloat16)
 
     from triton.language.extra import libdevice
 

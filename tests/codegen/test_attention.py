@@ -161,6 +161,15 @@ def test_products_of_float32_are_left_to_torch_without_tf32() -> None:
         assert (copy is graph) != fits and ("TF32 alone" in found.reason) != fits
 
 
+def test_what_no_grad_cuts_is_recognised_where_nothing_is_differentiated() -> None:
+    q, k, v = qkv()
+    with torch.no_grad():
+        graph = graph_of(UNFIT["head"][0], q, k, v)
+    assert "detach" in {n.kind for n in graph.nodes()}
+    copy, (found,) = with_attention(graph)
+    assert not found.reason and "attention" in {n.kind for n in copy.nodes()}
+
+
 def test_explain_lists_it_where_there_are_no_kernels() -> None:
     explanation = gradof.differentiate(lambda q, k, v: soft(q @ k.mT) @ v).explain(*qkv())
     (said,) = explanation.attention
