@@ -23,9 +23,9 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradof.codegen.compute_again import computed_again
-from gradof.codegen.groups import Group, cells, is_free
+from gradof.codegen.groups import Group, cells, is_free, own_cells
 from gradof.codegen.rebuild import with_groups_as_nodes
-from gradof.codegen.space import Fit, Space, follow, own_cells, shape_of
+from gradof.codegen.space import Fit, Space, follow, shape_of
 from gradof.ir.core import Graph, Node, Value
 
 MERGED = 64  # nodes: larger groups are not tried again as a whole
@@ -56,7 +56,7 @@ def fuse(
 def _kernels(
     graph: Graph, supports: Callable[[Node], bool], worth: Worth, device: bool
 ) -> list[Group]:
-    grouping = _Grouping(graph, supports)
+    grouping = _Grouping(graph, supports, device)
     grouping.run()
     if device:
         grouping.merge_siblings()
@@ -65,7 +65,8 @@ def _kernels(
 
 
 class _Grouping:
-    def __init__(self, graph: Graph, supports: Callable[[Node], bool]) -> None:
+    def __init__(self, graph: Graph, supports: Callable[[Node], bool], device: bool) -> None:
+        self.device = device
         self.nodes = list(graph.nodes())
         self.supports = supports
         self.groups: dict[int, Group] = {}
@@ -136,7 +137,7 @@ class _Grouping:
                 joined = group
                 break
         if joined is None:
-            space = Space(self.supports)
+            space = Space(self.supports, self.device)
             fit = space.fit(node)
             if fit is None:
                 return False
@@ -231,7 +232,8 @@ class _Grouping:
             if after is not None:
                 return after
         nodes = sorted((*large.nodes, *small.nodes), key=_position)
-        return Space(self.supports).with_nodes(nodes) if len(nodes) <= 2 * MERGED else None
+        space = Space(self.supports, self.device)
+        return space.with_nodes(nodes) if len(nodes) <= 2 * MERGED else None
 
     def rename(self, old: int, new: int) -> None:
         bit = 1 << old

@@ -69,6 +69,8 @@ class Instr:
 
     `op` is `load`, `index` (position along nest axis `attrs["axis"]`, i64), `reduce`, `fold`,
     `store`, or the kind of an elementwise op of the registry with that op's attributes.
+    A `load` with an argument is of the cell that it names along nest axis `attrs["axis"]`; only
+    nests for a device have one, or an `in_range`.
     `load`, `store` and `fold` have `attrs["buffer"]`, an index into inputs or outputs;
     `reduce` and `fold` have `attrs["kind"]`.
     """

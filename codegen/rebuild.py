@@ -12,6 +12,7 @@ import heapq
 
 from gradof.codegen.groups import Group, is_free
 from gradof.codegen.space import follow
+from gradof.ir.attrs import Attr
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
@@ -66,7 +67,7 @@ class _Rebuild:
             values = self.bases(node) if unit is not node else node.inputs
             mine.update(self.unit(v.node) for v in values if v.node is not None)
             mine.discard(unit)
-            if _has_effect(node):
+            if _has_effect(node) and unit is node:  # what kernels check, they check by and by
                 if last_effect is not None:
                     mine.add(last_effect)
                 last_effect = node
@@ -95,7 +96,8 @@ class _Rebuild:
 
     def group(self, group: Group) -> None:
         """One FusionGroup node: what it reads as params, its nodes and their views in the block."""
-        made = Node("FusionGroup", loc=group.nodes[0].loc)
+        attrs: dict[str, Attr] = {"device": True} if group.space.device else {}
+        made = Node("FusionGroup", attrs=attrs, loc=group.nodes[0].loc)
         block = made.add_block()
         inner: dict[Value, Value] = {}
 

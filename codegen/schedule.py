@@ -30,14 +30,14 @@ _DEARER = {"div": 2, "sqrt": 2, "rsqrt": 2, "rounded": 3}  # than an addition; s
 
 def schedule(node: Node, name: str = "kernel") -> LoopNest:
     """The loop nest of a FusionGroup; CodegenError if its nodes do not fit into one."""
-    return _Scheduler(node.blocks[0], name).run()
+    return _Scheduler(node.blocks[0], name, bool(node.attrs.get("device"))).run()
 
 
 class _Scheduler:
-    def __init__(self, block: Block, name: str) -> None:
+    def __init__(self, block: Block, name: str, device: bool) -> None:
         self.block = block
         self.name = name
-        self.space = Space(lambda node: True)
+        self.space = Space(lambda node: True, device)
         for node in block.nodes():
             if not is_free(node):
                 fit = self.space.fit(node)
@@ -172,11 +172,13 @@ class _Scheduler:
         node = fit.node
         if fit.how == "cells":
             name = self.cells(fit)
+        elif fit.how == "pick":
+            name = self.pick(fit)
         else:
             cell = self.picked(fit) if node.kind == "gather" else self.operand(fit, 0)
             name = self.reduction(fit, cell)
         self.names[node.output] = name
-        if fit.how in ("cells", "reduce") and node.output in self.results:
+        if fit.how in ("cells", "reduce", "pick") and node.output in self.results:
             k = self.block.results.index(node.output)
             level = max(self.made[name].level, self.level_of(fit.axes), key=LEVELS.index)
             stage = self.made[name].stage
@@ -248,6 +250,25 @@ class _Scheduler:
         if isinstance(index, str) and self.made[index].dtype != I64:
             index = self.emit("cast", (index,), I64, attrs={"dtype": I64})
         return self.emit("eq", (position, index), BOOL)
+
+    def pick(self, fit: Fit) -> str:
+        """A load of the cells that an index names, in place of one along an axis."""
+        node = fit.node
+        index = self.operand(fit, 1)
+        if isinstance(index, str) and self.made[index].dtype != I64:
+            index = self.emit("cast", (index,), I64, attrs={"dtype": I64})
+        base, axes = self.access_axes(fit, 0)
+        k, dim = len(self.inputs), node.attrs["dim"]
+        assert isinstance(dim, int)
+        axis = fit.whole[dim]
+        assert axis is not None
+        self.inputs.append(self.buffer(base, axes))
+        self.reads.append(self.block.params.index(base))
+        return self.emit(
+            "load", (index,), self.dtype(base), level=self.level_of(fit.axes),
+            hint=node.output.hint, loc=node.loc,
+            attrs={"buffer": k, "axis": self.nest_order.index(axis)},
+        )  # fmt: skip
 
     def picked(self, fit: Fit) -> str:
         node = fit.node

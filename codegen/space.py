@@ -23,7 +23,9 @@ axis is taken that keeps the order of dims, or a new one is made.
 Note [One-hot gathers]
 `gather` along the columns with one index a row is the sum of `where(index == column, x, 0)`, and
 `scatter_add` of one value a row is that `where` itself, so neither breaks a softmax cross-entropy
-apart. Indices are known to be in range, because they come from `in_range`.
+apart. Indices are known to be in range, because they come from `in_range`. On a device a gather
+of what no node of the group made loads the cells that are picked ("pick"), and `in_range` is part
+of a kernel.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from gradof.ir.types import TensorType
 from gradof.ops.cost import EXPENSIVE
 
 Axes = tuple[int | None, ...]  # per dim of a value: the axis of the space, None where size is 1
-How = Literal["cells", "reduce", "fold", "fold rows", "all"]
+How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick"]
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 
 
@@ -57,7 +59,7 @@ class Fit:
     node: Node
     how: How
     axes: Axes  # of the result
-    whole: Axes  # of a reduction's operand; otherwise those of the result
+    whole: Axes  # of the operand of a reduction or pick; otherwise those of the result
     varies: frozenset[int]
     grown: tuple[tuple[int, int, int], ...] = ()  # new axes: id, size, position in the order
     columns: frozenset[int] | None = None  # settled by this node
@@ -118,8 +120,9 @@ def _through(node: Node) -> Axes:
 class Space:
     """See the module docstring. `axes` has every value made in the group."""
 
-    def __init__(self, supports: Callable[[Node], bool]) -> None:
+    def __init__(self, supports: Callable[[Node], bool], device: bool = False) -> None:
         self.supports = supports
+        self.device = device
         self.order: list[int] = []
         self.sizes: dict[int, int] = {}
         self.axes: dict[Value, Axes] = {}
@@ -132,7 +135,7 @@ class Space:
 
     def copy(self) -> Space:
         """An independent space in the same state."""
-        other = Space(self.supports)
+        other = Space(self.supports, self.device)
         other.order, other.sizes = list(self.order), dict(self.sizes)
         other.axes, other.varies = dict(self.axes), dict(self.varies)
         other.columns, other.rows, other.reduced = self.columns, self.rows, self.reduced
@@ -150,11 +153,15 @@ class Space:
             assert isinstance(dims, tuple)
             return self._reduction(node, frozenset(dims))
         if node.kind == "gather":
-            dim = node.attrs["dim"]
-            return self._reduction(node, frozenset({dim})) if _is_one_hot(node) else None
+            if not is_one_hot(node):
+                return None
+            if self.device and follow(node.inputs[0]).base not in self.axes:
+                return self._pick(node)
+            return self._reduction(node, frozenset({node.attrs["dim"]}))
         if node.kind == "scatter_add":
-            return self._cells(node) if _is_one_hot(node) else None
-        return self._cells(node) if has_trait(node.kind, "elementwise") else None
+            return self._cells(node) if is_one_hot(node) else None
+        cells = has_trait(node.kind, "elementwise") or node.kind == "in_range"
+        return self._cells(node) if cells else None
 
     def add(self, fit: Fit) -> None:
         """Let the node join."""
@@ -165,7 +172,7 @@ class Space:
         self.axes[out] = fit.axes
         self.varies[out] = fit.varies
         self.fits.append(fit)
-        if fit.how != "cells":
+        if fit.how not in ("cells", "pick"):
             self.reduced = True
         if fit.how in ("fold", "fold rows", "all"):
             self.hidden.add(out)
@@ -272,6 +279,17 @@ class Space:
                 return None  # it would be computed again for every row
         return Fit(node, "cells", axes, axes, varies, grown)
 
+    def _pick(self, node: Node) -> Fit | None:
+        """A gather from memory: one cell for each row, along an axis that there is."""
+        shape = shape_of(node.inputs[0])
+        assert shape is not None
+        aligned = self.aligned(list(node.inputs), shape)
+        if aligned is None or aligned[2]:
+            return None
+        whole = aligned[0]
+        axes = tuple(None if k == node.attrs["dim"] else a for k, a in enumerate(whole))
+        return Fit(node, "pick", axes, whole, frozenset(a for a in axes if a is not None))
+
     def _is_full(self, varies: frozenset[int]) -> bool:
         return len(varies) == len(self.order)
 
@@ -334,23 +352,6 @@ class Space:
         return "fold", space - reduced, reduced
 
 
-def in_order(nodes: Sequence[Node], supports: Callable[[Node], bool]) -> list[Space]:
-    """Spaces of nodes that fit one after the other, as `schedule` places them.
-
-    Nodes of one size all around may fit as two groups are merged, and not from the first to the
-    last. What comes after that is a space of its own, and nothing has to run in between.
-    """
-    spaces: list[Space] = []
-    for node in nodes:
-        fit = spaces[-1].fit(node) if spaces else None
-        if fit is None:
-            spaces.append(Space(supports))
-            fit = spaces[-1].fit(node)
-            assert fit is not None, f"{node.kind} was placed before"
-        spaces[-1].add(fit)
-    return spaces
-
-
 def _size(value: Value, dim: int) -> int:
     shape = shape_of(value)
     assert shape is not None
@@ -362,7 +363,7 @@ def _static(node: Node) -> bool:
     return all(s is not None and 0 not in s for s in shapes)
 
 
-def _is_one_hot(node: Node) -> bool:
+def is_one_hot(node: Node) -> bool:
     """Whether one index a row, in range, is gathered or scattered; see Note [One-hot gathers]."""
     dim = node.attrs["dim"]
     assert isinstance(dim, int)
@@ -379,9 +380,3 @@ def _is_one_hot(node: Node) -> bool:
     if node.kind == "scatter_add" and shape_of(node.inputs[2]) != expected:
         return False
     return checked and picked == expected and whole[dim] > 1
-
-
-def own_cells(node: Node) -> int:
-    """The cells of a node by itself: those of its largest operand or result."""
-    types = [v.type for v in (*node.inputs, *node.outputs)]
-    return max((t.size for t in types if isinstance(t, TensorType)), default=1)

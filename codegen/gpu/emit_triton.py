@@ -31,6 +31,7 @@ from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, F32, DType
 
 Form = Literal["pointwise", "tiled", "persistent", "looped"]
+MASKS = {"once": "", "row": "row", "cell": "cell"}
 HEADER = "import triton\nimport triton.language as tl\n"
 _MINE = re.compile(
     r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|libdevice|tile|row|cell|start|rest_\w"
@@ -84,6 +85,11 @@ def form_of(nest: LoopNest) -> Form:
         return "persistent"
     cells = all(i.op != "fold" and i.level != "row" for i in nest.body)
     return "pointwise" if cells else "tiled"
+
+
+def checks(nest: LoopNest) -> bool:
+    """Whether a kernel looks at indices, which Triton compiles where it is to debug."""
+    return any(i.op == "in_range" for i in nest.body)
 
 
 def folds_of(nest: LoopNest) -> list[Instr]:
@@ -166,7 +172,8 @@ class _Emitter:
 
     def kernel(self) -> list[str]:
         names = "".join(f"\n    {p}," for p in self.parameters())
-        self.lines = ["@triton.jit", f"def {self.nest.name}({names}\n):"]
+        jit = "@triton.jit(debug=True)" if checks(self.nest) else "@triton.jit"
+        self.lines = [jit, f"def {self.nest.name}({names}\n):"]
         for which, buffers in (("in", self.nest.inputs), ("out", self.nest.outputs)):
             for k, b in enumerate(buffers):
                 if b.name:
@@ -232,10 +239,12 @@ class _Emitter:
         for i in found:
             dtype = wide(i.dtype)
             start = identity(str(i.attrs["kind"]), dtype)
-            self.add(f"acc_{i.name} = tl.full((BR, BC), {start}, tl.{NAMES[dtype]})")
+            width = "BC"
             if i.name in self.online:
-                total = self.online[i.name].name
-                self.add(f"acc_{total} = tl.full((BR, BC), 0, tl.{NAMES[dtype]})")
+                width, total = "BC // PART", self.online[i.name].name
+                self.add("PART: tl.constexpr = 4 if BC >= 4 else 1")
+                self.add(f"acc_{total} = tl.full((BR, {width}), 0, tl.{NAMES[dtype]})")
+            self.add(f"acc_{i.name} = tl.full((BR, {width}), {start}, tl.{NAMES[dtype]})")
         self.add("for start in range(0, n_columns, BC):")
         self.indent += 1
         self.add("c = start + tl.arange(0, BC)[None, :].to(INDEX)")
@@ -245,11 +254,11 @@ class _Emitter:
             if i in found:
                 kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
                 own = self.operand(i.args[0], dtype)
-                value = combine(kind, dtype, f"acc_{i.name}", own)
                 if i.name in self.online:
-                    for line in running(i.name, self.online[i.name].name, own, value):
+                    for line in running(i.name, self.online[i.name].name, own):
                         self.add(line)
                 else:
+                    value = combine(kind, dtype, f"acc_{i.name}", own)
                     self.add(f"acc_{i.name} = tl.where(cell, {value}, acc_{i.name})", i.loc)
             elif i.op not in ("store", "fold") or i.stage == stage:
                 self.instr(i)
@@ -272,9 +281,10 @@ class _Emitter:
                 self.add(f"rest_{name} = {rest} // n{k}")
                 rest = f"rest_{name}"
 
-    def place(self, which: str, k: int, buffer: Buffer) -> str:
+    def place(self, which: str, k: int, buffer: Buffer, at: dict[object, str] | None = None) -> str:
+        """The address of a cell; `at` has positions along axes that are not the nest's own."""
         terms = [
-            f"{'r' if a in self.rows else 'c'}_{a} * {which}{k}_s{a}"
+            f"{(at or {}).get(a) or ('r_' if a in self.rows else 'c_') + str(a)} * {which}{k}_s{a}"
             for a, d in enumerate(buffer.dims) if d is not None
         ]  # fmt: skip
         return " + ".join([f"{which}{k}", *terms])
@@ -301,15 +311,18 @@ class _Emitter:
         k = i.attrs.get("buffer")
         args = [a if isinstance(a, str) else literal(a) for a in i.args]
         if i.op == "load" and isinstance(k, int):
-            mask = self.mask(self.nest.inputs[k], i.level)
+            mask = MASKS[i.level] if args else self.mask(self.nest.inputs[k], i.level)
             masked = f", mask={mask}, other=0" if mask else ""
-            where = self.place("in", k, self.nest.inputs[k])
+            named: dict[object, str] | None = {i.attrs["axis"]: args[0]} if args else None
+            where = self.place("in", k, self.nest.inputs[k], named)
             bit = " != 0" if i.dtype == BOOL else ""
             self.add(f"{i.name} = tl.load({where}{masked}){bit}", i.loc)
         elif i.op == "index":
             axis = i.attrs["axis"]
             where = "r" if axis in self.rows else "c"
             self.add(f"{i.name} = {where}_{axis}.to(tl.int64)")
+        elif i.op == "in_range":
+            self.check(i, args[0])
         elif i.op == "reduce":
             kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
             value = f"tl.where(cell, {self.operand(i.args[0], dtype)}, {identity(kind, dtype)})"
@@ -326,10 +339,20 @@ class _Emitter:
             text = expression(i.op, i.dtype, args, given, i.attrs)
             self.add(f"{i.name} = {text}", i.loc)
 
+    def check(self, i: Instr, index: str) -> None:
+        """Stop the device where an index is out of bounds, as eager's kernels do."""
+        size, mask = i.attrs["size"], MASKS[i.level]
+        low = f"-{size}" if i.attrs["wraps"] else "0"
+        masked = f", mask={mask}" if mask else ""
+        self.add(f'tl.device_assert(({index} >= {low}) & ({index} < {size}), '
+                 f'"an index is out of bounds for a dimension of size {size}"{masked})', i.loc)
+        value = f"tl.where({index} < 0, {index} + {size}, {index})" if i.attrs["wraps"] else index
+        self.add(f"{i.name} = {value}", i.loc)
+
     def store(self, i: Instr, k: int, value: str) -> None:
         buffer = self.nest.outputs[k]
-        once = " & (tl.program_id(0) == 0)" if self.across else ""
-        mask = {"once": "", "row": f"row{once}", "cell": "cell"}[i.level]
+        once = " & (tl.program_id(0) == 0)" if self.across and i.level == "row" else ""
+        mask = MASKS[i.level] + once
         where = self.place("out", k, buffer)
         named = [a for a, d in enumerate(buffer.dims) if d is not None]
         if self.form != "pointwise" and not any(a in self.rows for a in named):

@@ -27,10 +27,10 @@ from typing import Any
 
 from gradof.codegen.cpu.emit import _identifier, _tuple, _wrapped
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.fusion import fuse
 from gradof.codegen.gpu.flash import flash_of
 from gradof.codegen.gpu.interpreted import in_triton
 from gradof.codegen.gpu.launch import Launch
+from gradof.codegen.gpu.rewrite import in_kernels
 from gradof.codegen.gpu.torch_calls import namespace, statement
 from gradof.codegen.gpu.torch_ops import torch_expression
 from gradof.codegen.gpu.with_attention import is_attention
@@ -136,7 +136,7 @@ def emit_torch(
     """
     if fused:
         home = home_of(graph)
-        graph = fuse(graph, lambda node: _in_kernel(node, home), _worth, device=True)
+        graph = in_kernels(graph, lambda node: _in_kernel(node, home), _worth)
     return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
 
 
@@ -155,6 +155,8 @@ def _in_kernel(node: Node, device: str) -> bool:
     types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
     if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
         return False  # a number of the caller's is no memory of the device
+    if node.kind == "in_range" and device == "cpu":
+        return False  # where it is an error of Python's
     return {t.device for t in types} == {device} and in_triton(node)
 
 

@@ -18,7 +18,7 @@ from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.space import REDUCTIONS
 from gradof.errors import CodegenError
 from gradof.ir.core import Node
-from gradof.ir.types import BF16, BOOL, I64, ScalarType, TensorType
+from gradof.ir.types import BF16, BOOL, I32, I64, ScalarType, TensorType
 
 
 class InterpretedKernel:
@@ -91,6 +91,8 @@ def in_triton(node: Node) -> bool:
         return all(d.is_float for d in given if d != I64) and any(d.is_float for d in given)
     if node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType):
         return False
+    if node.kind == "in_range":
+        return result in (I32, I64)
     if node.kind == "where" and given and given[0] == BOOL and len(given) > 1:
         given = given[1:]
     return supports(node.kind, given or [result], result)

@@ -21,7 +21,14 @@ from typing import Any
 from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu import tune
 from gradof.codegen.gpu.blocks import Blocks, blocks_for, grid_of, multiprocessors
-from gradof.codegen.gpu.emit_triton import Form, emit_triton, fold_groups, folds_of, form_of
+from gradof.codegen.gpu.emit_triton import (
+    Form,
+    checks,
+    emit_triton,
+    fold_groups,
+    folds_of,
+    form_of,
+)
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.gpu.planned import FoldGroup, Planned, PlannedParts
@@ -151,6 +158,8 @@ class TritonKernel:
             "INDEX": _index_type(call.pairs, max(covered)), "BR": blocks.rows,
             "BC": blocks.columns, "num_warps": blocks.warps, "enable_fp_fusion": True,
         }  # fmt: skip
+        if checks(nest) and not is_interpreting():
+            constants["sanitize_overflow"] = False  # which would be part of its debugging
         return Planned(
             call.device,
             [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
@@ -217,7 +226,7 @@ def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
 
 
 def _indexed(nest: LoopNest) -> set[int]:
-    return {a for i in nest.body if i.op == "index" and isinstance(a := i.attrs["axis"], int)}
+    return {a for i in nest.body if isinstance(a := i.attrs.get("axis"), int)}
 
 
 def _merged(
@@ -247,7 +256,7 @@ def _with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
 
     body = tuple(
         replace(i, attrs={**i.attrs, "axis": kept.index(i.attrs["axis"])})
-        if i.op == "index" else i
+        if isinstance(i.attrs.get("axis"), int) else i
         for i in nest.body
     )  # fmt: skip
     return replace(

@@ -5,8 +5,9 @@
     e = exp d              cell 1        →         exp(m - m') whenever m grows to m'
     s = reduce[sum] e      row  2
 
-Every lane of the block keeps its own m and s; those of a row are joined after the loop. The loop
-over stage 1 is left out, so a block of x is read once less.
+The loop over stage 1 is left out, so a block of x is read once less. A block is cut into parts of
+`PART` neighbours, which one thread has loaded: each part keeps an m and an s, and those of a row
+are joined after the loop. That is an exp for a cell, and one for a part.
 """
 
 from __future__ import annotations
@@ -44,17 +45,19 @@ def _is_work(i: Instr, stage: int) -> bool:
     return i.op in ("store", "fold") and i.level == "cell" and i.stage == stage
 
 
-def running(top: str, total: str, value: str, larger: str) -> list[str]:
-    """The statements of one block; `larger` is the maximum so far with the block's.
+def running(top: str, total: str, value: str) -> list[str]:
+    """The statements of one block.
 
     Where all is -inf so far, 0 stands for the maximum: -inf - -inf is no number.
     """
-    acc, safe = f"acc_{top}", f"acc_{top}_safe"
+    acc, safe, part = f"acc_{top}", f"acc_{top}_safe", f"acc_{top}_part"
+    nan = "propagate_nan=tl.PropagateNan.ALL"
     return [
-        f"acc_{top}_next = tl.where(cell, {larger}, {acc})",
+        f'{part} = tl.reshape(tl.where(cell, {value}, float("-inf")), (BR, BC // PART, PART))',
+        f"acc_{top}_next = tl.maximum({acc}, tl.reduce({part}, 2, _max), {nan})",
         f'{safe} = tl.where(acc_{top}_next == float("-inf"), 0.0, acc_{top}_next)',
         f"acc_{total} = acc_{total} * tl.exp({acc} - {safe})",
-        f"acc_{total} += tl.where(cell, tl.exp({value} - {safe}), 0.0)",
+        f"acc_{total} += tl.sum(tl.exp({part} - {safe}[:, :, None]), axis=2)",
         f"{acc} = acc_{top}_next",
     ]
 

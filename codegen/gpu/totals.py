@@ -44,6 +44,8 @@ def take_totals(nest: LoopNest) -> Totals | None:
 
     None, too, where a part would read no operand along an axis: sizes are those of operands.
     """
+    if any(i.op == "load" and i.args for i in nest.body):
+        return None  # it names a column
     if nest.rows:
         flat = _all_rows(nest)
         return Totals(flat, None, (), tuple(range(len(nest.outputs)))) if flat else None

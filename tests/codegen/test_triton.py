@@ -12,6 +12,7 @@ from gradof.codegen.gpu.ops import expression
 from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F32, F64, I64
 from tests.codegen import triton_cases as cases
+from tests.codegen import triton_device as device
 from tests.codegen.triton_process import run
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
@@ -35,6 +36,13 @@ def test_kernels_compile_to_ptx(capability: str, tmp_path: Path) -> None:
 def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(tmp_path: Path) -> None:
     found = run("triton_half", "interpret", tmp_path, interpret=True)
     assert len(found) == 15
+    assert {k: v for k, v in found.items() if v != "ok"} == {}
+
+
+@pytest.mark.parametrize("part", ["interpret", "90", pytest.param("80", marks=LONG)])
+def test_what_is_rewritten_for_a_device(part: str, tmp_path: Path) -> None:
+    found = run("triton_device", part, tmp_path, interpret=part == "interpret")
+    assert set(found) == set(device.GRAPHS)
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 

@@ -48,7 +48,8 @@ def ptx_of(
         source = ASTSource(
             fn=kernel, signature=kinds, constexprs=fixed, attrs=even if hints else {}
         )
-        out = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+        options = {"debug": True, "sanitize_overflow": False} if kernel.debug else {}
+        out = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         text: str = out.asm["ptx"]
         assert f".target sm_{capability}" in text
         found.append(text)

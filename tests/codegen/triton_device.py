@@ -1,0 +1,130 @@
+"""Graphs as a device runs them, rewritten; `python -m tests.codegen.triton_device PART`.
+
+Each stands with the number of kernels that it is to be; nothing is left to torch. PART `interpret`
+runs them in triton's interpreter beside numpy, a capability such as `90` compiles them to PTX.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from gradof.codegen import compile_graph
+from gradof.codegen.gpu import execute, kernel
+from gradof.codegen.gpu.emit_triton import form_of
+from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.rewrite import in_kernels
+from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.schedule import schedule
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.core import Graph
+from gradof.ir.parser import parse_graph
+from gradof.ir.types import TensorType
+
+GRAPHS: dict[str, tuple[int, str]] = {
+    # a loss, its statistics, and what its gradient is made of
+    "picked of cells": (1, """graph picked(%x : f32[6,23], %t : i64[6]):
+      %1 : f32[6,1] = amax[dims=(1,), keepdims=True](%x)
+      %2 : f32[6,23] = sub(%x, %1)
+      %3 : f32[6,23] = exp(%2)
+      %4 : f32[6,1] = sum[dims=(1,), keepdims=True](%3)
+      %5 : f32[6,1] = log(%4)
+      %6 : f32[6,23] = sub(%2, %5)
+      %7 : i64[6] = in_range[size=23, wraps=True, error='index'](%t)
+      %8 : i64[6,1] = reshape[shape=(6, 1)](%7)
+      %9 : f32[6,1] = gather[dim=1](%6, %8)
+      %10 : f32[6] = reshape[shape=(6,)](%9)
+      %11 : f32[] = sum[dims=(0,), keepdims=False](%10)
+      return (%11, %1, %4)"""),
+    "one number a row": (1, """graph one(%x : f32[6,23], %t : i64[6], %d : f32[6,1]):
+      %0 : f32[6,23] = full[shape=(6, 23), dtype=f32, value=0.0, device='cpu']()
+      %1 : i64[6] = in_range[size=23, wraps=True, error='index'](%t)
+      %2 : i64[6,1] = reshape[shape=(6, 1)](%1)
+      %3 : f32[6,23] = scatter_add[dim=1](%0, %2, %d)
+      %4 : f64[6,23] = cast[dtype=f64](%3)
+      %5 : f32[6,23] = cast[dtype=f32](%4)
+      %6 : f32[6,1] = sum[dims=(1,), keepdims=True](%5)
+      %7 : f32[6,23] = mul(%x, %6)
+      %8 : f32[6,23] = sub(%5, %7)
+      return (%8)"""),
+}  # fmt: skip
+CUTS = (1 << 14, 8)  # columns a program may hold: persistent, and looped
+
+
+def everywhere() -> Any:
+    """Let kernels check indices, as they do on a device."""
+    return mock.patch.object(execute, "_in_kernel", lambda node, device: in_triton(node))
+
+
+def grouped(name: str) -> tuple[Graph, list[LoopNest]]:
+    """The graph with kernels, and their nests; all of it is kernels, as many as it says."""
+    count, text = GRAPHS[name]
+    graph = in_kernels(parse_graph(text), in_triton, lambda group: True)
+    nodes = [n for n in graph.nodes() if n.kind == "FusionGroup"]
+    others = {n.kind for n in graph.nodes() if n not in nodes}
+    assert others <= {"Constant", "reshape", "permute", "expand", "slice", "full"}, others
+    assert len(nodes) == count, f"{len(nodes)} kernels"
+    return graph, [schedule(n) for n in nodes]
+
+
+def inputs(graph: Graph) -> list[Any]:
+    rng = np.random.default_rng(0)
+    found = []
+    for v in graph.inputs:
+        assert isinstance(v.type, TensorType) and v.type.shape is not None
+        if v.type.dtype.kind == "int":
+            found.append(rng.integers(-6, 6, v.type.shape))
+        else:
+            made = rng.standard_normal(v.type.shape)
+            found.append(made.astype(to_numpy_dtype(v.type.dtype)))
+    return found
+
+
+def interpret(name: str) -> str:
+    """Beside numpy: rows in one block and in several."""
+    import torch
+
+    graph = parse_graph(GRAPHS[name][1])
+    given = inputs(graph)
+    want = compile_graph(graph, backend="numpy")(*given)
+    grouped(name)
+    for cut in CUTS:
+        with mock.patch.object(kernel, "MAX_BLOCK", cut), everywhere():
+            run = execute.emit_torch(graph)
+            have = run(*map(torch.from_numpy, given))
+        for a, b in zip(have, want, strict=True):
+            np.testing.assert_allclose(a.numpy(), b, rtol=2e-6, atol=2e-6)
+            assert a.numpy().dtype == b.dtype
+    return "ok"
+
+
+def ptx(name: str, capability: int) -> str:
+    """Both forms of every nest; where there are indices, they are looked at."""
+    from tests.codegen.triton_ptx import ptx_of
+
+    for nest in grouped(name)[1]:
+        form = form_of(nest)
+        for each in (form,) if form == "pointwise" else (form, "looped"):
+            text = ptx_of(nest, each, capability)[0]
+            assert ("assertfail" in text) == any(i.op == "in_range" for i in nest.body)
+    return "ok"
+
+
+def main(part: str) -> None:
+    """Run a part and print what came of it."""
+    found = {}
+    for name in GRAPHS:
+        try:
+            found[name] = interpret(name) if part == "interpret" else ptx(name, int(part))
+        except Exception:  # what went wrong is the result
+            found[name] = traceback.format_exc()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
