@@ -108,7 +108,9 @@ def has_small_kernels(graph: Graph) -> bool:
 def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
     """The graph with fusion groups for an emitter."""
     if make is InterpretedKernel:
-        return fuse(graph, in_triton, lambda group: True, device=True)
+        # numpy's `in_range` is an error of Python's
+        supports = lambda node: node.kind != "in_range" and in_triton(node)  # noqa: E731
+        return fuse(graph, supports, lambda group: True, device=True)
     if make is _TILES[library]:
         # A pass over a tile costs as much as the array that it would spare.
         return fuse(graph, lambda node: in_tiles(node, library), _worth, again=False)

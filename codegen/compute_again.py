@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gradof.codegen.access import follow, renames_axes, shape_of
 from gradof.codegen.groups import Group
-from gradof.codegen.space import follow, renames_axes, shape_of
+from gradof.codegen.space import NUMBERS
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, clone_node
 from gradof.ir.core import Graph, Node, Value
@@ -183,7 +184,7 @@ def _is_number(value: Value) -> bool:
     """Whether it is a constant, which is part of every kernel that reads it."""
     if not isinstance(value.type, TensorType):
         return value.node is not None
-    return value.node is not None and value.node.kind == "full"
+    return value.node is not None and value.node.kind in NUMBERS
 
 
 def _bytes(value: Value) -> int:

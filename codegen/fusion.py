@@ -22,10 +22,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from gradof.codegen.access import follow, shape_of
 from gradof.codegen.compute_again import computed_again
 from gradof.codegen.groups import Group, cells, is_free, own_cells
 from gradof.codegen.rebuild import with_groups_as_nodes
-from gradof.codegen.space import Fit, Space, follow, shape_of
+from gradof.codegen.space import Fit, Space
 from gradof.ir.core import Graph, Node, Value
 
 MERGED = 64  # nodes: larger groups are not tried again as a whole

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gradof.codegen.space import Space, renames_axes
+from gradof.codegen.access import renames_axes
+from gradof.codegen.space import NUMBERS, Space
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Node, Value
 from gradof.ir.types import TensorType
@@ -44,7 +45,7 @@ def is_free(node: Node) -> bool:
     """Whether a node is no work in a loop: a number, or a view that renames axes."""
     if node.kind == "Constant":
         return not isinstance(node.attrs["value"], Dense)
-    return node.kind == "full" or renames_axes(node)
+    return node.kind in NUMBERS or renames_axes(node)
 
 
 def cells(group: Group) -> int:

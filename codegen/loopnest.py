@@ -54,13 +54,16 @@ class Buffer:
     """An array the kernel reads or writes.
 
     `dims[k]` is the array's own axis along axis k of the nest; None where it does not vary
-    (stride 0). An axis of the array that is not named has size 1.
+    (stride 0). An axis of the array that is not named has size 1. Of an axis of the nest that is
+    among the `windows`, it has the positions from the first up to the last, that one left out;
+    only nests for a device have such.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     dims: tuple[int | None, ...]
+    windows: tuple[tuple[int, int, int], ...] = ()  # axis, first, last
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 
+from gradof.codegen.access import follow
 from gradof.codegen.groups import Group, is_free
-from gradof.codegen.space import follow
 from gradof.ir.attrs import Attr
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Graph, Node, Value

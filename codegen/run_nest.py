@@ -48,8 +48,7 @@ def _value(
     columns: tuple[int, ...],
 ) -> Any:  # fmt: skip
     if i.op == "load":
-        k = _index(i)
-        return as_nest(nest.inputs[k], arrays[k])
+        return _load(i, args, nest.inputs[_index(i)], arrays[_index(i)], sizes)
     if i.op == "index":
         axis = i.attrs["axis"]
         assert isinstance(axis, int)
@@ -68,6 +67,24 @@ def _value(
     return np.asarray(eval(call(record, low, names, attrs), space))
 
 
+def _load(i: Instr, args: list[Any], buffer: Buffer, array: Any, sizes: tuple[int, ...]) -> Any:
+    value = as_nest(buffer, array)
+    for axis, first, last in buffer.windows:
+        pads = [(0, 0)] * len(sizes)
+        pads[axis] = (first, sizes[axis] - last)
+        other: Any = i.attrs["other"]
+        value = np.pad(value, pads, constant_values=other)
+    if args:  # the cells that are named along an axis
+        along = i.attrs["axis"]
+        assert isinstance(along, int)
+        one = tuple(1 if k == along else n for k, n in enumerate(value.shape))
+        shape = np.broadcast_shapes(one, args[0].shape)
+        whole = [value.shape[k] if k == along else n for k, n in enumerate(shape)]
+        index = np.broadcast_to(args[0], shape)
+        value = np.take_along_axis(np.broadcast_to(value, whole), index, along)
+    return value
+
+
 def _index(i: Instr) -> int:
     k = i.attrs["buffer"]
     assert isinstance(k, int)
@@ -79,7 +96,7 @@ def nest_sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:
     sizes = list(nest.sizes)
     for buffer, array in zip(nest.inputs, arrays, strict=True):
         for axis, dim in enumerate(buffer.dims):
-            if dim is not None:
+            if dim is not None and all(axis != a for a, _, _ in buffer.windows):
                 sizes[axis] = array.shape[dim]
     return tuple(sizes)
 

@@ -14,9 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gradof.codegen.access import Axes, follow, pads_of, shape_of
 from gradof.codegen.groups import is_free
 from gradof.codegen.loopnest import LEVELS, Buffer, Instr, Level, LoopNest, Operand
-from gradof.codegen.space import REDUCTIONS, Axes, Fit, Space, follow, shape_of
+from gradof.codegen.space import NUMBERS, REDUCTIONS, Fit, Space
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
@@ -145,12 +146,14 @@ class _Scheduler:
         """An operand as a number or the name of an instruction, loaded if need be."""
         base, axes = self.access_axes(fit, index)
         node = base.node
-        if node is not None and node.kind in ("Constant", "full"):
-            value = node.attrs["value"]
+        if node is not None and node.kind in ("Constant", *NUMBERS):
+            value = node.attrs.get("value", True)
             assert isinstance(value, (bool, int, float))
             if node.kind == "Constant":
                 return value
             key = (base, axes)
+            if node.kind == "within":
+                return self.loads.get(key) or self.within(base, axes)
             if key not in self.loads:  # a number that has its dtype, unlike a Constant
                 dtype = self.dtype(base)
                 self.loads[key] = self.emit("cast", (value,), dtype, attrs={"dtype": dtype})
@@ -167,6 +170,30 @@ class _Scheduler:
                 hint=base.hint or f"in{k}", loc=fit.node.loc, attrs={"buffer": k},
             )  # fmt: skip
         return self.loads[key]
+
+    def within(self, value: Value, axes: Axes) -> str:
+        """Whether a position is in a range; see `within` of the registry."""
+        assert value.node is not None
+        dim, start, stop = (value.node.attrs[k] for k in ("dim", "start", "stop"))
+        shape = shape_of(value)
+        assert isinstance(dim, int) and isinstance(start, int) and isinstance(stop, int) and shape
+        position, level = self.position(axes[dim])
+        found = [
+            self.emit(op, (position, n), BOOL, level=level)
+            for op, n, bound in (("ge", start, 0), ("lt", stop, shape[dim])) if n != bound
+        ]  # fmt: skip
+        if not found:
+            return self.emit("cast", (True,), BOOL, attrs={"dtype": BOOL})
+        name = found[0] if len(found) == 1 else self.emit("logical_and", tuple(found), BOOL)
+        self.loads[value, axes] = name
+        return name
+
+    def position(self, axis: int | None) -> tuple[str, Level]:
+        """The position along an axis."""
+        assert axis is not None
+        level: Level = "cell" if axis in self.columns else "row"
+        attrs: dict[str, Attr] = {"axis": self.nest_order.index(axis)}
+        return self.emit("index", (), I64, level=level, stage=0, attrs=attrs), level
 
     def node(self, fit: Fit) -> None:
         node = fit.node
@@ -190,6 +217,8 @@ class _Scheduler:
         dtype = self.dtype(node.output)
         if node.kind == "scatter_add":
             return self.placed(fit)
+        if node.kind == "pad":
+            return self.padded(fit)
         args = tuple(self.operand(fit, k) for k in range(len(node.inputs)))
         if node.kind in IDENTITY and isinstance(args[0], str):
             return args[0]
@@ -242,14 +271,35 @@ class _Scheduler:
 
     def hit(self, fit: Fit, dim: object, index: Operand) -> str:
         assert isinstance(dim, int)
-        axis = fit.whole[dim]
-        assert axis is not None
-        nest_axis = self.nest_order.index(axis)
-        level: Level = "cell" if axis in self.columns else "row"
-        position = self.emit("index", (), I64, level=level, stage=0, attrs={"axis": nest_axis})
+        position, _ = self.position(fit.whole[dim])
         if isinstance(index, str) and self.made[index].dtype != I64:
             index = self.emit("cast", (index,), I64, attrs={"dtype": I64})
         return self.emit("eq", (position, index), BOOL)
+
+    def padded(self, fit: Fit) -> str:
+        """A load of cells that the operand has; see Note [Windows] in `gradof.codegen.space`."""
+        node = fit.node
+        shape = shape_of(node.inputs[0])
+        assert shape is not None
+        base, axes = self.access_axes(fit, 0)
+        windows = []
+        for axis, pair, n in zip(fit.axes, pads_of(node), shape, strict=True):
+            if pair != (0, 0):
+                assert axis is not None
+                windows.append((self.nest_order.index(axis), pair[0], pair[0] + n))
+        k = len(self.inputs)
+        self.inputs.append(replace(self.buffer(base, axes), windows=tuple(windows)))
+        self.reads.append(self.block.params.index(base))
+        return self.emit(
+            "load", (), self.dtype(base), level=self.level_of(fit.axes), stage=0,
+            hint=base.hint or f"in{k}", loc=node.loc,
+            attrs={"buffer": k, "other": self.strong_number(node.attrs["value"], base)},
+        )  # fmt: skip
+
+    def strong_number(self, value: Attr, like: Value) -> bool | int | float:
+        assert isinstance(value, (bool, int, float))
+        kind = self.dtype(like).kind
+        return bool(value) if kind == "bool" else int(value) if kind == "int" else float(value)
 
     def pick(self, fit: Fit) -> str:
         """A load of the cells that an index names, in place of one along an axis."""

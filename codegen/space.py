@@ -10,15 +10,14 @@ the space has the axes 0 (size 8) and 1 (size 4); the sum makes axis 1 the colum
 the group may read. A sum over another set of axes does not fit, nor does anything that needs a
 third axis once rows and columns are settled.
 
-Note [Views in groups]
-`expand`, `permute` and a `reshape` that only adds or drops axes of size 1 only rename axes, so an
-operand is followed through them (`follow`), inside the group and beyond it. All other views are
-taken outside, where they cost nothing.
-
 Note [Which axis]
 An operand from outside varies along dims for which the group may have no axis yet, or several of
 the same size. Any choice is right: what cannot be combined under it later just does not fit. The
 axis is taken that keeps the order of dims, or a new one is made.
+
+Note [Windows]
+On a device a `pad` of what no node of the group made is a load that is masked: the operand has
+some of the positions along an axis (`Buffer.windows`), and the others have the number.
 
 Note [One-hot gathers]
 `gather` along the columns with one index a row is the sum of `where(index == column, x, 0)`, and
@@ -34,22 +33,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gradof.codegen.access import Access, Axes, follow, pads_of, shape_of
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
-from gradof.ir.types import TensorType
 from gradof.ops.cost import EXPENSIVE
 
-Axes = tuple[int | None, ...]  # per dim of a value: the axis of the space, None where size is 1
 How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick"]
+NUMBERS = frozenset({"full", "within"})  # a number for all cells, or by their position alone
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
-
-
-@dataclass(frozen=True)
-class Access:
-    """An operand followed through views: `dims[k]` is the dim of `base` along dim k, or None."""
-
-    base: Value
-    dims: Axes
 
 
 @dataclass(frozen=True)
@@ -64,57 +55,6 @@ class Fit:
     grown: tuple[tuple[int, int, int], ...] = ()  # new axes: id, size, position in the order
     columns: frozenset[int] | None = None  # settled by this node
     rows: frozenset[int] | None = None
-
-
-def shape_of(value: Value) -> tuple[int, ...] | None:
-    """The static shape of a tensor, () for weak scalars, None where there is none."""
-    if isinstance(value.type, TensorType):
-        return value.type.shape
-    return ()
-
-
-def renames_axes(node: Node) -> bool:
-    """Whether a view only renames axes; see Note [Views in groups]."""
-    if node.kind in ("expand", "permute", "alias", "detach"):
-        return shape_of(node.output) is not None and shape_of(node.inputs[0]) is not None
-    if node.kind != "reshape":
-        return False
-    before, after = shape_of(node.inputs[0]), shape_of(node.output)
-    if before is None or after is None:
-        return False
-    return [n for n in before if n != 1] == [n for n in after if n != 1]
-
-
-def follow(value: Value) -> Access:
-    """The value an operand comes from by renaming axes."""
-    shape = shape_of(value)
-    assert shape is not None
-    dims: Axes = tuple(range(len(shape)))
-    while value.node is not None and renames_axes(value.node):
-        node = value.node
-        through = _through(node)
-        dims = tuple(None if d is None else through[d] for d in dims)
-        value = node.inputs[0]
-    return Access(value, dims)
-
-
-def _through(node: Node) -> Axes:
-    """Per dim of a view's result: the dim of its operand."""
-    before, after = shape_of(node.inputs[0]), shape_of(node.output)
-    assert before is not None and after is not None
-    if node.kind == "permute":
-        dims = node.attrs["dims"]
-        assert isinstance(dims, tuple)
-        return tuple(d if isinstance(d, int) else None for d in dims)
-    if node.kind == "expand":
-        lead = len(after) - len(before)
-        return tuple(
-            None if k < lead or before[k - lead] != n else k - lead for k, n in enumerate(after)
-        )
-    if node.kind == "reshape":
-        kept = iter([k for k, n in enumerate(before) if n != 1])
-        return tuple(None if n == 1 else next(kept) for n in after)
-    return tuple(range(len(after)))
 
 
 class Space:
@@ -160,6 +100,8 @@ class Space:
             return self._reduction(node, frozenset({node.attrs["dim"]}))
         if node.kind == "scatter_add":
             return self._cells(node) if is_one_hot(node) else None
+        if node.kind == "pad" and self.device:
+            return self._pad(node)
         cells = has_trait(node.kind, "elementwise") or node.kind == "in_range"
         return self._cells(node) if cells else None
 
@@ -206,8 +148,8 @@ class Space:
         varies: set[int] = set()
         for value in operands:
             access = follow(value)
-            if access.base.node is not None and access.base.node.kind == "full":
-                continue  # a number
+            if access.base.node is not None and access.base.node.kind in NUMBERS:
+                continue
             lead = len(shape) - len(access.dims)
             axes = self.operand_axes(access)
             for j, d in enumerate(access.dims):
@@ -277,6 +219,21 @@ class Space:
             rows = self._rows()
             if rows and not varies & rows:
                 return None  # it would be computed again for every row
+        return Fit(node, "cells", axes, axes, varies, grown)
+
+    def _pad(self, node: Node) -> Fit | None:
+        """What is in memory, loaded where there is some of it."""
+        shape = shape_of(node.output)
+        assert shape is not None
+        base = follow(node.inputs[0]).base
+        if base in self.axes or (base.node is not None and base.node.kind in NUMBERS):
+            return None
+        aligned = self.aligned(list(node.inputs), shape)
+        if aligned is None:
+            return None
+        axes, varies, grown = aligned
+        padded = {a for a, pair in zip(axes, pads_of(node), strict=True) if pair != (0, 0)}
+        varies |= {a for a in padded if a is not None}
         return Fit(node, "cells", axes, axes, varies, grown)
 
     def _pick(self, node: Node) -> Fit | None:

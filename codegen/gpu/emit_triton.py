@@ -19,7 +19,7 @@ order, all of one shape at once: no atomics, the same bits every time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -31,6 +31,7 @@ from gradof.errors import CodegenError
 from gradof.ir.types import BOOL, F32, DType
 
 Form = Literal["pointwise", "tiled", "persistent", "looped"]
+NOWHERE: Mapping[object, str] = {}
 MASKS = {"once": "", "row": "row", "cell": "cell"}
 HEADER = "import triton\nimport triton.language as tl\n"
 _MINE = re.compile(
@@ -281,10 +282,10 @@ class _Emitter:
                 self.add(f"rest_{name} = {rest} // n{k}")
                 rest = f"rest_{name}"
 
-    def place(self, which: str, k: int, buffer: Buffer, at: dict[object, str] | None = None) -> str:
+    def place(self, which: str, k: int, buffer: Buffer, at: Mapping[object, str] = NOWHERE) -> str:
         """The address of a cell; `at` has positions along axes that are not the nest's own."""
         terms = [
-            f"{(at or {}).get(a) or ('r_' if a in self.rows else 'c_') + str(a)} * {which}{k}_s{a}"
+            f"{at.get(a) or ('r_' if a in self.rows else 'c_') + str(a)} * {which}{k}_s{a}"
             for a, d in enumerate(buffer.dims) if d is not None
         ]  # fmt: skip
         return " + ".join([f"{which}{k}", *terms])
@@ -311,10 +312,19 @@ class _Emitter:
         k = i.attrs.get("buffer")
         args = [a if isinstance(a, str) else literal(a) for a in i.args]
         if i.op == "load" and isinstance(k, int):
-            mask = MASKS[i.level] if args else self.mask(self.nest.inputs[k], i.level)
-            masked = f", mask={mask}, other=0" if mask else ""
-            named: dict[object, str] | None = {i.attrs["axis"]: args[0]} if args else None
-            where = self.place("in", k, self.nest.inputs[k], named)
+            buffer = self.nest.inputs[k]
+            mask = MASKS[i.level] if args else self.mask(buffer, i.level)
+            named: dict[object, str] = {i.attrs["axis"]: args[0]} if args else {}
+            for a, first, last in buffer.windows:
+                at = f"{'r' if a in self.rows else 'c'}_{a}"
+                named[a] = f"({at} - {first})" if first else at
+                tests = [f"({mask})" if " < " in mask else mask] if mask else []
+                tests += [f"({at} >= {first})"] if first else []
+                tests += [f"({at} < {last})"] if last < self.nest.sizes[a] else []
+                mask = " & ".join(tests)
+            other = literal(i.attrs.get("other", 0))
+            masked = f", mask={mask}, other={other}" if mask else ""
+            where = self.place("in", k, buffer, named)
             bit = " != 0" if i.dtype == BOOL else ""
             self.add(f"{i.name} = tl.load({where}{masked}){bit}", i.loc)
         elif i.op == "index":

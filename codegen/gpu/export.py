@@ -179,7 +179,7 @@ class _Half:
     """The statements of one graph, and the launchers they call."""
 
     def __init__(self, graph: Graph, role: str, module: _Module) -> None:
-        self.graph = fuse(graph, _in_file, lambda group: True, device=True)
+        self.graph = fuse(graph, _in_file, lambda group: True)
         self.role, self.module, self.taken = role, module, module.names
         self.names: dict[Value, str] = {}
         self.base: dict[Value, Value] = {}  # what a view is a view of
@@ -295,6 +295,8 @@ def _in_file(node: Node) -> bool:
 
     libdevice is not there; what needs it is a torch call of its own.
     """
+    if node.kind == "in_range":  # an error of Python's
+        return False
     if not in_triton(node) or node.kind not in OPS:
         return in_triton(node)
     assert isinstance(node.output.type, TensorType)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.access import pads_of
 from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.gpu.ops import NAMES, supports
 from gradof.codegen.loopnest import LoopNest
@@ -93,6 +94,8 @@ def in_triton(node: Node) -> bool:
         return False
     if node.kind == "in_range":
         return result in (I32, I64)
+    if node.kind == "pad":
+        return all(min(pair) >= 0 for pair in pads_of(node))
     if node.kind == "where" and given and given[0] == BOOL and len(given) > 1:
         given = given[1:]
     return supports(node.kind, given or [result], result)

@@ -226,7 +226,8 @@ def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
 
 
 def _indexed(nest: LoopNest) -> set[int]:
-    return {a for i in nest.body if isinstance(a := i.attrs.get("axis"), int)}
+    named = {a for i in nest.body if isinstance(a := i.attrs.get("axis"), int)}
+    return named | {axis for b in nest.inputs for axis, _, _ in b.windows}
 
 
 def _merged(
@@ -252,7 +253,11 @@ def _merged(
 def _with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
     """The nest with these axes only; others were merged into the next one kept."""
     def buffers(found: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-        return tuple(replace(b, dims=tuple(b.dims[a] for a in kept)) for b in found)
+        return tuple(
+            replace(b, dims=tuple(b.dims[a] for a in kept),
+                    windows=tuple((kept.index(a), low, high) for a, low, high in b.windows))
+            for b in found
+        )  # fmt: skip
 
     body = tuple(
         replace(i, attrs={**i.attrs, "axis": kept.index(i.attrs["axis"])})

@@ -44,7 +44,7 @@ def _summed(node: Node) -> Value | None:
         return source.inputs[2]
     assert node.block is not None
     builder = Builder(node.block, node, node.loc)
-    return builder.emit("reshape", source.inputs[2], shape=_shape(node.output))
+    return builder.emit("reshape", source.inputs[2], shape=shape_of(node.output))
 
 
 def _cast(node: Node) -> Value | None:
@@ -79,14 +79,14 @@ class _Above:
         assert isinstance(dim, int) and node.block is not None
         self.dim = dim
         self.builder = Builder(node.block, node, node.loc)
-        self.whole = _shape(node.inputs[0])
+        self.whole = shape_of(node.inputs[0])
         self.made: dict[Value, Value] = {}
         self.ops = 0
 
     def run(self) -> Value | None:
         """The result; None where nothing is above, or too much."""
         source = self.node.inputs[0].node
-        if source is None or not _is_cells(source) or self.count(source, set()) > LONG:
+        if source is None or not is_cells(source) or self.count(source, set()) > LONG:
             return None
         return self.of(self.node.inputs[0])
 
@@ -98,11 +98,11 @@ class _Above:
         return len(seen)
 
     def is_above(self, value: Value) -> bool:
-        return self.varies(value) and value.node is not None and _is_cells(value.node)
+        return self.varies(value) and value.node is not None and is_cells(value.node)
 
     def varies(self, value: Value) -> bool:
         """Whether its cells along the dim differ."""
-        shape = _shape(value)
+        shape = shape_of(value)
         mine = self.dim - (len(self.whole) - len(shape))
         return mine >= 0 and shape[mine] != 1
 
@@ -112,7 +112,7 @@ class _Above:
             return value
         if value not in self.made:
             node = value.node
-            if node is not None and _is_cells(node):
+            if node is not None and is_cells(node):
                 operands = [self.of(v) for v in node.inputs]
                 self.made[value] = self.builder.emit(node.kind, *operands, **node.attrs)
             else:
@@ -120,15 +120,16 @@ class _Above:
         return self.made[value]
 
     def gathered(self, value: Value) -> Value:
-        if _shape(value) != self.whole:
+        if shape_of(value) != self.whole:
             value = self.builder.emit("expand", value, shape=self.whole)
         return self.builder.emit("gather", value, self.node.inputs[1], dim=self.dim)
 
 
-def _is_cells(node: Node) -> bool:
+def is_cells(node: Node) -> bool:
+    """Whether it computes each cell by itself, and may be computed elsewhere."""
     return has_trait(node.kind, "elementwise") and is_pure(node) and len(node.outputs) == 1
 
 
-def _shape(value: Value) -> tuple[int, ...]:
+def shape_of(value: Value) -> tuple[int, ...]:
     """The shape; () of a number."""
     return value.type.shape or () if isinstance(value.type, TensorType) else ()

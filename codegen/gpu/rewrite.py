@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from gradof.codegen.fusion import Worth, fuse
 from gradof.codegen.gpu.one_hot import pick_from_memory
+from gradof.codegen.gpu.windows import put_into_loops
+from gradof.codegen.move_slices import move_slices
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
 from gradof.passes.pipeline import CLEAN_UP, run_passes
@@ -19,7 +21,8 @@ from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 def in_kernels(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> Graph:
     """The graph rewritten, with its fusion groups; nothing in `graph` is changed."""
-    copy = clone_graph(graph)
+    copy = move_slices(clone_graph(graph))
     pick_from_memory(copy)
+    put_into_loops(copy)
     run_passes(copy, CLEAN_UP)
     return fuse(copy, supports, worth, device=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gradof.codegen.fusion import fuse
 from gradof.codegen.gpu.emit_flash import emit_flash
 from gradof.codegen.gpu.emit_triton import HEADER, emit_triton, form_of
 from gradof.codegen.gpu.flash import shape_of
 from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.rewrite import in_kernels
 from gradof.codegen.gpu.with_attention import is_attention
 from gradof.codegen.schedule import schedule
 from gradof.ir.core import Graph
@@ -18,7 +18,7 @@ def show_triton(graph: Graph) -> str:
     The graph has primitives only.
     """
     parts = [HEADER.rstrip()]
-    grouped = fuse(graph, in_triton, lambda group: True, device=True)
+    grouped = in_kernels(graph, in_triton, lambda group: True)
     counter = 0
     for node in grouped.nodes():
         if node.kind == "FusionGroup":

@@ -296,6 +296,13 @@ def _arange(node: Node, operands: list[str], device: str) -> str:
     return text if own == wide else f"{text}.to({own})"
 
 
+def _within(node: Node, operands: list[str], device: str) -> str:
+    shape, dim, start, stop = (node.attrs[k] for k in ("shape", "dim", "start", "stop"))
+    assert isinstance(shape, tuple) and isinstance(dim, int)
+    at = f"torch.arange({shape[dim]}, device={device})"
+    return f"(({at} >= {start}) & ({at} < {stop})).reshape({literal(shape)})"
+
+
 def _in_range(node: Node, operands: list[str], device: str) -> str:
     size, wraps = node.attrs["size"], node.attrs["wraps"]
     error = {"index": "IndexError", "runtime": "RuntimeError"}[str(node.attrs["error"])]
@@ -306,5 +313,5 @@ _SPECIAL: dict[str, Callable[[Node, list[str], str], str]] = {
     "Constant": _constant, "cast": _cast, "where": _where, "sum": _reduction, "prod": _reduction,
     "amax": _reduction, "amin": _reduction, "any": _reduction, "all": _reduction,
     "cumsum": _cumsum, "slice": _slice, "permute": _permute, "unslice": _unslice, "pad": _pad,
-    "arange": _arange, "in_range": _in_range,
+    "arange": _arange, "in_range": _in_range, "within": _within,
 }  # fmt: skip

@@ -174,7 +174,11 @@ def _second(
 
 
 def _has_sizes(nest: LoopNest) -> bool:
-    return all(any(b.dims[a] is not None for b in nest.inputs) for a in range(len(nest.sizes)))
+    named = {
+        a for b in nest.inputs for a, d in enumerate(b.dims)
+        if d is not None and all(a != axis for axis, _, _ in b.windows)
+    }  # fmt: skip
+    return len(named) == len(nest.sizes)
 
 
 def _needed(body: Sequence[Instr]) -> list[Instr]:

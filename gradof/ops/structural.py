@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
-from gradof.ir.types import C32, C64, DType, ScalarType, SizeType, TensorType, Type, scalar_type_of
+from gradof.ir.types import (
+    BOOL,
+    C32,
+    C64,
+    DType,
+    ScalarType,
+    SizeType,
+    TensorType,
+    Type,
+    scalar_type_of,
+)
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import ALL, int_tuple, same_as_first, tensor, unary
 from gradof.ops.registry import Family, op
@@ -92,6 +102,21 @@ def _infer_autograd_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tu
     return (a,)
 
 
+def _infer_within(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    shape, dim, device = attrs["shape"], attrs["dim"], attrs["device"]
+    if not isinstance(shape, tuple) or not isinstance(dim, int) or not isinstance(device, str):
+        raise InferenceError(f"within takes a shape and a dim of it, not {shape!r} and {dim!r}")
+    if any(n != 1 for k, n in enumerate(shape) if k != dim):
+        raise InferenceError(f"within is of positions along one dim; {shape} has others")
+    return (TensorType(BOOL, tuple(n for n in shape if isinstance(n, int)), device),)
+
+
+def _np_within(*, shape: Size, dim: int, start: int, stop: int, device: str) -> Array:
+    at = np.arange(shape[dim]).reshape(shape)
+    result: Array = (at >= start) & (at < stop)
+    return result
+
+
 def sum_to_size(x: Array, size: Size | None) -> Array:
     """Sum `x` over the axes along which `size` was broadcast; `x` itself for None."""
     if size is None or x.shape == size:
@@ -121,6 +146,10 @@ op("AutogradAdd(a, b) -> y", family=Family(_infer_autograd_add), numpy="np.add",
 op("full(; dtype, shape, device, value) -> y", family=Family(_infer_full),
    numpy="np.full({shape}, {value}, {dtype})", traits={"constant"},
    names=["numpy.full", "aten.full"])  # fmt: skip
+
+op("within(; shape, dim, start, stop, device) -> y", family=Family(_infer_within),
+   numpy=_np_within, traits={"constant"},
+   doc="Whether start <= position < stop along a dim; in graphs that Triton runs.")
 
 op("size(x) -> s", family=Family(_infer_size), vjp={"x": None}, numpy="{x}.shape")
 

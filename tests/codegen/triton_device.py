@@ -52,6 +52,34 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %7 : f32[6,23] = mul(%x, %6)
       %8 : f32[6,23] = sub(%5, %7)
       return (%8)"""),
+    "halves turned": (1, """graph rope(%q : f32[3,5,8], %c : f32[5,8], %s : f32[5,8]):
+      %0 : f32[3,5,4] = slice[dim=2, start=0, stop=4, step=1](%q)
+      %1 : f32[3,5,4] = slice[dim=2, start=4, stop=8, step=1](%q)
+      %2 : f32[3,5,8] = mul(%q, %c)
+      %3 : f32[3,5,4] = neg(%1)
+      %4 : f32[3,5,8] = cat[dim=2](%3, %0)
+      %5 : f32[3,5,8] = mul(%4, %s)
+      %6 : f32[3,5,8] = add(%2, %5)
+      return (%6)"""),
+    # the gradient of slices that overlap, of which one is a number's beside zeros
+    "slices set into zeros": (1, """graph set(%d : f32[3,5,8], %s : f32[5,1]):
+      %0 : f32[3,5,5] = slice[dim=2, start=0, stop=5, step=1](%d)
+      %1 : f32[3,5,5] = exp(%0)
+      %2 : f32[3,5,5] = mul(%1, %s)
+      %3 : f32[3,5,9] = unslice[shape=(3, 5, 9), dim=2, start=2, stop=7, step=1](%2)
+      %4 : f32[3,5,9] = unslice[shape=(3, 5, 9), dim=2, start=4, stop=9, step=1](%0)
+      %5 : f32[3,5,9] = add(%3, %4)
+      %6 : f32[3,5,1] = sum[dims=(2,), keepdims=True](%5)
+      return (%5, %6)"""),
+    "rows put together": (1, """
+      graph rows(%x : f32[3,7], %y : i64[2,7], %z : f32[1,7], %b : f32[7]):
+      %0 : f32[2,7] = cast[dtype=f32](%y)
+      %1 : f32[6,7] = cat[dim=0](%x, %0, %z)
+      %2 : f32[6,7] = add(%1, %b)
+      %3 : f32[8,7] = pad[pads=((1, 1), (0, 0)), value=-inf](%2)
+      %4 : f32[1,7] = neg(%z)
+      %5 : f32[8,7] = slice_scatter[dim=0, start=7, stop=8, step=1](%3, %4)
+      return (%5)"""),
 }  # fmt: skip
 CUTS = (1 << 14, 8)  # columns a program may hold: persistent, and looped
 
