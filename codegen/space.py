@@ -102,7 +102,8 @@ class Space:
             return self._cells(node) if is_one_hot(node) else None
         if node.kind == "pad" and self.device:
             return self._pad(node)
-        cells = has_trait(node.kind, "elementwise") or node.kind == "in_range"
+        cells = has_trait(node.kind, "elementwise")
+        cells |= self.device and node.kind == "in_range"
         return self._cells(node) if cells else None
 
     def add(self, fit: Fit) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from gradof.codegen.fusion import Worth, fuse
 from gradof.codegen.gpu.one_hot import pick_from_memory
+from gradof.codegen.gpu.views_up import move_views_up
 from gradof.codegen.gpu.windows import put_into_loops
 from gradof.codegen.move_slices import move_slices
 from gradof.ir.clone import clone_graph
@@ -22,6 +23,8 @@ from gradof.passes.pipeline import CLEAN_UP, run_passes
 def in_kernels(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> Graph:
     """The graph rewritten, with its fusion groups; nothing in `graph` is changed."""
     copy = move_slices(clone_graph(graph))
+    move_views_up(copy)
+    run_passes(copy, CLEAN_UP)
     pick_from_memory(copy)
     put_into_loops(copy)
     run_passes(copy, CLEAN_UP)

@@ -80,6 +80,22 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %4 : f32[1,7] = neg(%z)
       %5 : f32[8,7] = slice_scatter[dim=0, start=7, stop=8, step=1](%3, %4)
       return (%5)"""),
+    # heads taken apart, a wide computation, heads in another order
+    "views of casts": (1, """graph heads(%x : f32[4,24]):
+      %0 : f64[4,24] = cast[dtype=f64](%x)
+      %1 : f64[4,3,8] = reshape[shape=(4, 3, 8)](%0)
+      %2 : f64[4,3,8] = exp(%1)
+      %3 : f64[4,3,1] = sum[dims=(2,), keepdims=True](%2)
+      %4 : f64[4,3,8] = div(%2, %3)
+      %5 : f32[4,3,8] = cast[dtype=f32](%4)
+      %6 : f32[3,4,8] = permute[dims=(1, 0, 2)](%5)
+      %7 : f32[3,32] = reshape[shape=(3, 32)](%6)
+      return (%7)"""),
+    "there and back": (0, """graph back(%x : f32[4,24]):
+      %0 : f64[4,24] = cast[dtype=f64](%x)
+      %1 : f64[4,8] = slice[dim=1, start=8, stop=16, step=1](%0)
+      %2 : f32[4,8] = cast[dtype=f32](%1)
+      return (%2)"""),
 }  # fmt: skip
 CUTS = (1 << 14, 8)  # columns a program may hold: persistent, and looped
 
