@@ -18,26 +18,21 @@ order, all of one shape at once: no atomics, the same bits every time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from gradof.codegen.gpu.helpers import HELPERS, LIBDEVICE, needed
+from gradof.codegen.gpu.helpers import LIBDEVICE, needed
+from gradof.codegen.gpu.named import safe, wide, wide_sums
 from gradof.codegen.gpu.online import joined, online_sums, running
 from gradof.codegen.gpu.ops import HALF, NAMES, expression, literal
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest, Operand
-from gradof.errors import CodegenError
-from gradof.ir.types import BOOL, F32, DType
+from gradof.ir.types import BOOL, DType
 
 Form = Literal["pointwise", "tiled", "persistent", "looped"]
 NOWHERE: Mapping[object, str] = {}
 MASKS = {"once": "", "row": "row", "cell": "cell"}
 HEADER = "import triton\nimport triton.language as tl\n"
-_MINE = re.compile(
-    r"(in|out|fold|acc|n|r|c)\d*(_.*)?|[A-Z]+|tl|triton|libdevice|tile|row|cell|start|rest_\w"
-    r"|float|range|" + "|".join(HELPERS)
-)
 FOLD_BODY = '''acc = tl.full((BP, BC), {identity}, tl.{dtype})
 for start in range(0, parts, BP):
     p = start + tl.arange(0, BP)[:, None]
@@ -70,11 +65,6 @@ def reduced(kind: str, dtype: DType, text: str, axis: int) -> str:
     if kind == "sum" or (kind != "prod" and not dtype.is_float):
         return f"tl.{kind}({text}, axis={axis}, keep_dims=True)"
     return f"tl.reduce({text}, {axis}, _{kind}, keep_dims=True)"
-
-
-def wide(dtype: DType) -> DType:
-    """The dtype a reduction is computed in."""
-    return F32 if dtype in HALF else dtype
 
 
 def form_of(nest: LoopNest) -> Form:
@@ -141,7 +131,7 @@ def fold_source(name: str, folds: Sequence[Instr]) -> str:
 class _Emitter:
     def __init__(self, nest: LoopNest, form: Form) -> None:
         self.form = form
-        self.nest = replace(_wide_sums(_safe(nest)), held=frozenset())
+        self.nest = replace(wide_sums(safe(nest)), held=frozenset())
         self.made = {i.name: i.dtype for i in self.nest.body if i.name}
         self.folds = folds_of(self.nest)
         self.online = online_sums(self.nest) if form == "looped" else {}
@@ -386,28 +376,3 @@ class _Emitter:
 
 def _reduces(i: Instr, stage: int) -> bool:
     return i.op == "reduce" and i.stage == stage + 1
-
-
-def _wide_sums(nest: LoopNest) -> LoopNest:
-    """Row results that only folds read stay in float32: the sum of them all is rounded once."""
-    readers: dict[Operand, set[str]] = {}
-    for i in nest.body:
-        for arg in i.args:
-            readers.setdefault(arg, set()).add(i.op)
-    return replace(nest, body=tuple(
-        replace(i, dtype=wide(i.dtype))
-        if i.op == "reduce" and readers.get(i.name) == {"fold"} else i
-        for i in nest.body
-    ))  # fmt: skip
-
-
-def _safe(nest: LoopNest) -> LoopNest:
-    """The nest with no name that the emitted source uses itself."""
-    new = {i.name: i.name + "_" for i in nest.body if i.name and _MINE.fullmatch(i.name)}
-    if any(name in {i.name for i in nest.body} for name in new.values()):
-        raise CodegenError(f"{nest.name} has names that only differ by a trailing _")
-    return replace(nest, body=tuple(
-        replace(i, name=new.get(i.name, i.name),
-                args=tuple(new.get(a, a) if isinstance(a, str) else a for a in i.args))
-        for i in nest.body
-    ))  # fmt: skip

@@ -31,9 +31,9 @@ from gradof.codegen.gpu.emit_triton import (
     fold_source,
     folds_of,
     form_of,
-    wide,
 )
 from gradof.codegen.gpu.kernel import MAX_BLOCK, WIDE_INDEX, _indexed, _merged, _with_axes
+from gradof.codegen.gpu.named import wide
 from gradof.codegen.gpu.readable import names_in, one_tile, readable, renamed, wrapped
 from gradof.codegen.gpu.torch_ops import dtype_text
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest

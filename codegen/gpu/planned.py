@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.codegen.gpu.blocks import fold_blocks
-from gradof.codegen.gpu.emit_triton import folds_of, wide
+from gradof.codegen.gpu.emit_triton import folds_of
+from gradof.codegen.gpu.named import wide
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest
 
