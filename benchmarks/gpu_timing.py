@@ -24,6 +24,7 @@ from tables import turns
 WARM_UP, LEAST = 5, 15  # runs before, and turns even of slow runs
 SECONDS = 1.5  # that the turns of one side take at most, about
 COPY_BYTES = 1 << 30
+AHEAD = 3.0  # of the host's time in the warm-up: a run that the device waits for is told too long
 Step = tuple[Callable[[], Any], Callable[[Any], Any]]  # prepare() untimed, run(prepared) timed
 
 
@@ -121,7 +122,7 @@ def medians(steps: Mapping[str, Step], clock: Clock, repeats: int) -> dict[str, 
     fitting = int(SECONDS / max(s.waited for s in warm.values()))
     samples: dict[str, list[Sample]] = {side: [] for side in steps}
     for side in turns(steps, min(repeats, max(LEAST, fitting))):
-        samples[side].append(clock.sample(steps[side], 1.5 * warm[side].host))
+        samples[side].append(clock.sample(steps[side], AHEAD * warm[side].host))
     return {side: middle(found) for side, found in samples.items()}
 
 

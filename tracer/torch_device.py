@@ -2,11 +2,11 @@
 
     devices = OneDevice(fn)
     devices.admit(x, "args[0]")           # cuda:0
-    devices.admit(y, "args[1]")           # cuda:1, or a CPU tensor with dims: DeviceError
+    devices.admit(y, "args[1]")           # cuda:1: DeviceError
 
-Tensors without dims, and of whole numbers, may be the CPU's beside those of a device, as in eager:
-they are moved where they are used (`ops.expr`). Everything else moves where the function says so
-(`x.to(device)`).
+Tensors of the CPU may be read, too. As in eager those without dims, and indices, stand beside
+tensors of a device: they are moved where they are used (`ops.expr`). Everything else moves where
+the function says so (`x.to(device)`), or is torch's error.
 """
 
 from __future__ import annotations
@@ -46,17 +46,15 @@ class OneDevice:
                 f"{what} is on {device}; compiled functions run on the CPU and on CUDA devices",
                 loc=function_loc(self.fn), hint="move the tensor and the module with .cpu()",
             )  # fmt: skip
-        whole = not (tensor.is_floating_point() or tensor.is_complex())
-        if device.type == "cpu" and (tensor.dim() == 0 or whole):
-            return
+        if device.type == "cpu":
+            return  # where it may not stand beside a device's, torch says so
         if self.first is None:
             self.first = device, what
         elif device != self.first[0]:
             raise DeviceError(
                 f"{self.first[1]} is on {self.first[0]}, {what} on {device}",
                 loc=function_loc(self.fn),
-                hint="move one of them with .to(device) before the call; only indices and "
-                "tensors without dims may be the CPU's beside a device's",
+                hint="move one of them with .to(device) before the call",
             )
 
 

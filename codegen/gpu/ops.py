@@ -130,6 +130,8 @@ def expression(
         args = [f"{a}.to(tl.float32)" if a.isidentifier() else a for a in args]
     working = F32 if half else own
     text = _attributed(op, args[0], working, attrs) or _from_table(op, args, working)
+    if own == F32:  # rounded to half precision, a result does not show the fast one's error
+        text = text.replace("tl.exp(", "_exp(")
     return f"({text}).to(tl.{NAMES[dtype]})" if half and dtype != BOOL else text
 
 

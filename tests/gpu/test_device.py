@@ -171,9 +171,22 @@ def test_two_devices_are_refused() -> None:
         strict(norm)(torch.ones(2, 3, device="cuda:0"), torch.ones(3, device="cuda:1"))
 
 
-def test_a_device_and_the_cpu_are_refused_or_said() -> None:
-    with pytest.raises(DeviceError, match=r"args\[0\] is on cuda:0, args\[1\] on cpu"):
-        strict(norm)(torch.ones(2, 3, device="cuda"), torch.ones(3))
+def test_a_device_and_the_cpu_are_torchs_error() -> None:
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        differentiate(norm)(torch.ones(2, 3, device="cuda"), torch.ones(3))
+
+
+def test_what_the_function_moves_to_the_device() -> None:
+    table = torch.randn(3)
+    compiled = strict(lambda x, y: x * table.to(x.device) + y.to(x.device).exp())
+    x = torch.randn(2, 3, device="cuda", requires_grad=True)
+    y = torch.randn(3, requires_grad=True)
+    found = []
+    for call in (compiled, lambda x, y: x * table.cuda() + y.cuda().exp()):
+        out = call(x, y)
+        found.append((out, *torch.autograd.grad(out, (x, y), torch.ones_like(out))))
+    torch.testing.assert_close(*found)
+    assert found[0][2].device.type == "cpu"
 
 
 def test_the_cpu_and_the_device_have_traces_of_their_own(pair: tuple[Tensor, Tensor]) -> None:

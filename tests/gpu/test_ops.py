@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -21,9 +22,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def full_precision() -> Iterator[None]:
     """cuDNN multiplies float32 in TF32 by default, in another order in eager's convolutions."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        yield
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

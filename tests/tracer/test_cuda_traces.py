@@ -214,12 +214,20 @@ def test_what_the_function_moves_is_moved() -> None:
 
 def test_tensors_on_two_devices_are_one_clear_error() -> None:
     x, y = torch.empty(3, device="cuda:0"), torch.empty(3, device="cuda:1")
-    for other in (y, torch.empty(3)):
-        with pytest.raises(DeviceError) as caught:
-            trace_torch(lambda x, y: x.sum(), (x, other), {})
-        text = str(caught.value)
-        assert "args[0] is on cuda:0, args[1] on " + str(other.device) in text
-        assert "hint: move one of them with .to(device)" in text
+    with pytest.raises(DeviceError) as caught:
+        trace_torch(lambda x, y: x.sum(), (x, y), {})
+    text = str(caught.value)
+    assert "args[0] is on cuda:0, args[1] on cuda:1" in text
+    assert "hint: move one of them with .to(device)" in text
+
+
+def test_tensors_of_the_cpu_that_the_function_moves() -> None:
+    x, y, table = torch.empty(4, 3, device="cuda:0"), torch.empty(3), torch.ones(3)
+    graph = trace_torch(lambda x, y: x * table.to(x.device) + y.to(x.device), (x, y), {}).graph
+    verify(graph)
+    assert [node.kind for node in graph.nodes()].count("to_device") == 2
+    assert [v.type.device for v in graph.outputs if isinstance(v.type, TensorType)] == ["cuda:0"]
+    code(graph)
 
 
 def test_a_free_tensor_on_another_device_is_named() -> None:
