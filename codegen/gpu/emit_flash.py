@@ -57,6 +57,11 @@ class FlashShape:
     edges: str = "de"  # of the axes d and e those that a block is wider than
     described: bool = False  # blocks of heads are loaded by tensor descriptors, which need no masks
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but numbers changes the scores."""
+        return not plan_of(self.steps).steps
+
 
 def emit_flash(shape: FlashShape, part: str) -> str:
     """Source of one of the three kernels, `{name}_{part}`."""

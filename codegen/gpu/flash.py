@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
@@ -42,6 +41,7 @@ class Flash:
         self.shape, self.device, self.parts = shape, device, tuple(parts)
         self.name, self.sizes = shape.name, sizes
         self._made: dict[tuple[str, bool], Any] = {}
+        self._planned: dict[Any, PlannedFlash] = {}
 
     @property
     def nest(self) -> Flash:
@@ -98,32 +98,49 @@ class Flash:
         if device.type == "cuda" and torch.cuda.current_device() != device.index:
             with torch.cuda.device(device):  # triton launches on the current one
                 return self.launch(part, tensors)
-        described = describes(part, tensors)
-        shape = replace(self.shape, described=described)
-        read, written = arguments(shape, part)
-        given: list[Any] = []
+        ahead = (q, tensors[4]) if part == "keys" else (kt, v)
+        aligned = not (ahead[0].data_ptr() | ahead[1].data_ptr()) % 16
+        precision = "tf32" if q.dtype == torch.float32 and allows_tf32() else "ieee"
+        strides = tuple(x.stride() for x in tensors)
+        key = (part, aligned, precision, q.shape, kt.shape, v.shape, strides)
+        planned = self._planned.get(key)
+        if planned is None:
+            described = aligned and describes(part, tensors)
+            planned = self._planned[key] = self.plan(part, tensors, described, precision)
+        planned(tensors)
+        return None
+
+    def plan(
+        self, part: str, tensors: Sequence[Any], described: bool, precision: str
+    ) -> PlannedFlash:
+        """What sizes and strides decide of a launch."""
+        read, written = arguments(self.shape, part)
+        q, kt, v = tensors[:3]
         batch = q.dim() - 2
+        given: list[Any] = []
         for name, x in zip((*read, *written), tensors, strict=True):
             strides = list(x.stride())
-            given += [x, *([0] * (2 - batch)), *strides]
+            given += [None, *([0] * (2 - batch)), *strides]
             assert len(strides) - batch == len(axes_of(name)), name
         m, d, n, e = q.shape[-2], q.shape[-1], kt.shape[-1], v.shape[-1]
         heads = q.shape[1] if batch == 2 else q.shape[0] if batch else 1
         extras = [x.element_size() for x in tensors[len(read) - len(self.shape.extras) : len(read)]]
-        blocks = blocks_for(part, d, e, q.element_size(), shared_memory(device), extras)
+        blocks = blocks_for(
+            part, d, e, q.element_size(), shared_memory(q.device), extras, plain=self.shape.plain,
+            causal=self.shape.causal is not None, described=described,
+        )  # fmt: skip
         tiles = -(-n // blocks.BN) if part == "keys" else -(-m // blocks.BM)
-        count = tiles * (q.shape[:batch].numel() if batch else 1)
         along, size = (m, blocks.BM) if part == "keys" else (n, blocks.BN)
         pairs = list(zip((*read, *written), tensors, strict=True))
-        run = self.kernel(part, described)[(count,)]
-        if described:
-            run = partial(copy_context().run, allocated, run)
-        run(
-            *given, heads, m, n, D=d, E=e, TAIL=along % size != 0, enable_fp_fusion=True,
-            PRECISION="tf32" if allows_tf32() else "ieee", INDEX=index_of(pairs, blocks),
-            **blocks.constants,
+        constants = {
+            **blocks.constants, "D": d, "E": e, "TAIL": along % size != 0, "PRECISION": precision,
+            "INDEX": index_of(pairs, blocks), "enable_fp_fusion": True,
+        }  # fmt: skip
+        return PlannedFlash(
+            self.kernel(part, blocks.described), (tiles * q.shape[:batch].numel(),),
+            [*given, heads, m, n], constants,
+            allocator(q.device) if blocks.described else None,
         )  # fmt: skip
-        return None
 
     def kernel(self, part: str, described: bool) -> Any:
         """The compiled kernel."""
@@ -132,6 +149,36 @@ class Flash:
                 shape = replace(self.shape, described=described)
                 self._made[part, described] = compile_flash(shape, part)
             return self._made[part, described]
+
+
+class PlannedFlash:
+    """A kernel's call for one set of sizes and strides."""
+
+    def __init__(
+        self, kernel: Any, grid: tuple[int], arguments: Sequence[Any],
+        constants: Mapping[str, Any], allocate: Any,
+    ) -> None:  # fmt: skip
+        self.run = kernel[grid]
+        self.arguments = arguments  # None in the places of tensors
+        self.places = [k for k, given in enumerate(arguments) if given is None]
+        self.constants = constants
+        self.allocate = allocate  # memory for the descriptors that it makes; None: it makes none
+
+    def __call__(self, tensors: Sequence[Any]) -> None:
+        """Launch it on the current stream."""
+        given = list(self.arguments)
+        for place, x in zip(self.places, tensors, strict=True):
+            given[place] = x
+        if self.allocate is None:
+            self.run(*given, **self.constants)
+        else:  # the caller may have an allocator of its own, for kernels of its own
+            copy_context().run(self._allocated, given)
+
+    def _allocated(self, given: Sequence[Any]) -> None:
+        import triton
+
+        triton.set_allocator(self.allocate)
+        self.run(*given, **self.constants)
 
 
 def flash_of(node: Node, name: str) -> Flash:
@@ -185,24 +232,16 @@ def describes(part: str, tensors: Sequence[Any]) -> bool:
         return False
     for x in (q, tensors[4]) if part == "keys" else (kt.mT, v):
         *others, last = x.stride()
-        size = x.element_size()
-        if last != 1 or others[-1] <= 0 or x.data_ptr() % 16 or any(n * size % 16 for n in others):
+        if last != 1 or others[-1] <= 0 or any(n * x.element_size() % 16 for n in others):
             return False
     return True
 
 
-def allocated(run: Any, *args: Any, **options: Any) -> None:
-    """Launch a kernel that makes descriptors, for which it is given memory of the device."""
+def allocator(device: Any) -> Callable[[int, int, int | None], Any]:
+    """What gives a launch the memory of its descriptors, on a device."""
     import torch
-    import triton
 
-    device = args[0].device
-
-    def empty(size: int, alignment: int, stream: int | None) -> Any:
-        return torch.empty(size, dtype=torch.int8, device=device)
-
-    triton.set_allocator(empty)
-    run(*args, **options)
+    return lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device)
 
 
 def index_of(read: Sequence[tuple[str, Any]], blocks: Blocks) -> Any:

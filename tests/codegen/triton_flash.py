@@ -34,10 +34,11 @@ def ptx_of_flash(
     """PTX of a part, and its shared memory; arguments as at a launch with contiguous tensors."""
     extras = [1 if d == BOOL else d.bits // 8 for d in shape.extras]
     blocks = blocks or blocks_for(
-        part, head, head, ITEMSIZE[dtype], SHARED[capability], extras
+        part, head, head, ITEMSIZE[dtype], SHARED[capability], extras, plain=shape.plain,
+        causal=shape.causal is not None, described=capability >= 90,
     )  # fmt: skip
     edges = "de" if padded(head) != head else ""
-    kernel = compile_flash(replace(shape, edges=edges), part)
+    kernel = compile_flash(replace(shape, edges=edges, described=blocks.described), part)
     constants: dict[str, Any] = {
         "D": head, "E": head, "PRECISION": "tf32", "INDEX": tl.int32, "TAIL": False,
         **blocks.constants,
