@@ -192,7 +192,8 @@ class _Emitter:
             if self.form != "looped" or f.level == "row":
                 start = identity(str(f.attrs["kind"]), dtype)
                 self.add(f"acc_fold{k} = tl.full((BR, {width}), {start}, tl.{NAMES[dtype]})")
-        self.add("tl.assume(TILES > 0)")  # a loop of no tile would cost registers
+        if self.folds:
+            self.add("tl.assume(TILES > 0)")  # a loop of no tile would cost registers
         self.add("for tile in range(TILES):")
         self.indent = 2
         self.add("r = r0 + tile * BR")

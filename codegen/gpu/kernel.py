@@ -75,21 +75,26 @@ class TritonKernel:
         self.form = form_of(nest)
         self.source = emit_triton(nest, self.form)
         self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
-        self._planned: dict[Any, Planned | PlannedParts] = {}
+        self.planned: dict[Any, Planned | PlannedParts] = {}
         self._parts: PlannedParts | None = None
         self._lock = threading.Lock()
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Outputs on the device of the inputs; queued on its current stream."""
-        device = tensors[0].device if tensors else None
-        key = (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
-        planned = self._planned.get(key)
+        key = self.key(tensors)
+        planned = self.planned.get(key)
         if planned is None:
             planned = self._plan(tensors)
-            if len(self._planned) >= MAX_PLANNED:
-                self._planned.clear()
-            self._planned[key] = planned
+            if len(self.planned) >= MAX_PLANNED:
+                self.planned.clear()
+            self.planned[key] = planned
         return planned(tensors)
+
+    @staticmethod
+    def key(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """What decides of a launch."""
+        device = tensors[0].device if tensors else None
+        return (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
 
     def _plan(self, tensors: Sequence[Any]) -> Planned | PlannedParts:
         """Everything of a call that shapes and strides decide."""

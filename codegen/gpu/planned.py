@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradof.codegen.gpu.blocks import fold_blocks
+from gradof.codegen.gpu.direct import ALIGNMENT, ROOM, Memory, Step, direct
 from gradof.codegen.gpu.emit_triton import folds_of
 from gradof.codegen.gpu.named import wide
 from gradof.codegen.gpu.ops import NAMES
@@ -28,11 +29,16 @@ class Planned:
         self.grid = grid
         self.constants = constants
         self.folds = folds
+        self.direct: Callable[..., Any] | None = None  # once the kernels are compiled
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Launch; fresh outputs."""
         import torch
 
+        if self.direct is not None:
+            found: tuple[Any, ...] | None = self.direct(*tensors)
+            if found is not None:
+                return found
         device = self.device
         if device.type == "cuda" and torch.cuda.current_device() != device.index:
             with torch.cuda.device(device):  # triton launches on the current one
@@ -41,20 +47,63 @@ class Planned:
             None if made is None else torch.empty(made[0], dtype=made[1], device=device)
             for made in self.outputs
         ]  # fmt: skip
-        partials = [f.partials(device) for f in self.folds]
-        by_number = {k: t for f, p in zip(self.folds, partials, strict=True)
-                     for k, t in zip(f.numbers, p, strict=True)}  # fmt: skip
+        partials = {k: t for f in self.folds for k, t in f.partials(device).items()}
         arguments = list(self.arguments)
         given = [*tensors, *(t for t in outputs if t is not None),
-                 *(by_number[k] for k in range(len(by_number)))]  # fmt: skip
+                 *(partials[k] for k in range(len(partials)))]  # fmt: skip
         for place, tensor in zip(self.places, given, strict=True):
             arguments[place] = tensor
+        compiled = []
         if all(self.grid):
-            self.kernel[self.grid](*arguments, **self.constants)
-        for fold, partial in zip(self.folds, partials, strict=True):
-            for k, total in zip(fold.outputs, fold(partial), strict=True):
+            compiled.append(self.kernel[self.grid](*arguments, **self.constants))
+        for fold in self.folds:
+            made, found = fold([partials[k] for k in fold.numbers])
+            compiled += [found] if all(fold.grid) else []
+            for k, total in zip(fold.outputs, made, strict=True):
                 outputs[k] = total
+        if self.direct is None and compiled and all(c is not None for c in compiled):
+            if not any(t.data_ptr() % ALIGNMENT for t in (*given, *outputs)):
+                self.direct = self._direct(compiled, outputs)
         return tuple(outputs)
+
+    def _direct(self, compiled: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Any]:
+        """The call without triton's JIT, once that has compiled its kernels."""
+        import torch
+
+        memory = [Memory(tuple(t.shape), t.stride(), t.dtype) for t in outputs]
+        own = [k for k, made in enumerate(self.outputs) if made is not None]
+        operands = len(self.places) - len(own) - sum(len(f.numbers) for f in self.folds)
+        partials: dict[int, int] = {}  # pointers by the numbers of folds
+        if self.folds:
+            room = 0
+            offsets: list[int] = []
+            for f in self.folds:
+                for k, nbytes in f.nbytes().items():
+                    partials[k] = operands + len(memory) + len(offsets)
+                    offsets.append(room)
+                    room += -(-nbytes // ROOM) * ROOM
+            memory.append(Memory((room,), (1,), torch.uint8, tuple(offsets)))
+        pointers = [*range(operands), *(operands + k for k in own),
+                    *(partials[k] for k in range(len(partials)))]  # fmt: skip
+        arguments = list(self.arguments)
+        for place, number in zip(self.places, pointers, strict=True):
+            arguments[place] = (number,)
+        todo = list(compiled)
+        steps = []
+        if all(self.grid):
+            steps.append(Step(todo.pop(0), self.grid, [*arguments, *_parameters(self.constants)]))
+        for f in self.folds:
+            if all(f.grid):
+                given = [(partials[k],) for k in f.numbers] + [(operands + k,) for k in f.outputs]
+                numbers = [f.parts, f.columns, *_parameters(f.constants)]
+                steps.append(Step(todo.pop(0), f.grid, [*given, *numbers]))
+        name = getattr(self.kernel, "__name__", "kernel")
+        return direct(name, self.device, operands, memory, steps, range(len(outputs)))
+
+
+def _parameters(constants: Mapping[str, Any]) -> list[Any]:
+    """The parameters of a kernel among what it is called with, in order."""
+    return [v for name, v in constants.items() if name.isupper()]
 
 
 class FoldGroup:
@@ -77,24 +126,34 @@ class FoldGroup:
         self.constants = {"BP": blocks.rows, "BC": blocks.columns, "num_warps": blocks.warps,
                           "enable_fp_fusion": True}  # fmt: skip
 
-    def partials(self, device: Any) -> list[Any]:
-        """Memory for a partial result of each program."""
+    def partials(self, device: Any) -> dict[int, Any]:
+        """Memory for a partial result of each program, by the numbers of folds."""
         import torch
 
         shape = (self.parts, self.columns)
-        return [torch.empty(shape, dtype=dtype, device=device) for dtype in self.dtypes]
+        return {
+            k: torch.empty(shape, dtype=dtype, device=device)
+            for k, dtype in zip(self.numbers, self.dtypes, strict=True)
+        }
 
-    def __call__(self, partials: Sequence[Any]) -> list[Any]:
-        """The outputs."""
+    def nbytes(self) -> dict[int, int]:
+        """Bytes of the partial results of each fold."""
+        n = self.parts * self.columns
+        return {k: n * d.itemsize for k, d in zip(self.numbers, self.dtypes, strict=True)}
+
+    def __call__(self, partials: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The outputs, and what the JIT compiled."""
         import torch
 
         made = [
             torch.empty_strided(shape, strides, dtype=dtype, device=partials[0].device)
             for shape, strides, dtype in self.made
         ]
-        if self.columns:
-            self.function[self.grid](*partials, *made, self.parts, self.columns, **self.constants)
-        return made
+        compiled = None
+        if all(self.grid):
+            given = (*partials, *made, self.parts, self.columns)
+            compiled = self.function[self.grid](*given, **self.constants)
+        return made, compiled
 
 
 def buffer_of(fold: Instr) -> int:
@@ -123,6 +182,7 @@ class PlannedParts:
         made: Sequence[int],
     ) -> None:  # fmt: skip
         self.first, self.second, self.given, self.made = first, second, given, made
+        self.direct = None  # its parts have theirs
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Launch both; fresh outputs."""

@@ -71,6 +71,7 @@ def one_tile(lines: Sequence[str]) -> list[str]:
     while end < len(lines) and lines[end].startswith(" " * 8):
         end += 1
     before = [line.replace("r0 = ", "r = ").replace("(BR * TILES)", "BR") for line in lines[:k]]
+    before = [line for line in before if line.strip() != "tl.assume(TILES > 0)"]
     inside = [line[4:] for line in lines[k + 1 : end] if line != "        r = r0 + tile * BR"]
     return [*before, *inside, *(line for line in lines[end:] if line not in inside)]
 

@@ -1,0 +1,173 @@
+"""Layer norm's kernels launched through triton's JIT and past it, by a driver that notes launches.
+
+`python -m tests.codegen.triton_launch` prints {case: "ok" or what was wrong}.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from triton import knobs
+from triton.runtime.jit import JITFunction
+
+from gradof.codegen.gpu.kernel import TritonKernel
+from gradof.codegen.gpu.planned import Planned
+from tests.codegen import triton_stub
+from tests.codegen.triton_cases import nests
+
+STUB = triton_stub.install()
+RUNS = [0]  # of triton's JIT
+_run = JITFunction.run
+
+
+def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a launch through the JIT runs."""
+    RUNS[0] += 1
+    return _run(self, *args, **kwargs)
+
+
+JITFunction.run = counted
+
+
+def launches(call: Callable[[], Any]) -> tuple[list[Any], int]:
+    """The launches of a call, addresses left out, and how many went through the JIT."""
+    before = RUNS[0]
+    STUB.launches.clear()
+    call()
+    return [
+        (name, grid, [None if _is_address(a) else a for a in args])
+        for name, grid, args in STUB.launches
+    ], RUNS[0] - before
+
+
+def _is_address(a: Any) -> bool:
+    return isinstance(a, torch.Tensor) or (isinstance(a, int) and a > 1 << 32)
+
+
+def operands() -> tuple[TritonKernel, list[torch.Tensor]]:
+    """A kernel that folds two shapes, and what it takes."""
+    (nest,) = nests("folds")
+    return TritonKernel(nest), [torch.randn(b.shape) for b in nest.inputs]
+
+
+def later_calls_launch_the_same_without_the_jit() -> None:
+    """The first call compiles, and each later one hands the same to the driver."""
+    kernel, given = operands()
+    want, through = launches(lambda: kernel(*given))
+    assert len(want) == through == 3  # the kernel, and a fold for each shape
+    for _ in range(2):
+        have, through = launches(lambda: kernel(*given))
+        assert through == 0 and have == want, (have, want)
+
+
+def outputs_are_fresh_and_of_the_same_layout() -> None:
+    """Shapes, strides and dtypes are those of the first call; memory is another's each time."""
+    kernel, given = operands()
+    first, second, third = (kernel(*given) for _ in range(3))
+    for a, b, c in zip(first, second, third, strict=True):
+        assert (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+        assert b.data_ptr() != c.data_ptr()
+
+
+def partial_results_do_not_overlap() -> None:
+    """Each is written to, and read from, the same part of one piece of memory."""
+    kernel, given = operands()
+    kernel(*given)
+    STUB.launches.clear()
+    kernel(*given)
+    (planned,) = kernel.planned.values()
+    assert isinstance(planned, Planned)
+    sizes = {k: n for f in planned.folds for k, n in f.nbytes().items()}
+    first = len(planned.places) - len(sizes)
+    starts = [STUB.launches[0][2][place] for place in planned.places[first:]]
+    ends = [start + sizes[k] for k, start in enumerate(starts)]
+    for end, start in zip(sorted(ends)[:-1], sorted(starts)[1:], strict=True):
+        assert end <= start
+    for (_, _, args), fold in zip(STUB.launches[1:], planned.folds, strict=True):
+        assert [starts[k] for k in fold.numbers] == list(args[: len(fold.numbers)])
+
+
+def another_address_goes_through_the_jit() -> None:
+    """A kernel that was compiled for addresses divisible by 16 does not take others."""
+    kernel, given = operands()
+    kernel(*given)
+    kernel(*given)
+    moved = torch.empty(given[0].numel() + 1)[1:].view(given[0].shape)
+    assert moved.data_ptr() % 16
+    _, through = launches(lambda: kernel(moved, *given[1:]))
+    assert through == 3
+    _, through = launches(lambda: kernel(*given))
+    assert through == 0
+
+
+def a_first_call_of_another_address_keeps_nothing() -> None:
+    """Nor is what it compiled taken for the addresses of others."""
+    kernel, given = operands()
+    moved = torch.empty(given[0].numel() + 1)[1:].view(given[0].shape)
+    kernel(moved, *given[1:])
+    _, through = launches(lambda: kernel(*given))
+    assert through == 3
+
+
+def hooks_and_other_devices_go_through_the_jit() -> None:
+    """Profilers add hooks to triton's chains; a launch is on the current device."""
+    kernel, given = operands()
+    kernel(*given)
+    seen: list[Any] = []
+    chain = knobs.runtime.launch_enter_hook
+    chain.add(seen.append)
+    try:
+        _, through = launches(lambda: kernel(*given))
+    finally:
+        chain.remove(seen.append)
+    assert through == 3
+    STUB.device = 1
+    try:
+        _, through = launches(lambda: kernel(*given))
+    finally:
+        STUB.device = 0
+    assert through == 3
+    _, through = launches(lambda: kernel(*given))
+    assert through == 0
+
+
+def another_number_of_rows_compiles_nothing() -> None:
+    """Tiles of a program are an argument: sizes that triton sees alike share machine code."""
+    kernel, given = operands()
+    compiled, tiles = [], []
+    for rows in (9 << 12, 17 << 12, 33 << 12):
+        kernel(torch.randn(rows, *given[0].shape[1:]), *given[1:])
+        planned = list(kernel.planned.values())[-1]
+        assert isinstance(planned, Planned)
+        tiles.append(planned.arguments[-1])
+        caches = [c[0] for c in planned.kernel.device_caches.values()]
+        compiled.append(sum(map(len, caches)))
+    assert len(set(tiles)) == 3 and min(tiles) > 1 and compiled == [1, 1, 1], (tiles, compiled)
+
+
+CASES = (
+    later_calls_launch_the_same_without_the_jit, outputs_are_fresh_and_of_the_same_layout,
+    partial_results_do_not_overlap, another_address_goes_through_the_jit,
+    a_first_call_of_another_address_keeps_nothing, hooks_and_other_devices_go_through_the_jit,
+    another_number_of_rows_compiles_nothing,
+)  # fmt: skip
+
+
+def main() -> None:
+    """Run all cases."""
+    found = {}
+    for case in CASES:
+        try:
+            case()
+            found[case.__name__] = "ok"
+        except Exception:  # what went wrong is the result
+            found[case.__name__] = traceback.format_exc()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
