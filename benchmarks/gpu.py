@@ -25,7 +25,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 class Bench:
     """How this run measures: on which device, by which clock, how often."""
 
-    def __init__(self, dry: bool, first: str, repeats: int) -> None:
-        self.dry, self.first, self.repeats = dry, first, repeats
+    def __init__(self, dry: bool, first: str, repeats: int, chosen: Sequence[str] = SIDES) -> None:
+        self.dry, self.first, self.repeats, self.chosen = dry, first, repeats, chosen
         self.device = "cpu" if dry else "cuda"
         self.clock: Clock = HostClock() if dry else CudaClock()
 
@@ -84,7 +84,8 @@ class Bench:
                 self.timed(case, fns, row)
 
     def sides(self, row: Row) -> list[str]:
-        """Those that can run here; a dry run has no torch.compile, which is said."""
+        """Those that were chosen and can run here; a dry run has no torch.compile, which is said."""
+        row.left_out |= {side: "not chosen" for side in SIDES if side not in self.chosen}
         if self.dry:
             row.left_out["torch.compile"] = "dry run"
         return [side for side in SIDES if side not in row.left_out]
@@ -189,6 +190,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--first", choices=("yes", "no", "only"), help=first_help)
     quick_help = "one size of each in bf16, 30 turns, no first gradients"
     parser.add_argument("--quick", action="store_true", help=quick_help)
+    sides_help = "with gradof, beside which it is measured: eager,torch.compile"
+    parser.add_argument("--sides", default=",".join(SIDES[1:]), help=sides_help)
     parser.add_argument("--repeats", type=int, help="most turns of a side (100; a dry run: 2)")
     parser.add_argument("--out", type=Path, help="folder of the results (benchmarks/results)")
     parser.add_argument("--merge", type=Path, nargs="+", help="results of parts, to be made one")
@@ -199,7 +202,10 @@ def run(options: argparse.Namespace, out: Path | None) -> Report:
     """Measure, and write after each workload."""
     dry = options.dry_run
     first, repeats = ("no", 2) if dry else ("no", 30) if options.quick else ("yes", 100)
-    bench = Bench(dry, options.first or first, options.repeats or repeats)
+    chosen = [SIDES[0], *filter(None, options.sides.split(","))]
+    if not set(chosen) <= set(SIDES):
+        raise SystemExit(f"gpu.py: --sides has {options.sides}; there are {', '.join(SIDES[1:])}")
+    bench = Bench(dry, options.first or first, options.repeats or repeats, chosen)
     report = Report(environment(dry), gpu=not dry, copies=[bench.copy()])
     name = slug(report)
     for w in selected(options.only):

@@ -118,7 +118,7 @@ class TorchExecutable(Executable):
     def _where(self, error: BaseException) -> str:
         """The statement of ours that was running, with the user's line."""
         frames = traceback.extract_tb(error.__traceback__)
-        line = next(f.line for f in reversed(frames) if f.filename == self.filename)
+        line = next((f.line for f in reversed(frames) if f.filename == self.filename), "its call")
         return (
             f"gradof: out of memory in {self.name}, at: {line}\n"
             "gradof: differentiate(..., memory_budget=0.5) saves less for the backward"

@@ -222,8 +222,8 @@ def test_tensors_on_two_devices_are_one_clear_error() -> None:
 
 
 def test_tensors_of_the_cpu_that_the_function_moves() -> None:
-    x, y, table = torch.empty(4, 3, device="cuda:0"), torch.empty(3), torch.ones(3)
-    graph = trace_torch(lambda x, y: x * table.to(x.device) + y.to(x.device), (x, y), {}).graph
+    x, y = torch.empty(4, 3, device="cuda:0"), torch.empty(3)
+    graph = trace_torch(lambda x, y: x * y.exp().to(x.device) + y.to(x.device), (x, y), {}).graph
     verify(graph)
     assert [node.kind for node in graph.nodes()].count("to_device") == 2
     assert [v.type.device for v in graph.outputs if isinstance(v.type, TensorType)] == ["cuda:0"]
