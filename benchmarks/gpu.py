@@ -84,7 +84,7 @@ class Bench:
                 self.timed(case, fns, row)
 
     def sides(self, row: Row) -> list[str]:
-        """Those that were chosen and can run here; a dry run has no torch.compile, which is said."""
+        """Those that were chosen and can run here; a dry run has no torch.compile."""
         row.left_out |= {side: "not chosen" for side in SIDES if side not in self.chosen}
         if self.dry:
             row.left_out["torch.compile"] = "dry run"

@@ -61,7 +61,7 @@ def main() -> None:
             stub.launches.clear()
         for name, seconds in sorted(_spent.items()):
             kept = seconds[len(seconds) // 10 :]
-            print(f"{str(dtype):16} {name:28} {statistics.median(kept) * 1e6:7.1f} us, "
+            print(f"{dtype!s:16} {name:28} {statistics.median(kept) * 1e6:7.1f} us, "
                   f"least {min(kept) * 1e6:5.1f}")  # fmt: skip
         _spent.clear()
 
