@@ -77,6 +77,11 @@ def arguments(shape: FlashShape, part: str) -> tuple[list[str], list[str]]:
     return [*read, *(f"x{k}" for k in range(len(shape.extras)))], list(written)
 
 
+def is_described(shape: FlashShape, part: str, name: str) -> bool:
+    """Whether a kernel is given a descriptor of a tensor, not a pointer and strides."""
+    return shape.described and name in ("qg" if part == "keys" else "kv")
+
+
 def axes_of(name: str) -> str:
     """The axes of a tensor, without the batch."""
     return AXES.get(name, "mn")
@@ -120,6 +125,9 @@ class _Emitter:
     def parameters(self) -> Iterator[str]:
         read, written = arguments(self.shape, self.part)
         for name in (*read, *written):
+            if is_described(self.shape, self.part, name):
+                yield f"{name}_tile,"
+                continue
             strides = ", ".join(f"{name}_{axis}" for axis in "zh" + axes_of(name))
             yield f"{name}_ptr, {strides},"
         yield "H, M, N, D: tl.constexpr, E: tl.constexpr,"
@@ -135,26 +143,15 @@ class _Emitter:
     def pointers(self, *names: str) -> None:
         """Where the block of a tensor begins, and how far its elements are from there."""
         for name in names:
-            axes = self.axes(name)
-            if self.is_described(name):
-                at, head = self.along, "e" if "e" in axes else "d"
-                many, wide = at.upper(), head.upper()
-                self.add(
-                    f"{name}_tile = tl.make_tensor_descriptor(",
-                    f"    {name}_ptr + z * {name}_z + h * {name}_h, [{many}, {wide}],",
-                    f"    [{name}_{at}, {name}_{head}], [B{many}, B{wide}],",
-                    ")",
-                )
+            if is_described(self.shape, self.part, name):
                 continue
+            axes = self.axes(name)
             begin = f"{name}_ptr + z * {name}_z + h * {name}_h"
             if self.own in axes:
                 begin += f" + first.to(tl.int64) * {name}_{self.own}"
             ranks = ("[:, None]", "[None, :]") if len(axes) == 2 else ("",)
             terms = [f"{axis}_at{r} * {name}_{axis}" for axis, r in zip(axes, ranks, strict=True)]
             self.add(f"{name}_own = {begin}", f"{name}_at = {' + '.join(terms)}")
-
-    def is_described(self, name: str) -> bool:
-        return self.shape.described and name in "qkvg" and self.along in axes_of(name)
 
     def mask(self, axes: str, *, tail: bool) -> str:
         """Which cells of a block are there; empty where all are."""
@@ -182,8 +179,9 @@ class _Emitter:
             self.add(line, *(f"    {text}" for text in branch))
 
     def loaded(self, name: str, tail: bool) -> str:
-        if self.is_described(name):
-            text = f"{name}_tile.load([start, 0])"
+        if is_described(self.shape, self.part, name):
+            shape = f"B{self.along.upper()}, B{'E' if 'e' in axes_of(name) else 'D'}"
+            text = f"{name}_tile.load([batch // H, batch % H, start, 0]).reshape({shape})"
             return f"{name} = tl.trans({text})" if self.axes(name) == "dn" else f"{name} = {text}"
         mask = self.mask(self.axes(name), tail=tail)
         rest = f", mask={mask}, other=0" if mask else ""

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradof.codegen.cpu.executable import _remember
-from gradof.codegen.gpu.emit_flash import FlashShape, arguments, axes_of, emit_flash
+from gradof.codegen.gpu.emit_flash import (
+    FlashShape,
+    arguments,
+    axes_of,
+    emit_flash,
+    is_described,
+)
 from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
 from gradof.codegen.gpu.interpreted import interpret, require_interpreter
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
@@ -117,11 +122,6 @@ class Flash:
         read, written = arguments(self.shape, part)
         q, kt, v = tensors[:3]
         batch = q.dim() - 2
-        given: list[Any] = []
-        for name, x in zip((*read, *written), tensors, strict=True):
-            strides = list(x.stride())
-            given += [None, *([0] * (2 - batch)), *strides]
-            assert len(strides) - batch == len(axes_of(name)), name
         m, d, n, e = q.shape[-2], q.shape[-1], kt.shape[-1], v.shape[-1]
         heads = q.shape[1] if batch == 2 else q.shape[0] if batch else 1
         extras = [x.element_size() for x in tensors[len(read) - len(self.shape.extras) : len(read)]]
@@ -136,10 +136,18 @@ class Flash:
             **blocks.constants, "D": d, "E": e, "TAIL": along % size != 0, "PRECISION": precision,
             "INDEX": index_of(pairs, blocks), "enable_fp_fusion": True,
         }  # fmt: skip
+        shape = replace(self.shape, described=blocks.described)
+        given: list[Any] = []
+        for name, x in pairs:
+            given.append(None)
+            if is_described(shape, part, name):
+                width = padded(d if name in "qk" else e)
+                given[-1] = Described.of(x.mT if name == "k" else x, size, width)
+            else:
+                given += [*([0] * (2 - batch)), *x.stride()]
         return PlannedFlash(
             self.kernel(part, blocks.described), (tiles * q.shape[:batch].numel(),),
             [*given, heads, m, n], constants,
-            allocator(q.device) if blocks.described else None,
         )  # fmt: skip
 
     def kernel(self, part: str, described: bool) -> Any:
@@ -151,33 +159,49 @@ class Flash:
             return self._made[part, described]
 
 
+@dataclass(frozen=True)
+class Described:
+    """How a tensor is loaded in blocks of rows: what a descriptor says beside where it is."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: Any, rows: int, columns: int) -> Described:
+        """Of a matrix or a batch of them: two batch dims, of which one element is a block."""
+        missing = 4 - x.dim()
+        shape = (*[1] * missing, *x.shape)
+        strides = (*[x.stride(-2)] * missing, *x.stride())
+        # along an axis of one element strides say nothing, but have to be multiples of 16 bytes
+        even = [x.stride(-2) if n == 1 else s for n, s in zip(shape[:2], strides[:2], strict=True)]
+        return cls(shape, (*even, *strides[2:]), (1, 1, rows, columns))
+
+    def __call__(self, x: Any) -> Any:
+        """The descriptor of a tensor."""
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor(x, list(self.shape), list(self.strides), list(self.block))
+
+
 class PlannedFlash:
     """A kernel's call for one set of sizes and strides."""
 
     def __init__(
-        self, kernel: Any, grid: tuple[int], arguments: Sequence[Any],
-        constants: Mapping[str, Any], allocate: Any,
+        self, kernel: Any, grid: tuple[int], arguments: Sequence[Any], constants: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.run = kernel[grid]
-        self.arguments = arguments  # None in the places of tensors
-        self.places = [k for k, given in enumerate(arguments) if given is None]
+        self.arguments = arguments  # None in the places of tensors, or how one is described
+        self.places = [
+            k for k, given in enumerate(arguments) if given is None or isinstance(given, Described)
+        ]
         self.constants = constants
-        self.allocate = allocate  # memory for the descriptors that it makes; None: it makes none
 
     def __call__(self, tensors: Sequence[Any]) -> None:
         """Launch it on the current stream."""
         given = list(self.arguments)
         for place, x in zip(self.places, tensors, strict=True):
-            given[place] = x
-        if self.allocate is None:
-            self.run(*given, **self.constants)
-        else:  # the caller may have an allocator of its own, for kernels of its own
-            copy_context().run(self._allocated, given)
-
-    def _allocated(self, given: Sequence[Any]) -> None:
-        import triton
-
-        triton.set_allocator(self.allocate)
+            given[place] = x if given[place] is None else given[place](x)
         self.run(*given, **self.constants)
 
 
@@ -232,16 +256,9 @@ def describes(part: str, tensors: Sequence[Any]) -> bool:
         return False
     for x in (q, tensors[4]) if part == "keys" else (kt.mT, v):
         *others, last = x.stride()
-        if last != 1 or others[-1] <= 0 or any(n * x.element_size() % 16 for n in others):
+        if last != 1 or any(n <= 0 or n * x.element_size() % 16 for n in others):
             return False
     return True
-
-
-def allocator(device: Any) -> Callable[[int, int, int | None], Any]:
-    """What gives a launch the memory of its descriptors, on a device."""
-    import torch
-
-    return lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device)
 
 
 def index_of(read: Sequence[tuple[str, Any]], blocks: Blocks) -> Any:

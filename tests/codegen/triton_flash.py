@@ -50,13 +50,15 @@ def ptx_of_flash(
         "q_d", "k_d", "v_e", "o_e", "g_e", "dq_d", "dk_d", "dv_e", "x0_n", "x1_n", "l_m", "delta_m"
     )  # fmt: skip
     constants |= {n: 1 for n in names if n in steps_of_one}
+    ahead = blocks.BM if part == "keys" else blocks.BN
     kinds = {
         n: "constexpr" if n in constants else f"*{_pointee(n, dtype)}" if n.endswith("_ptr")
+        else f"tensordesc<{dtype}[1,1,{ahead},{blocks.BD}]>" if n.endswith("_tile")
         else "i32" for n in names
     }  # fmt: skip
     even = {
         (k,): [["tt.divisibility", 16]] for k, n in enumerate(names)
-        if n not in constants and n != "H"
+        if n not in constants and n != "H" and not n.endswith("_tile")
     }  # fmt: skip
     source = ASTSource(fn=kernel, signature=kinds, constexprs=constants, attrs=even)
     out = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)

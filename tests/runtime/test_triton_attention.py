@@ -57,6 +57,6 @@ def test_other_ways_to_the_kernels(seen: dict[str, Any]) -> None:
     # the value is returned turned, so it is saved beside the log of each row's sum
     assert settings.pop("heads saved") == 4 * 2 * 3 * 37 * (1 + 40)
     assert settings.pop("nan") == [True] * 4
-    assert len(settings) == 12
+    assert len(settings) == 13
     for name, errors in settings.items():
         assert errors and max(errors) < 5e-6, (name, errors)

@@ -195,9 +195,14 @@ def settings(large: Any) -> dict[str, Any]:
             gradients(fn, whole_exact, second=False),
         )
     choose_blocks(lambda *args, **_: replace(small_blocks(*args[:3]), described=True))
-    contiguous = [x.detach().contiguous().requires_grad_() for x in given]
     found["tensor descriptors"] = worst(
-        gradients(gradof.differentiate(plain), contiguous, second=False), right
+        gradients(gradof.differentiate(plain), whole, second=False),
+        gradients(plain, whole_exact, second=False),
+    )
+    ends = [x.detach()[:, :-5].contiguous().requires_grad_() for x in whole]
+    found["tensor descriptors, causal"] = worst(
+        gradients(gradof.differentiate(own), ends, second=False),
+        gradients(own, [x.detach().double().requires_grad_() for x in ends], second=False),
     )
     choose_blocks(large)
     found["large blocks"] = worst(
