@@ -4,17 +4,19 @@
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make models  every architecture of transformers, compared with eager
+# make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
 # All but gpu set up .venv themselves the first time.
+SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long programs check bench models gpu gpu-dry-run clean
+.PHONY: help setup demo test long programs check bench models gpu gpu-check gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -7
+	@sed -n 's/^# //p' Makefile | head -8
 
 setup: $(READY)
 
@@ -62,6 +64,32 @@ models: $(READY)
 # where results go (build/gpu).
 gpu:
 	@PYTHONPATH=. $(PYTHON) benchmarks/gpu_session.py $(STEPS) $(if $(OUT),--out $(OUT))
+
+# What can be known of a GPU without one: bytes, launches, registers, spills and widths of loads of
+# the benchmark's workloads, then the tests in triton's interpreter; on the installed torch and
+# triton, and on the oldest that are supported, in a CUDA build of several gigabytes. Output is kept
+# in build/gpu-check.
+OLDEST := build/gpu-env
+KERNEL_TESTS := tests/runtime/test_gpu_interpreted.py tests/runtime/test_triton_backend.py \
+	tests/runtime/test_triton_attention.py tests/tracer/test_cuda_traces.py \
+	tests/codegen/test_triton.py tests/codegen/test_triton_ops.py tests/codegen/test_triton_tune.py \
+	tests/codegen/test_triton_index.py tests/codegen/test_attention.py tests/codegen/test_launchers.py \
+	tests/cli/test_export_triton.py tests/benchmarks/test_gpu.py
+$(OLDEST)/.installed: constraints-gpu.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check torch triton numpy sympy \
+		networkx click rich scipy llvmlite platformdirs pytest pytest-xdist hypothesis expecttest \
+		-c constraints-gpu.txt
+	@touch $@
+
+gpu-check: $(READY) $(OLDEST)/.installed
+	@mkdir -p build/gpu-check
+	@set -e -o pipefail; for env in $(VENV) $(OLDEST); do \
+		run="env PYTHONPATH=. $$env/bin/python"; to=build/gpu-check/$$(basename $$env).txt; \
+		{ $$run -c "import torch, triton; print('torch', torch.__version__, 'triton', triton.__version__)"; \
+		  $$run benchmarks/gpu_bytes.py; $$run benchmarks/gpu_compiled.py; \
+		  $$run -m pytest -q -p no:cacheprovider -n 2 $(KERNEL_TESTS); } 2>&1 | tee $$to; \
+	done
 
 # The same benchmark without a GPU: tiny arrays, triton's interpreter, no figure of a GPU.
 gpu-dry-run: $(READY)

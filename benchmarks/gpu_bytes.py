@@ -149,9 +149,9 @@ def tensor_of(value: Any) -> Tensor:
     return torch.empty(value.type.shape, dtype=dtype, device=META)
 
 
-def traffic_of(plan: GraphPlan) -> Traffic:
-    """What one run of a plan's code moves."""
-    calls = Calls()
+def traffic_of(plan: GraphPlan, calls: Calls | None = None) -> Traffic:
+    """What one run of a plan's code moves; `calls` stands in for kernels."""
+    calls = calls or Calls()
     with mock.patch("gradof.codegen.gpu.execute.flash_of", calls.flash):
         run: TorchExecutable = emit_torch(plan.prepared, make_kernel=calls.kernel)
     space = run.function.__globals__
