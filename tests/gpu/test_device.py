@@ -128,7 +128,7 @@ def test_constants_are_there_for_every_stream() -> None:
     x = torch.randn(64, 96, device="cuda")
     first = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(first):
-        torch.cuda._sleep(200_000_000)  # the constants are queued behind it
+        torch.cuda._sleep(200_000_000)  # type: ignore[no-untyped-call]  # before the constants
         compiled(x)
     have = compiled(x)  # on another stream
     torch.testing.assert_close(have, (x * table.cuda()).tanh().exp())
@@ -139,7 +139,7 @@ def test_a_caller_may_capture_what_has_run() -> None:
     compiled = differentiate(lambda x: (x * table.to(x.device)).tanh().exp())
     x = torch.randn(64, 96, device="cuda")
     compiled(x)
-    graph = torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         have = compiled(x)
     x.fill_(0.5)
