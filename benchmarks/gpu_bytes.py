@@ -153,7 +153,9 @@ def traffic_of(plan: GraphPlan, calls: Calls | None = None) -> Traffic:
     """What one run of a plan's code moves; `calls` stands in for kernels."""
     calls = calls or Calls()
     with mock.patch("gradof.codegen.gpu.execute.flash_of", calls.flash):
-        run: TorchExecutable = emit_torch(plan.prepared, make_kernel=calls.kernel)
+        run: TorchExecutable = emit_torch(
+            plan.prepared, make_kernel=calls.kernel, shown=plan.shown
+        )
     space = run.function.__globals__
     space |= {name: META for name, value in space.items() if isinstance(value, torch.device)}
     with unset_fake_temporarily():

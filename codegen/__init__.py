@@ -46,7 +46,7 @@ __all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
 @few_collections()
 def compile_graph(
     graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None,
-    backend: Backend | None = None,
+    backend: Backend | None = None, shown: int | None = None,
 ) -> Executable:  # fmt: skip
     """Code for a graph of primitives.
 
@@ -54,6 +54,7 @@ def compile_graph(
     (matrix products, convolutions, random numbers) run in torch. `backend` overrides what the
     environment asks for (`gradof.codegen.backend`). Where tensors of torch are on a CUDA device,
     or the backend is "triton", the code takes tensors (`takes_tensors`), otherwise numpy arrays.
+    Of tensors, only the first `shown` results need memory of their own each; all by default.
     Raises CodegenError, before anything runs, for composites, GradOf blocks, symbolic zeros, and
     ops or devices that the emitter does not have.
     """
@@ -62,7 +63,7 @@ def compile_graph(
     _check_calls(graph)
     graph = round_numbers(graph, library)
     if _takes_tensors(graph, library, backend):
-        return emit_torch(graph, name, fused=backend != "numpy")
+        return emit_torch(graph, name, fused=backend != "numpy", shown=shown)
     if backend in ("auto", "native", "tiles"):
         graph = move_slices(merge_products(graph) if library == "torch" else graph)
     native = backend in ("auto", "native")

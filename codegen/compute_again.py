@@ -37,9 +37,12 @@ LONG = 64  # instructions in all
 _SMALL = 8  # a reduction's result may be read where it has so many times fewer bytes
 
 
-def computed_again(graph: Graph, groups: Sequence[Group]) -> Graph | None:
-    """A copy of the graph whose groups read less; None where they would not."""
-    found = _Search(graph, groups).run()
+def computed_again(graph: Graph, groups: Sequence[Group], device: bool = False) -> Graph | None:
+    """A copy of the graph whose groups read less; None where they would not.
+
+    On a `device` also of what others read as well.
+    """
+    found = _Search(graph, groups, device).run()
     return _rewritten(graph, found) if found else None
 
 
@@ -54,7 +57,8 @@ class _Again:
 
 
 class _Search:
-    def __init__(self, graph: Graph, groups: Sequence[Group]) -> None:
+    def __init__(self, graph: Graph, groups: Sequence[Group], device: bool) -> None:
+        self.device = device
         self.group_of = {node: g for g in groups for node in g.nodes}
         self.groups = groups
         self.readers: dict[Value, set[Group | None]] = {}  # None: not a group
@@ -73,7 +77,7 @@ class _Search:
             for value in dict.fromkeys(_base(v) for n in group.nodes for v in n.inputs):
                 source = None if value.node is None else self.group_of.get(value.node)
                 if source is not None and source is not group:
-                    if self.readers[value] <= {source, group}:
+                    if self.is_spared(value, source, group):
                         sources.setdefault(source, []).append(value)
             again = _Again(group)
             for source, values in sources.items():
@@ -81,6 +85,15 @@ class _Search:
             if again.values:
                 found.append(again)
         return found
+
+    def is_spared(self, value: Value, source: Group, group: Group) -> bool:
+        """Whether the value need not be kept for this group."""
+        if not self.device:
+            return self.readers[value] <= {source, group}
+        # what is in memory for something else is read, and windows are of what is in memory
+        return None not in self.readers[value] and not any(
+            use.node.kind == "pad" and self.group_of.get(use.node) is group for use in value.uses
+        )
 
     def extend(self, again: _Again, source: Group, values: Sequence[Value]) -> None:
         """Let a group compute what it reads of another one, if it has less to read then."""
@@ -109,7 +122,8 @@ class _Search:
             node = at.node
             if node in nodes or _is_number(at):
                 continue
-            if node is None or self.group_of.get(node) is not source:
+            kept = self.device and at is not value and None in self.readers.get(at, ())
+            if node is None or kept or self.group_of.get(node) is not source:
                 leaves.add(at)
             elif _is_cells(node) and len(nodes) < LONG:
                 nodes.add(node)

@@ -46,7 +46,7 @@ def fuse(
     each pass over memory counts.
     """
     groups = _kernels(graph, supports, worth, device)
-    other = computed_again(graph, groups) if again else None
+    other = computed_again(graph, groups, device) if again else None
     if other is not None:
         fewer = _kernels(other, supports, worth, device)
         if len(fewer) <= len(groups):
@@ -128,6 +128,11 @@ class _Grouping:
     def place(self, node: Node) -> bool:
         """Put the node into a group, its own if need be; False if it cannot be in any."""
         joined: Group | None = None
+        if node.kind == "cat" and self.device:  # of one group, or of none
+            made = self.producers(node)
+            for other in made[1:]:
+                if made[0].number in self.groups:
+                    self.merge(made[0], other)
         for group in self.candidates(node):
             waits = self.waits_outside(node, (group,))
             if waits >> group.number & 1:
@@ -212,12 +217,15 @@ class _Grouping:
         largest = max(large.largest, small.largest)
         if space is None or math.prod(space.sizes.values()) > largest:
             return a
-        large.largest, large.merged = largest, True
-        order = {n: i for i, n in enumerate(self.nodes)} if len(self.nodes) < 4096 else None
-        large.space = space
-        large.nodes = sorted(
-            (*large.nodes, *small.nodes), key=order.__getitem__ if order else _position
-        )
+        large.largest, large.space = largest, space
+        if self.device:
+            large.nodes = [fit.node for fit in space.fits]  # the order in which they fit
+        else:
+            order = {n: i for i, n in enumerate(self.nodes)} if len(self.nodes) < 4096 else None
+            large.merged = True
+            large.nodes = sorted(
+                (*large.nodes, *small.nodes), key=order.__getitem__ if order else _position
+            )
         for node in small.nodes:
             self.group_of[node] = large
         del self.groups[small.number]

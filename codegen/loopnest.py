@@ -56,7 +56,8 @@ class Buffer:
     `dims[k]` is the array's own axis along axis k of the nest; None where it does not vary
     (stride 0). An axis of the array that is not named has size 1. Of an axis of the nest that is
     among the `windows`, it has the positions from the first up to the last, that one left out;
-    only nests for a device have such.
+    only nests for a device have such. Along an axis among the `times` an output is so many times as
+    long as the nest.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Buffer:
     shape: tuple[int, ...]
     dims: tuple[int | None, ...]
     windows: tuple[tuple[int, int, int], ...] = ()  # axis, first, last
+    times: tuple[tuple[int, int], ...] = ()  # axis, times as long
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,9 @@ class Instr:
 
     `op` is `load`, `index` (position along nest axis `attrs["axis"]`, i64), `reduce`, `fold`,
     `store`, or the kind of an elementwise op of the registry with that op's attributes.
-    A `load` with an argument is of the cell that it names along nest axis `attrs["axis"]`; only
-    nests for a device have one, or an `in_range`.
+    A `load` with an argument is of the cell that it names along nest axis `attrs["axis"]`, a
+    `store` with an `attrs["offset"]` is so much further along it; only nests for a device have one,
+    or an `in_range`.
     `load`, `store` and `fold` have `attrs["buffer"]`, an index into inputs or outputs;
     `reduce` and `fold` have `attrs["kind"]`.
     """

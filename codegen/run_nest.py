@@ -7,6 +7,7 @@ the registry's numpy lowerings, in the dtype of their operands, as the unfused c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,26 @@ def run_nest(nest: LoopNest, arrays: Sequence[Any]) -> list[Any]:
                     value = _varying(value, sizes, rows)
                     value = _reduce(i, value, levels, value.dtype)
                 k = _index(i)
-                outputs[k] = _as_output(nest.outputs[k], value, sizes)
+                outputs[k] = _stored(i, nest.outputs[k], value, sizes, outputs[k])
             else:
                 values[i.name] = _value(i, args, nest, arrays, sizes, columns)
     return outputs
+
+
+def _stored(
+    i: Instr, buffer: Buffer, value: Any, sizes: tuple[int, ...], before: Any
+) -> Any:  # fmt: skip
+    found = _as_output(replace(buffer, times=()), value, sizes)
+    if not buffer.times:
+        return found
+    if before is None:
+        before = np.empty(output_shape(buffer, sizes), found.dtype)
+    axis, offset = i.attrs["axis"], i.attrs["offset"]
+    assert isinstance(axis, int) and isinstance(offset, int)
+    dim = buffer.dims[axis]
+    assert dim is not None
+    before[(slice(None),) * dim + (slice(offset, offset + sizes[axis]),)] = found
+    return before
 
 
 def _value(
@@ -132,9 +149,10 @@ class AsNest:
 def output_shape(buffer: Buffer, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape of an output for the sizes of a nest."""
     shape = [1] * len(buffer.shape)
+    times = dict(buffer.times)
     for axis, dim in enumerate(buffer.dims):
         if dim is not None:
-            shape[dim] = sizes[axis]
+            shape[dim] = sizes[axis] * times.get(axis, 1)
     return tuple(shape)
 
 

@@ -66,7 +66,7 @@ class _Scheduler:
 
     def run(self) -> LoopNest:
         for value in self.block.results:
-            self.outputs.append(self.buffer(value, self.space.axes[value]))
+            self.outputs.append(self.output(value))
         for fit in self.space.fits:
             self.node(fit)
         sizes = tuple(self.space.sizes[a] for a in self.nest_order)
@@ -99,6 +99,21 @@ class _Scheduler:
         assert shape is not None
         dims = tuple(axes.index(a) if a in axes else None for a in self.nest_order)
         return Buffer(value.hint or "", self.dtype(value), shape, dims)
+
+    def output(self, value: Value) -> Buffer:
+        buffer = self.buffer(value, self.space.axes[value])
+        if value.node is None or value.node.kind != "cat":
+            return buffer
+        return replace(buffer, times=((self.joined_axis(value), len(value.node.inputs)),))
+
+    def joined_axis(self, value: Value) -> int:
+        """The axis along which a `cat` has its parts."""
+        assert value.node is not None
+        dim = value.node.attrs["dim"]
+        assert isinstance(dim, int)
+        axis = self.space.axes[value][dim]
+        assert axis is not None
+        return self.nest_order.index(axis)
 
     def dtype(self, value: Value) -> DType:
         if isinstance(value.type, TensorType):
@@ -201,6 +216,9 @@ class _Scheduler:
             name = self.cells(fit)
         elif fit.how == "pick":
             name = self.pick(fit)
+        elif fit.how == "join":
+            self.join(fit)
+            return
         else:
             cell = self.picked(fit) if node.kind == "gather" else self.operand(fit, 0)
             name = self.reduction(fit, cell)
@@ -211,6 +229,19 @@ class _Scheduler:
             stage = self.made[name].stage
             self.emit("store", (name,), self.dtype(node.output), level=level, stage=stage,
                       loc=node.loc, attrs={"buffer": k})  # fmt: skip
+
+    def join(self, fit: Fit) -> None:
+        """A store for each part, one after the other along an axis."""
+        node = fit.node
+        k, axis = self.block.results.index(node.output), self.joined_axis(node.output)
+        for n in range(len(node.inputs)):
+            name = self.operand(fit, n)
+            assert isinstance(name, str)
+            level = max(self.made[name].level, self.level_of(fit.axes), key=LEVELS.index)
+            size = self.space.sizes[self.nest_order[axis]]
+            self.emit("store", (name,), self.dtype(node.output), level=level,
+                      stage=self.made[name].stage, loc=node.loc,
+                      attrs={"buffer": k, "axis": axis, "offset": n * size})  # fmt: skip
 
     def cells(self, fit: Fit) -> str:
         node = fit.node

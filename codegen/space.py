@@ -13,11 +13,14 @@ third axis once rows and columns are settled.
 Note [Which axis]
 An operand from outside varies along dims for which the group may have no axis yet, or several of
 the same size. Any choice is right: what cannot be combined under it later just does not fit. The
-axis is taken that keeps the order of dims, or a new one is made.
+axis is taken that keeps the order of dims, or a new one is made. On a device, of several it is the
+one that broadcasting would take: rows may be as many as columns.
 
 Note [Windows]
 On a device a `pad` of what no node of the group made is a load that is masked: the operand has
-some of the positions along an axis (`Buffer.windows`), and the others have the number.
+some of the positions along an axis (`Buffer.windows`), and the others have the number. A `cat` of
+equal parts that the group makes and does not read ("join") is one array, which each part is stored
+into (`Buffer.times`).
 
 Note [One-hot gathers]
 `gather` along the columns with one index a row is the sum of `where(index == column, x, 0)`, and
@@ -38,7 +41,7 @@ from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ops.cost import EXPENSIVE
 
-How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick"]
+How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick", "join"]
 NUMBERS = frozenset({"full", "within"})  # a number for all cells, or by their position alone
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 
@@ -86,7 +89,7 @@ class Space:
         """How the node would join, or None if it does not."""
         if len(node.outputs) != 1 or not self.supports(node) or not _static(node):
             return None
-        if any(follow(v).base in self.hidden for v in node.inputs):
+        if any(shape_of(v) is not None and follow(v).base in self.hidden for v in node.inputs):
             return None
         if node.kind in REDUCTIONS:
             dims = node.attrs["dims"]
@@ -102,6 +105,8 @@ class Space:
             return self._cells(node) if is_one_hot(node) else None
         if node.kind == "pad" and self.device:
             return self._pad(node)
+        if node.kind == "cat" and self.device:
+            return self._join(node)
         cells = has_trait(node.kind, "elementwise")
         cells |= self.device and node.kind == "in_range"
         return self._cells(node) if cells else None
@@ -115,9 +120,9 @@ class Space:
         self.axes[out] = fit.axes
         self.varies[out] = fit.varies
         self.fits.append(fit)
-        if fit.how not in ("cells", "pick"):
+        if fit.how not in ("cells", "pick", "join"):
             self.reduced = True
-        if fit.how in ("fold", "fold rows", "all"):
+        if fit.how in ("fold", "fold rows", "all", "join"):
             self.hidden.add(out)
         self.columns = fit.columns if fit.columns is not None else self.columns
         self.rows = fit.rows if fit.rows is not None else self.rows
@@ -192,7 +197,9 @@ class Space:
                 if sizes[a] == shape[k] and a not in found
             ]  # fmt: skip
             if free:
-                found[k] = free[-1]
+                after = len(shape) - k  # dims from here on, those of size 1 as well
+                aligned = [a for a in free if self.device and len(order) - order.index(a) == after]
+                found[k] = [*free, *aligned][-1]
             elif self.reduced:
                 return None
             else:
@@ -236,6 +243,18 @@ class Space:
         padded = {a for a, pair in zip(axes, pads_of(node), strict=True) if pair != (0, 0)}
         varies |= {a for a in padded if a is not None}
         return Fit(node, "cells", axes, axes, varies, grown)
+
+    def _join(self, node: Node) -> Fit | None:
+        """A concatenation that is only stored: each part in its place."""
+        dim, shapes = node.attrs["dim"], {shape_of(v) for v in node.inputs}
+        found = {self.operand_axes(follow(v)) for v in node.inputs}
+        if len(found) != 1 or len(shapes) != 1:
+            return None
+        (axes,) = found
+        assert isinstance(dim, int)
+        if axes is None or axes[dim] is None:
+            return None
+        return Fit(node, "join", axes, axes, frozenset(a for a in axes if a is not None))
 
     def _pick(self, node: Node) -> Fit | None:
         """A gather from memory: one cell for each row, along an axis that there is."""

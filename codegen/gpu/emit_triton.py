@@ -355,7 +355,11 @@ class _Emitter:
         buffer = self.nest.outputs[k]
         once = " & (tl.program_id(0) == 0)" if self.across and i.level == "row" else ""
         mask = MASKS[i.level] + once
-        where = self.place("out", k, buffer)
+        at: dict[object, str] = {}
+        if i.attrs.get("offset"):
+            axis = i.attrs["axis"]
+            at[axis] = f"({'r' if axis in self.rows else 'c'}_{axis} + {i.attrs['offset']})"
+        where = self.place("out", k, buffer, at)
         named = [a for a, d in enumerate(buffer.dims) if d is not None]
         if self.form != "pointwise" and not any(a in self.rows for a in named):
             where += "" if i.level == "once" else " + r * 0"  # the shape of the mask

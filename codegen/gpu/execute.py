@@ -13,7 +13,7 @@
 
 Everything is queued on the current stream of the tensors' device. Constants are made once, before
 the first run. What is returned is the caller's own: never an input, a constant, or one tensor
-twice.
+twice; but what is saved for df may be several views of one.
 """
 
 from __future__ import annotations
@@ -127,17 +127,17 @@ class TorchExecutable(Executable):
 
 def emit_torch(
     graph: Graph, name: str | None = None, *, fused: bool = True,
-    make_kernel: MakeKernel = Launch,
+    make_kernel: MakeKernel = Launch, shown: int | None = None,
 ) -> TorchExecutable:  # fmt: skip
     """Emit and compile a graph of primitives for torch tensors.
 
     Raises CodegenError, before anything runs, for an op that has no torch form; it names the op.
-    Without `fused` every op is torch's own.
+    Without `fused` every op is torch's own. The caller sees the first `shown` results, or all.
     """
     if fused:
         home = home_of(graph)
         graph = in_kernels(graph, lambda node: _in_kernel(node, home), _worth)
-    return _Emitter(graph, _identifier(name or graph.name), make_kernel).emit()
+    return _Emitter(graph, _identifier(name or graph.name), make_kernel, shown).emit()
 
 
 def devices_of(graph: Graph) -> frozenset[str]:
@@ -177,8 +177,11 @@ def _from_nothing(value: Value) -> bool:
 
 
 class _Emitter:
-    def __init__(self, graph: Graph, name: str, make_kernel: MakeKernel) -> None:
+    def __init__(
+        self, graph: Graph, name: str, make_kernel: MakeKernel, shown: int | None
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self.shown = len(graph.outputs) if shown is None else shown
         self.make_kernel = make_kernel
         self.home = home_of(graph)
         self.namespace: dict[str, Any] = namespace()
@@ -332,7 +335,7 @@ class _Emitter:
         """What is returned, tensors of their own."""
         returned: set[Value] = set()
         texts = []
-        for value in self.graph.outputs:
+        for k, value in enumerate(self.graph.outputs):
             root = self.root.get(value, value)
             fixed = self.fixed.get(value)
             name = fixed or self.names[value]
@@ -343,7 +346,8 @@ class _Emitter:
                 name += ".clone()"
             elif value in self.expanded:
                 name += ".contiguous()"
-            returned.add(root)
+            if k < self.shown:
+                returned.add(root)
             texts.append(name)
         return texts
 

@@ -94,6 +94,8 @@ def in_triton(node: Node) -> bool:
         return False
     if node.kind == "in_range":
         return result in (I32, I64)
+    if node.kind == "cat":
+        return True
     if node.kind == "pad":
         return all(min(pair) >= 0 for pair in pads_of(node))
     if node.kind == "where" and given and given[0] == BOOL and len(given) > 1:

@@ -260,7 +260,8 @@ def _with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
     def buffers(found: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         return tuple(
             replace(b, dims=tuple(b.dims[a] for a in kept),
-                    windows=tuple((kept.index(a), low, high) for a, low, high in b.windows))
+                    windows=tuple((kept.index(a), low, high) for a, low, high in b.windows),
+                    times=tuple((kept.index(a), n) for a, n in b.times))
             for b in found
         )  # fmt: skip
 

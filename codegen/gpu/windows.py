@@ -6,7 +6,8 @@
 A `pad` of what is in memory is a masked load (Note [Windows] in `gradof.codegen.space`), so nothing
 is written that is only put together afterwards. What a part is computed by is computed for every
 position, and kept where the part is. So parts that take long, and many parts, are left as they are;
-and so is what neither comes of a loop nor is read by one, which is torch's to copy.
+and so is what neither comes of a loop nor is read by one, which is torch's to copy. Equal parts
+that no loop reads again stay a `cat`, too: the loop that makes them stores each in its place.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _Range = tuple[int, int]
 def put_into_loops(graph: Graph) -> None:
     """Rewrite every `cat`, `unslice`, `slice_scatter` and `pad` that a loop makes or reads."""
     for node in list(graph.nodes()):
-        if node.kind in _PARTS and _is_for_loops(node):
+        if node.kind in _PARTS and _is_for_loops(node) and not _is_stored_by_one_loop(node):
             made = _Parts(node).run()
             if made is not None:
                 made.hint = node.output.hint
@@ -88,8 +89,18 @@ def _is_read_by_loops(value: Value) -> bool:
 
 
 def _is_above(value: Value) -> bool:
-    """Whether a loop computes a value, and nothing else reads it."""
-    return value.node is not None and is_cells(value.node) and len(value.uses) == 1
+    """Whether a loop computes a value, and nothing else but loops read it."""
+    node = value.node
+    if node is None or not is_cells(node):
+        return False
+    return all(is_cells(u.node) or u.node.kind in _PARTS for u in value.uses)
+
+
+def _is_stored_by_one_loop(node: Node) -> bool:
+    """Whether it is a `cat` of equal parts, all made of the same cells, that no loop reads."""
+    if node.kind != "cat" or _is_read_by_loops(node.output):
+        return False
+    return len({shape_of(v) for v in node.inputs}) == 1 and all(map(_is_above, node.inputs))
 
 
 class _Parts:

@@ -49,9 +49,10 @@ class GraphPlan:
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
         memory_budget: float | None = None, views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
-        cuda_graph: bool = False,
+        cuda_graph: bool = False, shown: int | None = None,
     ) -> None:  # fmt: skip
         self.graph = graph
+        self.shown = shown  # how many of the results the caller gets; the others are df's operands
         self.views = views  # results that torch is given as views of the inputs
         self.library = library
         self.counts = counts
@@ -91,7 +92,9 @@ class GraphPlan:
     def executable(self) -> Executable:
         """The emitted code."""
         with self._lock:
-            return compile_graph(self.prepared, library=self.library, name=self.graph.name)
+            return compile_graph(
+                self.prepared, library=self.library, name=self.graph.name, shown=self.shown
+            )
 
     @cached_property
     def captured(self) -> CapturedExecutable:
@@ -126,12 +129,12 @@ class GraphPlan:
 
     def with_graph(
         self, graph: Graph, role: str | None = None,
-        views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
+        views: tuple[tuple[int, ViewOf | LaidOut], ...] = (), shown: int | None = None,
     ) -> GraphPlan:  # fmt: skip
         """A plan for a graph made from this one, with the same settings and counts."""
         return GraphPlan(
             graph, self.library, self.counts, role=role or self.role, views=views,
-            memory_budget=self.memory_budget, cuda_graph=self.cuda_graph,
+            memory_budget=self.memory_budget, cuda_graph=self.cuda_graph, shown=shown,
         )  # fmt: skip
 
     def count(self) -> None:
@@ -171,7 +174,9 @@ class GradientPlan:
 
     def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
         self.gradient = gradient
-        self.f = owner.with_graph(gradient.f, views=owner.views)
+        self.f = owner.with_graph(
+            gradient.f, views=owner.views, shown=gradient.f_real_outputs
+        )
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = forks.rlock()
         # what every call reads, as plain attributes

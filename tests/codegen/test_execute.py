@@ -304,3 +304,20 @@ def test_svd_rest_completes_the_vectors() -> None:
 def test_the_number_of_tensors_is_checked(make: Callable[[], torch.Tensor]) -> None:
     with pytest.raises(CodegenError, match="f takes 3 tensors, got 1"):
         emitted(MLP)(make())
+
+
+def test_what_is_saved_for_the_backward_may_be_views_of_one_tensor() -> None:
+    text = """graph f(%x : f32[4,3], %w : f32[3,6]):
+      %h : f32[4,6] = mm(%x, %w)
+      %a : f32[4,2] = slice[dim=1, start=0, stop=2, step=1](%h)
+      %b : f32[4,2] = slice[dim=1, start=2, stop=4, step=1](%h)
+      %c : f32[4,2] = slice[dim=1, start=4, stop=6, step=1](%h)
+      return (%a, %b, %c)"""
+    assert emitted(text).source.count(".clone()") == 2
+    one, all_saved = emitted(text, shown=1), emitted(text, shown=0)
+    assert one.source.count(".clone()") == 2, "the caller may change the one that it is shown"
+    assert ".clone()" not in all_saved.source
+    x, w = torch.randn(4, 3), torch.randn(3, 6)
+    for run in (one, all_saved):
+        for found, part in zip(run(x, w), torch.chunk(x @ w, 3, 1), strict=True):
+            torch.testing.assert_close(found, part)

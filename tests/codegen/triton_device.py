@@ -91,6 +91,18 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %6 : f32[3,4,8] = permute[dims=(1, 0, 2)](%5)
       %7 : f32[3,32] = reshape[shape=(3, 32)](%6)
       return (%7)"""),
+    # the gradient of a gated unit, whose halves are one array
+    "halves stored": (1, """graph gated(%g : f32[2,5,6], %u : f32[2,5,6], %d : f32[2,5,6]):
+      %0 : f32[2,5,6] = sigmoid(%g)
+      %1 : f32[2,5,6] = mul(%g, %0)
+      %2 : f32[2,5,6] = mul(%1, %u)
+      %3 : f32[2,5,6] = mul(%d, %1)
+      %4 : f32[2,5,6] = mul(%d, %u)
+      %5 : f32[2,5,6] = mul(%4, %0)
+      %6 : f32[2,10,6] = cat[dim=1](%5, %3)
+      %7 : f32[20,6] = reshape[shape=(20, 6)](%6)
+      %8 : f32[20] = sum[dims=(1,), keepdims=False](%7)
+      return (%2, %7)"""),
     "there and back": (0, """graph back(%x : f32[4,24]):
       %0 : f64[4,24] = cast[dtype=f64](%x)
       %1 : f64[4,8] = slice[dim=1, start=8, stop=16, step=1](%0)
