@@ -63,6 +63,10 @@ class _Scheduler:
         self.loads: dict[tuple[Value, Axes], str] = {}
         self.taken: set[str] = set()
         self.results = set(block.results)
+        self.stored_as = {
+            follow(f.node.inputs[0]).base: f.node.output
+            for f in self.space.fits if f.how == "recast"
+        }  # fmt: skip
 
     def run(self) -> LoopNest:
         for value in self.block.results:
@@ -216,8 +220,9 @@ class _Scheduler:
             name = self.cells(fit)
         elif fit.how == "pick":
             name = self.pick(fit)
-        elif fit.how == "join":
-            self.join(fit)
+        elif fit.how in ("join", "recast"):
+            if fit.how == "join":
+                self.join(fit)
             return
         else:
             cell = self.picked(fit) if node.kind == "gather" else self.operand(fit, 0)
@@ -293,7 +298,7 @@ class _Scheduler:
             if fit.how == "reduce":
                 return cell
             level = "row"
-        k = self.block.results.index(node.output)
+        k = self.block.results.index(self.stored_as.get(node.output, node.output))
         self.emit("fold", (cell,), dtype, level=level, stage=self.made[cell].stage, loc=node.loc,
                   attrs={"kind": kind, "buffer": k})  # fmt: skip
         return cell

@@ -36,12 +36,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradof.codegen.access import Access, Axes, follow, pads_of, shape_of
+from gradof.codegen.access import Access, Axes, follow, pads_of, renames_axes, shape_of
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ops.cost import EXPENSIVE
 
-How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick", "join"]
+How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick", "join", "recast"]
 NUMBERS = frozenset({"full", "within"})  # a number for all cells, or by their position alone
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 
@@ -75,6 +75,7 @@ class Space:
         self.reduced = False
         self.fits: list[Fit] = []
         self.hidden: set[Value] = set()  # results of folds: known only after the last row
+        self.folded: set[Value] = set()  # those that nothing casts
 
     def copy(self) -> Space:
         """An independent space in the same state."""
@@ -83,6 +84,7 @@ class Space:
         other.axes, other.varies = dict(self.axes), dict(self.varies)
         other.columns, other.rows, other.reduced = self.columns, self.rows, self.reduced
         other.fits, other.hidden = list(self.fits), set(self.hidden)
+        other.folded = set(self.folded)
         return other
 
     def fit(self, node: Node) -> Fit | None:
@@ -90,7 +92,7 @@ class Space:
         if len(node.outputs) != 1 or not self.supports(node) or not _static(node):
             return None
         if any(shape_of(v) is not None and follow(v).base in self.hidden for v in node.inputs):
-            return None
+            return self._recast(node) if node.kind == "cast" and self.device else None
         if node.kind in REDUCTIONS:
             dims = node.attrs["dims"]
             assert isinstance(dims, tuple)
@@ -120,10 +122,12 @@ class Space:
         self.axes[out] = fit.axes
         self.varies[out] = fit.varies
         self.fits.append(fit)
-        if fit.how not in ("cells", "pick", "join"):
+        if fit.how not in ("cells", "pick", "join", "recast"):
             self.reduced = True
-        if fit.how in ("fold", "fold rows", "all", "join"):
+        if fit.how in ("fold", "fold rows", "all", "join", "recast"):
             self.hidden.add(out)
+        if fit.how in ("fold", "fold rows", "all"):
+            self.folded.add(out)
         self.columns = fit.columns if fit.columns is not None else self.columns
         self.rows = fit.rows if fit.rows is not None else self.rows
 
@@ -244,6 +248,14 @@ class Space:
         varies |= {a for a in padded if a is not None}
         return Fit(node, "cells", axes, axes, varies, grown)
 
+    def _recast(self, node: Node) -> Fit | None:
+        """The cast of a fold that nothing else reads: it is stored as that."""
+        access = follow(node.inputs[0])
+        axes = self.operand_axes(access)
+        if access.base not in self.folded or axes is None or not _is_all_that_reads(node):
+            return None
+        return Fit(node, "recast", axes, axes, frozenset(a for a in axes if a is not None))
+
     def _join(self, node: Node) -> Fit | None:
         """A concatenation that is only stored: each part in its place."""
         dim, shapes = node.attrs["dim"], {shape_of(v) for v in node.inputs}
@@ -333,6 +345,16 @@ def _size(value: Value, dim: int) -> int:
     shape = shape_of(value)
     assert shape is not None
     return shape[dim]
+
+
+def _is_all_that_reads(node: Node) -> bool:
+    """Whether nothing but the node reads its operand, nor what that is a view of."""
+    value = node.inputs[0]
+    while len(value.uses) == 1:
+        if value.node is None or not renames_axes(value.node):
+            return True
+        value = value.node.inputs[0]
+    return False
 
 
 def _static(node: Node) -> bool:

@@ -103,6 +103,16 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %7 : f32[20,6] = reshape[shape=(20, 6)](%6)
       %8 : f32[20] = sum[dims=(1,), keepdims=False](%7)
       return (%2, %7)"""),
+    # sums over rows, of which one is also returned as it is
+    "folds cast": (1, """graph folds(%x : f32[7,6], %d : f32[7,6]):
+      %0 : f64[7,6] = cast[dtype=f64](%x)
+      %1 : f64[7,6] = exp(%0)
+      %2 : f64[1,6] = sum[dims=(0,), keepdims=True](%1)
+      %3 : f64[6] = reshape[shape=(6,)](%2)
+      %4 : f32[6] = cast[dtype=f32](%3)
+      %5 : f32[7,6] = mul(%x, %d)
+      %6 : f32[6] = sum[dims=(0,), keepdims=False](%5)
+      return (%4, %6)"""),
     "there and back": (0, """graph back(%x : f32[4,24]):
       %0 : f64[4,24] = cast[dtype=f64](%x)
       %1 : f64[4,8] = slice[dim=1, start=8, stop=16, step=1](%0)
