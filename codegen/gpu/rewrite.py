@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from gradof.codegen.fusion import Worth, fuse
 from gradof.codegen.gpu.one_hot import pick_from_memory
+from gradof.codegen.gpu.refine import refine_reshapes
+from gradof.codegen.gpu.split_sums import split_sums
 from gradof.codegen.gpu.views_up import move_views_up
 from gradof.codegen.gpu.windows import put_into_loops
 from gradof.codegen.move_slices import move_slices
@@ -27,8 +29,10 @@ def in_kernels(graph: Graph, supports: Callable[[Node], bool], worth: Worth) -> 
     copy = clone_graph(graph)
     drop_copies(copy)
     copy = move_slices(copy)
+    refine_reshapes(copy)
     move_views_up(copy)
     run_passes(copy, CLEAN_UP)
+    split_sums(copy)
     pick_from_memory(copy)
     put_into_loops(copy)
     run_passes(copy, CLEAN_UP)

@@ -97,6 +97,7 @@ CALLS: list[Row] = [
     ("cummin", (X,), {"dim": 0}),
     ("frexp", (X,), {}),
     ("to_device", (X,), {"device": "cpu"}), ("again", (X,), {"region": 1}),
+    ("alias", (X,), {}), ("detach", (X,), {}),
     ("AutogradAdd", (X, X), {}),
     *((name, ((2, 3, 3),), {}) for name in (
         "inv", "det", "slogdet", "svd", "svdvals", "qr", "matrix_exp", "lu_pivots", "lu_unpivoted",

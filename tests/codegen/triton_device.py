@@ -103,6 +103,44 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %7 : f32[20,6] = reshape[shape=(20, 6)](%6)
       %8 : f32[20] = sum[dims=(1,), keepdims=False](%7)
       return (%2, %7)"""),
+    # norm of groups of three channels, scaled by channel; heads that are normed by themselves
+    "reshapes inside": (1, """graph groups(%x : f32[2,6,4,5], %w : f32[6], %b : f32[6]):
+      %n : float = Constant[value=60.0]()
+      %0 : f32[2,2,60] = reshape[shape=(2, 2, 60)](%x)
+      %1 : f32[2,2,1] = sum[dims=(2,), keepdims=True](%0)
+      %2 : f32[2,2,1] = div(%1, %n)
+      %3 : f32[2,2,60] = sub(%0, %2)
+      %4 : f32[2,2,60] = square(%3)
+      %5 : f32[2,2] = sum[dims=(2,), keepdims=False](%4)
+      %6 : f32[2,2,1] = reshape[shape=(2, 2, 1)](%5)
+      %7 : f32[2,2,60] = mul(%3, %6)
+      %8 : f32[2,6,4,5] = reshape[shape=(2, 6, 4, 5)](%7)
+      %9 : f32[6,1,1] = reshape[shape=(6, 1, 1)](%w)
+      %10 : f32[2,6,4,5] = mul(%8, %9)
+      %11 : f32[1,6,1,1] = reshape[shape=(1, 6, 1, 1)](%b)
+      %12 : f32[2,6,4,5] = add(%10, %11)
+      return (%12, %6)"""),
+    "heads normed": (1, """graph heads(%x : f32[4,24], %w : f32[8], %b : f32[24]):
+      %0 : f32[4,24] = add(%x, %b)
+      %1 : f32[4,3,8] = reshape[shape=(4, 3, 8)](%0)
+      %2 : f32[4,3,8] = square(%1)
+      %3 : f32[4,3,1] = sum[dims=(2,), keepdims=True](%2)
+      %4 : f32[4,3,8] = div(%1, %3)
+      %5 : f32[4,3,8] = mul(%4, %w)
+      %6 : f32[4,24] = reshape[shape=(4, 24)](%5)
+      %7 : f32[4,24] = mul(%6, %x)
+      return (%7)"""),
+    "reshapes that do not fit": (2, """graph odd(%x : f32[6,4]):
+      %0 : f32[6,4] = exp(%x)
+      %1 : f32[6,1] = sum[dims=(1,), keepdims=True](%0)
+      %2 : f32[6,4] = mul(%0, %1)
+      %3 : f32[3,8] = reshape[shape=(3, 8)](%2)
+      %4 : f32[3,8] = sin(%3)
+      %5 : f32[4,6] = reshape[shape=(4, 6)](%4)
+      %6 : f32[4,6] = exp(%5)
+      %7 : f32[4,1] = sum[dims=(1,), keepdims=True](%6)
+      %8 : f32[4,6] = mul(%6, %7)
+      return (%8)"""),
     # sums over rows, of which one is also returned as it is
     "folds cast": (1, """graph folds(%x : f32[7,6], %d : f32[7,6]):
       %0 : f64[7,6] = cast[dtype=f64](%x)
