@@ -104,7 +104,10 @@ class _Search:
         new = [v for v in one.leaves - again.leaves if again.group not in self.readers.get(v, ())]
         if not one.values or one.leaves & (self.gone | one.values):
             return
-        if sum(map(_bytes, new)) >= sum(map(_bytes, one.values)):
+        spared = sum(map(_bytes, one.values))
+        if self.device:  # and what nobody reads is not written
+            spared += sum(_bytes(v) for v in one.values if self.readers[v] <= {source, again.group})
+        if sum(map(_bytes, new)) >= spared:
             return
         again.nodes |= one.nodes
         again.leaves |= one.leaves

@@ -30,6 +30,7 @@ from gradof.codegen.space import Fit, Space
 from gradof.ir.core import Graph, Node, Value
 
 MERGED = 64  # nodes: larger groups are not tried again as a whole
+ROUNDS = 3  # of computing again what is computed again elsewhere
 SHARED = 4  # groups that read an operand too and are tried
 Worth = Callable[[Group], bool]
 
@@ -46,11 +47,12 @@ def fuse(
     each pass over memory counts.
     """
     groups = _kernels(graph, supports, worth, device)
-    other = computed_again(graph, groups, device) if again else None
-    if other is not None:
-        fewer = _kernels(other, supports, worth, device)
-        if len(fewer) <= len(groups):
-            graph, groups = other, fewer
+    for _ in range(ROUNDS if device else 1):
+        other = computed_again(graph, groups, device) if again else None
+        fewer = _kernels(other, supports, worth, device) if other is not None else []
+        if other is None or len(fewer) > len(groups):
+            break
+        graph, groups = other, fewer
     return with_groups_as_nodes(graph, groups)
 
 

@@ -135,7 +135,7 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %1 : f32[6,1] = sum[dims=(1,), keepdims=True](%0)
       %2 : f32[6,4] = mul(%0, %1)
       %3 : f32[3,8] = reshape[shape=(3, 8)](%2)
-      %4 : f32[3,8] = sin(%3)
+      %4 : f32[3,8] = tanh(%3)
       %5 : f32[4,6] = reshape[shape=(4, 6)](%4)
       %6 : f32[4,6] = exp(%5)
       %7 : f32[4,1] = sum[dims=(1,), keepdims=True](%6)
