@@ -56,7 +56,9 @@ def blocks_for(
         return Blocks(1, min(1024, power(n_columns)), 1)
     if form == "looped":
         rows = 16 if any(f.level == "cell" for f in folds) else 1
-        columns = min(power(n_columns), most, CELLS // (rows // 2 or 1))
+        # of rows that are read again, few at a time: they are to stay in the cache
+        cells = 4 * CELLS if rows == 1 and nest.stages > 1 else CELLS
+        columns = min(power(n_columns), most, cells // (rows // 2 or 1))
         tiles = -(-n_rows // (rows * units * 8)) if folds and rows == 1 else 1
         return Blocks(rows, columns, max(1, tiles), warps_for(rows * columns))
     if form == "tiled":
