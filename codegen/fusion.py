@@ -64,7 +64,7 @@ def _kernels(
     if device:
         grouping.merge_siblings()
     groups = [part for group in grouping.groups.values() for part in group.parts()]
-    return [g for g in groups if g.space.order and worth(g)]
+    return [g for g in groups if (g.space.order or device) and worth(g)]
 
 
 class _Grouping:

@@ -151,6 +151,14 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %5 : f32[7,6] = mul(%x, %d)
       %6 : f32[6] = sum[dims=(0,), keepdims=False](%5)
       return (%4, %6)"""),
+    "a number from totals": (2, """graph number(%x : f32[7,6], %k : f32[]):
+      %n : float = Constant[value=42.0]()
+      %0 : f32[7,6] = square(%x)
+      %1 : f32[] = sum[dims=(0, 1), keepdims=False](%0)
+      %2 : f32[] = div(%1, %n)
+      %3 : f32[] = sqrt(%2)
+      %4 : f32[] = mul(%3, %k)
+      return (%4)"""),
     "there and back": (0, """graph back(%x : f32[4,24]):
       %0 : f64[4,24] = cast[dtype=f64](%x)
       %1 : f64[4,8] = slice[dim=1, start=8, stop=16, step=1](%0)
