@@ -6,9 +6,9 @@
 Note [Programs of folds]
 Every program of a nest that folds leaves a partial result, which is written and read again: so
 there are as many programs as the device has at work at once, and not one for each tile. That is
-two a multiprocessor, four where they are small, and fewer where partial results would be more than
-a sixteenth of what the nest reads and writes. The number of tiles that each of them runs through
-is an argument of the kernel: other numbers of rows need no other kernel.
+two a multiprocessor, four where a program has two warps, and fewer where partial results would be
+more than a sixteenth of what the nest reads and writes. The number of tiles that each of them runs
+through is an argument of the kernel: other numbers of rows need no other kernel.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ def multiprocessors(device: Any) -> int:
 
 def blocks_for(
     nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: int,
-    units: int = MULTIPROCESSORS,
+    units: int = MULTIPROCESSORS, *, down: bool = False,
 ) -> Blocks:  # fmt: skip
-    """Sizes of the tile by what fits into registers, and 16 cells of it a thread."""
+    """Sizes of the tile by what fits into registers; see `warps_for`.
+
+    `down`: elements that are next to each other in memory are of one column.
+    """
     folds = folds_of(nest)
     if form == "pointwise":
         return Blocks(1, min(1024, power(n_columns)), 1)
@@ -60,14 +63,14 @@ def blocks_for(
         cells = 4 * CELLS if rows == 1 and nest.stages > 1 else CELLS
         columns = min(power(n_columns), most, cells // (rows // 2 or 1))
         tiles = -(-n_rows // (rows * units * 8)) if folds and rows == 1 else 1
-        return Blocks(rows, columns, max(1, tiles), warps_for(rows * columns))
+        return Blocks(rows, columns, max(1, tiles), warps_for(rows * columns, _is_half(nest)))
     if form == "tiled":
-        columns = min(power(n_columns), 1024)
+        columns = min(power(n_columns), 4 if down and n_rows >= CELLS else 1024)
         rows = max(1, min(power(n_rows), (CELLS if columns > 1 else 2 * CELLS) // columns))
     else:
         columns = power(n_columns)
         rows = min(64 if columns > 1 else 1024, max(1, CELLS // columns), power(n_rows))
-    warps = warps_for(rows * columns)
+    warps = warps_for(rows * columns, _is_half(nest))
     across = -(-n_columns // columns) or 1
     programs = MAX_ROW_PROGRAMS if form == "tiled" else n_rows or 1
     if folds:
@@ -80,15 +83,10 @@ def _programs_each(
     nest: LoopNest, n_rows: int, n_columns: int, warps: int, units: int, across: int
 ) -> int:
     """Of a multiprocessor; see Note [Programs of folds]."""
-    rows, columns = range(nest.rows), range(nest.rows, len(nest.sizes))
-
-    def is_cell(b: Buffer) -> bool:
-        return all(any(b.dims[a] is not None for a in axes) for axes in (rows, columns))
-
-    cells = sum(b.dtype.itemsize for b in (*nest.inputs, *nest.outputs) if is_cell(b))
+    cells = sum(b.dtype.itemsize for b in _cells(nest))
     partial = sum(2 * wide(f.dtype).itemsize for f in folds_of(nest) if f.level == "cell")
     fitting = n_rows * cells * across // (16 * units * partial) if partial and cells else 16
-    return max(1, min(max(2, MAX_WARPS // warps), fitting))
+    return max(1, min(max(2, 8 // warps), fitting))
 
 
 def grid_of(form: Form, n_rows: int, n_columns: int, blocks: Blocks) -> tuple[int, ...]:
@@ -112,9 +110,23 @@ def fold_blocks(columns: int, folds: int, units: int) -> Blocks:
     return Blocks(FOLD_CELLS // width, width, 1, 8)
 
 
-def warps_for(cells: int) -> int:
-    """Warps for a tile: 16 cells a thread, between 4 and 16."""
-    return max(4, min(MAX_WARPS, power(cells) // 512))
+def _cells(nest: LoopNest) -> list[Buffer]:
+    """The operands and outputs that have an element for each cell."""
+    rows, columns = range(nest.rows), range(nest.rows, len(nest.sizes))
+    return [
+        b for b in (*nest.inputs, *nest.outputs)
+        if all(not axes or any(b.dims[a] is not None for a in axes) for axes in (rows, columns))
+    ]  # fmt: skip
+
+
+def _is_half(nest: LoopNest) -> bool:
+    found = _cells(nest)
+    return bool(found) and all(b.dtype.itemsize <= 2 for b in found)
+
+
+def warps_for(cells: int, half: bool = False) -> int:
+    """Warps for a tile: 16 cells a thread, 32 of half precision, at most 16 warps."""
+    return max(2 if half else 4, min(MAX_WARPS, power(cells) // (1024 if half else 512)))
 
 
 def power(n: int) -> int:

@@ -181,7 +181,7 @@ class _Emitter:
                     self.instr(i)
             return self.lines
         down = "tl.program_id(1)" if self.form == "tiled" else "tl.program_id(0)"
-        self.add(f"r0 = {down}.to(INDEX) * (BR * TILES) + tl.arange(0, BR)[:, None]")
+        self.add(f"r0 = {down}.to(INDEX) * (BR * TILES) + tl.arange(0, BR)")
         if self.form != "looped":
             start = "tl.program_id(0).to(INDEX) * BC + " if self.form == "tiled" else ""
             self.add(f"c = {start}tl.arange(0, BC)[None, :].to(INDEX)")
@@ -197,7 +197,7 @@ class _Emitter:
         self.add("for tile in range(TILES):")
         self.indent = 2
         self.add("r = r0 + tile * BR")
-        self.add("row = r < n_rows")
+        self.add("row = r[:, None] < n_rows")
         self.split("r", self.rows)
         self.stages()
         self.indent = 1
@@ -274,10 +274,14 @@ class _Emitter:
                 self.add(f"rest_{name} = {rest} // n{k}")
                 rest = f"rest_{name}"
 
+    def at(self, axis: int) -> str:
+        """The position along an axis in the shape of a tile."""
+        return f"r_{axis}[:, None]" if axis in self.rows else f"c_{axis}"
+
     def place(self, which: str, k: int, buffer: Buffer, at: Mapping[object, str] = NOWHERE) -> str:
         """The address of a cell; `at` has positions along axes that are not the nest's own."""
         terms = [
-            f"{at.get(a) or ('r_' if a in self.rows else 'c_') + str(a)} * {which}{k}_s{a}"
+            f"{at.get(a) or self.at(a)} * {which}{k}_s{a}"
             for a, d in enumerate(buffer.dims) if d is not None
         ]  # fmt: skip
         return " + ".join([f"{which}{k}", *terms])
@@ -308,21 +312,26 @@ class _Emitter:
             mask = MASKS[i.level] if args else self.mask(buffer, i.level)
             named: dict[object, str] = {i.attrs["axis"]: args[0]} if args else {}
             for a, first, last in buffer.windows:
-                at = f"{'r' if a in self.rows else 'c'}_{a}"
+                at = self.at(a)
                 named[a] = f"({at} - {first})" if first else at
                 tests = [f"({mask})" if " < " in mask else mask] if mask else []
                 tests += [f"({at} >= {first})"] if first else []
                 tests += [f"({at} < {last})"] if last < self.nest.sizes[a] else []
                 mask = " & ".join(tests)
+            flat = mask == "row" and not named and self.form != "pointwise"
+            if flat:  # a tile of one column would be read once for each column of the others
+                named = {a: f"r_{a}" for a in self.rows}
+                mask = "r < n_rows"
             other = literal(i.attrs.get("other", 0))
             masked = f", mask={mask}, other={other}" if mask else ""
             where = self.place("in", k, buffer, named)
             bit = " != 0" if i.dtype == BOOL else ""
-            self.add(f"{i.name} = tl.load({where}{masked}){bit}", i.loc)
+            column = "[:, None]" if flat else ""
+            self.add(f"{i.name} = tl.load({where}{masked}){column}{bit}", i.loc)
         elif i.op == "index":
             axis = i.attrs["axis"]
-            where = "r" if axis in self.rows else "c"
-            self.add(f"{i.name} = {where}_{axis}.to(tl.int64)")
+            assert isinstance(axis, int)
+            self.add(f"{i.name} = {self.at(axis)}.to(tl.int64)")
         elif i.op == "in_range":
             self.check(i, args[0])
         elif i.op == "reduce":
@@ -362,7 +371,7 @@ class _Emitter:
         where = self.place("out", k, buffer, at)
         named = [a for a, d in enumerate(buffer.dims) if d is not None]
         if self.form != "pointwise" and not any(a in self.rows for a in named):
-            where += "" if i.level == "once" else " + r * 0"  # the shape of the mask
+            where += "" if i.level == "once" else " + r[:, None] * 0"  # the shape of the mask
         masked = f", mask={mask}" if mask else ""
         self.add(f"tl.store({where}, {value}{masked})", i.loc)
 

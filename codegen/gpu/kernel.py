@@ -32,7 +32,8 @@ from gradof.codegen.gpu.emit_triton import (
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.gpu.planned import FoldGroup, Planned, PlannedParts
-from gradof.codegen.gpu.totals import take_totals
+from gradof.codegen.gpu.shared_rows import share_rows
+from gradof.codegen.gpu.totals import Totals, take_totals
 from gradof.codegen.loopnest import Buffer, LoopNest
 from gradof.codegen.run_nest import nest_sizes, output_shape
 from gradof.errors import CodegenError
@@ -76,7 +77,7 @@ class TritonKernel:
         self.source = emit_triton(nest, self.form)
         self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
         self.planned: dict[Any, Planned | PlannedParts] = {}
-        self._parts: PlannedParts | None = None
+        self._parts: dict[bool, PlannedParts | None] = {}  # by whether rows are few
         self._lock = threading.Lock()
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
@@ -113,14 +114,15 @@ class TritonKernel:
         n_rows = _product(sizes[:rows])
         n_columns = _product(sizes[rows:])
         form = self.form
+        units = multiprocessors(device)
         if form == "persistent" and n_columns > self.max_block:
-            if (parts := self._in_parts()) is not None:
+            if (parts := self._in_parts(n_rows < 2 * units)) is not None:
                 return parts
             form = "looped"
         made = self._source(form, tuple(g[-1] for g in groups))
-        units = multiprocessors(device)
         call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made, units)
-        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block, units)
+        down = form == "tiled" and _runs_down(strides, groups, rows)
+        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block, units, down=down)
         if tune.applies(device, n_rows * n_columns):
             blocks = tune.choose(
                 tune.key(made.text, [str(b.dtype) for b, _ in pairs], n_rows, n_columns, device),
@@ -172,18 +174,24 @@ class TritonKernel:
             constants, folds,
         )  # fmt: skip
 
-    def _in_parts(self) -> PlannedParts | None:
-        """The nest in two, if a row of it is too much for one program and need not be one's."""
+    def _in_parts(self, few: bool) -> PlannedParts | None:
+        """The nest in two, if a row of it is too much for one program and need not be one's.
+
+        Where rows are few, each of them is too much for one.
+        """
         with self._lock:
-            found = take_totals(self.nest) if self._parts is None else None
-            if found is not None:
-                second = found.second
-                self._parts = PlannedParts(
-                    TritonKernel(found.first, self.max_block),
-                    None if second is None else TritonKernel(second, self.max_block),
-                    found.given, found.made,
-                )  # fmt: skip
-            return self._parts
+            if few not in self._parts:
+                found = take_totals(self.nest) or (share_rows(self.nest) if few else None)
+                self._parts[few] = None if found is None else self._parts_of(found)
+            return self._parts[few]
+
+    def _parts_of(self, found: Totals) -> PlannedParts:
+        second = found.second
+        return PlannedParts(
+            TritonKernel(found.first, self.max_block),
+            None if second is None else TritonKernel(second, self.max_block),
+            found.given, found.made,
+        )  # fmt: skip
 
     def _source(self, form: Form, kept: tuple[int, ...]) -> Source:
         """The source for the axes that are left, each named by the last it was merged from."""
@@ -253,6 +261,16 @@ def _merged(
         else:
             groups.append([k])
     return groups
+
+
+def _runs_down(
+    strides: Sequence[Sequence[int | None]], groups: Sequence[Sequence[int]], rows: int
+) -> bool:
+    """Whether elements that are next to each other in memory are of one column."""
+    down = [g[-1] for g in groups if g[-1] < rows][-1:]
+    across = [g[-1] for g in groups if g[-1] >= rows][-1:]
+    beside = {s[a] for s in strides for a in across}
+    return bool(across) and 1 not in beside and 1 in {s[a] for s in strides for a in down}
 
 
 def _with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:

@@ -184,7 +184,7 @@ def _has_sizes(nest: LoopNest) -> bool:
 def _needed(body: Sequence[Instr]) -> list[Instr]:
     """Without values that nothing stores."""
     by_name = {i.name: i for i in body if i.name}
-    todo = [i for i in body if i.op == "store"]
+    todo = [i for i in body if i.op in ("store", "fold")]
     found = {id(i) for i in todo}
     while todo:
         for arg in todo.pop().args:

@@ -23,7 +23,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from gradof.codegen.cpu.native.object_cache import object_cache
-from gradof.codegen.gpu.blocks import MAX_WARPS, Blocks, power, warps_for
+from gradof.codegen.gpu.blocks import MAX_WARPS, Blocks, power
 from gradof.codegen.gpu.interpreter import is_interpreting
 from gradof.errors import ConfigError
 
@@ -58,11 +58,16 @@ def candidates(
     program stay, and with them the number of partial results; half and twice as many are tried too.
     """
     found = [default]
+    per_warp = max(1, default.rows * default.columns // default.warps)
+
+    def warps_of(cells: int) -> int:
+        return max(2, min(MAX_WARPS, cells // per_warp))
+
     if form == "persistent":
         for rows in (default.rows // 2, default.rows * 2):
             if rows and rows * default.columns <= most:
                 tiles = -(-default.tiles * default.rows // rows) if folds else 1
-                warps = warps_for(rows * default.columns)
+                warps = warps_of(rows * default.columns)
                 found.append(replace(default, rows=rows, tiles=tiles, warps=warps))
     else:
         for columns in (default.columns // 2, default.columns * 2, default.columns * 4):
@@ -72,10 +77,10 @@ def candidates(
                     if tiles * default.columns < columns:
                         continue  # fewer cells than one tile
                     tiles = -(-tiles * default.columns // columns)
-                warps = warps_for(default.rows * columns)
+                warps = warps_of(default.rows * columns)
                 found.append(replace(default, columns=columns, tiles=tiles, warps=warps))
     for warps in (default.warps // 2, default.warps * 2):
-        if warps <= MAX_WARPS:
+        if 2 <= warps <= MAX_WARPS:
             found.append(replace(default, warps=warps))
     if folds and default.tiles > 1:
         found += [replace(default, tiles=n) for n in (-(-default.tiles // 2), default.tiles * 2)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.fusion import fuse
+from gradof.codegen.gpu.shared_rows import share_rows
 from gradof.codegen.gpu.totals import take_totals
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import run_nest
@@ -174,20 +175,22 @@ def interpret(name: str) -> str:
     import torch
 
     from gradof.codegen.gpu import kernel as kernel_module
+    from gradof.codegen.gpu.blocks import multiprocessors
     from gradof.codegen.gpu.kernel import TritonKernel
 
     names = vars(kernel_module)
-    plain = names["multiprocessors"]
     for nest in nests(name):
         for cut in CUTS:
             for strided in (False, True):
                 # of one multiprocessor, so that programs that fold have many tiles
-                names["multiprocessors"] = (lambda device: 1) if strided else plain
+                names["multiprocessors"] = (lambda device: 1) if strided else multiprocessors
                 given = arrays(nest, strided)
                 want = run_nest(nest, given)
                 kernel = TritonKernel(nest, cut)
                 have = kernel(*map(torch.from_numpy, given))
-                assert (kernel._parts is not None) == (cut == 8 and take_totals(nest) is not None)
+                taken = take_totals(nest) or (None if strided else share_rows(nest))
+                long = nest.n_columns > cut
+                assert any(kernel._parts.values()) == (long and taken is not None)
                 for a, b in zip(have, want, strict=True):
                     mine = a.numpy()
                     if mine.dtype != b.dtype or mine.shape != b.shape:
@@ -207,7 +210,7 @@ def ptx(name: str, capability: int) -> str:
 
     todo = nests(name)
     for nest in todo:
-        parts = take_totals(nest)
+        parts = take_totals(nest) or share_rows(nest)
         if parts is not None:
             todo += [parts.first, *([] if parts.second is None else [parts.second])]
         form = form_of(nest)
