@@ -127,8 +127,9 @@ def _rest(
     ]  # fmt: skip
     rows = range(nest.rows)
     dims = (*rows, *(None for _ in nest.sizes[nest.rows :]))
-    operands = [*nest.inputs, *(Buffer(t.name, t.dtype, nest.sizes[: nest.rows], dims)
-                                for t in totals)]  # fmt: skip
+    stored = {i.args[0]: nest.outputs[_buffer(i)] for i in early if i.level == "row"}
+    made = (Buffer(t.name, t.dtype, nest.sizes[: nest.rows], dims) for t in totals)
+    operands = [*nest.inputs, *(stored.get(b.name, b) for b in made)]
     kept = len(nest.sizes) if any(i.level == "cell" for i in body) else nest.rows
     inputs, targets = (
         tuple(replace(b, dims=b.dims[:kept]) for b in found)

@@ -9,6 +9,7 @@ import pytest
 
 from gradof.codegen.fusion import fuse
 from gradof.codegen.gpu.interpreted import in_triton
+from gradof.codegen.gpu.shared_rows import share_rows
 from gradof.codegen.gpu.totals import Totals, take_totals
 from gradof.codegen.loopnest import LoopNest
 from gradof.codegen.run_nest import run_nest
@@ -26,7 +27,7 @@ def nest_of(name: str) -> LoopNest:
 
 def in_parts(nest: LoopNest, arrays: list[Any]) -> tuple[list[Any], int]:
     """The outputs, and how many nests made them."""
-    parts = take_totals(nest)
+    parts = take_totals(nest) or share_rows(nest)
     if parts is None:
         return run_nest(nest, arrays), 1
     first = run_nest(parts.first, arrays)
@@ -80,3 +81,34 @@ def test_rows_and_columns_of_a_squared_error_are_rows() -> None:
 def test_rows_that_matter_and_cells_alone_are_left_as_they_are(text: str) -> None:
     for node in fuse(parse_graph(text), in_triton, lambda group: True).nodes():
         assert node.kind == "FusionGroup" and take_totals(schedule(node)) is None
+
+
+CHANNELS = """graph f(%x : f64[4,6,5,3], %w : f64[6,1,1]):
+ %s : f64[1,6,1,1] = sum[dims=(0, 2, 3), keepdims=True](%x)
+ %n : float = Constant[value=60.0]()
+ %m : f64[1,6,1,1] = div(%s, %n)
+ %c : f64[4,6,5,3] = sub(%x, %m)
+ %q : f64[4,6,5,3] = mul(%c, %c)
+ %v : f64[1,6,1,1] = sum[dims=(0, 2, 3), keepdims=True](%q)
+ %r : f64[1,6,1,1] = rsqrt(%v)
+ %z : f64[4,6,5,3] = mul(%c, %r)
+ %y : f64[4,6,5,3] = mul(%z, %w)
+ return (%y, %m, %r, %s)
+"""
+
+
+def test_few_rows_are_shared_out_stage_by_stage() -> None:
+    graph = fuse(parse_graph(CHANNELS), in_triton, lambda group: True)
+    (node,) = [n for n in graph.nodes() if n.kind == "FusionGroup"]
+    nest = schedule(node)
+    assert nest.n_rows == 6 and nest.n_columns == 60
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(b.shape) for b in nest.inputs]
+    have, nests = in_parts(nest, arrays)
+    assert nests == 3  # the sum, the sum of squares, and what reads both
+    for a, b in zip(have, run_nest(nest, arrays), strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    parts = share_rows(nest)
+    assert parts is not None and parts.second is not None
+    assert parts.first.n_rows == 60 and not any(i.op == "reduce" for i in parts.first.body)
