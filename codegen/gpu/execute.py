@@ -27,7 +27,6 @@ from typing import Any
 
 from gradof.codegen.cpu.emit import _identifier, _tuple, _wrapped
 from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.gpu.finished import finish_folds
 from gradof.codegen.gpu.flash import flash_of
 from gradof.codegen.gpu.interpreted import in_triton
 from gradof.codegen.gpu.launch import Launch
@@ -195,7 +194,6 @@ class _Emitter:
         self.fixed: dict[Value, str] = {}
         self.setup: list[str] = []
         self.kernels: list[Any] = []
-        self.done: set[Node] = set()  # by the kernel before
         self.name = self.unique(name)
 
     def emit(self) -> TorchExecutable:
@@ -208,7 +206,7 @@ class _Emitter:
             if isinstance(v.type, ScalarType)
         ]  # fmt: skip
         for node in nodes:
-            body += [] if node in self.done else self.node(node)
+            body += self.node(node)
             dead = [self.names[v] for v in last.get(node, ()) if v in self.names]
             if dead:
                 body.append(f"del {', '.join(dead)}")
@@ -298,18 +296,15 @@ class _Emitter:
 
     def kernel(self, node: Node) -> list[str]:
         name = self.unique(f"{self.name}_kernel")
-        nest, results, done = finish_folds(
-            schedule(node, name), node.outputs, self.graph.outputs
-        )
-        self.done |= done
+        nest = schedule(node, name)
         device = next(v.type.device for v in node.outputs if isinstance(v.type, TensorType))
         self.namespace[name] = self.make_kernel(nest, device)
         self.kernels.append(self.namespace[name])
-        for out in results:
+        for out in node.outputs:
             self.names[out] = self.fresh(out)
         given = [node.inputs[k] for k in nest.reads]
         arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in given)
-        left = _tuple([self.names[out] for out in results])
+        left = _tuple([self.names[out] for out in node.outputs])
         return [_placed(f"{left} = {name}({arguments})", node)]
 
     def attention(self, node: Node) -> list[str]:
