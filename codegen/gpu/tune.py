@@ -28,6 +28,7 @@ from gradof.codegen.gpu.interpreter import is_interpreting
 from gradof.errors import ConfigError
 
 SMALL = 1 << 20  # positions: below, a launch costs more than any tile saves
+LARGE = 1 << 14  # cells of a tile
 _chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
 _lock = threading.Lock()
 
@@ -79,8 +80,10 @@ def candidates(
                     tiles = -(-tiles * default.columns // columns)
                 warps = warps_of(default.rows * columns)
                 found.append(replace(default, columns=columns, tiles=tiles, warps=warps))
+    # the largest tiles have more registers a cell, and fewer programs at once, with 32
+    most_warps = 2 * MAX_WARPS if default.rows * default.columns >= LARGE else MAX_WARPS
     for warps in (default.warps // 2, default.warps * 2):
-        if 2 <= warps <= MAX_WARPS:
+        if 2 <= warps <= most_warps:
             found.append(replace(default, warps=warps))
     if folds and default.tiles > 1:
         found += [replace(default, tiles=n) for n in (-(-default.tiles // 2), default.tiles * 2)]

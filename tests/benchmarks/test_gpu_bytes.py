@@ -29,5 +29,5 @@ def test_a_kernel_is_compiled_as_a_launch_compiles_it(module: Any) -> None:
     ((*_, name, warps, _, spilled, loads, stores),) = (
         row for row in module("gpu_compiled").rows("softmax", "bf16", 1) if row[3] == "f"
     )
-    assert name == "softmax_kernel" and int(warps) >= 4 and spilled == "0"
+    assert name == "softmax_kernel" and int(warps) >= 2 and spilled == "0"
     assert loads == stores == "16"

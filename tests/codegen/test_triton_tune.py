@@ -142,7 +142,7 @@ def test_candidates_are_few_valid_and_start_with_the_default(form: str, folds: b
         for b in found:
             numbers = (b.rows, b.columns, b.warps)  # the tiles of a program may be any number
             assert all(n >= 1 and n & (n - 1) == 0 for n in numbers)
-            assert b.rows * b.columns <= 1 << 14 and 2 <= b.warps <= MAX_WARPS
+            assert b.rows * b.columns <= 1 << 14 and 2 <= b.warps <= 2 * MAX_WARPS
             if form == "persistent":
                 assert b.columns == default.columns, "a row is one block"
             if folds:
