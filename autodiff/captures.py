@@ -49,14 +49,19 @@ _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "a
 
 
 def choose_captures(
-    graph: Graph, reverse: ReverseDetails, budget: float | None = None, *, kernels: bool = False
-) -> None:
-    """Let the reverse compute again what is cheaper so; see Note [Save or recompute]."""
+    graph: Graph, reverse: ReverseDetails, budget: float | None = None, *, kernels: bool = False,
+    overwritten: frozenset[Value] = frozenset(),
+) -> None:  # fmt: skip
+    """Let the reverse compute again what is cheaper so; see Note [Save or recompute].
+
+    Nothing is computed again from inputs that are `overwritten` before it runs.
+    """
     captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
     if not any(_is_saved(v, graph) for v in captured):
         return
     inside = checkpointed(graph)
     free = _free(graph, 1 if kernels else LARGE) | inside
+    free -= {node for node in free if not overwritten.isdisjoint(node.inputs)}
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
     if budget is None and not again:
         return

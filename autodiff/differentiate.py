@@ -36,19 +36,21 @@ from gradof.passes.pipeline import checking
 @few_collections()
 def differentiate(
     graph: Graph, requires_grad: Sequence[bool] | None = None, *,
-    memory_budget: float | None = None, kernels: bool = False,
+    memory_budget: float | None = None, kernels: bool = False, overwritten: Sequence[int] = (),
 ) -> Gradient:  # fmt: skip
     """Split the derivative of `graph` into f and df; `graph` itself is left as it was.
 
     `requires_grad` has one flag per input; by default every floating-point input is wanted.
     `memory_budget` between 0 and 1 is the share of bytes that may be saved, of those that are
     without it: see `captures`. `kernels` says that arrays of any size are computed by fused loops,
-    as on a GPU. Raises DifferentiationError if the graph holds a node without a
+    as on a GPU. `overwritten` are inputs, by number, that have other values when df runs: nothing
+    is computed again from them. Raises DifferentiationError if the graph holds a node without a
     rule, or wrong flags.
     """
     f, reverse = _with_reverse(graph, requires_grad)
     eliminate_dead_code(f)
-    choose_captures(f, reverse, memory_budget, kernels=kernels)
+    gone = frozenset(f.inputs[i] for i in overwritten)
+    choose_captures(f, reverse, memory_budget, kernels=kernels, overwritten=gone)
     forget_checkpoints(f)
     eliminate_dead_code(f)
     result = lambda_lift_reverse(f, reverse)

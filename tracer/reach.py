@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MemberDescriptorType,
     MethodType,
@@ -66,6 +67,8 @@ class Reach:
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self._has_modules = False
+        self._followed: set[CodeType] = set()
+        self._home: dict[str, Any] | None = None  # the globals of the first function
         self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
 
     def edges(
@@ -110,6 +113,28 @@ class Reach:
                 yield from self._of_container(obj, name, place)
             yield from self._of_instance(obj)
 
+    def unreached(self) -> Iterator[Edge]:
+        """Globals of code that ran, though no edge so far led to it; to be asked at the end.
+
+        Such as the Python of an operator, which torch's dispatcher knows. Each is told once.
+        """
+        for code, space in self.reads.codes.items():
+            if code in self._followed:
+                continue
+            self._follow(code)
+            module = sys.modules.get(str(space.get("__name__")))
+            if space is self._home:
+                yield from self._globals(code, space)
+            elif module is not None and vars(module) is space:
+                yield Edge(Step("import", module.__name__), module, Place("fixed", module, ""))
+
+    def _follow(self, code: CodeType) -> None:
+        """Note that the globals of this code, and of what is nested in it, are followed."""
+        self._followed.add(code)
+        for const in code.co_consts:
+            if isinstance(const, CodeType):
+                self._follow(const)
+
     def used_of(self, cached: Any) -> list[tuple[Any, Any]]:
         """The arguments and results of a cached function that the run used."""
         _, before = self.reads.held.caches.get(id(cached), (None, cached.cache_info()))
@@ -135,6 +160,7 @@ class Reach:
 
     def _of_function(self, fn: FunctionType) -> Iterator[Edge]:
         code, held = fn.__code__, self.reads.held
+        self._follow(code)
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
             value = held.cell_entry(cell, code, name)
             if value is not MISSING:
@@ -145,19 +171,22 @@ class Reach:
             yield Edge(Step("default", name), value, Place("step", fn, Step("default", name)))
         for name, value in (fn.__kwdefaults__ or {}).items():
             yield Edge(Step("kwdefault", name), value, Place("step", fn, Step("kwdefault", name)))
-        facts, space = facts_of(code), fn.__globals__
-        for name in facts.reads:
-            value = held.name_entry(space, name)
+        self._home = self._home or fn.__globals__
+        yield from self._globals(code, fn.__globals__)
+        for name in facts_of(code).imports:
+            module = sys.modules.get(name)
+            if module is not None:
+                yield Edge(Step("import", name), module, Place("fixed", module, name))
+        yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
+
+    def _globals(self, code: CodeType, space: dict[str, Any]) -> Iterator[Edge]:
+        for name in facts_of(code).reads:
+            value = self.reads.held.name_entry(space, name)
             if value is not MISSING:
                 yield Edge(Step("global", name), value, Place("item", space, name))
             elif name not in _BUILTINS and name in vars(builtins):
                 value, place = vars(builtins)[name], Place("item", vars(builtins), name)
                 yield Edge(Step("global", name), value, place)
-        for name in facts.imports:
-            module = sys.modules.get(name)
-            if module is not None:
-                yield Edge(Step("import", name), module, Place("fixed", module, name))
-        yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
 
     def _of_module(self, module: ModuleType) -> Iterator[Edge]:
         space = vars(module)
@@ -269,7 +298,11 @@ class Reach:
         found: dict[int, tuple[Any, Trail]] = {}
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(fn, None)])
-        while queue and len(seen) < limit:
+        while len(seen) < limit:
+            if not queue:
+                queue.extend((e.child, Trail(None, e.step, e.place)) for e in self.unreached())
+            if not queue:
+                break
             obj, trail = queue.popleft()
             if id(obj) in seen or type(obj) in ATOMS:
                 continue

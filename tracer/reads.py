@@ -85,7 +85,7 @@ class Reads:
 
     def __init__(self, *, refuse_effects: bool = False) -> None:
         self.refuse_effects = refuse_effects
-        self.codes: set[CodeType] = set()
+        self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
         self.names: set[str] = set()
         self.stored: set[str] = set()
         self.probes: set[str] = set()
@@ -187,7 +187,7 @@ class Reads:
         if self.id_of is not None and "id" in facts.reads and "id" not in frame.f_globals:
             frame.f_globals["id"] = self.id_of
             self._lent.append(frame.f_globals)
-        self.codes.add(code)
+        self.codes[code] = frame.f_globals
         self.names |= facts.reads
         if "modules" in facts.reads:
             self.module_names.update(c for c in code.co_consts if isinstance(c, str))

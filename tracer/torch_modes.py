@@ -57,7 +57,7 @@ from gradof.tracer.unheard import heard, unheard
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _TORCHS_OWN = frozenset({"aten", "prims"})  # ops of others may be the user's Python
 _CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
-_ASKS_CUDNN = torch.ops.aten._use_cudnn_ctc_loss  # which is off while a trace runs
+_ASKS = (torch.ops.aten._use_cudnn_ctc_loss, torch.ops.aten._use_miopen_ctc_loss)  # off in a trace
 # Tagged as of dynamic shape, for results that depend on the rank; an Opaque node checks it.
 _FIXED = frozenset({torch.ops.aten.linalg_lstsq.default})
 
@@ -95,7 +95,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in _CONSTANTS:
             self._constant(args[0], site)
             return args[0]
-        if func.namespace == "profiler" or func.overloadpacket is _ASKS_CUDNN:
+        if func.namespace == "profiler" or func.overloadpacket in _ASKS:
             return func(*args, **kwargs)  # record_function: a range of this run, no computation
         deferred = self.recorder.deferred
         if torch.Tag.nondeterministic_seeded in func.tags and args and torch.is_tensor(args[0]):

@@ -49,7 +49,7 @@ class GraphPlan:
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
         memory_budget: float | None = None, views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
-        cuda_graph: bool = False, shown: int | None = None,
+        cuda_graph: bool = False, shown: int | None = None, overwritten: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
         self.shown = shown  # how many of the results the caller gets; the others are df's operands
@@ -59,6 +59,7 @@ class GraphPlan:
         self.role = role
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
         self.cuda_graph = cuda_graph  # see gradof.codegen.gpu.capture
+        self.overwritten = overwritten  # inputs, by number, that get new values after the call
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = forks.rlock()
 
@@ -156,7 +157,7 @@ class GraphPlan:
                 plan = GradientPlan(
                     differentiate(
                         self.recognised(flags)[0], flags, memory_budget=self.memory_budget,
-                        kernels=self.has_kernels,
+                        kernels=self.has_kernels, overwritten=self.overwritten,
                     ), self,
                 )  # fmt: skip
                 self._gradients[flags] = plan

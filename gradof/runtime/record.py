@@ -228,6 +228,7 @@ class Tracing:
             plan=GraphPlan(
                 traced.graph, call.library, cache.counts, memory_budget=self.function.memory_budget,
                 views=traced.views, cuda_graph=self.function.cuda_graph,
+                overwritten=tuple(back.input for back in traced.writebacks),
             ),
             state=self._guard(recording, free),
             free_keys=free_keys(free),

@@ -99,7 +99,11 @@ class StateGuard:
         self._containers: list[tuple[Any, str]] = []
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
         grown: list[tuple[Any, str, Place | None]] = []
-        while queue or grown:
+        while True:
+            if not queue and not grown:
+                queue.extend((e.child, _shown("", e.step), e.place) for e in reach.unreached())
+                if not queue:
+                    break
             if not queue:  # under another name it may be read after all
                 queue.extend(g for g in grown if not self._is_only_grown(g[0], g[1]))
                 grown = []

@@ -135,16 +135,21 @@ def test_constants_are_there_for_every_stream() -> None:
 
 
 def test_a_caller_may_capture_what_has_run() -> None:
-    table = torch.randn(64, 96)
-    compiled = differentiate(lambda x: (x * table.to(x.device)).tanh().exp())
+    table = torch.randn(64, 96, device="cuda")
+    compiled = differentiate(lambda x: (x * table).tanh().exp())
     x = torch.randn(64, 96, device="cuda")
-    compiled(x)
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        compiled(x)
+        compiled(x)
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         have = compiled(x)
     x.fill_(0.5)
     graph.replay()
-    torch.testing.assert_close(have, (x * table.cuda()).tanh().exp())
+    torch.cuda.synchronize()
+    torch.testing.assert_close(have, (x * table).tanh().exp())
 
 
 needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")

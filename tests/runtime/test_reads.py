@@ -22,6 +22,15 @@ from gradof.errors import EagerWarning
 
 # name → (source of f(x), a change, what undoes it)
 PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "Python of an operator": (
+        "import torch\nscale = [2.0]\nlib = torch.library.Library('gradof_reads', 'FRAGMENT')\n"
+        "if not hasattr(torch.ops.gradof_reads, 'scaled'):\n"
+        "    lib.define('scaled(Tensor x) -> Tensor')\n"
+        "def scaled(x): return x * len(scale) * 1.5\n"
+        "lib.impl('scaled', scaled, 'CompositeImplicitAutograd')\n"
+        "def f(x): return torch.ops.gradof_reads.scaled(x)",
+        "scale.append(1.0)", "scale.pop()",
+    ),
     "set": ("s = {1}\ndef f(x): return x * (2 in s)", "s.add(2)", "s.remove(2)"),
     "set of one size": ("s = {1, 2}\ndef f(x): return x * (2 in s)", "s ^= {2, 3}", "s ^= {2, 3}"),
     "deque": (

@@ -33,6 +33,24 @@ def message(fn: Callable[[Tensor, Tensor], Tensor], act: Callable[..., None]) ->
     return str(caught.value).partition(":")[0].partition("(")[0]
 
 
+@pytest.mark.parametrize("n", [4, 1 << 17])
+def test_nothing_is_computed_again_from_what_the_function_overwrites(n: int) -> None:
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        y = (x * w.float().exp() * w.float()).sum()
+        w.zero_()
+        return y
+
+    x, compiled = torch.randn(n, requires_grad=True), gradof.differentiate(fn)
+    w = torch.randn(n, dtype=torch.bfloat16)
+    for _ in range(2):
+        mine, theirs = w.clone(), w.clone()
+        (have,) = torch.autograd.grad(compiled(x, mine), x)
+        (want,) = torch.autograd.grad(fn(x, theirs), x)
+        torch.testing.assert_close(have, want)
+        assert not mine.any()
+    assert compiled.cache_info().backward_runs == 2
+
+
 def twice(y: Tensor, x: Tensor, w: Tensor) -> None:
     torch.autograd.grad(y, [x, w])
     torch.autograd.grad(y, [x, w])
