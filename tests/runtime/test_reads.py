@@ -26,8 +26,8 @@ PROGRAMS: dict[str, tuple[str, str, str]] = {
         "import torch\nscale = [2.0]\nlib = torch.library.Library('gradof_reads', 'FRAGMENT')\n"
         "if not hasattr(torch.ops.gradof_reads, 'scaled'):\n"
         "    lib.define('scaled(Tensor x) -> Tensor')\n"
-        "def scaled(x): return x * len(scale) * 1.5\n"
-        "lib.impl('scaled', scaled, 'CompositeImplicitAutograd')\n"
+        "def python(x): return x * len(scale) * 1.5\n"
+        "lib.impl('scaled', python, 'CompositeImplicitAutograd')\n"
         "def f(x): return torch.ops.gradof_reads.scaled(x)",
         "scale.append(1.0)", "scale.pop()",
     ),
