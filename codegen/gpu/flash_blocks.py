@@ -15,23 +15,24 @@ _Choice = tuple[int, int, int, int] | tuple[int, int, int, int, *tuple[str, ...]
 # Size of the wider head → (BM, BN, warps, stages), the best first, for 16-bit operands; those with
 # a further "described" where the blocks that a loop runs along are loaded by tensor descriptors,
 # those with "plain" where nothing but numbers changes the scores, those with "all" where no causal
-# mask rules blocks out. Timed on an H100, but for heads of 256.
+# mask rules blocks out. Timed on an H100.
 _HALF: dict[str, dict[int, tuple[_Choice, ...]]] = {
     "forward": {
         64: ((64, 64, 4, 3),),
-        128: ((128, 128, 8, 3, "described", "plain", "all"), (64, 64, 4, 3), (64, 64, 4, 2)),
-        256: ((128, 64, 8, 2), (64, 32, 4, 2)),
+        128: ((128, 128, 8, 3, "described", "plain", "all"), (64, 64, 4, 3, "described"),
+              (64, 64, 4, 3), (64, 64, 4, 2)),
+        256: ((128, 64, 8, 2, "described"), (128, 64, 8, 2), (64, 32, 4, 2)),
     },
     "queries": {
         64: ((64, 64, 4, 3), (64, 64, 4, 2)),
-        128: ((128, 64, 8, 3), (64, 32, 4, 2)),
-        256: ((64, 64, 8, 1), (64, 32, 4, 1)),
+        128: ((128, 64, 8, 3, "described"), (128, 64, 8, 3), (64, 32, 4, 2)),
+        256: ((128, 32, 8, 2, "described"), (64, 64, 8, 1), (64, 32, 4, 1)),
     },
     "keys": {
-        64: ((64, 64, 4, 3), (64, 64, 4, 2)),
+        64: ((64, 64, 4, 3, "described"), (64, 64, 4, 3), (64, 64, 4, 2)),
         128: ((64, 64, 4, 2, "described", "plain"), (64, 128, 8, 3), (32, 128, 8, 2),
               (32, 64, 4, 2)),
-        256: ((64, 64, 8, 1), (32, 64, 4, 1)),
+        256: ((64, 64, 8, 2, "described"), (64, 64, 8, 1), (32, 64, 4, 1)),
     },
 }  # fmt: skip
 # For float32, which is multiplied in TF32.
@@ -66,9 +67,10 @@ class Blocks:
         own, along = (self.BN, self.BM) if part == "keys" else (self.BM, self.BN)
         head = (self.BD + self.BE) * itemsize
         held = own * (self.BD * itemsize if part == "forward" else head)
-        ahead = along * head + self.BM * self.BN * sum(extras)
+        # what is read of the scores' own operands is not held for the block that is computed
+        beside = max(self.num_stages - 1, 1) * self.BM * self.BN * sum(extras)
         turned = self.BM * self.BN * (itemsize if self.num_warps * 16 > own else 0)
-        return held + self.num_stages * ahead + turned + _SLACK
+        return held + self.num_stages * along * head + beside + turned + _SLACK
 
 
 def padded(n: int) -> int:
