@@ -130,6 +130,7 @@ class TritonKernel:
                 lambda b: tune.seconds_of(
                     partial(self._planned_with(call, form, b), tensors), device
                 ),
+                lambda b: self._planned_with(call, form, b).compile([t.dtype for t in tensors]),
             )  # fmt: skip
         return self._planned_with(call, form, blocks)
 

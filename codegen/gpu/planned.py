@@ -66,6 +66,18 @@ class Planned:
                 self.direct = self._direct(compiled, outputs)
         return tuple(outputs)
 
+    def compile(self, operands: Sequence[Any]) -> None:
+        """Have triton compile the kernels for operands of these dtypes; nothing is launched."""
+        partials = {k: d for f in self.folds for k, d in zip(f.numbers, f.dtypes, strict=True)}
+        made = [o[1] for o in self.outputs if o is not None]
+        arguments = list(self.arguments)
+        dtypes = [*operands, *made, *(partials[k] for k in range(len(partials)))]
+        for place, dtype in zip(self.places, dtypes, strict=True):
+            arguments[place] = dtype
+        self.kernel.warmup(*arguments, grid=self.grid, **self.constants)
+        for f in self.folds:
+            f.compile()
+
     def _direct(self, compiled: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Any]:
         """The call without triton's JIT, once that has compiled its kernels."""
         import torch
@@ -135,6 +147,12 @@ class FoldGroup:
             k: torch.empty(shape, dtype=dtype, device=device)
             for k, dtype in zip(self.numbers, self.dtypes, strict=True)
         }
+
+    def compile(self) -> None:
+        """Have triton compile it."""
+        made = [dtype for _, _, dtype in self.made]
+        given = (*self.dtypes, *made, self.parts, self.columns)
+        self.function.warmup(*given, grid=self.grid, **self.constants)
 
     def nbytes(self) -> dict[int, int]:
         """Bytes of the partial results of each fold."""

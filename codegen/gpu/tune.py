@@ -19,6 +19,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -101,11 +102,15 @@ def key(source: str, dtypes: Sequence[str], n_rows: int, n_columns: int, device:
     return "tile-" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def choose(name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float]) -> Blocks:
+def choose(
+    name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float],
+    compiled: Callable[[Blocks], None] | None = None,
+) -> Blocks:  # fmt: skip
     """The fastest, as it was found before, or as `seconds` says now.
 
     Each is timed once; the first one wins where none is faster. One that cannot be launched takes
-    infinitely long. Without memory to time in, the first is taken, and nothing is kept.
+    infinitely long. Without memory to time in, the first is taken, and nothing is kept. `compiled`
+    has triton compile the kernels of a tile: those of all tiles at once, beforehand.
     """
     import torch
 
@@ -113,6 +118,8 @@ def choose(name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float
     with _lock:
         kept = _chosen.get(name) or _load(name)
         if kept not in by_numbers:
+            if compiled is not None:
+                _compile_at_once(found, compiled)
             try:
                 times = {b: seconds(b) for b in found}
             except torch.OutOfMemoryError:
@@ -121,6 +128,18 @@ def choose(name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float
             object_cache().store(name, json.dumps(kept).encode())
         _chosen[name] = kept
     return by_numbers[kept]
+
+
+def _compile_at_once(found: Sequence[Blocks], compiled: Callable[[Blocks], None]) -> None:
+    """What cannot be compiled says so where it is timed."""
+    from triton import AsyncCompileMode
+
+    with (
+        ThreadPoolExecutor(min(len(found), os.cpu_count() or 1)) as pool,
+        AsyncCompileMode(pool, ignore_errors=True),
+    ):
+        for blocks in found:
+            compiled(blocks)
 
 
 def _load(name: str) -> tuple[int, ...]:

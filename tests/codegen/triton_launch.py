@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import torch
 from triton import knobs
 from triton.runtime.jit import JITFunction
 
+from gradof.codegen.gpu import tune
+from gradof.codegen.gpu.blocks import Blocks
 from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.gpu.planned import Planned
 from tests.codegen import triton_stub
@@ -149,11 +152,37 @@ def another_number_of_rows_compiles_nothing() -> None:
     assert len(set(tiles)) == 3 and min(tiles) > 1 and compiled == [1, 1, 1], (tiles, compiled)
 
 
+def tiles_are_compiled_at_once_and_then_launched() -> None:
+    """What is compiled beforehand, by dtypes, is what a launch with tensors looks for."""
+    kernel, given = operands()
+    kernel(*given)
+    (planned,) = kernel.planned.values()
+    assert isinstance(planned, Planned)
+    functions = [planned.kernel, *(f.function for f in planned.folds)]
+    warps = planned.constants["num_warps"]
+    plans = []
+
+    def compiled(blocks: Blocks) -> None:
+        made = copy.copy(planned)
+        made.constants = {**planned.constants, "num_warps": blocks.warps}
+        made.direct = None
+        plans.append(made)
+        made.compile([t.dtype for t in given])
+
+    tune._compile_at_once([Blocks(1, 1, 1, warps * 2), Blocks(1, 1, 1, warps // 2)], compiled)
+    entries = [sum(len(c[0]) for c in f.device_caches.values()) for f in functions]
+    assert entries == [3, *(1 for _ in planned.folds)], entries
+    for made in plans:
+        made(given)
+    after = [sum(len(c[0]) for c in f.device_caches.values()) for f in functions]
+    assert after == entries, "compiled again"
+
+
 CASES = (
     later_calls_launch_the_same_without_the_jit, outputs_are_fresh_and_of_the_same_layout,
     partial_results_do_not_overlap, another_address_goes_through_the_jit,
     a_first_call_of_another_address_keeps_nothing, hooks_and_other_devices_go_through_the_jit,
-    another_number_of_rows_compiles_nothing,
+    another_number_of_rows_compiles_nothing, tiles_are_compiled_at_once_and_then_launched,
 )  # fmt: skip
 
 
