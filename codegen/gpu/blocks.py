@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gradof.codegen.gpu.emit_triton import Form, folds_of
+from gradof.codegen.gpu.emit_triton import Form
+from gradof.codegen.gpu.fold_source import folds_of
 from gradof.codegen.gpu.named import wide
 from gradof.codegen.loopnest import Buffer, LoopNest
 

@@ -22,6 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from gradof.codegen.gpu.fold_source import (
+    combine,
+    fold_groups,
+    fold_source,
+    folds_of,
+    identity,
+    reduced,
+)
 from gradof.codegen.gpu.helpers import LIBDEVICE, needed
 from gradof.codegen.gpu.named import safe, wide, wide_sums
 from gradof.codegen.gpu.online import joined, online_sums, running
@@ -33,38 +41,6 @@ Form = Literal["pointwise", "tiled", "persistent", "looped"]
 NOWHERE: Mapping[object, str] = {}
 MASKS = {"once": "", "row": "row", "cell": "cell"}
 HEADER = "import triton\nimport triton.language as tl\n"
-FOLD_BODY = '''acc = tl.full((BP, BC), {identity}, tl.{dtype})
-for start in range(0, parts, BP):
-    p = start + tl.arange(0, BP)[:, None]
-    value = tl.load({partial} + p.to(tl.int64) * n + c, mask=(p < parts) & (c < n), other=0)
-    acc = tl.where(p < parts, {combine}, acc)
-tl.store({out} + c, {reduced}, mask=c < n)
-'''
-
-
-def identity(kind: str, dtype: DType) -> str:
-    """What a reduction starts from."""
-    if kind in ("sum", "prod"):
-        return "0" if kind == "sum" else "1"
-    if dtype.is_float:
-        return f'float("{"-inf" if kind == "max" else "inf"}")'
-    bits = dtype.bits - 1
-    return f"({-(1 << bits)})" if kind == "max" else str((1 << bits) - 1)
-
-
-def combine(kind: str, dtype: DType, a: str, b: str) -> str:
-    """Two partial results as one."""
-    if kind in ("sum", "prod"):
-        return f"{a} {'+' if kind == 'sum' else '*'} {b}"
-    nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_float else ""
-    return f"tl.{kind}imum({a}, {b}{nan})"
-
-
-def reduced(kind: str, dtype: DType, text: str, axis: int) -> str:
-    """A tile reduced along an axis, which stays."""
-    if kind == "sum" or (kind != "prod" and not dtype.is_float):
-        return f"tl.{kind}({text}, axis={axis}, keep_dims=True)"
-    return f"tl.reduce({text}, {axis}, _{kind}, keep_dims=True)"
 
 
 def form_of(nest: LoopNest) -> Form:
@@ -83,11 +59,6 @@ def checks(nest: LoopNest) -> bool:
     return any(i.op == "in_range" for i in nest.body)
 
 
-def folds_of(nest: LoopNest) -> list[Instr]:
-    """The folds of a nest, in order: one partial buffer each."""
-    return [i for i in nest.body if i.op == "fold"]
-
-
 def emit_triton(nest: LoopNest, form: Form) -> str:
     """Source of the kernel and of what it calls; CodegenError for an op Triton does not have."""
     emitter = _Emitter(nest, form)
@@ -99,33 +70,6 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
     helpers = needed(text)
     used = any("libdevice." in part for part in (text, *helpers))
     return "\n\n".join([HEADER + LIBDEVICE if used else HEADER, *helpers, text])
-
-
-def fold_groups(nest: LoopNest) -> list[list[int]]:
-    """Numbers of the folds whose partial results have one shape: one kernel adds them all."""
-    levels = [f.level for f in folds_of(nest)]
-    return [[k for k, f in enumerate(levels) if f == level] for level in dict.fromkeys(levels)]
-
-
-def fold_source(name: str, folds: Sequence[Instr]) -> str:
-    """The kernel that adds the partial results of folds, each by programs of its own."""
-    numbers = [""] if len(folds) == 1 else [str(k) for k in range(len(folds))]
-    parameters = [f"{which}{k}" for which in ("partial", "out") for k in numbers]
-    lines = [
-        "@triton.jit",
-        f"def {name}({', '.join(parameters)}, parts, n, BP: tl.constexpr, BC: tl.constexpr):",
-        "    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)[None, :]",
-    ]
-    for k, fold in zip(numbers, folds, strict=True):
-        kind, dtype = str(fold.attrs["kind"]), wide(fold.dtype)
-        body = FOLD_BODY.format(
-            identity=identity(kind, dtype), dtype=NAMES[dtype], partial=f"partial{k}",
-            combine=combine(kind, dtype, "acc", "value"), reduced=reduced(kind, dtype, "acc", 0),
-            out=f"out{k}",
-        )  # fmt: skip
-        lines += [f"    if tl.program_id(1) == {k}:"] if k else []
-        lines += [" " * (8 if k else 4) + line for line in body.splitlines()]
-    return "\n".join(lines) + "\n"
 
 
 class _Emitter:
@@ -193,6 +137,9 @@ class _Emitter:
                 start = identity(str(f.attrs["kind"]), dtype)
                 self.add(f"acc_fold{k} = tl.full((BR, {width}), {start}, tl.{NAMES[dtype]})")
         if self.folds:
+            for i in self.nest.body:
+                if self.is_early(i):
+                    self.instr(i)
             self.add("tl.assume(TILES > 0)")  # a loop of no tile would cost registers
         self.add("for tile in range(TILES):")
         self.indent = 2
@@ -223,7 +170,8 @@ class _Emitter:
             if self.form != "looped":
                 for i in body:
                     if (i.level == "cell" and i.stage == stage) or _reduces(i, stage):
-                        self.instr(i)
+                        if not self.is_early(i):
+                            self.instr(i)
             elif loop and not any(t.stage == stage + 1 for t in self.online.values()):
                 self.loop(loop, stage)
 
@@ -295,6 +243,16 @@ class _Emitter:
         if all(a in self.rows for a in named):
             return "row"
         return "c < n_columns" if all(a in self.columns for a in named) else "cell"
+
+    def is_early(self, i: Instr) -> bool:
+        """Whether it is loaded once for all tiles of a program: the same for every row."""
+        k = i.attrs.get("buffer")
+        if i.op != "load" or i.args or not (self.folds and isinstance(k, int)):
+            return False
+        buffer = self.nest.inputs[k]
+        return self.form != "looped" and not buffer.windows and (
+            self.mask(buffer, i.level) == "c < n_columns"
+        )  # fmt: skip
 
     def rounded(self, text: str, dtype: DType) -> str:
         return f"({text}).to(tl.{NAMES[dtype]})" if dtype in HALF else text

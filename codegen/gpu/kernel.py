@@ -21,14 +21,8 @@ from typing import Any
 from gradof.codegen.cpu.executable import _remember
 from gradof.codegen.gpu import tune
 from gradof.codegen.gpu.blocks import Blocks, blocks_for, grid_of, multiprocessors
-from gradof.codegen.gpu.emit_triton import (
-    Form,
-    checks,
-    emit_triton,
-    fold_groups,
-    folds_of,
-    form_of,
-)
+from gradof.codegen.gpu.emit_triton import Form, checks, emit_triton, form_of
+from gradof.codegen.gpu.fold_source import fold_groups, folds_of
 from gradof.codegen.gpu.interpreter import complete, is_interpreting
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.gpu.planned import FoldGroup, Planned, PlannedParts

@@ -24,14 +24,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gradof.codegen.gpu.blocks import Blocks, blocks_for, grid_of
-from gradof.codegen.gpu.emit_triton import (
-    HEADER,
-    Form,
-    emit_triton,
-    fold_source,
-    folds_of,
-    form_of,
-)
+from gradof.codegen.gpu.emit_triton import HEADER, Form, emit_triton, form_of
+from gradof.codegen.gpu.fold_source import fold_source, folds_of
 from gradof.codegen.gpu.kernel import MAX_BLOCK, WIDE_INDEX, _indexed, _merged, _with_axes
 from gradof.codegen.gpu.named import wide
 from gradof.codegen.gpu.readable import names_in, one_tile, readable, renamed, wrapped

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradof.codegen.gpu.blocks import fold_blocks
 from gradof.codegen.gpu.direct import ALIGNMENT, ROOM, Memory, Step, direct
-from gradof.codegen.gpu.emit_triton import folds_of
+from gradof.codegen.gpu.fold_source import folds_of
 from gradof.codegen.gpu.named import wide
 from gradof.codegen.gpu.ops import NAMES
 from gradof.codegen.loopnest import Buffer, Instr, LoopNest

@@ -11,7 +11,8 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gradof.codegen.gpu.emit_triton import Form, fold_groups, folds_of
+from gradof.codegen.gpu.emit_triton import Form
+from gradof.codegen.gpu.fold_source import fold_groups, folds_of
 from gradof.codegen.gpu.kernel import _compile
 from gradof.codegen.gpu.named import wide as wide_dtype
 from gradof.codegen.gpu.planned import buffer_of
