@@ -2,7 +2,7 @@
 
     @triton.jit
     def kernel_fold0(partial, out, parts, n, BP: tl.constexpr, BC: tl.constexpr):
-        ...                            # out[c] = the sum of partial[p, c] over p, BP of them at once
+        ...                      # out[c] = the sum of partial[p, c] over p, BP of them at once
 """
 
 from __future__ import annotations
