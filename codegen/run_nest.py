@@ -76,6 +76,8 @@ def _value(
         return _reduce(i, _varying(args[0], sizes, columns), columns, to_numpy_dtype(i.dtype))
     record = get_op(i.op)
     low = lowering(record, "numpy")
+    if i.op == "cast":
+        args = [np.asarray(args[0])]  # of a number, too
     names = [f"_{k}" for k in range(len(args))]
     space = {"np": np, **dict(zip(names, args, strict=True))}
     if low.function is not None:
@@ -87,6 +89,9 @@ def _value(
 def _load(i: Instr, args: list[Any], buffer: Buffer, array: Any, sizes: tuple[int, ...]) -> Any:
     value = as_nest(buffer, array)
     for axis, first, last in buffer.windows:
+        value = np.broadcast_to(
+            value, [last - first if k == axis else n for k, n in enumerate(value.shape)]
+        )
         pads = [(0, 0)] * len(sizes)
         pads[axis] = (first, sizes[axis] - last)
         other: Any = i.attrs["other"]

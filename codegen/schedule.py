@@ -196,6 +196,8 @@ class _Scheduler:
         dim, start, stop = (value.node.attrs[k] for k in ("dim", "start", "stop"))
         shape = shape_of(value)
         assert isinstance(dim, int) and isinstance(start, int) and isinstance(stop, int) and shape
+        if axes[dim] is None:  # of the one position that there is
+            return self.emit("cast", (start <= 0 < stop,), BOOL, attrs={"dtype": BOOL})
         position, level = self.position(axes[dim])
         found = [
             self.emit(op, (position, n), BOOL, level=level)

@@ -235,7 +235,7 @@ class _Rewrite:
         if node.kind == "permute" or node.kind in REDUCTIONS:
             return self.turned(node, builder)
         operands = [
-            v if _shape(v) == () else
+            self.finer.get(v, v) if _shape(v) == () else
             self.reshaped(self.of(v, builder), self.like(v, out), builder)
             for v in node.inputs
         ]  # fmt: skip

@@ -50,6 +50,8 @@ def _pays(view: Node) -> bool:
     source = view.inputs[0].node
     if source is None or not is_cells(source) or shape_of(view.output) is None:
         return False
+    if shape_of(source.output) == ():
+        return False  # a number, whose operands have no dims to take a view of
     if source.kind != "cast" and len(source.output.uses) != 1:
         return False
     if view.kind == "slice" and source.kind != "cast":

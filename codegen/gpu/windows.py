@@ -159,6 +159,7 @@ class _Parts:
     def full(self, number: bool | int | float) -> Value:
         type_ = self.node.output.type
         assert isinstance(type_, TensorType)
+        number = float(number) if type_.dtype.is_float else number
         return self.builder.emit("full", dtype=type_.dtype, shape=self.whole, value=number,
                                  device=type_.device)  # fmt: skip
 
@@ -186,6 +187,8 @@ class _Parts:
         if node is None or node.kind not in ("full", "within", "pad"):
             return self.padded(value, dim, place, 0)
         attrs = dict(node.attrs)
+        if node.kind == "within" and attrs["dim"] != dim:
+            return value  # one for all positions
         if node.kind == "pad":
             attrs["pads"] = tuple(
                 (a + place[0], b + n - place[1]) if k == dim else (a, b)
@@ -193,7 +196,7 @@ class _Parts:
             )
             return self.builder.emit("pad", node.inputs[0], **attrs)
         attrs["shape"] = tuple(n if k == dim else size for k, size in enumerate(shape))
-        if node.kind == "within" and attrs["dim"] == dim:
+        if node.kind == "within":
             for name in ("start", "stop"):
                 at = attrs[name]
                 assert isinstance(at, int)

@@ -71,6 +71,11 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %5 : f32[3,5,9] = add(%3, %4)
       %6 : f32[3,5,1] = sum[dims=(2,), keepdims=True](%5)
       return (%5, %6)"""),
+    "one row set into zeros": (1, """graph row(%x : f32[3,4], %d : f32[4]):
+      %0 : f32[2,4] = expand[shape=(2, 4)](%d)
+      %1 : f32[3,4] = unslice[shape=(3, 4), dim=0, start=0, stop=2, step=1](%0)
+      %2 : f32[3,4] = add(%x, %1)
+      return (%2)"""),
     "rows put together": (1, """
       graph rows(%x : f32[3,7], %y : i64[2,7], %z : f32[1,7], %b : f32[7]):
       %0 : f32[2,7] = cast[dtype=f32](%y)
@@ -130,6 +135,17 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %6 : f32[4,24] = reshape[shape=(4, 24)](%5)
       %7 : f32[4,24] = mul(%6, %x)
       return (%7)"""),
+    # a number that is made within the loop, beside a reshape of it
+    "a number inside": (2, """graph inside(%x : f32[4,6], %k : f32[]):
+      %0 : f32[] = exp(%k)
+      %1 : f32[4,6] = mul(%x, %0)
+      %2 : f32[4,2,3] = reshape[shape=(4, 2, 3)](%1)
+      %3 : f32[4,2,1] = sum[dims=(2,), keepdims=True](%2)
+      %4 : f32[4,2,3] = div(%2, %3)
+      %5 : f32[] = mul(%0, %k)
+      %6 : f32[1] = reshape[shape=(1,)](%5)
+      %7 : f32[1] = tanh(%6)
+      return (%4, %7)"""),
     "reshapes that do not fit": (2, """graph odd(%x : f32[6,4]):
       %0 : f32[6,4] = exp(%x)
       %1 : f32[6,1] = sum[dims=(1,), keepdims=True](%0)
@@ -179,7 +195,8 @@ def grouped(name: str) -> tuple[Graph, list[LoopNest]]:
     graph = in_kernels(parse_graph(text), in_triton, lambda group: True)
     nodes = [n for n in graph.nodes() if n.kind == "FusionGroup"]
     others = {n.kind for n in graph.nodes() if n not in nodes}
-    assert others <= {"Constant", "reshape", "permute", "expand", "slice", "full"}, others
+    views = {"reshape", "permute", "expand", "slice", "again"}
+    assert others <= {"Constant", "full", *views}, others
     assert len(nodes) == count, f"{len(nodes)} kernels"
     return graph, [schedule(n) for n in nodes]
 
