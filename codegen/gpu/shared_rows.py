@@ -40,6 +40,7 @@ def share_rows(nest: LoopNest) -> Totals | None:
     plain = not any(b.windows for b in nest.inputs) and not any(
         i.op == "in_range" or (i.op == "load" and i.args) for i in nest.body
     )
+    plain &= not any(b.times for b in nest.outputs)
     if not (nest.rows and totals and plain):
         return None
     names = {t.name for t in totals}
