@@ -14,9 +14,11 @@ from typing import Any
 import torch
 from triton import knobs
 from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-from gradof.codegen.gpu import tune
+from gradof.codegen.gpu import flash, tune
 from gradof.codegen.gpu.blocks import Blocks
+from gradof.codegen.gpu.emit_flash import FlashShape
 from gradof.codegen.gpu.kernel import TritonKernel
 from gradof.codegen.gpu.planned import Planned
 from tests.codegen import triton_stub
@@ -48,7 +50,7 @@ def launches(call: Callable[[], Any]) -> tuple[list[Any], int]:
 
 
 def _is_address(a: Any) -> bool:
-    return isinstance(a, torch.Tensor) or (isinstance(a, int) and a > 1 << 32)
+    return isinstance(a, torch.Tensor | TensorDescriptor) or (isinstance(a, int) and a > 1 << 32)
 
 
 def operands() -> tuple[TritonKernel, list[torch.Tensor]]:
@@ -178,7 +180,36 @@ def tiles_are_compiled_at_once_and_then_launched() -> None:
     assert after == entries, "compiled again"
 
 
+def attention_is_launched_the_same_without_the_jit() -> None:
+    """With pointers and with descriptors; other addresses go through the JIT."""
+    attention_launched(described=False)
+    attention_launched(described=True)
+
+
+def attention_launched(*, described: bool) -> None:
+    """The same of one attention and its backward."""
+    vars(flash)["describes"] = lambda part, tensors: described
+    shape = FlashShape("attention", (("mul", ("s", 0.25)),), (), True, "", 0, "")
+    run = flash.Flash(shape, "cuda:0", ("forward",), (1,))
+    back = flash.Flash(shape, "cuda:0", ("queries", "keys"), (1,))
+    q, k, v, g = (torch.ones(2, 64, 64, dtype=torch.bfloat16) for _ in "qkvg")
+    sums = torch.zeros(2, 64)
+
+    def call(q: torch.Tensor) -> None:
+        run.forward(q, k.mT, v)
+        back.backward(q, k.mT, v, sums, g, sums)
+
+    want, through = launches(lambda: call(q))
+    assert len(want) == through == 3
+    have, through = launches(lambda: call(q))
+    assert through == 0 and have == want, (have, want)
+    moved = torch.ones(2 * 64 * 64 + 1, dtype=torch.bfloat16)[1:].view(q.shape)
+    _, through = launches(lambda: call(moved))
+    assert through == 3
+
+
 CASES = (
+    attention_is_launched_the_same_without_the_jit,
     later_calls_launch_the_same_without_the_jit, outputs_are_fresh_and_of_the_same_layout,
     partial_results_do_not_overlap, another_address_goes_through_the_jit,
     a_first_call_of_another_address_keeps_nothing, hooks_and_other_devices_go_through_the_jit,
