@@ -10,7 +10,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def commit() -> str:
-    """gradof's commit, and whether the tree differs from it; GRADOF_COMMIT where git is missing."""
+    """gradof's commit, and whether the tree differs from it; or what GRADOF_COMMIT says.
+
+    That is for copies of a tree without git, or with a git that is of another tree.
+    """
+    told = os.environ.get("GRADOF_COMMIT")
+    if told:
+        return told
 
     def git(*args: str) -> str:
         return subprocess.run(
@@ -21,4 +27,4 @@ def commit() -> str:
         changes = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + (" with changes" if changes else "")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("GRADOF_COMMIT", "unknown: no git checkout")
+        return "unknown: no git checkout"

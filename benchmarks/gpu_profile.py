@@ -3,7 +3,8 @@
     profiled(step)      → [Launch("softmax_kernel", seconds=2.1e-4, count=1), ...]
 
 Times are torch.profiler's, which reads them from the device; nothing is flushed between runs. What
-the compiler used of registers and spilled is known of Triton's kernels alone.
+the compiler used of registers and spilled is known of Triton's kernels alone, and is that of the
+worst tile that was compiled, which need not be the one that was found fastest.
 """
 
 from __future__ import annotations
