@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +86,32 @@ def test_an_index_is_checked_without_waiting() -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(have, want)
+
+
+OUT_OF_RANGE = """
+import torch
+from gradof import differentiate
+x = torch.randn(64, 512, device="cuda", requires_grad=True)
+target = torch.randint(512, (64,), device="cuda")
+loss = differentiate(torch.nn.functional.cross_entropy)
+loss(x, target).backward()
+torch.cuda.synchronize()
+print("in range", flush=True)
+target[3] = 600
+loss(x, target)
+torch.cuda.synchronize()
+print("not stopped")
+"""
+
+
+def test_an_index_that_a_kernel_picks_by_stops_the_device() -> None:
+    """As in eager; in a process of its own, because the device is of no use to it afterwards."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OUT_OF_RANGE], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.split("\n") == ["in range", ""], done.stderr[-2000:]
+    assert "device-side assert" in done.stderr
 
 
 def test_kernels_are_queued_on_the_current_stream(pair: tuple[Tensor, Tensor]) -> None:
