@@ -180,6 +180,7 @@ class GradientPlan:
         )
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = forks.rlock()
+        self.asked_of_leaves = False  # see torch_bridge._is_wanted
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)
         self.outputs = len(gradient.f.outputs)

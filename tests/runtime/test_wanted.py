@@ -117,3 +117,31 @@ def test_outputs_without_gradient_and_inputs_that_want_none() -> None:
     torch.testing.assert_close(torch.autograd.grad(ours[0].sum(), [a]), (b,))
     plan = compiled.bind((a, b, n), {}).entry.plan
     assert list(plan.gradients) == [(True, False, False)]
+
+
+def test_grads_of_leaves_come_without_errors_of_torchs_after_the_first() -> None:
+    """torch raises an error, 40 us each, if asked of a leaf that autograd.grad collects."""
+
+    def fn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return (a * b).sin() * c
+
+    compiled = gradof.differentiate(fn)
+    leaves = [torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    seed = torch.randn(5, dtype=torch.float64)
+    kinds = []
+    for wanted in ([0, 1], [0, 1], [2, 0], [1]):
+        inputs = [leaves[i] for i in wanted]
+        y = compiled(*leaves)
+        kinds.append({type(node).__name__ for node, _ in y.grad_fn.next_functions})
+        mine = torch.autograd.grad(y, inputs, seed, create_graph=True)
+        theirs = torch.autograd.grad(fn(*leaves), inputs, seed, create_graph=True)
+        torch.testing.assert_close(mine, theirs)
+        again = [
+            torch.autograd.grad(g[0], leaves, seed, allow_unused=True, materialize_grads=True)
+            for g in (mine, theirs)
+        ]
+        torch.testing.assert_close(*again)
+    assert kinds[0] == {"AccumulateGrad"} and kinds[1] == {"AliasBackward0"}
+    compiled(*leaves).backward(seed)
+    want = torch.autograd.grad(fn(*leaves), leaves, seed)
+    torch.testing.assert_close([t.grad for t in leaves], list(want))
