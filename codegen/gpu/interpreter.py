@@ -25,6 +25,20 @@ from gradof.codegen.cpu.lowering import call, lowering
 from gradof.codegen.gpu.ops import LIBDEVICE_BINARY, LIBDEVICE_UNARY
 from gradof.ops.registry import get_op
 
+# A tensor as the bound of a loop: triton 3.6 makes an int of an array with an axis, which numpy 2.4
+# no longer allows. triton 3.7 does it right. Source, for processes that cannot import gradof, too.
+COUNT_BY_TENSORS = """
+from triton.runtime import interpreter
+
+def patched(plain):
+    def patch(tensor, scope):
+        plain(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.reshape(())))
+    return patch
+
+interpreter._patch_lang_tensor = patched(interpreter._patch_lang_tensor)
+"""
+
 
 def is_interpreting() -> bool:
     """Whether triton runs kernels in its interpreter: TRITON_INTERPRET=1 when it was imported."""
@@ -69,7 +83,7 @@ def complete() -> None:
         return dot(self, a, b, *rest)
 
     InterpreterBuilder.create_dot = wide_dot
-    _count_by_tensors()
+    exec(COUNT_BY_TENSORS, {})
     if not hasattr(InterpreterBuilder, "get_bf16"):  # a number beside bfloat16, in triton 3.6
         InterpreterBuilder.get_bf16 = lambda self, x: cast(self, self.get_fp32(x), tl.bfloat16)
 
@@ -77,22 +91,6 @@ def complete() -> None:
 
     for op, name in {**LIBDEVICE_UNARY, **LIBDEVICE_BINARY}.items():
         setattr(libdevice, name, _stand_in(op))
-
-
-def _count_by_tensors() -> None:
-    """A tensor as the bound of a loop: triton 3.6 makes an int of an array with an axis.
-
-    numpy 2.4 no longer allows that; triton 3.7 does it right.
-    """
-    from triton.runtime import interpreter
-
-    plain = interpreter._patch_lang_tensor
-
-    def patch(tensor: Any, scope: Any) -> None:
-        plain(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.reshape(())))
-
-    interpreter._patch_lang_tensor = patch
 
 
 def _stand_in(op: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gradof.codegen.gpu.interpreter import COUNT_BY_TENSORS
 from gradof.errors import GradientMismatchError
 from gradof.ir.opinfo import has_trait
 from gradof.runtime.function import Differentiated
@@ -97,8 +98,9 @@ def _run(path: Path, name: str, inputs: Inputs, eager: Run, seed: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "given.pt"), Path(folder, "found.pt")
         torch.save((inputs.args, inputs.kwargs, cotangents, seed), given)
+        program = COUNT_BY_TENSORS + PROGRAM
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(path), name, str(given), str(found)],
+            [sys.executable, "-c", program, str(path), name, str(given), str(found)],
             env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:

@@ -19,6 +19,7 @@ from gradof.cli.export import derive
 from gradof.cli.export_triton import export_triton, triton_module
 from gradof.cli.main import main
 from gradof.codegen.gpu.export import IMPORTS, write_module
+from gradof.codegen.gpu.interpreter import COUNT_BY_TENSORS
 from gradof.errors import TargetError
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
@@ -171,8 +172,9 @@ def args(**shapes: tuple[int, ...]) -> list[str]:
 
 def judge(path: Path, name: str, original: str, shapes: list[Any]) -> None:
     """gradcheck in Triton's interpreter, on arguments that are not contiguous."""
+    program = COUNT_BY_TENSORS + JUDGE
     done = subprocess.run(
-        [sys.executable, "-c", JUDGE, str(path), name, original, json.dumps(shapes)],
+        [sys.executable, "-c", program, str(path), name, original, json.dumps(shapes)],
         env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True,
         cwd=path.parent, check=False,
     )  # fmt: skip
