@@ -91,8 +91,6 @@ def _at_once(workers: int) -> list[str]:
 def _sanitized(pytest: list[str]) -> tuple[tuple[str, list[str]], ...]:
     program = shutil.which("compute-sanitizer")
     if program is None:
-        print("make gpu: compute-sanitizer is not installed, nothing was searched for "
-              "bad accesses and races", flush=True)  # fmt: skip
         return ()
     return tuple(
         (tool, [program, "--tool", tool, "--error-exitcode", str(FOUND), *options,
@@ -153,6 +151,9 @@ def done(step: Step, out: Path) -> dict[str, int] | None:
 
 def do(step: Step, out: Path) -> dict[str, int]:
     """Run a step's commands, and note that they ran to their ends."""
+    if not step.commands:
+        print("make gpu: compute-sanitizer is not installed, nothing was searched for "
+              "bad accesses and races", flush=True)  # fmt: skip
     codes = {name: run(name, c, step.environment, out / step.name) for name, c in step.commands}
     if codes:
         (out / step.name / DONE).write_text(json.dumps({"commit": commit(), "codes": codes}) + "\n")

@@ -116,7 +116,7 @@ def test_the_steps_of_a_session(
     assert memcheck == "memcheck" and command[:3] == ["/bin/compute-sanitizer", "--tool", memcheck]
     assert found["sanitizer"].environment == {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     monkeypatch.setattr(session.shutil, "which", lambda name: None)
-    assert not session.steps(out, workers=1)[-1].commands
+    assert not session.do(session.steps(out, workers=1)[-1], out)
     assert "compute-sanitizer is not installed" in capsys.readouterr().out
 
 
