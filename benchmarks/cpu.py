@@ -43,8 +43,8 @@ from sides import (
 from tables import turns
 from workloads import WORKLOADS, Workload
 
-from gradof.codegen.cpu.native.engine import status
-from gradof.codegen.cpu.threads import n_threads
+from gradof.codegen.machine.engine import status
+from gradof.codegen.machine.threads import n_threads
 
 OPENBLAS = (NUMPY_CALLER, "autograd")  # whose products are numpy's
 ALONE = ("gradof", "gradof tiles", "eager", "torch.compile", "jax")  # in fresh processes too

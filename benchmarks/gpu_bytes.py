@@ -25,15 +25,18 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gradof.codegen.gpu.emit_triton import emit_triton, form_of
-from gradof.codegen.gpu.execute import TorchExecutable, emit_torch
-from gradof.codegen.gpu.kernel import MAX_BLOCK, _empty
-from gradof.codegen.gpu.torch_ops import dtype_text
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import nest_sizes
+from gradof.codegen.host.torch_emit import TorchExecutable, emit_torch
+from gradof.codegen.loops.interpret import nest_sizes
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.lowering.torch_ops import dtype_text
+from gradof.codegen.triton.emit import emit_triton, form_of
+from gradof.codegen.triton.kernel import MAX_BLOCK, _empty
 from gradof.runtime.plan import GraphPlan, RunCounts
-from gradof.tracer import torch_modes, torch_recorder, torch_tracer, torch_types
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.aten import types as torch_types
+from gradof.tracer.torch import modes as torch_modes
+from gradof.tracer.torch import recorder as torch_recorder
+from gradof.tracer.torch import tracer as torch_tracer
+from gradof.tracer.torch.tracer import trace_torch
 
 Tensor = torch.Tensor
 META = torch.device("meta")
@@ -152,7 +155,7 @@ def tensor_of(value: Any) -> Tensor:
 def traffic_of(plan: GraphPlan, calls: Calls | None = None) -> Traffic:
     """What one run of a plan's code moves; `calls` stands in for kernels."""
     calls = calls or Calls()
-    with mock.patch("gradof.codegen.gpu.execute.flash_of", calls.flash):
+    with mock.patch("gradof.codegen.host.torch_emit.flash_of", calls.flash):
         run: TorchExecutable = emit_torch(
             plan.prepared, make_kernel=calls.kernel, shown=plan.shown
         )

@@ -26,10 +26,10 @@ from tables import markdown
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gradof.codegen.gpu.kernel import TritonKernel, _empty
-from gradof.codegen.gpu.planned import FoldGroup, Planned, PlannedParts
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import nest_sizes
+from gradof.codegen.loops.interpret import nest_sizes
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.triton.kernel import TritonKernel, _empty
+from gradof.codegen.triton.planned import FoldGroup, Planned, PlannedParts
 
 CAPABILITY = 90
 _POINTERS = {

@@ -21,7 +21,8 @@ import torch
 from torch.nn import functional as F
 
 from gradof import differentiate
-from gradof.codegen.gpu import execute, launch
+from gradof.codegen.host import torch_emit as execute
+from gradof.codegen.triton import launch
 from tests.codegen import triton_stub
 
 ROUNDS, CALLS = 15, 400

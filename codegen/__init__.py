@@ -27,18 +27,18 @@ from gradof.codegen.backend import (
     may_fuse,
     with_groups,
 )
-from gradof.codegen.cpu.emit import emit
-from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.gpu.execute import devices_of, emit_torch
-from gradof.codegen.merge_products import merge_products
-from gradof.codegen.move_slices import move_slices
-from gradof.codegen.weak_numbers import round_numbers
+from gradof.codegen.host.emit import emit
+from gradof.codegen.host.torch_emit import devices_of, emit_torch
+from gradof.codegen.host.weak_numbers import round_numbers
+from gradof.codegen.machine.executable import Executable
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ir.opinfo import OPS
 from gradof.ops.memory import limit
 from gradof.ops.registry import Op, check_call
+from gradof.passes.hoist_slices import move_slices
+from gradof.passes.merge_matmuls import merge_products
 
 __all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
 

@@ -14,18 +14,18 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
-from gradof.codegen.cpu.emit import MakeKernel
-from gradof.codegen.cpu.half import HELD
-from gradof.codegen.cpu.half_tiles import tiles_of
-from gradof.codegen.cpu.lowering import Library, lowering
-from gradof.codegen.cpu.tile_calls import STEPS
-from gradof.codegen.cpu.tile_torch import has_one_thread
-from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
-from gradof.codegen.groups import Group, cells
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.space import REDUCTIONS
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.fusion.groups import Group, cells
+from gradof.codegen.fusion.iteration_space import REDUCTIONS
+from gradof.codegen.host.emit import MakeKernel
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.lowering.half import HELD
+from gradof.codegen.lowering.numpy import Library, lowering
+from gradof.codegen.tiles.calls import STEPS
+from gradof.codegen.tiles.half import tiles_of
+from gradof.codegen.tiles.kernel import TileKernel
+from gradof.codegen.tiles.torch_calls import has_one_thread
+from gradof.codegen.triton.interpreted import InterpretedKernel, in_triton
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
@@ -60,7 +60,7 @@ def kernel_maker(backend: Backend, library: Library = "numpy") -> MakeKernel:
         return _TILES[library]
     if backend == "triton":
         return InterpretedKernel
-    from gradof.codegen.cpu.native.engine import status
+    from gradof.codegen.machine.engine import status
 
     bits, found = status()
     if backend == "native" and not bits:
@@ -72,7 +72,7 @@ def native_or_tiles(
     nest: LoopNest, library: Library = "numpy"
 ) -> Callable[..., Sequence[Any]]:
     """Native code where every op of the nest has it, else numpy tiles."""
-    from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
+    from gradof.codegen.llvm.kernel import NativeKernel, is_native
 
     torch = library == "torch"
     return NativeKernel(nest, torch) if is_native(nest) else tiles_of(nest, torch)
@@ -90,7 +90,7 @@ def has_small_kernels(graph: Graph) -> bool:
     It is asked of a function once, as it is traced, so that its value alone and with its gradients
     are computed alike, bit for bit. For very long ones compiling would take too long.
     """
-    from gradof.codegen.cpu.native.engine import status
+    from gradof.codegen.machine.engine import status
 
     if len(graph.block) > 4 * MANY or default_backend() not in ("auto", "native"):
         return False
@@ -119,7 +119,7 @@ def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
 
 def in_native(node: Node) -> bool:
     """Whether the node can be part of a native kernel."""
-    from gradof.codegen.cpu.native.vectors import supports
+    from gradof.codegen.llvm.vectors import supports
 
     if any(isinstance(v.type, TensorType) and v.type.device != "cpu" for v in node.inputs):
         return False

@@ -11,9 +11,9 @@ are too small for `compile_graph` to make a kernel of it.
 from __future__ import annotations
 
 from gradof.codegen.backend import in_native
-from gradof.codegen.fusion import fuse
-from gradof.codegen.groups import bytes_of
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.fusion.groups import bytes_of
+from gradof.codegen.loops.lower import schedule
 from gradof.ir.core import Graph
 from gradof.ir.printer import print_graph
 

@@ -14,9 +14,9 @@ def report() -> Iterator[tuple[str, str]]:
     """What there is, and what is used of it, as (what, found)."""
     from gradof import __version__
     from gradof.codegen.backend import default_backend
-    from gradof.codegen.cpu.native.engine import status
-    from gradof.codegen.cpu.native.object_cache import object_cache
-    from gradof.codegen.cpu.threads import n_threads
+    from gradof.codegen.machine.engine import status
+    from gradof.codegen.machine.object_cache import object_cache
+    from gradof.codegen.machine.threads import n_threads
     from gradof.ops.memory import limit
 
     yield "gradof", __version__
@@ -43,7 +43,7 @@ def report() -> Iterator[tuple[str, str]]:
 
 def _products(backend: str) -> str:
     """Whose a torch caller's products are."""
-    from gradof.codegen.cpu.products import float32_library, has_native
+    from gradof.codegen.lowering.products import float32_library, has_native
 
     libraries = f"{float32_library()} for float32 tensors, MKL for float64"
     if backend in ("auto", "native") and has_native():
@@ -55,7 +55,7 @@ def _pool() -> str:
     """Whose threads run native kernels where torch is loaded."""
     if not importlib.util.find_spec("torch"):
         return ""
-    from gradof.codegen.cpu.openmp import gomp_parallel
+    from gradof.codegen.machine.openmp import gomp_parallel
 
     return "; for torch callers its OpenMP threads" if gomp_parallel() else ""
 

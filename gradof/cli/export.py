@@ -21,8 +21,8 @@ import numpy as np
 
 from gradof.cli.target import Library
 from gradof.codegen import Executable, compile_graph
-from gradof.codegen.export import standalone
-from gradof.codegen.gpu.readable import comment
+from gradof.codegen.export.numpy import standalone
+from gradof.codegen.export.readable import comment
 from gradof.errors import GradientMismatchError, TargetError
 from gradof.ir.core import Value
 from gradof.ir.types import TensorType
@@ -219,7 +219,7 @@ def _results(plan: GraphPlan, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """What compiled code gives for numpy arrays, also where it takes tensors."""
     if not plan.executable.takes_tensors:
         return plan(*arrays)
-    from gradof.codegen.cpu.lowering import as_array, as_tensor
+    from gradof.codegen.lowering.numpy import as_array, as_tensor
 
     return tuple(as_array(t) for t in plan(*map(as_tensor, arrays)))
 

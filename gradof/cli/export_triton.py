@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from gradof.cli.export import Derived, derive
-from gradof.codegen.gpu.export import IMPORTS, Halves, Module, write_module
-from gradof.codegen.gpu.readable import wrapped
-from gradof.codegen.gpu.torch_ops import dtype_text
-from gradof.codegen.gpu.with_attention import without_attention
+from gradof.codegen.export.readable import wrapped
+from gradof.codegen.export.triton import IMPORTS, Halves, Module, write_module
+from gradof.codegen.lowering.torch_ops import dtype_text
+from gradof.codegen.triton.attention.replace import without_attention
 from gradof.errors import CodegenError, GradientMismatchError, TargetError
 from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
-from gradof.tracer.pytree import TreeDef
-from gradof.tracer.result import ConstantOut, InputOut, NumberOut, Traced
+from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.result import ConstantOut, InputOut, NumberOut, Traced
 
 CHECK_TENSOR = '''def check_tensor(name, tensor, dtype, shape, requires_grad):
     """Kernels are for the tensors of one call: any other is an error."""

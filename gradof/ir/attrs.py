@@ -29,7 +29,8 @@ _SMALL = 16  # arrays up to this many elements print as numbers, larger ones as 
 def to_numpy_dtype(dt: DType) -> np.dtype[np.generic]:
     """The numpy dtype that holds an IR dtype: its own, or a wider one where numpy has none.
 
-    bf16 is held as float32, c32 as complex64: Note [Half precision] in `gradof.codegen.cpu.half`.
+    bf16 is held as float32, c32 as complex64: Note [Half precision] in
+    `gradof.codegen.lowering.half`.
     """
     return np.dtype(_HELD_AS.get(dt.name) or _NUMPY_NAMES[dt.name])
 

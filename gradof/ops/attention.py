@@ -7,9 +7,9 @@ with "s" for the scores and "x0", "x1" for tensors, operands after q, kt and v. 
 which all scores are -inf gives 0, not nan. With `causal` row m meets keys 0 to m + causal alone:
 the scores of all others are -inf, whatever the steps made of them.
 
-Neither op is traced: `gradof.codegen.gpu.attention` puts them into graphs that Triton runs. The
-backward has no derivative of its own. `attention_in_primitives` and `backward_in_primitives` are
-what a graph that is differentiated has in their place.
+Neither op is traced: `gradof.codegen.triton.attention.recognise` puts them into graphs that Triton
+runs. The backward has no derivative of its own. `attention_in_primitives` and
+`backward_in_primitives` are what a graph that is differentiated has in their place.
 """
 
 from __future__ import annotations

@@ -240,10 +240,10 @@ def _infer_arange(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Ty
     n = attrs["n"]
     if type(n) is not int or n < 0:
         raise InferenceError(f"arange needs a length, not {n!r}")
-    from gradof.ops.structural import _typed_zero
+    from gradof.ops.structural import typed_zero
 
     typed = {"dtype": attrs["dtype"], "shape": (n,), "device": attrs["device"]}
-    return _typed_zero(inputs, typed)
+    return typed_zero(inputs, typed)
 
 
 op("arange(; n, start, step, dtype, device) -> y", family=Family(_infer_arange),

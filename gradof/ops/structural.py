@@ -43,7 +43,8 @@ def _infer_constant(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[
     raise InferenceError(f"a Constant is a number or a dense array, not {value!r}")
 
 
-def _typed_zero(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+def typed_zero(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    """Type inference of ops whose result is told by their attributes."""
     dt, shape, device = attrs["dtype"], attrs["shape"], attrs["device"]
     if not isinstance(dt, DType) or not isinstance(device, str):
         raise InferenceError("AutogradZero needs a dtype and a device")
@@ -52,7 +53,7 @@ def _typed_zero(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type
 
 
 def _infer_full(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    return _typed_zero(inputs, attrs)
+    return typed_zero(inputs, attrs)
 
 
 def _infer_size(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -136,7 +137,7 @@ def size_if_not_equal(a: Size, b: Size) -> Size | None:
 
 op("Constant(; value) -> y", family=Family(_infer_constant), traits={"structural", "constant"})
 
-op("AutogradZero(; dtype, shape, device) -> y", family=Family(_typed_zero),
+op("AutogradZero(; dtype, shape, device) -> y", family=Family(typed_zero),
    traits={"structural"})  # fmt: skip
 
 op("AutogradAdd(a, b) -> y", family=Family(_infer_autograd_add), numpy="np.add",

@@ -17,8 +17,8 @@ import numpy as np
 
 from gradof.errors import DtypeError, InputError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
-from gradof.tracer.origins import Origins
-from gradof.tracer.pytree import TreeDef, flatten_call, shares_containers, thaw
+from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
+from gradof.tracer.state.origins import Origins
 
 Library = Literal["numpy", "torch"]
 MODES = (  # what `_modes` lists

@@ -25,9 +25,9 @@ from gradof.runtime.numbers import VaryingNumbers
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.shapes import Shapes
 from gradof.runtime.state import StateGuard
-from gradof.tracer.number import LARGEST
-from gradof.tracer.places import Place
-from gradof.tracer.result import Traced
+from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.result import Traced
+from gradof.tracer.state.places import Place
 
 
 class CacheInfo(NamedTuple):

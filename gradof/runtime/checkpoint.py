@@ -13,8 +13,8 @@ from typing import Any
 
 from gradof.errors import InputError
 from gradof.runtime.arrays import is_tensor
-from gradof.tracer.pytree import flatten
-from gradof.tracer.regions import checkpointed_region, is_recording
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.regions import checkpointed_region, is_recording
 
 
 def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

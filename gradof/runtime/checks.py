@@ -14,8 +14,8 @@ from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.cache import Bound
-from gradof.tracer.pytree import flatten
-from gradof.tracer.result import ConstantOut, InputOut, Traced
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.result import ConstantOut, InputOut, Traced
 
 Argnums = int | tuple[int, ...]
 

@@ -22,11 +22,11 @@ from gradof.errors import TraceError
 from gradof.runtime.arrays import is_tensor
 from gradof.runtime.state_check import GONE
 from gradof.runtime.state_values import array_type, reference
-from gradof.tracer.places import Place, read_place
-from gradof.tracer.reach import ATOMS, Reach
-from gradof.tracer.reads import Reads
-from gradof.tracer.result import Traced
-from gradof.tracer.source import function_loc
+from gradof.tracer.core.result import Traced
+from gradof.tracer.state.places import Place, read_place
+from gradof.tracer.state.reach import ATOMS, Reach
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
 
 Condition = Callable[[Sequence[Any]], bool]
 
@@ -121,7 +121,7 @@ class Memory:
         self._changed = frozenset(changed)
         self._state = range(arguments, inputs)
         self._arguments = range(arguments)
-        from gradof.tracer.torch_outcome import overlaps_itself
+        from gradof.tracer.torch.outcome import overlaps_itself
 
         self._overlaps = overlaps_itself
         self._known: list[int] = []  # addresses of the state's tensors, which were looked at

@@ -26,11 +26,11 @@ from typing import Any
 from gradof.errors import ArgnumsError, CallError, CustomRuleError
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import is_array, is_tensor
-from gradof.tracer.number import plain
-from gradof.tracer.numpy_active import active_recorder
-from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.pytree import TreeDef, flatten
-from gradof.tracer.source import function_loc, user_loc
+from gradof.tracer.core.number import plain
+from gradof.tracer.core.pytree import TreeDef, flatten
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.state.source import function_loc, user_loc
 
 _INSIDE: ContextVar[tuple[CustomVjp, ...]] = ContextVar("functions whose fwd runs", default=())
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from gradof.ops.expr import Expr
 from gradof.runtime.custom import Call
-from gradof.tracer.custom_rule import RuleRecording
-from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.numpy_recorder import Recorder
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.custom_rule import RuleRecording
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder
 
 
 def record(call: Call, recorder: Recorder) -> Any:

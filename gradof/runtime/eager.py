@@ -36,9 +36,9 @@ from gradof.errors import (
 from gradof.runtime.arrays import is_array, is_tensor, torch_if_loaded
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
-from gradof.tracer.origins import Origins
-from gradof.tracer.pytree import flatten
-from gradof.tracer.source import function_loc, own_line, traceback_loc, warn_user
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.origins import Origins
+from gradof.tracer.state.source import function_loc, own_line, traceback_loc, warn_user
 
 MAX_TRIES = 3  # traces of one signature that may fail
 # What a mistake in a program ends with; from a line of gradof's it is gradof's own.

@@ -59,7 +59,7 @@ class Explanation:
     traces: tuple[tuple[str, float], ...] = ()  # of the function so far: why, and the seconds
     reason: str = ""  # of the trace that serves this call
     seconds: float = 0.0
-    together: bool = False  # whether value and gradients are one run (gradof.runtime.together)
+    together: bool = False  # whether value and gradients are one run (gradof.runtime.joint)
     attention: tuple[str, ...] = ()  # each softmax(Q K^T) V: a flash kernel, or why not
     backend: str = "numpy"  # or "torch and Triton", where compiled code takes tensors
 

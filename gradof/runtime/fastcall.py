@@ -31,10 +31,10 @@ from gradof.runtime.arrays import (
     torch_if_loaded,
 )
 from gradof.runtime.cache import Entry, graph_input
-from gradof.tracer.caches import read_cached
-from gradof.tracer.number import LARGEST
-from gradof.tracer.pytree import FIXED, Static, TreeDef
-from gradof.tracer.result import Layout
+from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.pytree import FIXED, Static, TreeDef
+from gradof.tracer.core.result import Layout
+from gradof.tracer.state.caches import read_cached
 
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
 

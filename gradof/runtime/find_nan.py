@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Loc, Node, Value

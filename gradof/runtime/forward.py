@@ -19,7 +19,7 @@ from gradof.runtime.functional import bind_with_grad, compiled_once, vjp, wrt_le
 from gradof.runtime.nested import session_for
 from gradof.runtime.refuse import check_numerics_inside
 from gradof.runtime.results import finish, run_plan
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

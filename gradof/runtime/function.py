@@ -40,7 +40,7 @@ from gradof.runtime.refuse import (
 )
 from gradof.runtime.results import finish, gradient_flags, run_plan
 from gradof.runtime.thread import is_tracing
-from gradof.tracer.result import Traced
+from gradof.tracer.core.result import Traced
 
 
 @left_alone
@@ -185,7 +185,7 @@ class Differentiated:
     def _content_holds(self, traced: Traced) -> bool:
         if not traced.content:
             return True
-        from gradof.tracer.numpy_recorder import checksum
+        from gradof.tracer.numpy.recorder import checksum
 
         try:
             return all(checksum(origin.read(self._fn)) == n for origin, n in traced.content)

@@ -55,9 +55,9 @@ from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, Quick, prepared,
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
-from gradof.tracer.pytree import flatten
-from gradof.tracer.result import Traced
-from gradof.tracer.source import user_loc
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.result import Traced
+from gradof.tracer.state.source import user_loc
 
 _COMPILED = "__gradof_compiled__"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradof.runtime.arrays import is_tensor
 from gradof.runtime.cache import Bound
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 Bind = Callable[[tuple[Any, ...]], Bound]
 

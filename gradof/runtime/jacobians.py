@@ -25,7 +25,7 @@ from gradof.runtime.functional import Transformed, gradient_only
 from gradof.runtime.nested import jacobian_inside, session_for
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.results import run_plan
-from gradof.tracer.result import TensorOut
+from gradof.tracer.core.result import TensorOut
 
 
 @left_alone

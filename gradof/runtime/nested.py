@@ -21,10 +21,10 @@ import numpy as np
 from gradof.errors import ArgnumsError, CotangentError, DtypeError, LeafTypeError, OutputError
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.thread import is_tracing
-from gradof.tracer.numpy_active import active_recorder
-from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.pytree import TreeDef, flatten
-from gradof.tracer.source import user_loc
+from gradof.tracer.core.pytree import TreeDef, flatten
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.state.source import user_loc
 
 
 class Session(Protocol):

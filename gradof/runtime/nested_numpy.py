@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.clone import clone_graph, clone_node, inline
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import TensorType
@@ -17,8 +17,8 @@ from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.guards import path_part
 from gradof.runtime.arrays import is_array
 from gradof.runtime.thread import is_nan_safe
-from gradof.tracer.numpy_array import TracedArray
-from gradof.tracer.numpy_recorder import Recorder
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder
 
 
 class NumpySession:

@@ -5,7 +5,7 @@
     step(x, 0.3)        runs what is there
 
 A number whose value the function needs (as a size, an index, or in `math.sqrt`) stays a constant:
-see Note [Pinned numbers] in `gradof.tracer.number`.
+see Note [Pinned numbers] in `gradof.tracer.core.number`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from gradof.errors import RetraceWarning
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import FIRST_LEAF, Call
-from gradof.tracer.number import LARGEST
-from gradof.tracer.source import warn_user
+from gradof.tracer.core.number import LARGEST
+from gradof.tracer.state.source import warn_user
 
 _MANY = 8  # values of a pinned number, after which there is a warning
 

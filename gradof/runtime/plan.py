@@ -18,18 +18,18 @@ from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen import Executable, compile_graph, has_kernels
-from gradof.codegen.cpu.half import held_dtype
-from gradof.codegen.gpu.attention import Attention, recognised
-from gradof.codegen.gpu.capture import CapturedExecutable
-from gradof.codegen.gpu.with_attention import with_attention, without_attention
+from gradof.codegen.host.cuda_graph import CapturedExecutable
+from gradof.codegen.lowering.half import held_dtype
+from gradof.codegen.triton.attention.recognise import Attention, recognised
+from gradof.codegen.triton.attention.replace import with_attention, without_attention
 from gradof.ir import forks
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.forks import cached_property
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
-from gradof.runtime.together import Together
-from gradof.tracer.views import LaidOut, ViewOf
+from gradof.runtime.joint import Together
+from gradof.tracer.core.views import LaidOut, ViewOf
 
 Library = Literal["numpy", "torch"]
 Flags = tuple[bool, ...]
@@ -58,7 +58,7 @@ class GraphPlan:
         self.counts = counts
         self.role = role
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
-        self.cuda_graph = cuda_graph  # see gradof.codegen.gpu.capture
+        self.cuda_graph = cuda_graph  # see gradof.codegen.host.cuda_graph
         self.overwritten = overwritten  # inputs, by number, that get new values after the call
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = forks.rlock()

@@ -26,8 +26,8 @@ from gradof.runtime.cache import Bound, Cache
 from gradof.runtime.dynamo import left_alone
 from gradof.runtime.fastcall import Fast, fast_check
 from gradof.runtime.plan import GraphPlan
-from gradof.tracer.pytree import TreeDef
-from gradof.tracer.result import ConstantOut, SizeOut, TensorOut
+from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.result import ConstantOut, SizeOut, TensorOut
 
 MISS = object()
 MAX_QUICK = 4  # generated calls per function; each that fails costs its check

@@ -33,12 +33,12 @@ from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import tracing
-from gradof.tracer.caches import ColdCache
-from gradof.tracer.places import Place, place_key, read_place
-from gradof.tracer.pytree import thaw
-from gradof.tracer.reads import Reads
-from gradof.tracer.result import ConstantOut, Traced
-from gradof.tracer.source import function_loc, warn_user
+from gradof.tracer.core.pytree import thaw
+from gradof.tracer.core.result import ConstantOut, Traced
+from gradof.tracer.state.caches import ColdCache
+from gradof.tracer.state.places import Place, place_key, read_place
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc, warn_user
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -289,11 +289,11 @@ class Tracing:
 
 def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
     if call.library == "torch":
-        from gradof.tracer.torch_tracer import trace_torch
+        from gradof.tracer.torch.tracer import trace_torch
 
         return functools.partial(
             trace_torch, strict=strict, varying=places, same=call.same_leaves()
         )
-    from gradof.tracer.numpy_tracer import trace_numpy
+    from gradof.tracer.numpy.tracer import trace_numpy
 
     return trace_numpy

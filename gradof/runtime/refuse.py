@@ -18,7 +18,7 @@ from typing import Any, Literal, cast, get_args
 
 from gradof.errors import CallError, InputError, ShapeError, TraceError
 from gradof.runtime.thread import is_nan_safe, is_plain_run
-from gradof.tracer.source import function_loc, traceback_loc, user_loc
+from gradof.tracer.state.source import function_loc, traceback_loc, user_loc
 
 _ABOUT_VALUES = re.compile(r"index -?\d+ is out of bounds")
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)

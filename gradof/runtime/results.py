@@ -8,7 +8,7 @@ from typing import Any
 from gradof.runtime.arrays import write_back
 from gradof.runtime.cache import Bound
 from gradof.runtime.plan import GraphPlan
-from gradof.tracer.result import TensorOut
+from gradof.tracer.core.result import TensorOut
 
 
 def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from gradof.errors import RetraceWarning, TraceError
 from gradof.runtime.arrays import FIRST_LEAF, Call
 from gradof.runtime.limits import limits
-from gradof.tracer.source import warn_user
+from gradof.tracer.state.source import warn_user
 
 _REMEMBERED = 4096  # shapes seen once
 

@@ -3,10 +3,10 @@
     loss = differentiate(lambda x: (scale * model(x)).sum())      # where scale = 2.0
 
 A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn, reads)`
-has every place that the code which ran could read (`gradof.tracer.reads`), with its value at entry;
-`check()` says whether all of it is as it was, `first_change()` what is not. Tensors and arrays are
-not part of it: those that were used are inputs of the graph, re-read at every call (see
-gradof.tracer.origins), of the others the type counts.
+has every place that the code which ran could read (`gradof.tracer.state.reads`), with its value at
+entry; `check()` says whether all of it is as it was, `first_change()` what is not. Tensors and
+arrays are not part of it: those that were used are inputs of the graph, re-read at every call (see
+gradof.tracer.state.origins), of the others the type counts.
 
 Note [The check of each call]
 Mostly every value is the very object it was, so that is what is looked at first, in generated code
@@ -38,11 +38,11 @@ from gradof.runtime.state_values import (
     read_at,
     reference,
 )
-from gradof.tracer.held import HEAP, module_of
-from gradof.tracer.origins import Step
-from gradof.tracer.places import Place, place_key, read_place
-from gradof.tracer.reach import HOOKS, MANY, Edge, Reach, global_hooks
-from gradof.tracer.reads import Reads, is_heard
+from gradof.tracer.state.held import HEAP, module_of
+from gradof.tracer.state.origins import Step
+from gradof.tracer.state.places import Place, place_key, read_place
+from gradof.tracer.state.reach import HOOKS, MANY, Edge, Reach, global_hooks
+from gradof.tracer.state.reads import Reads, is_heard
 
 _TABLES = ("_modules", "_parameters", "_buffers")
 

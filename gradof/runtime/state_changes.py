@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_check import GONE
 from gradof.runtime.state_values import array_type, checksum, content_of, is_same, read_at, short
-from gradof.tracer.places import read_place
+from gradof.tracer.state.places import read_place
 
 if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard

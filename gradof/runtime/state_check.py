@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_values import Checked, are_equal, read_at
-from gradof.tracer.origins import Step
-from gradof.tracer.places import Place, read_place
+from gradof.tracer.state.origins import Step
+from gradof.tracer.state.places import Place, read_place
 
 if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard

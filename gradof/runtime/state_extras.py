@@ -17,10 +17,10 @@ from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from gradof.tracer.caches import LRU, CacheGuard, used_since
-from gradof.tracer.held import BUFFERS, HEAP, LOCK, elements, module_of
-from gradof.tracer.reads import Reads, is_heard
-from gradof.tracer.surroundings import is_installed
+from gradof.tracer.state.caches import LRU, CacheGuard, used_since
+from gradof.tracer.state.held import BUFFERS, HEAP, LOCK, elements, module_of
+from gradof.tracer.state.reads import Reads, is_heard
+from gradof.tracer.state.surroundings import is_installed
 
 More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is
 

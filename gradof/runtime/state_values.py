@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.origins import Step
-from gradof.tracer.places import Place, read_place
+from gradof.tracer.state.origins import Step
+from gradof.tracer.state.places import Place, read_place
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 

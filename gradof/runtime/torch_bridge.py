@@ -26,9 +26,9 @@ from gradof.ir.types import BF16, DType
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.runtime.torch_batched import batch_of
-from gradof.runtime.torch_together import Joined
-from gradof.tracer.torch_functional import refuse_transformed, transforms_active
-from gradof.tracer.torch_types import from_torch_dtype, to_torch_dtype
+from gradof.runtime.torch_joint import Joined
+from gradof.tracer.aten.types import from_torch_dtype, to_torch_dtype
+from gradof.tracer.torch.functional import refuse_transformed, transforms_active
 
 Tensor = torch.Tensor
 # torch.utils.checkpoint runs f again and wants as many tensors saved as the first time, though the
@@ -104,7 +104,7 @@ def from_numpy(array: Any) -> Tensor:
 def from_raw(array: Any, held: DType | None) -> Tensor:
     """A tensor over a fresh array of emitted code, of the dtype numpy has none of, if one is named.
 
-    Raw bfloat16 stays where it is; Note [Half precision] in `gradof.codegen.cpu.half`.
+    Raw bfloat16 stays where it is; Note [Half precision] in `gradof.codegen.lowering.half`.
     """
     tensor = from_numpy(array)
     if held is None:

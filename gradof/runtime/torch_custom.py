@@ -11,8 +11,8 @@ from gradof.errors import CustomRuleError
 from gradof.runtime.custom import Call
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.thread import is_tracing
-from gradof.tracer.pytree import flatten
-from gradof.tracer.torch_functional import has_tangent, refuse_transformed
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.torch.functional import has_tangent, refuse_transformed
 
 
 def wants_rule(leaves: Sequence[Any]) -> bool:

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils.checkpoint import checkpoint
 
-from gradof.tracer.torch_control_flow import run_cond, run_while_loop
+from gradof.tracer.torch.control_flow import run_cond, run_while_loop
 
 _OPERATORS: Any = torch.ops.higher_order
 _APPLY = "autograd_function_apply"

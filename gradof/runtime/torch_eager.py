@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradof.errors import LeafTypeError, OutputError
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 
 def gradient_eagerly(

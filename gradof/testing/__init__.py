@@ -13,7 +13,7 @@ from typing import Any
 from gradof.errors import InputError, LeafTypeError
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.testing.report import REFERENCES, Culprit, OpRow, Report, Row
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 __all__ = ["REFERENCES", "Culprit", "OpRow", "Report", "Row", "check", "shrink"]
 

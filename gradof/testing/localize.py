@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradof.autodiff.differentiate import differentiate
-from gradof.codegen.cpu.interpret import ZERO, interpret
+from gradof.codegen.host.evaluate import ZERO, interpret
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F64, DType, TensorType

@@ -20,8 +20,8 @@ import numpy as np
 from gradof.runtime.arrays import is_array
 from gradof.runtime.thread import calling_plain
 from gradof.testing.shrink import Call, Program
-from gradof.tracer.pytree import flatten
-from gradof.tracer.source import user_loc
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.source import user_loc
 
 
 def record(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:

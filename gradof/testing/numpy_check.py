@@ -15,7 +15,7 @@ from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, RANDOM_ULPS, directional, distance, largest, rows
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 
 def check_numpy(

@@ -21,7 +21,7 @@ from gradof.errors import GradofError
 from gradof.runtime.functional import hvp, vjp
 from gradof.testing.numpy_samples import Case
 from gradof.testing.numpy_table import CASES
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 Array = NDArray[Any]
 STEP = 2e-3  # of the widest difference; three of them extrapolate to O(step ** 6)

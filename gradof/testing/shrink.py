@@ -30,7 +30,7 @@ from typing import Any, Literal
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.testing.literals import array_source
 from gradof.testing.report import Report
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 SECONDS = 60.0
 

@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradof.runtime.thread import calling_plain
 from gradof.testing.shrink import Call, Program
-from gradof.tracer.pytree import flatten
-from gradof.tracer.source import user_loc
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.source import user_loc
 
 
 def record(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program | None:

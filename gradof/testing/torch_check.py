@@ -22,7 +22,7 @@ from gradof.testing.closeness import FACTOR, directional, equal, largest, noise,
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
 from gradof.testing.torch_lines import first_diverging_line
-from gradof.tracer.pytree import flatten, flatten_call
+from gradof.tracer.core.pytree import flatten, flatten_call
 
 Tensor = torch.Tensor
 MOVES = 3  # runs on moved inputs
@@ -78,7 +78,7 @@ def check_torch(
     """See `gradof.testing.check`."""
     compiled = fn if isinstance(fn, Differentiated) else Differentiated(fn)
     eager = compiled.fn
-    args, kwargs = _own_leaves(eager, args, kwargs)
+    args, kwargs = own_leaves(eager, args, kwargs)
     bound = compiled.bind(args, kwargs)
     away = [t.device for t in bound.inputs if not t.is_cpu]
     if away:
@@ -86,7 +86,7 @@ def check_torch(
             f"check compares on the CPU, and a tensor is on {away[0]}",
             hint="check the function with .cpu() tensors; f and df are the same graphs there",
         )
-    inputs = _inputs(bound, args, kwargs)
+    inputs = sample_inputs(bound, args, kwargs)
     graph = bound.entry.traced.graph
     report = Report(getattr(eager, "__qualname__", type(eager).__name__), nodes=len(graph.block))
     before = compiled.cache_info()
@@ -94,25 +94,26 @@ def check_torch(
     info = compiled.cache_info()
     if info.forward_runs <= before.forward_runs or info.backward_runs <= before.backward_runs:
         raise GradientMismatchError("our own f and df did not run: torch was compared with itself")
-    theirs = _reference(eager, inputs, order, seed)
+    theirs = reference_results(eager, inputs, order, seed)
     exact = None
     if any(has_trait(n.kind, "random") for n in graph.walk()):
         report.notes.append("random numbers: compared with eager under one seed, not with float64")
     else:
         with in_float64(inputs):
-            exact = _reference(eager, inputs, order, seed)
+            exact = reference_results(eager, inputs, order, seed)
             _finite_differences(report, eager, inputs, (ours, theirs, exact), seed)
-    moved = functools.partial(_moved, eager, inputs, order, seed)
-    _compare(report, inputs.wanted_names, ours, theirs, exact, moved)
+    moved = functools.partial(moved_inputs, eager, inputs, order, seed)
+    compare_results(report, inputs.wanted_names, ours, theirs, exact, moved)
     if per_op or not report.ok:
         _localise(report, bound, eager, inputs, seed, keep=per_op)
     return report
 
 
-def _compare(
+def compare_results(
     report: Report, names: list[str], ours: Run, theirs: Run, exact: Run | None,
     moved: Callable[[], list[Run]],
 ) -> None:  # fmt: skip
+    """Add a row to the report for each result, gradient and second gradient."""
     if len(ours.results) != len(theirs.results):
         raise GradientMismatchError(
             f"{report.name} returns {len(ours.results)} tensors, eager {len(theirs.results)}"
@@ -142,18 +143,18 @@ def _compare(
         report.rows += found
 
 
-def _moved(eager: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> list[Run]:
+def moved_inputs(eager: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> list[Run]:
     """Eager's derivatives on inputs that are moved by an ulp; see Note [Closeness]."""
     runs, saved = [], inputs.saved
     generator = torch.Generator().manual_seed(seed + 3)
     try:
         for _ in range(MOVES):
             inputs.saved = [
-                s + s * torch.finfo(s.dtype).eps * _random_like(s, generator).sign()
+                s + s * torch.finfo(s.dtype).eps * random_like(s, generator).sign()
                 if s.is_floating_point() else s for s in saved
             ]  # fmt: skip
             inputs.restore()
-            runs.append(_reference(eager, inputs, order, seed))
+            runs.append(reference_results(eager, inputs, order, seed))
     finally:
         inputs.saved = saved
         inputs.restore()
@@ -189,7 +190,7 @@ def _localise(
         report.ops = ops
 
 
-def _own_leaves(
+def own_leaves(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The caller's arguments copied, so that theirs stay as they are."""
@@ -202,7 +203,8 @@ def _own_leaves(
     return result
 
 
-def _inputs(bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inputs:
+def sample_inputs(bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inputs:
+    """The leaves that are tensors, as the trace takes them, with the names for the report."""
     traced = bound.entry.traced
     n = len(traced.arg_leaves)
     leaves, free = list(bound.inputs[:n]), list(bound.inputs[n:])
@@ -217,7 +219,7 @@ def _inputs(bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inpu
     return Inputs(args, kwargs, leaves, free, list(traced.input_names), saved)
 
 
-def _reference(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> Run:
+def reference_results(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) -> Run:
     """Eager, with compiled functions inside called plain, and attention that has two derivatives.
 
     torch's fused attention is refused a second derivative by torch itself.
@@ -244,7 +246,7 @@ def _derivatives(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) 
     _assert_runs(outputs, own=isinstance(fn, Differentiated))
     run = Run(outputs, [])
     generator = torch.Generator().manual_seed(seed + 1)
-    weights = [_random_like(t, generator) for t in run.floats]
+    weights = [random_like(t, generator) for t in run.floats]
     chosen = [i for i, t in enumerate(run.floats) if t.requires_grad]
     if not chosen:
         raise GradientMismatchError("no output depends on an input: there is nothing to compare")
@@ -255,7 +257,7 @@ def _derivatives(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) 
     )  # fmt: skip
     run.gradients.append(list(grads))
     if order > 1:
-        again = [(g, _random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
+        again = [(g, random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
         live = [(g, w) for g, w in again if g is not None and g.requires_grad]
         second: Sequence[Tensor | None] = [None] * len(wanted)
         if live:
@@ -295,7 +297,8 @@ def _nodes_behind(tensor: Tensor) -> Iterator[str]:
             queue += [child for child, _ in node.next_functions]
 
 
-def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+def random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """A random cotangent of the shape and dtype of a tensor."""
     # drawn in float64, so that runs in both precisions get the same numbers
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
 
@@ -328,7 +331,7 @@ def _finite_differences(
     ours, theirs, exact = runs
     generator = torch.Generator().manual_seed(seed + 2)
     originals = [t.data for t in inputs.wanted]
-    directions = [_random_like(t, generator) for t in originals]
+    directions = [random_like(t, generator) for t in originals]
     step = 1e-6
 
     def value(sign: float) -> float:
@@ -340,7 +343,7 @@ def _finite_differences(
         weights = torch.Generator().manual_seed(seed + 1)
         total = 0.0
         for output, mine in zip(outputs, exact.floats, strict=True):
-            weight = _random_like(output, weights)
+            weight = random_like(output, weights)
             if mine.requires_grad:
                 total += float((weight * output.detach()).sum())  # it may be an argument
         for tensor, original in zip(inputs.wanted, originals, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gradof.codegen.gpu.interpreter import COUNT_BY_TENSORS
+from gradof.codegen.triton.interpreter import COUNT_BY_TENSORS
 from gradof.errors import GradientMismatchError
 from gradof.ir.opinfo import has_trait
 from gradof.runtime.function import Differentiated
@@ -23,13 +23,13 @@ from gradof.testing.report import Report
 from gradof.testing.torch_check import (
     Inputs,
     Run,
-    _compare,
-    _inputs,
-    _moved,
-    _own_leaves,
-    _random_like,
-    _reference,
+    compare_results,
     in_float64,
+    moved_inputs,
+    own_leaves,
+    random_like,
+    reference_results,
+    sample_inputs,
 )
 
 # Cotangents come in the order of the floating-point results; None where eager's has no history.
@@ -76,23 +76,24 @@ def check_exported(
     Arguments are tuples, lists and dicts of CPU tensors and plain Python values; kernels run in
     Triton's interpreter. GradientMismatchError where the file does not run.
     """
-    args, kwargs = _own_leaves(fn.fn, args, kwargs)
+    args, kwargs = own_leaves(fn.fn, args, kwargs)
     bound = fn.bind(args, kwargs)
-    inputs = _inputs(bound, args, kwargs)
+    inputs = sample_inputs(bound, args, kwargs)
     report = Report(name, nodes=len(bound.entry.traced.graph.block))
-    theirs = _reference(fn.fn, inputs, 1, seed)
+    theirs = reference_results(fn.fn, inputs, 1, seed)
     exact = None
     if not any(has_trait(n.kind, "random") for n in bound.entry.traced.graph.walk()):
         with in_float64(inputs):
-            exact = _reference(fn.fn, inputs, 1, seed)
-    ours, moved = _run(path, name, inputs, theirs, seed), functools.partial(_moved, fn.fn, inputs)
-    _compare(report, inputs.wanted_names, ours, theirs, exact, lambda: moved(1, seed))
+            exact = reference_results(fn.fn, inputs, 1, seed)
+    ours = _run(path, name, inputs, theirs, seed)
+    moved = functools.partial(moved_inputs, fn.fn, inputs)
+    compare_results(report, inputs.wanted_names, ours, theirs, exact, lambda: moved(1, seed))
     return report
 
 
 def _run(path: Path, name: str, inputs: Inputs, eager: Run, seed: int) -> Run:
     generator = torch.Generator().manual_seed(seed + 1)
-    weights = [(_random_like(t, generator), t.requires_grad) for t in eager.floats]
+    weights = [(random_like(t, generator), t.requires_grad) for t in eager.floats]
     cotangents = [g if wanted else None for g, wanted in weights]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     with tempfile.TemporaryDirectory() as folder:

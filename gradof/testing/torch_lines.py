@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradof.ir.core import Graph, Value
 from gradof.testing.closeness import distance, largest
 from gradof.testing.report import Culprit
-from gradof.tracer.pytree import flatten
-from gradof.tracer.source import user_loc
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.source import user_loc
 
 _EPS_FACTOR = 1e5  # of the working precision: chains of ops may have rounded apart
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.cpu.interpret import ZERO, interpret
+from gradof.codegen.host.evaluate import ZERO, interpret
 from gradof.ir.core import Graph
 
 Array = NDArray[Any]

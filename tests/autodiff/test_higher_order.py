@@ -13,7 +13,7 @@ from gradof.autodiff.compose import pullback_graph, value_and_gradient_graph
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.verify import verify

@@ -9,7 +9,7 @@ import pytest
 
 from gradof.autodiff.differentiate import differentiate, show_reverse
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.errors import DifferentiationError
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph

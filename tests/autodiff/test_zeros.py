@@ -12,7 +12,7 @@ import pytest
 
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.cpu.interpret import ZERO, interpret
+from gradof.codegen.host.evaluate import ZERO, interpret
 from gradof.errors import DifferentiationError
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from gradof.cli.export import derive
 from gradof.cli.export_triton import export_triton, triton_module
 from gradof.cli.main import main
-from gradof.codegen.gpu.export import IMPORTS, write_module
-from gradof.codegen.gpu.interpreter import COUNT_BY_TENSORS
+from gradof.codegen.export.triton import IMPORTS, write_module
+from gradof.codegen.triton.interpreter import COUNT_BY_TENSORS
 from gradof.errors import TargetError
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gradof
-from gradof.codegen.gpu.attention import recognised
-from gradof.codegen.gpu.emit_flash import PARTS, emit_flash
-from gradof.codegen.gpu.with_attention import with_attention, without_attention
+from gradof.codegen.triton.attention.emit import PARTS, emit_flash
+from gradof.codegen.triton.attention.recognise import recognised
+from gradof.codegen.triton.attention.replace import with_attention, without_attention
 
 F = torch.nn.functional
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import gradof
 from gradof.codegen import Executable, compile_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gradof import differentiate
-from gradof.codegen.gpu.capture import CapturedExecutable, checked_device
-from gradof.codegen.gpu.execute import emit_torch
+from gradof.codegen.host.cuda_graph import CapturedExecutable, checked_device
+from gradof.codegen.host.torch_emit import emit_torch
 from gradof.errors import CodegenError, DeviceError, GradofError
 from gradof.ir.parser import parse_graph
 from gradof.runtime import plan as plans
@@ -172,7 +172,7 @@ def test_gradients_accumulate_and_saved_values_stay(
 ) -> None:
     def on_the_cpu(run: Any, graph: Any) -> CapturedExecutable:
         stand_in = CapturedExecutable.__new__(CapturedExecutable)
-        monkeypatch.setattr("gradof.codegen.gpu.capture.checked_device", lambda graph: "cpu")
+        monkeypatch.setattr("gradof.codegen.host.cuda_graph.checked_device", lambda graph: "cpu")
         stand_in.__init__(run, graph, Replayed)  # type: ignore[misc]
         return stand_in
 

@@ -11,9 +11,10 @@ import torch
 from torch.nn import functional as F
 
 import gradof
-from gradof.codegen import compute_again, fusion
-from gradof.codegen.cpu.native.engine import vector_bits
-from gradof.codegen.fusion import fuse
+from gradof.codegen.fusion import fuse as fusion
+from gradof.codegen.fusion import rematerialize as compute_again
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.machine.engine import vector_bits
 from gradof.ir.core import Graph, Node
 from gradof.ir.parser import parse_graph
 from gradof.ir.printer import print_graph

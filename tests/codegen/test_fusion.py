@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen.backend import native_or_tiles
-from gradof.codegen.cpu import tiles
-from gradof.codegen.cpu.emit import emit
-from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import fuse
-from gradof.codegen.groups import Group
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.fusion.groups import Group
+from gradof.codegen.host.emit import emit
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles.kernel import TileKernel
 from gradof.ir.core import Graph, Node
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import F32, F64

@@ -13,7 +13,7 @@ from gradof.autodiff.compose import pullback_graph
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.interpret import ZERO, interpret
+from gradof.codegen.host.evaluate import ZERO, interpret
 from gradof.errors import CodegenError
 from gradof.ir.core import Node
 from gradof.ir.parser import parse_graph

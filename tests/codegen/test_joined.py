@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from gradof.codegen import Executable, compile_graph
-from gradof.codegen.cpu.native.engine import status
+from gradof.codegen.machine.engine import status
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.testing import check

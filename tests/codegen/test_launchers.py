@@ -6,12 +6,12 @@ import ast
 
 import pytest
 
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.interpreted import in_triton
-from gradof.codegen.gpu.launchers import Launcher, functions_of, write_launcher
-from gradof.codegen.gpu.totals import take_totals
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.export.launchers import Launcher, functions_of, write_launcher
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton.interpreted import in_triton
+from gradof.codegen.triton.split_reductions import take_totals
 from gradof.errors import CodegenError
 from gradof.ir.parser import parse_graph
 

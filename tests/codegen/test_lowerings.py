@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.interpret import interpret
-from gradof.codegen.cpu.lowering import Library, lowering
-from gradof.codegen.cpu.plan import may_alias
+from gradof.codegen.host.buffers import may_alias
+from gradof.codegen.host.evaluate import interpret
+from gradof.codegen.lowering.numpy import Library, lowering
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.builder import Builder

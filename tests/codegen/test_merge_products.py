@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu import products
-from gradof.codegen.merge_products import LEAST, merge_products
+from gradof.codegen.lowering import products
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
+from gradof.passes.merge_matmuls import LEAST, merge_products
 from gradof.testing import check
 
 SHARED = """graph f(%x : f32[512,64], %a : f32[64,64], %b : f32[64,32], %c : f32[64,64]):

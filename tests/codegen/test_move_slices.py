@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from gradof.codegen import compile_graph
-from gradof.codegen.move_slices import move_slices
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
+from gradof.passes.hoist_slices import move_slices
 from gradof.testing import check
 
 GATES = """graph f(%x : f64[64,1024], %b : f64[1024], %s : f64[64,1]):

@@ -13,14 +13,15 @@ import pytest
 
 from gradof.codegen import compile_graph
 from gradof.codegen.backend import in_native, kernel_maker
-from gradof.codegen.cpu.native import engine, kernel
-from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
-from gradof.codegen.cpu.native.vectors import OPS, supports
-from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import fuse
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.llvm import kernel
+from gradof.codegen.llvm.kernel import NativeKernel, is_native
+from gradof.codegen.llvm.vectors import OPS, supports
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.machine import engine
+from gradof.codegen.tiles.kernel import TileKernel
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph

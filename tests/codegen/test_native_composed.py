@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import gradof
-from gradof.codegen.cpu.native.kernel import NativeKernel
+from gradof.codegen.llvm.kernel import NativeKernel
 from tests.codegen.test_native import nests
 from tests.runtime.compare import check
 

@@ -10,17 +10,18 @@ import torch
 
 from gradof.codegen import compile_graph
 from gradof.codegen.backend import in_native
-from gradof.codegen.cpu.emit import emit
-from gradof.codegen.cpu.executable import Executable
-from gradof.codegen.cpu.half import narrow_bf16, round_bf16, widen_bf16
-from gradof.codegen.cpu.half_tiles import HalfTiles, tiles_of
-from gradof.codegen.cpu.native import engine, kernel
-from gradof.codegen.cpu.native.kernel import NativeKernel, is_native
-from gradof.codegen.cpu.native.rearranged import Rearranged
-from gradof.codegen.cpu.native.vectors import CALLS, OPS, supports
-from gradof.codegen.fusion import fuse
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.host.emit import emit
+from gradof.codegen.llvm import kernel
+from gradof.codegen.llvm.contiguous_copy import Rearranged
+from gradof.codegen.llvm.kernel import NativeKernel, is_native
+from gradof.codegen.llvm.vectors import CALLS, OPS, supports
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.lowering.half import narrow_bf16, round_bf16, widen_bf16
+from gradof.codegen.machine import engine
+from gradof.codegen.machine.executable import Executable
+from gradof.codegen.tiles.half import HalfTiles, tiles_of
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import BF16, BOOL, F16, F32, TensorType

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.lowering import Library
-from gradof.codegen.cpu.native.engine import vector_bits
-from gradof.codegen.cpu.native.kernel import NativeKernel
-from gradof.codegen.cpu.native.sparse import with_picks
+from gradof.codegen.llvm.kernel import NativeKernel
+from gradof.codegen.loops.picked_sums import with_picks
+from gradof.codegen.lowering.numpy import Library
+from gradof.codegen.machine.engine import vector_bits
 from gradof.ir.parser import parse_graph
 from tests.codegen.test_native import nests
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import gradof
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu import products
-from gradof.codegen.cpu.lowering import Library
-from gradof.codegen.cpu.native import products as native
-from gradof.codegen.cpu.native.engine import vector_bits
+from gradof.codegen.lowering import products
+from gradof.codegen.lowering.numpy import Library
+from gradof.codegen.machine.engine import vector_bits
+from gradof.codegen.matmul import products as native
 from gradof.ir.parser import parse_graph
 
 pytestmark = pytest.mark.skipif(not vector_bits(), reason="no native code here")
@@ -248,7 +248,7 @@ def test_other_backends_are_torchs(
 def test_without_llvmlite_they_are_torchs(
     every_product: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gradof.codegen.cpu.native import engine
+    from gradof.codegen.machine import engine
 
     monkeypatch.undo()
     monkeypatch.setattr(engine, "status", lambda: (0, "llvmlite is not installed"))

@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gradof.codegen.cpu.native.collapse import collapsed, segmented
-from gradof.codegen.cpu.native.kernel import NativeKernel
-from gradof.codegen.run_nest import as_nest, nest_sizes, run_nest
+from gradof.codegen.llvm.collapse import collapsed, segmented
+from gradof.codegen.llvm.kernel import NativeKernel
+from gradof.codegen.loops.interpret import as_nest, nest_sizes, run_nest
 from gradof.ir.attrs import to_numpy_dtype
 from tests.codegen.test_native import nests
 from tests.runtime.compare import check

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradof
-from gradof.codegen.cpu.native import kernel, streaming
-from gradof.codegen.cpu.native.kernel import NativeKernel
+from gradof.codegen.llvm import kernel, streaming
+from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.ops import memory
 from tests.codegen.test_native import CHAINS, arrays_for, nests
 

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.cpu.native import kernel, parallel, pool
-from gradof.codegen.cpu.native.engine import vector_bits
-from gradof.codegen.cpu.native.kernel import NativeKernel
+from gradof.codegen.llvm import kernel
+from gradof.codegen.llvm.kernel import NativeKernel
+from gradof.codegen.machine import parallel, pool
+from gradof.codegen.machine.engine import vector_bits
 from tests.codegen.test_native import nests
 
 ROOT = Path(__file__).parents[2]

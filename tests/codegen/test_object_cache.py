@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gradof.codegen.cpu.native import engine
-from gradof.codegen.cpu.native.object_cache import ObjectCache
+from gradof.codegen.machine import engine
+from gradof.codegen.machine.object_cache import ObjectCache
 
 native = pytest.mark.skipif(not engine.vector_bits(), reason=engine.status()[1])
 
@@ -20,7 +20,7 @@ import numpy as np, gradof
 x = np.linspace(-1.0, 1.0, 1 << 16)
 value, grad = gradof.value_and_grad(lambda x: np.sum(np.tanh(x) ** 2))(x)
 np.testing.assert_allclose(grad, 2 * np.tanh(x) * (1 - np.tanh(x) ** 2), rtol=1e-12, atol=1e-14)
-from gradof.codegen.cpu.native import engine
+from gradof.codegen.machine import engine
 print(engine.COMPILED)
 """
 

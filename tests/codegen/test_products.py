@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gradof
-from gradof.codegen.cpu import products
+from gradof.codegen.lowering import products
 
 Make = Callable[[int, int], Any]
 

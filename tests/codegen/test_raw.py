@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.half import widen_bf16
-from gradof.codegen.cpu.half_products import mm_bf16, mm_f16, multiplies
-from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.lowering.half import widen_bf16
+from gradof.codegen.lowering.half_products import mm_bf16, mm_f16, multiplies
 from gradof.ir.types import BF16, F16, DType
 from tests.codegen.test_native_half import EPS, held, primitives, raw, wide
 
@@ -64,7 +64,7 @@ def test_products_are_summed_in_float32_and_rounded_once(half: str, shapes: Any)
 
 
 def test_products_are_float32s_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradof.codegen.cpu.half_products.multiplies", lambda dtype: False)
+    monkeypatch.setattr("gradof.codegen.lowering.half_products.multiplies", lambda dtype: False)
     graph = primitives("graph f(%x : bf16[9,9]):\n %y : bf16[9,9] = mm(%x, %x)\n return (%y)")
     x = held(np.random.default_rng(0).standard_normal((9, 9)), "bf16")
     run = compile_graph(graph, library="torch")

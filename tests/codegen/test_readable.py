@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradof.codegen.gpu.readable import comment, one_tile, readable, renamed, wrapped
+from gradof.codegen.export.readable import comment, one_tile, readable, renamed, wrapped
 from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F32, F64, I64
 from tests.codegen.triton_process import run

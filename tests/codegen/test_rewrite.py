@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen import compile_graph
-from gradof.codegen.gpu import split_sums
-from gradof.codegen.gpu.execute import emit_torch
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
+from gradof.codegen.host.torch_emit import emit_torch
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.triton.graph import split_sums
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Value
 from gradof.ir.types import F64, TensorType

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import gradof
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.parser import parse_graph
 from gradof.ops import gather
 from tests.runtime.compare import check

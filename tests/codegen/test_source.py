@@ -144,7 +144,7 @@ def test_names_equal_to_python_stay_apart() -> None:
 
 
 def test_complex_literals_are_exact() -> None:
-    from gradof.codegen.cpu.lowering import literal
+    from gradof.codegen.lowering.numpy import literal
 
     for value in (complex(math.nan, math.inf), complex(-0.0, 1.0), complex(1.5, -math.inf)):
         again = eval(literal(value), {"np": np})

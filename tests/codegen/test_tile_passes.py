@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import gradof
-from gradof.codegen.cpu import tiles
-from gradof.codegen.cpu.tile_torch import SCALAR_LOOPS, one_thread, row_total
-from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.loopnest import Buffer, LoopNest
-from gradof.codegen.run_nest import AsNest, run_nest
+from gradof.codegen.loops.interpret import AsNest, run_nest
+from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles.kernel import TileKernel
+from gradof.codegen.tiles.torch_calls import SCALAR_LOOPS, one_thread, row_total
 from gradof.errors import CodegenError
 from gradof.ir.types import F64
 from tests.codegen.test_tiles import LOSS, MASKS, NORM, inputs_of, nest_of

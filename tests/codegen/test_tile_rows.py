@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional as F
 
 import gradof
-from gradof.codegen.cpu import tiles
-from gradof.codegen.cpu.tile_row_calls import row_functions
-from gradof.codegen.cpu.tiles import TileKernel
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles.kernel import TileKernel
+from gradof.codegen.tiles.row_calls import row_functions
 from gradof.errors import CodegenError
 
 Function = Callable[..., torch.Tensor]

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.cpu import openmp, threads, tile_memory, tiles
-from gradof.codegen.cpu.threads import run_chunks
-from gradof.codegen.cpu.tiles import TileKernel
+from gradof.codegen.machine import openmp, threads
+from gradof.codegen.machine.threads import run_chunks
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles import memory as tile_memory
+from gradof.codegen.tiles.kernel import TileKernel
 from tests.codegen.test_tiles import NORM, inputs_of, nest_of, small_blocks
 
 needs_openmp = pytest.mark.skipif(not openmp.has_threads(), reason="torch has no OpenMP here")

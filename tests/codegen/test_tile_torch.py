@@ -15,9 +15,11 @@ import torch
 
 import gradof
 from gradof.codegen import backend
-from gradof.codegen.cpu import tile_torch, tiles
-from gradof.codegen.cpu.tile_torch import one_thread, tile_function, writing
-from gradof.codegen.cpu.tiles import TileKernel
+from gradof.codegen.lowering.numpy import lowering
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles import torch_calls as tile_torch
+from gradof.codegen.tiles.kernel import TileKernel
+from gradof.codegen.tiles.torch_calls import one_thread, tile_function, writing
 from gradof.ir.opinfo import OPS
 from gradof.ops.registry import Op, get_op
 from tests.codegen.test_tiles import nest_of
@@ -80,7 +82,7 @@ def test_every_op_of_torchs_writes_where_it_is_told(name: str, dtype: Any) -> No
             assert direct(*map(torch.from_numpy, arrays), out=there) is there
             np.testing.assert_array_equal(out, there.numpy())
     np.testing.assert_array_equal(out, fresh)
-    function = gradof.codegen.cpu.lowering.lowering(record, "torch").function
+    function = lowering(record, "torch").function
     assert function is not None
     np.testing.assert_array_equal(out, function(*arrays, **attrs))
 

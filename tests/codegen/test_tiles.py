@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.codegen.cpu import tile_memory, tile_select, tile_sums, tiles
-from gradof.codegen.cpu.threads import run_chunks
-from gradof.codegen.cpu.tiles import TileKernel
-from gradof.codegen.fusion import fuse
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.machine.threads import run_chunks
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles import memory as tile_memory
+from gradof.codegen.tiles import select as tile_select
+from gradof.codegen.tiles import sums as tile_sums
+from gradof.codegen.tiles.kernel import TileKernel
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.passes.pipeline import CLEAN_UP, run_passes

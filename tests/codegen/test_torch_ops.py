@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from gradof.codegen.cpu.interpret import interpret
-from gradof.codegen.gpu.torch_ops import HELPERS, needed_helpers, torch_expression
+from gradof.codegen.host.evaluate import interpret
+from gradof.codegen.lowering.torch_ops import HELPERS, needed_helpers, torch_expression
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Graph, Node, Value

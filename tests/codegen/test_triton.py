@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gradof.codegen.gpu.emit_triton import Form, emit_triton, form_of
-from gradof.codegen.gpu.ops import expression
+from gradof.codegen.triton.emit import Form, emit_triton, form_of
+from gradof.codegen.triton.ops import expression
 from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F32, F64, I64
 from tests.codegen import triton_cases as cases

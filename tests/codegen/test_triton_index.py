@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from gradof.codegen.gpu.kernel import TritonKernel
-from gradof.codegen.gpu.planned import Planned, PlannedParts
+from gradof.codegen.triton.kernel import TritonKernel
+from gradof.codegen.triton.planned import Planned, PlannedParts
 from tests.codegen.triton_index import nest_of
 from tests.codegen.triton_process import run
 

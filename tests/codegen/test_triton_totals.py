@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.interpreted import in_triton
-from gradof.codegen.gpu.shared_rows import share_rows
-from gradof.codegen.gpu.totals import Totals, take_totals
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton.interpreted import in_triton
+from gradof.codegen.triton.shared_rows import share_rows
+from gradof.codegen.triton.split_reductions import Totals, take_totals
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
 from tests.codegen.triton_cases import TOTALS

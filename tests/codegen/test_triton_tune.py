@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gradof.codegen.cpu.native.object_cache import object_cache
-from gradof.codegen.gpu import tune
-from gradof.codegen.gpu.blocks import MAX_WARPS, Blocks
+from gradof.codegen.machine.object_cache import object_cache
+from gradof.codegen.triton import tune
+from gradof.codegen.triton.blocks import MAX_WARPS, Blocks
 from gradof.errors import ConfigError
 from tests.codegen.triton_process import run
 from tests.codegen.triton_tuned import CASES

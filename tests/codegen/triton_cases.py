@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.shared_rows import share_rows
-from gradof.codegen.gpu.totals import take_totals
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton.shared_rows import share_rows
+from gradof.codegen.triton.split_reductions import take_totals
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
 from gradof.passes.pipeline import CLEAN_UP, run_passes
@@ -174,9 +174,9 @@ def interpret(name: str) -> str:
     """Kernels against the reference: contiguous and strided, rows in one block and in several."""
     import torch
 
-    from gradof.codegen.gpu import kernel as kernel_module
-    from gradof.codegen.gpu.blocks import multiprocessors
-    from gradof.codegen.gpu.kernel import TritonKernel
+    from gradof.codegen.triton import kernel as kernel_module
+    from gradof.codegen.triton.blocks import multiprocessors
+    from gradof.codegen.triton.kernel import TritonKernel
 
     names = vars(kernel_module)
     for nest in nests(name):
@@ -205,7 +205,7 @@ def interpret(name: str) -> str:
 
 def ptx(name: str, capability: int) -> str:
     """Every form of every nest compiled, its folds too."""
-    from gradof.codegen.gpu.emit_triton import form_of
+    from gradof.codegen.triton.emit import form_of
     from tests.codegen.triton_ptx import ptx_of
 
     todo = nests(name)

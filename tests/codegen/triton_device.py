@@ -15,12 +15,13 @@ from unittest import mock
 import numpy as np
 
 from gradof.codegen import compile_graph
-from gradof.codegen.gpu import execute, kernel
-from gradof.codegen.gpu.emit_triton import form_of
-from gradof.codegen.gpu.interpreted import in_triton
-from gradof.codegen.gpu.rewrite import in_kernels
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.host import torch_emit as execute
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton import kernel
+from gradof.codegen.triton.emit import form_of
+from gradof.codegen.triton.graph.rewrite import in_kernels
+from gradof.codegen.triton.interpreted import in_triton
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph

@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from gradof.codegen.gpu.kernel import TritonKernel
+from gradof.codegen.triton.kernel import TritonKernel
 from tests.codegen.triton_index import nest_of
 
 FAR = 1 << 31

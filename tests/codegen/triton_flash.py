@@ -11,9 +11,9 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gradof.codegen.gpu.emit_flash import PARTS, FlashShape
-from gradof.codegen.gpu.flash import compile_flash
-from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
+from gradof.codegen.triton.attention.blocks import Blocks, blocks_for, padded
+from gradof.codegen.triton.attention.emit import PARTS, FlashShape
+from gradof.codegen.triton.attention.kernel import compile_flash
 from gradof.ir.types import BOOL, F32
 
 SHAPE = FlashShape(

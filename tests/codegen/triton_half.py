@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.emit import emit
-from gradof.codegen.cpu.half import round_bf16
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.emit_triton import form_of
-from gradof.codegen.gpu.interpreted import InterpretedKernel, in_triton
-from gradof.codegen.gpu.kernel import TritonKernel
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.host.emit import emit
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.lowering.half import round_bf16
+from gradof.codegen.triton.emit import form_of
+from gradof.codegen.triton.interpreted import InterpretedKernel, in_triton
+from gradof.codegen.triton.kernel import TritonKernel
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import F64, TensorType

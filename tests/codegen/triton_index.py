@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.interpreted import in_triton
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton.interpreted import in_triton
 from gradof.ir.parser import parse_graph
 
 

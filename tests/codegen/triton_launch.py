@@ -16,11 +16,12 @@ from triton import knobs
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from gradof.codegen.gpu import flash, tune
-from gradof.codegen.gpu.blocks import Blocks
-from gradof.codegen.gpu.emit_flash import FlashShape
-from gradof.codegen.gpu.kernel import TritonKernel
-from gradof.codegen.gpu.planned import Planned
+from gradof.codegen.triton import tune
+from gradof.codegen.triton.attention import kernel as flash
+from gradof.codegen.triton.attention.emit import FlashShape
+from gradof.codegen.triton.blocks import Blocks
+from gradof.codegen.triton.kernel import TritonKernel
+from gradof.codegen.triton.planned import Planned
 from tests.codegen import triton_stub
 from tests.codegen.triton_cases import nests
 

@@ -28,11 +28,11 @@ import torch
 from gradof import differentiate, value_and_grad
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.half import round_bf16
-from gradof.codegen.gpu import kernel as kernel_module
-from gradof.codegen.gpu.emit_triton import Form, emit_triton
-from gradof.codegen.gpu.kernel import MAX_BLOCK
-from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.lowering.half import round_bf16
+from gradof.codegen.triton import kernel as kernel_module
+from gradof.codegen.triton.emit import Form, emit_triton
+from gradof.codegen.triton.kernel import MAX_BLOCK
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph

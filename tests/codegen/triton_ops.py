@@ -19,14 +19,14 @@ import mpmath
 import numpy as np
 import torch
 
-from gradof.codegen.fusion import fuse
-from gradof.codegen.gpu.interpreted import in_triton
-from gradof.codegen.gpu.kernel import TritonKernel
-from gradof.codegen.gpu.ops import NAMES as DTYPES
-from gradof.codegen.gpu.ops import OPS, supports
-from gradof.codegen.loopnest import LoopNest
-from gradof.codegen.run_nest import run_nest
-from gradof.codegen.schedule import schedule
+from gradof.codegen.fusion.fuse import fuse
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.triton.interpreted import in_triton
+from gradof.codegen.triton.kernel import TritonKernel
+from gradof.codegen.triton.ops import NAMES as DTYPES
+from gradof.codegen.triton.ops import OPS, supports
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, DType

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from gradof.codegen.gpu.ops import NAMES, OPS
+from gradof.codegen.triton.ops import NAMES, OPS
 from gradof.ops.registry import Op, all_ops
 from gradof.testing.coverage_page import TRITON, with_triton
 from tests.codegen.triton_ops import cases

@@ -11,12 +11,12 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gradof.codegen.gpu.emit_triton import Form
-from gradof.codegen.gpu.fold_source import fold_groups, folds_of
-from gradof.codegen.gpu.kernel import _compile
-from gradof.codegen.gpu.named import wide as wide_dtype
-from gradof.codegen.gpu.planned import buffer_of
-from gradof.codegen.loopnest import Instr, LoopNest
+from gradof.codegen.loops.ir import Instr, LoopNest
+from gradof.codegen.triton.emit import Form
+from gradof.codegen.triton.fold_source import fold_groups, folds_of
+from gradof.codegen.triton.kernel import _compile
+from gradof.codegen.triton.named import wide as wide_dtype
+from gradof.codegen.triton.planned import buffer_of
 
 _NAMES = {"f32": "fp32", "f64": "fp64", "f16": "fp16", "bool": "i1"}
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradof.codegen.gpu import kernel as kernel_module
-from gradof.codegen.gpu import tune
-from gradof.codegen.gpu.blocks import Blocks
-from gradof.codegen.gpu.kernel import TritonKernel
-from gradof.codegen.gpu.planned import Planned
-from gradof.codegen.run_nest import run_nest
+from gradof.codegen.loops.interpret import run_nest
+from gradof.codegen.triton import kernel as kernel_module
+from gradof.codegen.triton import tune
+from gradof.codegen.triton.blocks import Blocks
+from gradof.codegen.triton.kernel import TritonKernel
+from gradof.codegen.triton.planned import Planned
 from tests.codegen.triton_cases import arrays, nests
 
 CASES = {"rms norm": 1 << 14, "softmax": 8, "folds": 1 << 14, "three axes": 8, "exp f32": 1 << 14}

@@ -27,7 +27,7 @@ from gradof.errors import (
     DtypeError,
     GradofError,
 )
-from gradof.tracer.source import shorten
+from gradof.tracer.state.source import shorten
 from tests.errors import bad_calls, bad_functions, bad_graphs
 from tests.errors.rows import IMAGINARY, INDEX, ROWS, SWAPPED, A, Row, T
 

@@ -19,7 +19,7 @@ from torch import nn
 
 import gradof
 from gradof import differentiate
-from gradof.codegen.cpu.native import engine
+from gradof.codegen.machine import engine
 from tests.runtime.compare import check, close
 
 Tensor = torch.Tensor
@@ -124,7 +124,7 @@ def test_thunder_2700_identical_layers_share_their_kernels(monkeypatch: pytest.M
 
 WARM = """
 import torch, gradof
-from gradof.codegen.cpu.native import engine
+from gradof.codegen.machine import engine
 torch.manual_seed(0)
 x = torch.randn(300, 400, requires_grad=True)
 fn = lambda t: torch.nn.functional.layer_norm(t, (400,)).sin().sum()

@@ -15,7 +15,7 @@ from torch import nn
 
 import gradof
 from gradof import differentiate
-from gradof.codegen.cpu.native import engine
+from gradof.codegen.machine import engine
 from gradof.errors import OpaqueOpWarning, UnsupportedOpError
 from tests.runtime.compare import check
 

@@ -15,7 +15,7 @@ import torch
 
 from gradof import differentiate
 from gradof.runtime.function import Differentiated
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 Tensor = torch.Tensor
 HALF = (torch.bfloat16, torch.float16)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import gradof.ops  # registers every op
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.cpu.interpret import interpret
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.host.evaluate import interpret
+from gradof.codegen.lowering.numpy import Library
 from gradof.ir.attrs import from_numpy_dtype, to_numpy_dtype
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node

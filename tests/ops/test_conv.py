@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, randn

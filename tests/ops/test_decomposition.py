@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradof
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.errors import VerifyError
 from gradof.ir.parser import parse_graph
 from gradof.ir.verify import verify

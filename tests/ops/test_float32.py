@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as tf
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.ops.expr import F
 from tests.ops.reference import compare, randn
 

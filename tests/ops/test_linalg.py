@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.ops.expr import F
 from tests.ops.reference import compare, forward, gradient, randn
 

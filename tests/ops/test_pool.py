@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as tf
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.errors import InferenceError
 from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, gradient, randn

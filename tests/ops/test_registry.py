@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.codegen.cpu.lowering import lowering
+from gradof.codegen.lowering.numpy import lowering
 from gradof.errors import InferenceError, OpDefinitionError
 from gradof.ir.opinfo import OPS, has_trait, lookup
 from gradof.ir.types import F32, F64, I64, ScalarType, TensorType

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.errors import InferenceError
 from gradof.ops.expr import F
 from tests.ops.reference import compare, forward, randn

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.cpu.lowering import Library
+from gradof.codegen.lowering.numpy import Library
 from gradof.errors import CodegenError
 from gradof.ops.expr import F
 from gradof.ops.registry import get_op

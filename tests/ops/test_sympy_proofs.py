@@ -22,7 +22,7 @@ import sympy
 
 import gradof.ops  # registers every op
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F64, TensorType
 from gradof.ops.expr import F

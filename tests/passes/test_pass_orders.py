@@ -16,7 +16,7 @@ from gradof.autodiff.compose import pullback_graph
 from gradof.autodiff.differentiate import differentiate, show_reverse
 from gradof.autodiff.zeros import specialize_autograd_zero
 from gradof.codegen import compile_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
 from gradof.ir.parser import parse_graph

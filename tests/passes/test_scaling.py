@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.parser import parse_graph
 from gradof.ir.verify import verify
 from gradof.passes.pipeline import run_passes

@@ -31,17 +31,29 @@ RANK = {
     "gradof.__main__": 9,  # `python -m gradof` is the command line
 }
 
+# The rooms of codegen and tracer, each below those that follow; files right under the folder come
+# last. Rooms of one rank never import each other.
+CODEGEN = {
+    "machine": 0, "fusion": 0, "lowering": 2, "matmul": 1, "loops": 3, "tiles": 4, "triton": 4,
+    "llvm": 5, "host": 6, "export": 7,
+}
+TRACER = {"state": 0, "core": 1, "aten": 2, "numpy": 3, "torch": 4}
+ROOMS = {
+    **{f"gradof.codegen.{name}": rank for name, rank in CODEGEN.items()},
+    **{f"gradof.tracer.{name}": rank for name, rank in TRACER.items()},
+}
+
 # Files that load torch when they are loaded: their names begin with these. No other file may load
 # them when it is loaded itself: test_files_with_torch_are_imported_lazily.
-TORCH_FILES = ("tracer/torch_", "tracer/aten_", "gradof/runtime/torch_", "gradof/testing/torch_")
+TORCH_FILES = ("tracer/torch/", "tracer/aten/", "gradof/runtime/torch_", "gradof/testing/torch_")
 
 # Rooms and files that may not import torch at all, not even in a function.
 NO_TORCH = (
-    "gradof/errors.py", "gradof/ir/", "gradof/ops/", "gradof/passes/", "autodiff/", "tracer/numpy_",
+    "gradof/errors.py", "gradof/ir/", "gradof/ops/", "gradof/passes/", "autodiff/", "tracer/numpy/",
 )
 
 # The one room that may import triton, inside functions.
-TRITON_ROOM = "codegen/gpu/"
+TRITON_ROOM = "codegen/triton/"
 
 
 def sources() -> dict[str, str]:
@@ -115,6 +127,37 @@ def test_imports_go_one_way(file: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def small_room(module: str) -> str:
+    """`gradof.codegen.loops.ir` is in `gradof.codegen.loops`; a file right under codegen, alone."""
+    return ".".join(module.split(".")[:3])
+
+
+@pytest.mark.parametrize(
+    "file", [file for file, module in SOURCES.items() if small_room(module) in ROOMS]
+)
+def test_imports_inside_codegen_and_tracer_go_one_way(file: str) -> None:
+    here = small_room(SOURCES[file])
+    wrong = [
+        f"{file}:{line} {here} imports {module}"
+        for line, module in imported(parse(file))
+        if room(module) == room(here) and small_room(module) != here
+        and ROOMS.get(small_room(module), 9) >= ROOMS[here]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("file", SOURCES)
+def test_no_private_name_crosses_files(file: str) -> None:
+    wrong = [
+        f"{file}:{node.lineno} imports {alias.name}"
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gradof")
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.endswith("__")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("file", SOURCES)
 def test_torch_and_triton_are_imported_where_they_may_be(file: str) -> None:
     tree = parse(file)
@@ -123,7 +166,7 @@ def test_torch_and_triton_are_imported_where_they_may_be(file: str) -> None:
     if file.startswith(NO_TORCH):
         assert "torch" not in anywhere, f"{file} must not know torch"
     if not file.startswith(TORCH_FILES):
-        assert "torch" not in on_load, f"{file}: import torch in a function, or name it torch_*"
+        assert "torch" not in on_load, f"{file}: import torch in a function, or move it to torch/"
     if not file.startswith(TRITON_ROOM):
         assert "triton" not in anywhere, f"{file}: triton belongs to {TRITON_ROOM}"
     assert "triton" not in on_load, f"{file}: import triton in a function"

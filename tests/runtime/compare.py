@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gradof import differentiate
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 TOLERANCES = {
     torch.float64: (1e-10, 1e-12),

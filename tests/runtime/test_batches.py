@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gradof.codegen.cpu.emit import emit
+from gradof.codegen.host.emit import emit
 from gradof.ir.parser import parse_graph
 from tests.runtime.compare import check
 

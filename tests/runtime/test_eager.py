@@ -226,7 +226,7 @@ def test_the_third_trace_for_one_place_is_told(limit: Callable[[str, int], None]
 def test_a_defect_of_our_own_is_told_from_what_cannot_be_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from gradof.tracer.torch_recorder import Recorder
+    from gradof.tracer.torch.recorder import Recorder
 
     def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.no_such_thing

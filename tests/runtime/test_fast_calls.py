@@ -17,7 +17,7 @@ from gradof import differentiate
 from gradof.errors import CallError, InputError
 from gradof.runtime.fastcall import fast_check
 from gradof.runtime.quickcall import MISS
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 
 def _served(fn: Any, *args: Any) -> bool:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from gradof import differentiate
-from gradof.codegen.cpu.half import round_bf16, round_c32
+from gradof.codegen.lowering.half import round_bf16, round_c32
 
 HALVES = [torch.bfloat16, torch.float16]
 Tensor = torch.Tensor

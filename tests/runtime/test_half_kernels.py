@@ -15,12 +15,12 @@ from torch.nn import functional
 
 import gradof
 from gradof import differentiate
-from gradof.codegen.cpu.native import kernel
-from gradof.codegen.cpu.native.kernel import NativeKernel
+from gradof.codegen.llvm import kernel
+from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.ir.types import BF16, DType
 from gradof.runtime.function import Differentiated
 from gradof.runtime.torch_bridge import from_raw, to_raw
-from gradof.tracer.torch_types import from_torch_dtype
+from gradof.tracer.aten.types import from_torch_dtype
 from tests.gpu.judge import executables
 
 HALVES = [torch.bfloat16, torch.float16]

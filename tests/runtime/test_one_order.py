@@ -13,10 +13,11 @@ import torch
 from torch.nn import functional as F
 
 import gradof
-from gradof.codegen.cpu import tile_sums, tiles
-from gradof.codegen.cpu.native import kernel
-from gradof.codegen.cpu.native.engine import vector_bits
-from gradof.runtime.together import ENOUGH
+from gradof.codegen.llvm import kernel
+from gradof.codegen.machine.engine import vector_bits
+from gradof.codegen.tiles import kernel as tiles
+from gradof.codegen.tiles import sums as tile_sums
+from gradof.runtime.joint import ENOUGH
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 FUSED = (

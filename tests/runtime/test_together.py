@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 import gradof
 from gradof.runtime.function import Differentiated
+from gradof.runtime.joint import ENOUGH, IDLE, TOO_MANY
 from gradof.runtime.plan import GradientPlan
-from gradof.runtime.together import ENOUGH, IDLE, TOO_MANY
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 import gradof
-from gradof.codegen.gpu import flash
-from gradof.codegen.gpu.flash_blocks import Blocks, blocks_for, padded
+from gradof.codegen.triton.attention import kernel as flash
+from gradof.codegen.triton.attention.blocks import Blocks, blocks_for, padded
 
 ROWS, KEYS, HEAD, WIDTH = 37, 29, 24, 40  # no size is a power of two
 F = torch.nn.functional

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from gradof import differentiate
-from gradof.codegen.gpu.kernel import TritonKernel
+from gradof.codegen.triton.kernel import TritonKernel
 from tests.runtime.compare import check, tensors
 from tests.runtime.test_half import close
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from gradof.autodiff.differentiate import differentiate
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Graph
 from gradof.ir.opinfo import OPS

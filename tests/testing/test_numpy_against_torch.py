@@ -18,7 +18,7 @@ import gradof
 from gradof.testing import numpy_cases_elementwise, numpy_cases_special
 from gradof.testing.numpy_samples import Case, R, case
 from gradof.testing.numpy_table import CASES
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 # Where torch's gradient is another, and why ours is not to be.
 DIFFER = {"numpy.ldexp": "torch's backward takes 2 ** exponent of integers, which is 0 below 1"}

@@ -14,9 +14,9 @@ from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.verify import verify
 from gradof.passes.pipeline import run_passes
-from gradof.tracer.pytree import flatten
-from gradof.tracer.result import InputOut, TensorOut, Traced
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.result import InputOut, TensorOut, Traced
+from gradof.tracer.torch.tracer import trace_torch
 
 SEED = 7
 Arrays = list[np.ndarray[Any, Any]]

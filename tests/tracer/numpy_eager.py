@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.cpu.interpret import interpret
+from gradof.codegen.host.evaluate import interpret
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
 from gradof.passes.expand_composites import expand_composites
-from gradof.tracer.numpy_tracer import trace_numpy
-from gradof.tracer.pytree import flatten
-from gradof.tracer.result import TensorOut, Traced
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.result import TensorOut, Traced
+from gradof.tracer.numpy.tracer import trace_numpy
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-6

@@ -12,7 +12,7 @@ from types import CodeType, ModuleType
 
 import pytest
 
-from gradof.tracer.bytecode import instructions
+from gradof.tracer.state.bytecode import instructions
 
 _WITHOUT = frozenset({"KW_NAMES"})  # dis of Python 3.11 does not say which
 _MEANT = frozenset(

@@ -1,10 +1,10 @@
-"""Whether code asks for attributes by names that are computed; see `gradof.tracer.code_facts`."""
+"""Whether code asks for attributes by names that are computed (`tracer.state.code_facts`)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gradof.tracer.code_facts import facts_of
+from gradof.tracer.state.code_facts import facts_of
 
 CONSTANT = (
     "getattr(b, 'x')", "getattr(b, 'x', None)", "getattr(b, 'x', {})", "getattr(b, 'x', (n, m))",

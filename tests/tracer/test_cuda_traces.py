@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.gpu.execute import TorchExecutable, devices_of, emit_torch
-from gradof.codegen.loopnest import LoopNest
+from gradof.codegen.host.torch_emit import TorchExecutable, devices_of, emit_torch
+from gradof.codegen.loops.ir import LoopNest
 from gradof.errors import DeviceError, UnsupportedOpError
 from gradof.ir.attrs import Dense
 from gradof.ir.clone import clone_graph
@@ -26,9 +26,13 @@ from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
 from gradof.passes.pipeline import CLEAN_UP, run_passes
-from gradof.tracer import torch_modes, torch_random, torch_recorder, torch_tracer, torch_types
-from gradof.tracer.torch_device import OneDevice
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.aten import types as torch_types
+from gradof.tracer.torch import modes as torch_modes
+from gradof.tracer.torch import random as torch_random
+from gradof.tracer.torch import recorder as torch_recorder
+from gradof.tracer.torch import tracer as torch_tracer
+from gradof.tracer.torch.device import OneDevice
+from gradof.tracer.torch.tracer import trace_torch
 
 PREPARE = ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP)
 Tensor = torch.Tensor

@@ -12,15 +12,15 @@ import pytest
 
 import gradof
 from gradof.errors import ShapeError, TraceError
-from gradof.tracer import numpy_deferred, numpy_waiting
-from gradof.tracer.numpy_array import Later
-from gradof.tracer.numpy_deferred import Deferred
-from gradof.tracer.numpy_recorder import Recorder
-from gradof.tracer.numpy_tracer import _HANDLERS, trace_numpy
+from gradof.tracer.numpy import deferred
+from gradof.tracer.numpy.array import Later
+from gradof.tracer.numpy.deferred import Deferred
+from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.tracer import _HANDLERS, trace_numpy
 from tests.tracer.numpy_eager import check
 
 Array = np.ndarray[Any, Any]
-N = numpy_deferred.LARGE
+N = deferred.LARGE
 RNG = np.random.default_rng(7)
 
 
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(7)
 def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
     """Of each trace: how many arrays were never computed, how many later than they were made."""
     counts: list[tuple[int, int]] = []
-    forget, run, done = Deferred.forget, numpy_deferred._run, [0]
+    forget, run, done = Deferred.forget, deferred._run, [0]
 
     def counting(self: Deferred) -> None:
         counts.append((len(self._waiting), done[0]))
@@ -40,15 +40,15 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
         run(call)
 
     monkeypatch.setattr(Deferred, "forget", counting)
-    monkeypatch.setattr(numpy_deferred, "_run", running)
+    monkeypatch.setattr(deferred, "_run", running)
     yield counts
 
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small results wait, too, however many are read."""
-    monkeypatch.setattr(numpy_deferred, "LARGE", 0)
-    monkeypatch.setattr(numpy_deferred, "READS", 1 << 30)
+    monkeypatch.setattr(deferred, "LARGE", 0)
+    monkeypatch.setattr(deferred, "READS", 1 << 30)
 
 
 def _heat(u: Array, k: Array, y: Array) -> Any:
@@ -138,7 +138,7 @@ def _layout(array: Any) -> tuple[Any, ...]:
 
 def _compare(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> bool:
     """The call as numpy makes it and as it waits; whether it does."""
-    plain = numpy_deferred.real(list(args))
+    plain = deferred.real(list(args))
     try:
         with np.errstate(all="ignore"):
             want = function(*plain, **kwargs)
@@ -168,11 +168,11 @@ def _operands(one: Array, other: Array) -> tuple[Recorder, Any, Any]:
 @pytest.mark.usefixtures("everything")
 def test_types_are_those_of_computed_results() -> None:
     """Shapes, dtypes, strides and scalars, over dtypes, layouts, and all that may wait."""
-    waiting: set[Any] = set()
+    tried: set[Any] = set()
 
     def note(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> None:
         if _compare(recorder, function, *args, **kwargs):
-            waiting.add(function)
+            tried.add(function)
 
     makers: list[Any] = [*_OTHERS, *_BINARY]
     for one, other in itertools.product(_OPERANDS.values(), repeat=2):
@@ -188,10 +188,10 @@ def test_types_are_those_of_computed_results() -> None:
             recorder, a, b = _operands(one, one)
             note(recorder, np.add, a, number)
             note(recorder, np.multiply, number, b)
-        for reduction, kwargs in itertools.product(numpy_waiting._REDUCTIONS, _REDUCED):
+        for reduction, kwargs in itertools.product(waiting._REDUCTIONS, _REDUCED):
             recorder, a, _ = _operands(one, one)
             note(recorder, reduction, a, **kwargs)
-    assert waiting >= numpy_waiting._RULES.keys() | set(_BINARY) | set(_UNARY)
+    assert tried >= waiting._RULES.keys() | set(_BINARY) | set(_UNARY)
 
 
 # --- what is read ---------------------------------------------------------------------------------
@@ -307,11 +307,11 @@ def test_the_graph_is_that_of_computed_results(
     fn: Callable[..., Any], layout: Callable[..., Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = layout(np.random.default_rng(2).standard_normal((4, 3)) + 0.5)
-    waiting = trace_numpy(fn, (x,), {})
-    monkeypatch.setattr(numpy_deferred, "LARGE", N)
+    waited = trace_numpy(fn, (x,), {})
+    monkeypatch.setattr(deferred, "LARGE", N)
     computed = trace_numpy(fn, (x,), {})
-    assert waiting.graph == computed.graph and waiting.recorded == computed.recorded
-    assert waiting.outputs == computed.outputs and waiting.content == computed.content
+    assert waited.graph == computed.graph and waited.recorded == computed.recorded
+    assert waited.outputs == computed.outputs and waited.content == computed.content
 
 
 def test_a_function_that_reads_on_is_computed_as_it_goes(waited: list[tuple[int, int]]) -> None:
@@ -323,7 +323,7 @@ def test_a_function_that_reads_on_is_computed_as_it_goes(waited: list[tuple[int,
         return np.sum(y)
 
     trace_numpy(fn, (RNG.random(N),), {})
-    assert waited[-1][0] <= 2 and waited[-1][1] <= 4 * numpy_deferred.READS
+    assert waited[-1][0] <= 2 and waited[-1][1] <= 4 * deferred.READS
 
 
 @pytest.mark.usefixtures("everything")

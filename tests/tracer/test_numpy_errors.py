@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradof.errors import DataDependentError, DtypeError, ShapeError, TraceError, UnsupportedOpError
-from gradof.tracer.numpy_tracer import trace_numpy
+from gradof.tracer.numpy.tracer import trace_numpy
 from tests.tracer.numpy_eager import check, trace
 
 V = np.array([0.3, -1.2, 2.0])

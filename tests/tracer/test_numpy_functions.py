@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gradof.testing import numpy_table
-from gradof.tracer import numpy_functions, numpy_tracer
+from gradof.tracer.numpy import functions as numpy_functions
+from gradof.tracer.numpy import tracer as numpy_tracer
 from tests.tracer.numpy_eager import check
 
 Function = Callable[..., Any]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradof.errors import DataDependentShapeError, ShapeError
-from gradof.tracer.result import InputOut
+from gradof.tracer.core.result import InputOut
 from tests.tracer.numpy_eager import check, run, trace
 
 M = np.random.default_rng(0).standard_normal((4, 5))

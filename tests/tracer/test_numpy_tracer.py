@@ -20,8 +20,8 @@ from gradof.errors import (
     GradofError,
     LeafTypeError,
 )
-from gradof.tracer.numpy_recorder import checksum
-from gradof.tracer.result import ConstantOut, InputOut, TensorOut
+from gradof.tracer.core.result import ConstantOut, InputOut, TensorOut
+from gradof.tracer.numpy.recorder import checksum
 from tests.tracer.numpy_eager import check, kinds, run, trace
 
 V = np.array([0.3, -1.2, 2.0])

@@ -12,7 +12,7 @@ import scipy.special
 from gradof.errors import DtypeError, ShapeError, UnsupportedOpError
 from gradof.ops.registry import find_by_api_name
 from gradof.testing import numpy_cases_elementwise
-from gradof.tracer.numpy_ufuncs import _COMPOSED
+from gradof.tracer.numpy.ufuncs import _COMPOSED
 from tests.tracer.numpy_eager import check, kinds, trace
 
 RNG = np.random.default_rng(0)

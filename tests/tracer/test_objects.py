@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 import gradof
 from gradof.errors import GradofError
-from gradof.tracer.pytree import flatten
+from gradof.tracer.core.pytree import flatten
 
 
 class Batch:

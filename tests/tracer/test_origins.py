@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.tracer.origins import Origin, Origins
+from gradof.tracer.state.origins import Origin, Origins
 
 GLOBAL = np.ones(2)
 CONFIG = {"layers": [np.zeros(1), {"w": np.ones(3)}]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradof.errors import InputError
-from gradof.tracer.pytree import Static, flatten, flatten_call, thaw
+from gradof.tracer.core.pytree import Static, flatten, flatten_call, thaw
 
 Pair = namedtuple("Pair", ["a", "b"])
 

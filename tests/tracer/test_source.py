@@ -4,7 +4,7 @@ import sys
 import timeit
 from typing import Any
 
-from gradof.tracer.source import Site, shorten, traceback_loc, user_site
+from gradof.tracer.state.source import Site, shorten, traceback_loc, user_site
 
 
 class Probe:

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 import gradof
 from gradof.errors import OpaqueOpWarning, UnsupportedOpError
 from gradof.testing import check
-from gradof.tracer import torch_deferred
-from gradof.tracer.torch_deferred import Deferred
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.torch import deferred as torch_deferred
+from gradof.tracer.torch.deferred import Deferred
+from gradof.tracer.torch.tracer import trace_torch
 
 Tensor = torch.Tensor
 ATEN = torch.ops.aten

@@ -24,8 +24,8 @@ from gradof.errors import (
     TraceError,
     UnsupportedOpError,
 )
-from gradof.tracer.source import shorten
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.state.source import shorten
+from gradof.tracer.torch.tracer import trace_torch
 
 X = torch.randn(4, 3)
 

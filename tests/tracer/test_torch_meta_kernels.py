@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import sys, torch, gradof
-from gradof.tracer.torch_meta_kernels import _MARK, _marked_kernels
+from gradof.tracer.torch.meta_kernels import _MARK, _marked_kernels
 F = torch.nn.functional
 x = torch.rand(3).requires_grad_()
 for change in (

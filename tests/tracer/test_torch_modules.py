@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gradof.tracer.result import Traced
+from gradof.tracer.core.result import Traced
 from tests.tracer.eager import check, trace
 
 LABELS = torch.tensor([0, 2])

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from gradof.errors import TraceError
-from gradof.tracer.reads import Reads
-from gradof.tracer.result import ConstantOut, InputOut, TensorOut
-from gradof.tracer.torch_tracer import trace_torch
+from gradof.tracer.core.result import ConstantOut, InputOut, TensorOut
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.torch.tracer import trace_torch
 from tests.tracer.eager import check, trace
 
 X = torch.randn(4, 3)

@@ -1,1 +1,0 @@
-"""The numpy emitter, and the helper kernels its sources call."""

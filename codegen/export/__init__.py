@@ -1,0 +1,1 @@
+"""f and df as files of their own, which do not import gradof."""

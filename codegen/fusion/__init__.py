@@ -1,0 +1,1 @@
+"""Which nodes of a graph are computed together, by one loop nest each."""

@@ -1,0 +1,120 @@
+"""Buffer planning: which statement writes into a dead array, and which arrays are let go.
+
+    h = np.matmul(x, w)
+    y = np.tanh(h, out=h)        h is dead and has y's type: out[y] = h
+    s = np.sum(y, ...)
+    del h, y                     a large array nobody writes into: frees[sum] = (h, y)
+
+Each value has a root: the value whose statement made the array it lives in. Views share their
+operand's root; every other op makes a new array. After the last statement that reads any value of a
+root, its array goes to the next ufunc result of its dtype and shape, or, if there is none and it is
+large, back to the system. Graph inputs, constants and outputs are never written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from gradof.codegen.lowering.numpy import Writes, writes_zeros
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.opinfo import has_trait
+from gradof.ir.types import TensorType, Type
+
+LARGE = 1 << 16  # bytes; smaller arrays are let go when the function returns
+
+
+class BufferPlan:
+    """`out[value]` is the value written over; `frees[node]` are deleted after a statement.
+
+    `root[value]` is the value that was made together with the array `value` lives in.
+    """
+
+    def __init__(
+        self, graph: Graph, writes: Mapping[Node, Writes],
+        parts: Mapping[Value, Value] | None = None,
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.parts = parts or {}  # values that are written into the array of a later one
+        self.root: dict[Value, Value] = {}
+        self.out: dict[Value, Value] = {}
+        self.frees: dict[Node, tuple[Value, ...]] = {}
+        nodes = list(graph.nodes())
+        self._find_roots(nodes)
+        dying = self._deaths(nodes)
+        self._assign(nodes, dying, writes)
+        self._free(nodes, dying)
+
+    def _find_roots(self, nodes: list[Node]) -> None:
+        for value in self.graph.inputs:
+            self.root[value] = value
+        for node in nodes:
+            aliases = may_alias(node)
+            for out in node.outputs:
+                own = self.parts.get(out, out)
+                self.root[out] = self.root[node.inputs[0]] if aliases else own
+
+    def _deaths(self, nodes: list[Node]) -> dict[Node, list[Value]]:
+        """The roots of which no value is read after a node."""
+        kept = {self.root[v] for v in self.graph.outputs} | set(self.graph.inputs)
+        last: dict[Value, Node] = {}
+        for node in nodes:
+            for value in (*node.inputs, *node.outputs):
+                last[self.root[value]] = node
+        dying: dict[Node, list[Value]] = defaultdict(list)
+        for root, node in last.items():
+            if root not in kept and isinstance(root.type, TensorType):
+                if root.node is not None and root.node.kind != "Constant":
+                    dying[node].append(root)
+        return dying
+
+    def _assign(
+        self, nodes: list[Node], dying: Mapping[Node, list[Value]], writes: Mapping[Node, Writes]
+    ) -> None:
+        free: dict[Type, list[Value]] = defaultdict(list)
+        for node in nodes:
+            how = writes.get(node, "never")
+            read = [r for r in dying.get(node, ()) if r not in node.outputs]
+            if how == "in place":
+                self._release(read, free)
+            if how != "never" and free[node.output.type]:
+                self.out[node.output] = free[node.output.type].pop()
+            if how != "in place":
+                self._release(read, free)
+            self._release([r for r in dying.get(node, ()) if r in node.outputs], free)
+
+    def _release(self, roots: list[Value], free: dict[Type, list[Value]]) -> None:
+        for root in roots:
+            # 0-d results are numpy scalars, which have no buffer, and unknown shapes may not fit
+            if isinstance(root.type, TensorType) and root.type.shape:
+                free[root.type].append(root)
+
+    def _free(self, nodes: list[Node], dying: Mapping[Node, list[Value]]) -> None:
+        names: dict[Value, list[Value]] = {}  # root → every value that lives in its array
+        for node in nodes:
+            for value in node.outputs:
+                root = self.root[value]
+                if root is value:
+                    names[value] = names[self.out[value]] if value in self.out else []
+                if root in names:
+                    names[root].append(value)
+        reused = set(self.out.values())
+        for node in nodes[:-1]:
+            values = [
+                v for root in dying.get(node, ()) if root not in reused and _is_large(root.type)
+                for v in names[root]
+            ]  # fmt: skip
+            if values:
+                self.frees[node] = tuple(values)
+
+
+def may_alias(node: Node) -> bool:
+    """Whether the result may live in the first operand's array."""
+    return bool(node.inputs) and (
+        has_trait(node.kind, "view") or node.kind in ("_grad_sum_to_size", "expand_to_size")
+        or writes_zeros(node)
+    )  # fmt: skip
+
+
+def _is_large(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and (type_.shape is None or type_.nbytes >= LARGE)

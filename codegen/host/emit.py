@@ -1,0 +1,370 @@
+"""Graph → straight-line numpy source, one statement per node.
+
+    def loss(x, w):
+        \"\"\"loss(x : f32[4,3], w : f32[3,2]) -> (f32[])\"\"\"
+        h = np.matmul(x, w)  # mlp.py:7
+        y = np.tanh(h, out=h)  # mlp.py:8
+        l = np.sum(y, axis=(0, 1), dtype=y.dtype, keepdims=False)  # mlp.py:9
+        return (np.asarray(l),)
+
+A ufunc writes into an array that is dead and fits; large arrays that nothing can reuse are deleted
+(see `plan`). What is returned is the caller's own: never an input, a constant, a read-only view, or
+the same array twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import keyword
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.codegen.fusion.concat_in_place import find_joins, making, places, room
+from gradof.codegen.host.buffers import BufferPlan
+from gradof.codegen.host.raw import CONVERSIONS, with_raw
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.lowering.half import (
+    CONVERT,
+    CONVERT_BY_TORCH,
+    WEAK,
+    held_dtype,
+    roundings,
+    rounds_number,
+)
+from gradof.codegen.lowering.numpy import (
+    Library,
+    Lowering,
+    call,
+    is_f16,
+    is_number,
+    literal,
+    lowering_of,
+    supported,
+)
+from gradof.codegen.machine.executable import Executable
+from gradof.errors import CodegenError
+from gradof.ir.attrs import Dense
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.types import BF16, SizeType, TensorType
+from gradof.ops.registry import Op
+
+MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
+
+
+def emit(
+    graph: Graph, library: Library, name: str | None = None,
+    make_kernel: MakeKernel | None = None, native: bool = False,
+) -> Executable:  # fmt: skip
+    """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
+
+    `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays, raw
+    ones where they are bfloat16, as the arrays of a torch caller are (Note [Half precision]).
+    `native`: products may be native code, too.
+    """
+    return _Emitter(graph, library, identifier(name or graph.name), make_kernel, native).emit()
+
+
+_ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable arrays, and such
+
+
+class _Emitter:
+    def __init__(
+        self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None,
+        native: bool,
+    ) -> None:  # fmt: skip
+        self.source = graph
+        self.graph, self.unrounded, self.products = with_raw(
+            graph, library == "torch", raw_products(library)
+        )
+        self.library = library
+        self.name = name
+        self.make_kernel = make_kernel
+        self.native = native
+        self.kernels: dict[Node, str] = {}
+        self.reads: dict[Node, tuple[int, ...]] = {}
+        self.namespace: dict[str, Any] = {"np": np, "room": room}
+        self.taken = {"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist}
+        self.suffixes: dict[str, itertools.count[int]] = {}
+        self.names: dict[Value, str] = {}
+        self.scalars: dict[Value, str] = {}  # inputs without dimensions, as scalars
+        self.counter = itertools.count()
+        self.lowerings: dict[Node, tuple[Op, Lowering]] = {}
+        self.callees: dict[Callable[..., Any], str] = {}
+
+    def emit(self) -> Executable:
+        nodes = list(self.graph.nodes())
+        for node in nodes:
+            self.check(node)
+        self.name = self.unique(self.name)  # a traced function may be named like an op it calls
+        writes = {
+            node: low.writes for node, (_, low) in self.lowerings.items()
+            if not self.has_wide_number(node)
+        }  # fmt: skip
+        made = {node: self.namespace[name] for node, name in self.kernels.items()}
+        self.joins = find_joins(
+            self.graph, {node: k.takes for node, k in made.items() if hasattr(k, "takes")}
+        )
+        writes = {node: how for node, how in writes.items() if node not in self.joins.nodes}
+        self.plan = BufferPlan(self.graph, writes, self.joins.whole())
+        for value in self.graph.inputs:
+            self.names[value] = self.fresh(value)
+        body = [line for node in nodes for line in self.statement(node)]
+        types = ", ".join(str(v.type) for v in self.source.outputs)
+        inputs = zip(self.graph.inputs, self.source.inputs, strict=True)
+        typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in inputs)
+        lines = [
+            *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
+            *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
+            *("    " + line for line in body),
+            *wrapped(f"    return {as_tuple(self.results())}"),
+        ]
+        kernels = [self.namespace[name] for name in self.kernels.values()]
+        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels)
+
+    def check(self, node: Node) -> None:
+        if node.kind == "FusionGroup" and self.make_kernel is not None:
+            name = self.kernels[node] = self.unique(f"{self.name}_kernel")
+            nest = schedule(node, name)
+            self.namespace[name] = self.make_kernel(nest)
+            self.reads[node] = nest.reads
+            return
+        if node.kind in CONVERSIONS:
+            return
+        record = supported(node)
+        if node.kind == "Constant":
+            return
+        try:
+            low = (
+                product() if node in self.products
+                else lowering_of(node, record, self.library, self.native)
+            )  # fmt: skip
+        except CodegenError as error:
+            raise CodegenError(error.message, loc=node.loc, hint=error.hint) from None
+        if low.function is not None:
+            low = dataclasses.replace(low, text=self.callee(low.text, low.function))
+        self.lowerings[node] = (record, low)
+
+    def callee(self, name: str, function: Callable[..., Any]) -> str:
+        """The name under which a function is called: two of one op have two."""
+        if self.namespace.get(name, function) is function:
+            found = self.callees.setdefault(function, name)
+        else:
+            found = self.callees.get(function) or self.unique(name)
+            self.callees[function] = found
+        self.namespace[found] = function
+        self.taken.add(found)
+        return found
+
+    def fresh(self, value: Value) -> str:
+        return self.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
+
+    def unique(self, base: str) -> str:
+        name = base
+        while name in self.taken:
+            name = f"{base}_{next(self.suffixes.setdefault(base, itertools.count(1)))}"
+        self.taken.add(name)
+        return name
+
+    def statement(self, node: Node) -> list[str]:
+        if node.kind == "Constant":
+            self.constant(node)
+            return []
+        if node in self.kernels:
+            return self.kernel_call(node)
+        if node in self.joins.nodes:
+            return self.join(node)
+        if node.kind in CONVERSIONS:
+            function = self.conversion(CONVERSIONS[node.kind])
+            self.names[node.output] = self.fresh(node.output)
+            text = f"{self.names[node.output]} = {function}({self.names[node.inputs[0]]})"
+            return self.placed(node, text)
+        record, low = self.lowerings[node]
+        operands = [self.names[v] for v in node.inputs]
+        taken: list[str] = []
+        if low.scalars:
+            operands = [self.scalar(v, taken) for v in node.inputs]
+        if self.has_wide_number(node):
+            pairs = zip(operands, node.inputs, strict=True)
+            operands = [f"np.float32({o})" if is_number(v) else o for o, v in pairs]
+        operands = [self.rounded(o, node, k) for k, o in enumerate(operands)]
+        text = call(record, low, operands, node.attrs)
+        if self.has_wide_number(node):
+            text = f"{text}.astype(np.float16)"
+        if node.kind == "Opaque":
+            held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
+            text = f"{text[:-1]}, held={held})" if held else text
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        if len(node.outputs) == 1 and node.output in self.plan.out:
+            text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
+        names = ", ".join(self.names[out] for out in node.outputs)
+        results = zip(roundings(node), node.outputs, strict=True)
+        rounds = [None if out in self.unrounded else r for r, out in results]
+        if len(rounds) == 1 and rounds[0] is not None:
+            text, rounds = f"{self.conversion(rounds[0])}({text})", []
+        lines = self.placed(node, f"{names} = {text}" if names else text)
+        lines[1:1] = [
+            f"{self.names[v]} = {self.conversion(r)}({self.names[v]})"
+            for v, r in zip(node.outputs, rounds, strict=False) if r is not None
+        ]  # fmt: skip
+        return [*taken, *lines]
+
+    def rounded(self, operand: str, node: Node, index: int) -> str:
+        """An operand, of numbers at run time that of the dtype beside them (`weak_numbers`)."""
+        maker = node.inputs[index].node
+        if maker is not None and maker.kind == "Constant":
+            return operand
+        if rounds_number(node, index, self.library) != BF16:  # float16 is numpy's own
+            return operand
+        return f"{self.conversion('round_bf16')}({operand})"
+
+    def scalar(self, value: Value, lines: list[str]) -> str:
+        """The name of a value as a scalar: one is taken from an input where that is first read."""
+        if value.node is not None:
+            return self.names[value]
+        if value not in self.scalars:
+            name = self.scalars[value] = self.unique(f"{self.names[value]}_0")
+            lines.append(f"{name} = {self.names[value]}[()]")
+        return self.scalars[value]
+
+    def has_wide_number(self, node: Node) -> bool:
+        """Whether a number beside float16 is torch's, who does not round it."""
+        return self.library == "torch" and node.kind in WEAK and is_f16(node.output) and any(
+            map(is_number, node.inputs)
+        )  # fmt: skip
+
+    def conversion(self, name: str) -> str:
+        """The name of a function that rounds to, or converts, a dtype numpy does not have."""
+        self.namespace[name] = (CONVERT_BY_TORCH if self.library == "torch" else CONVERT)[name]
+        return name
+
+    def kernel_call(self, node: Node) -> list[str]:
+        lines = []
+        for whole in self.joins.first.get(node, ()):
+            name = self.names[whole.output] = self.fresh(whole.output)
+            lines.append(f"{name} = {making(whole)}")
+        into = []
+        for k, out in enumerate(node.outputs):
+            self.names[out] = self.fresh(out)
+            found = self.joins.parts.get(out)
+            if found is not None:
+                place = places(found)[found.inputs.index(out)]
+                into.append(f"({k}, {self.names[found.output]}{place})")
+        arguments = [self.names[node.inputs[k]] for k in self.reads[node]]
+        arguments += [f"into={as_tuple(into)}"] if into else []
+        results = as_tuple([self.names[out] for out in node.outputs])
+        text = f"{results} = {self.kernels[node]}({', '.join(arguments)})"
+        return [*lines, *self.placed(node, text)]
+
+    def join(self, node: Node) -> list[str]:
+        """A concatenation whose parts are in their places, but for some."""
+        whole, done = self.names[node.output], []
+        lines = []
+        for value, place in zip(node.inputs, places(node), strict=True):
+            if value in self.joins.parts:
+                done.append(self.names[value])
+            else:
+                lines.append(f"{whole}{place} = {self.names[value]}")
+        return [*lines, *self.placed(node, f"del {', '.join(done)}")]
+
+    def placed(self, node: Node, text: str) -> list[str]:
+        """A statement with its line of the user's code, and what is let go after it."""
+        loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
+        lines = [f"{text}{loc}"]
+        dead = self.plan.frees.get(node)
+        if dead:
+            lines.append(f"del {', '.join(self.names[v] for v in dead)}")
+        return lines
+
+    def constant(self, node: Node) -> None:
+        value = node.attrs["value"]
+        if isinstance(value, Dense):
+            name = (
+                self.fresh(node.output) if node.output.hint
+                else self.unique(f"c{next(self.counter)}")
+            )  # fmt: skip
+            self.namespace[name] = value.numpy()
+            self.names[node.output] = name
+        else:
+            self.names[node.output] = literal(value)
+
+    def results(self) -> list[str]:
+        """What is returned: arrays of their own, never views of inputs or of one another."""
+        returned: set[Value] = set()
+        texts = []
+        for value in self.graph.outputs:
+            root, name = self.plan.root[value], self.names[value]
+            borrowed = root.node is None or root.node.kind == "Constant" or root in returned
+            returned.add(root)
+            if isinstance(value.type, SizeType):
+                texts.append(name)
+            elif borrowed:
+                texts.append(f"np.array({name})")
+            elif value.node in self.kernels:
+                texts.append(name)
+            elif root is value:
+                texts.append(f"np.asarray({name})")
+            elif self.is_renamed(value) or self.may_be_written(value):
+                texts.append(name)
+            else:  # a view; those of one element for many are read-only, and copied
+                texts.append(f"np.require({name}, requirements='W')")
+        return texts
+
+    def may_be_written(self, value: Value) -> bool:
+        """Whether a view is an array that has each element of its root at most once."""
+        if not isinstance(value.type, TensorType) or value.type.shape == ():
+            return False  # numpy's views of scalars are scalars
+        while value is not self.plan.root[value]:
+            if value.node is None or value.node.kind not in _ONCE:
+                return False
+            value = value.node.inputs[0]
+        return True
+
+    def is_renamed(self, value: Value) -> bool:
+        """Whether it is a kernel's result in another shape."""
+        node = value.node
+        while node is not None and node.kind in ("reshape", "permute"):
+            node = node.inputs[0].node
+        return node in self.kernels
+
+
+def raw_products(library: Library) -> frozenset[str]:
+    """The kinds of nodes whose bfloat16 operands torch multiplies as they are."""
+    if library != "torch":
+        return frozenset()
+    from gradof.codegen.lowering.half_products import KINDS, multiplies
+
+    return KINDS if multiplies("bf16") else frozenset()
+
+
+def product() -> Lowering:
+    """The lowering of a product of raw bfloat16."""
+    from gradof.codegen.lowering.half_products import mm_bf16
+
+    return Lowering("function", "mm_bf16", mm_bf16)
+
+
+def wrapped(line: str) -> list[str]:
+    """A line within brackets, broken at its blanks where it is long."""
+    return textwrap.wrap(
+        line, 100, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def as_tuple(texts: list[str]) -> str:
+    """Source of a tuple; of one element it needs its comma."""
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def identifier(name: str) -> str:
+    """The name as a Python identifier that is no keyword."""
+    # NFKC, as Python reads identifiers: two names must not become one
+    name = unicodedata.normalize("NFKC", name)
+    text = "".join(c if f"_{c}".isidentifier() else "_" for c in name)
+    return text if text.isidentifier() else f"_{text}"

@@ -1,0 +1,367 @@
+"""Graph → straight-line Python over torch tensors: a kernel per fusion group, torch for the rest.
+
+    def loss_constants():
+        global c0
+        c0 = torch.from_numpy(array0).to(cuda_0)
+
+    def loss(x, w):
+        \"\"\"loss(x : f32[4,3]@cuda:0, w : f32[3,2]@cuda:0) -> (f32[]@cuda:0)\"\"\"
+        h = torch.mm(x, w)  # mlp.py:7
+        y, l = loss_kernel(h)  # mlp.py:8
+        del h
+        return (y, l)
+
+Everything is queued on the current stream of the tensors' device. Constants are made once, before
+the first run. What is returned is the caller's own: never an input, a constant, or one tensor
+twice; but what is saved for df may be several views of one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradof.codegen.fusion.groups import Group, is_free
+from gradof.codegen.host.emit import as_tuple, identifier, wrapped
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
+from gradof.codegen.lowering.torch_calls import namespace, statement
+from gradof.codegen.lowering.torch_ops import torch_expression
+from gradof.codegen.machine.executable import Executable
+from gradof.codegen.triton.attention.kernel import flash_of
+from gradof.codegen.triton.attention.replace import is_attention
+from gradof.codegen.triton.graph.rewrite import in_kernels
+from gradof.codegen.triton.interpreted import in_triton
+from gradof.codegen.triton.launch import Launch
+from gradof.errors import CodegenError
+from gradof.ir.attrs import Dense
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.types import ScalarType, SizeType, TensorType
+from gradof.passes.purity import is_pure
+
+MakeKernel = Callable[[LoopNest, str], Any]
+# Their results may share memory with their first operand.
+VIEWS = frozenset({
+    "alias", "again", "cast", "conj", "detach", "expand", "imag", "in_range", "once_differentiable",
+    "permute", "real", "reshape", "slice", "to_device",
+})  # fmt: skip
+_WEAK = {"bool": "torch.bool", "int": "torch.int64", "float": "torch.float64",
+         "complex": "torch.complex128"}  # fmt: skip
+# What is computed once where its operands are constants.
+FIXED = VIEWS - {"in_range"} | {"Constant"}
+
+
+class TorchExecutable(Executable):
+    """Emitted code that takes and returns torch tensors, all of one device but for numbers."""
+
+    takes_tensors = True
+
+    def __init__(
+        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any],
+        devices: frozenset[str],
+    ) -> None:  # fmt: skip
+        super().__init__(name, source, namespace, kernels)
+        self.devices = devices
+        self._make_constants: Callable[[], None] | None = namespace.get(f"{name}_constants")
+        self._kinds = tuple({device.partition(":")[0] for device in devices})
+        self._lock = threading.Lock()
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Run on tensors, one per graph input; fresh tensors come back.
+
+        Whatever torch raises passes through; torch.OutOfMemoryError gets a note that says where.
+        """
+        import torch
+
+        if len(tensors) != self._arity:
+            raise CodegenError(f"{self.name} takes {self._arity} tensors, got {len(tensors)}")
+        if self._make_constants is not None:
+            self._constants()
+        try:
+            for kind in self._kinds:
+                if torch.is_autocast_enabled(kind):  # its casts are in the graph
+                    with torch.autocast(kind, enabled=False):
+                        return self(*tensors)
+            result: tuple[Any, ...] = self.function(*tensors)
+        except torch.OutOfMemoryError as error:
+            if not getattr(error, "__notes__", None):
+                error.add_note(self._where(error))
+            raise
+        return result
+
+    def _constants(self) -> None:
+        """Make them, once. They are there for every stream, so this waits for the device.
+
+        CodegenError inside a CUDA graph that the caller records: it would make them only when it
+        is replayed.
+        """
+        import torch
+
+        with self._lock:
+            if self._make_constants is None:
+                return
+            devices = [torch.device(d) for d in self.devices if d.startswith("cuda")]
+            if devices and torch.cuda.is_current_stream_capturing():
+                raise CodegenError(
+                    f"{self.name} runs for the first time while a CUDA graph is captured",
+                    hint="call the function, and its backward, once before the capture",
+                )
+            self._make_constants()
+            for device in devices:
+                torch.cuda.current_stream(device).synchronize()
+            self._make_constants = None
+
+    def _where(self, error: BaseException) -> str:
+        """The statement of ours that was running, with the user's line."""
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((f.line for f in reversed(frames) if f.filename == self.filename), "its call")
+        return (
+            f"gradof: out of memory in {self.name}, at: {line}\n"
+            "gradof: differentiate(..., memory_budget=0.5) saves less for the backward"
+        )
+
+
+def emit_torch(
+    graph: Graph, name: str | None = None, *, fused: bool = True,
+    make_kernel: MakeKernel = Launch, shown: int | None = None,
+) -> TorchExecutable:  # fmt: skip
+    """Emit and compile a graph of primitives for torch tensors.
+
+    Raises CodegenError, before anything runs, for an op that has no torch form; it names the op.
+    Without `fused` every op is torch's own. The caller sees the first `shown` results, or all.
+    """
+    if fused:
+        home = home_of(graph)
+        graph = in_kernels(graph, lambda node: _in_kernel(node, home), _worth)
+    return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()
+
+
+def devices_of(graph: Graph) -> frozenset[str]:
+    """The devices of all tensors of a graph."""
+    values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]
+    return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
+
+
+def home_of(graph: Graph) -> str:
+    """The device on which the work is; beside its tensors those of the CPU are few and small."""
+    return min(devices_of(graph) - {"cpu"}, default="cpu")
+
+
+def _in_kernel(node: Node, device: str) -> bool:
+    types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
+    if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
+        return False  # a number of the caller's is no memory of the device
+    if node.kind == "in_range" and device == "cpu":
+        return False  # where it is an error of Python's
+    return {t.device for t in types} == {device} and in_triton(node)
+
+
+def _worth(group: Group) -> bool:
+    """What torch has no single call for; a kernel finds its device by the tensors it reads."""
+    made = {v for node in group.nodes for v in node.outputs}
+    reads = any(
+        isinstance(v.type, TensorType) and v not in made and not _from_nothing(v)
+        for node in group.nodes for v in node.inputs
+    )  # fmt: skip
+    return reads and sum(not is_free(node) for node in group.nodes) > 1
+
+
+def _from_nothing(value: Value) -> bool:
+    return value.node is not None and is_free(value.node) and not any(
+        isinstance(v.type, TensorType) for v in value.node.inputs
+    )  # fmt: skip
+
+
+class _Emitter:
+    def __init__(
+        self, graph: Graph, name: str, make_kernel: MakeKernel, shown: int | None
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.shown = len(graph.outputs) if shown is None else shown
+        self.make_kernel = make_kernel
+        self.home = home_of(graph)
+        self.namespace: dict[str, Any] = namespace()
+        self.taken = {*self.namespace, *keyword.kwlist}
+        self.suffixes: dict[str, itertools.count[int]] = {}
+        self.counter = itertools.count()
+        self.names: dict[Value, str] = {}
+        self.root: dict[Value, Value] = {}  # whose memory a value may share
+        self.expanded: set[Value] = set()  # may have one element for many
+        self.fixed: dict[Value, str] = {}
+        self.setup: list[str] = []
+        self.kernels: list[Any] = []
+        self.name = self.unique(name)
+
+    def emit(self) -> TorchExecutable:
+        for value in self.graph.inputs:
+            self.names[value] = self.fresh(value)
+        nodes = list(self.graph.nodes())
+        last = self.last_uses(nodes)
+        body = [
+            f"{self.names[v]} = {self.names[v]}.item()" for v in self.graph.inputs
+            if isinstance(v.type, ScalarType)
+        ]  # fmt: skip
+        for node in nodes:
+            body += self.node(node)
+            dead = [self.names[v] for v in last.get(node, ()) if v in self.names]
+            if dead:
+                body.append(f"del {', '.join(dead)}")
+        typed = ", ".join(f"{self.names[v]} : {v.type}" for v in self.graph.inputs)
+        types = ", ".join(str(v.type) for v in self.graph.outputs)
+        results = self.results()
+        head = []
+        if self.setup:
+            made = ", ".join(dict.fromkeys(self.fixed.values()))
+            head = [f"def {self.name}_constants():", f"    global {made}",
+                    *("    " + line for line in self.setup), "", ""]  # fmt: skip
+        lines = [
+            *head,
+            *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
+            *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
+            *("    " + line for line in body),
+            *wrapped(f"    return {as_tuple(results)}"),
+        ]
+        return TorchExecutable(
+            self.name, "\n".join(lines) + "\n", self.namespace, self.kernels,
+            devices_of(self.graph),
+        )  # fmt: skip
+
+    def last_uses(self, nodes: Sequence[Node]) -> dict[Node, list[Value]]:
+        """After which node each tensor made here is let go."""
+        last: dict[Value, Node] = {}
+        for node in nodes:
+            for out in node.outputs:
+                last[out] = node
+            for value in node.inputs:
+                if value in last:
+                    last[value] = node
+        kept = set(self.graph.outputs)
+        found: dict[Node, list[Value]] = {}
+        for value, node in last.items():
+            if value not in kept and isinstance(value.type, (TensorType, SizeType)):
+                found.setdefault(node, []).append(value)
+        return found
+
+    def node(self, node: Node) -> list[str]:
+        if node.kind == "FusionGroup":
+            return self.kernel(node)
+        if is_attention(node):
+            return self.attention(node)
+        operands = [self.fixed.get(v) or self.names[v] for v in node.inputs]
+        if node.kind == "Constant" and not isinstance(node.attrs["value"], Dense):
+            self.names[node.output] = torch_expression(node, operands, "")
+            return []
+        if self.is_fixed(node):
+            self.constant(node, operands)
+            return []
+        text = statement(node, operands, self.device(node))
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        if node.kind in VIEWS:
+            source = node.inputs[0]
+            self.root[node.output] = self.root.get(source, source)
+            if node.kind == "expand" or source in self.expanded:
+                self.expanded.add(node.output)
+        names = ", ".join(self.names[out] for out in node.outputs)
+        return [_placed(f"{names} = {text}" if names else text, node)]
+
+    def is_fixed(self, node: Node) -> bool:
+        """Whether a tensor is made once: of constants, with memory that is there or the CPU's."""
+        for value in node.inputs:
+            number = isinstance(value.type, ScalarType) and value.node is not None
+            if value not in self.fixed and not number:
+                return False
+        if node.kind in FIXED:
+            return True
+        types = [v.type for v in node.outputs]
+        on_cpu = all(isinstance(t, TensorType) and t.device == "cpu" for t in types)
+        return self.home != "cpu" and on_cpu and len(types) == 1 and is_pure(node)
+
+    def constant(self, node: Node, operands: list[str]) -> None:
+        """A tensor that no input changes, made before the first run."""
+        name = self.unique(f"c{next(self.counter)}")
+        value = node.attrs.get("value")
+        if isinstance(value, Dense):
+            array = self.unique(f"array{next(self.counter)}")
+            self.namespace[array] = value.numpy().copy()  # torch wants it writable
+            text = f"torch.from_numpy({array})"
+        else:
+            text = statement(node, operands, self.device(node))
+        self.fixed[node.output] = name
+        self.setup.append(f"{name} = {text}")
+
+    def kernel(self, node: Node) -> list[str]:
+        name = self.unique(f"{self.name}_kernel")
+        nest = schedule(node, name)
+        device = next(v.type.device for v in node.outputs if isinstance(v.type, TensorType))
+        self.namespace[name] = self.make_kernel(nest, device)
+        self.kernels.append(self.namespace[name])
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        given = [node.inputs[k] for k in nest.reads]
+        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in given)
+        left = as_tuple([self.names[out] for out in node.outputs])
+        return [_placed(f"{left} = {name}({arguments})", node)]
+
+    def attention(self, node: Node) -> list[str]:
+        """A call of `flash`; of the backward only what is read is computed."""
+        suffix = "" if node.kind == "attention" else "_backward"
+        name = self.unique(f"{self.name}_attention{suffix}")
+        self.namespace[name] = flash_of(node, name)
+        self.kernels.append(self.namespace[name])
+        for out in node.outputs:
+            self.names[out] = self.fresh(out)
+        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in node.inputs)
+        left = as_tuple([self.names[out] for out in node.outputs])
+        return [_placed(f"{left} = {name}({arguments})", node)]
+
+    def device(self, node: Node) -> str:
+        """The name of the device on which a node makes its results."""
+        types = [v.type for v in (*node.outputs, *node.inputs) if isinstance(v.type, TensorType)]
+        device = types[0].device if types else "cpu"
+        name = device.replace(":", "_")
+        if name not in self.namespace:
+            import torch
+
+            self.taken.add(name)
+            self.namespace[name] = torch.device(device)
+        return name
+
+    def results(self) -> list[str]:
+        """What is returned, tensors of their own."""
+        returned: set[Value] = set()
+        texts = []
+        for k, value in enumerate(self.graph.outputs):
+            root = self.root.get(value, value)
+            fixed = self.fixed.get(value)
+            name = fixed or self.names[value]
+            if isinstance(value.type, ScalarType):
+                texts.append(f"torch.tensor({name}, dtype={_WEAK[value.type.kind]})")
+                continue
+            if fixed or root.node is None or root in returned or root in self.fixed:
+                name += ".clone()"
+            elif value in self.expanded:
+                name += ".contiguous()"
+            if k < self.shown:
+                returned.add(root)
+            texts.append(name)
+        return texts
+
+    def fresh(self, value: Value) -> str:
+        return self.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
+
+    def unique(self, base: str) -> str:
+        name = base
+        while name in self.taken:
+            name = f"{base}_{next(self.suffixes.setdefault(base, itertools.count(1)))}"
+        self.taken.add(name)
+        return name
+
+
+def _placed(text: str, node: Node) -> str:
+    """A statement with its line of the user's code."""
+    return text if node.loc is None else f"{text}  # {' '.join(str(node.loc).split())}"

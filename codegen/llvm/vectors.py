@@ -1,0 +1,344 @@
+"""Scalar ops of a loop nest as LLVM IR over vectors: text, one line per instruction.
+
+    code = Vectors(lanes=16)
+    y = code.op("sin", F32, [x], [F32], {})      # %v7 = call <16 x float> @_ZGVeN16v_sinf(...)
+
+Every value is a vector of `lanes` elements, whatever its level; bool is a vector of i1. Elementary
+functions are those of libmvec, glibc's vector mathematics (within 4 ulps, subnormals included),
+one function per instruction set: b SSE4, d AVX2, e AVX-512.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradof.codegen.llvm.composed import COMPOSED
+from gradof.codegen.llvm.exponential import LANES, exp_f32, tanh_f32
+from gradof.codegen.machine.engine import half_dtypes
+from gradof.codegen.machine.llvm_types import ELEMENT, STORED
+from gradof.errors import CodegenError
+from gradof.ir.types import BOOL, F16, F32, F64, I32, I64, DType
+
+_STRAIGHT = {"exp": exp_f32, "tanh": tanh_f32}
+FLOATS = (F32, F64)
+# Functions of libmvec: op -> (name, number of operands).
+LIBMVEC = {
+    **{n: (n, 1) for n in (
+        "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh",
+        "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt")},
+    "pow": ("pow", 2), "atan2": ("atan2", 2), "hypot": ("hypot", 2),
+}  # fmt: skip
+INTRINSICS = {
+    "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "round": "roundeven",
+}  # fmt: skip
+COMPARE = {
+    "eq": ("oeq", "eq"), "ne": ("une", "ne"), "lt": ("olt", "slt"), "le": ("ole", "sle"),
+    "gt": ("ogt", "sgt"), "ge": ("oge", "sge"),
+}  # fmt: skip
+ARITHMETIC = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul")}
+LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+SIMPLE = frozenset(
+    {"neg", "reciprocal", "square", "rsqrt", "relu", "sigmoid", "sign", "where", "cast", "copy",
+     "logical_not", "isnan", "isinf", "isfinite", "maximum", "minimum", "div", "clamp", "detach",
+     "alias"}
+)  # fmt: skip
+CALLS = frozenset({*LIBMVEC, "sigmoid", *COMPOSED})  # of functions
+OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *SIMPLE, *COMPOSED})
+_FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
+    "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu", "clamp",
+    *COMPOSED,
+}  # fmt: skip
+
+
+def supports(op: str, dtypes: Sequence[DType], result: DType) -> bool:
+    """Whether an op on operands of these dtypes can be native code."""
+    halves = half_dtypes()  # computed in float32
+    dtypes = [F32 if d in halves else d for d in dtypes]
+    result = F32 if result in halves else result
+    if op not in OPS or result not in ELEMENT or any(d not in ELEMENT for d in dtypes):
+        return False
+    if op in _FLOAT_ONLY:
+        return all(d in FLOATS for d in dtypes)
+    if op in LOGICAL or op == "logical_not":
+        return all(d is BOOL for d in dtypes)
+    if op in ("maximum", "minimum", "neg", "square", "abs", *ARITHMETIC):
+        return all(d is not BOOL for d in dtypes)
+    return True
+
+
+class Vectors:
+    """Appends instructions to `lines`; `declared` are the functions they call."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.counter = 0
+
+    def vector(self, dtype: DType, stored: bool = False) -> str:
+        """The LLVM type of a vector of a dtype."""
+        return f"<{self.lanes} x {(STORED if stored else ELEMENT)[dtype]}>"
+
+    def fresh(self) -> str:
+        """A new name."""
+        self.counter += 1
+        return f"%v{self.counter}"
+
+    def emit(self, text: str) -> str:
+        """`%name = text`; returns the name."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def call(self, function: str, dtype: DType, args: Sequence[str], extra: str = "") -> str:
+        """A call of a function of vectors of one dtype."""
+        v = self.vector(dtype)
+        self.declared[function] = f"declare {v} @{function}({', '.join([v] * len(args))}{extra})"
+        given = ", ".join(f"{v} {a}" for a in args)
+        tail = extra.replace("i1", "i1 false") if extra else ""
+        return self.emit(f"call {v} @{function}({given}{tail})")
+
+    def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str:
+        """An intrinsic of LLVM that is overloaded on the vector type."""
+        kind = {F32: "f32", F64: "f64", I64: "i64", I32: "i32"}[dtype]
+        return self.call(f"llvm.{name}.v{self.lanes}{kind}", dtype, args)
+
+    def constant(self, value: float, dtype: DType) -> str:
+        """A vector of one number."""
+        if dtype in FLOATS:
+            text = _float(float(value), dtype)
+        elif dtype is BOOL:
+            text = "true" if value else "false"
+        else:
+            text = str(int(value))
+        return "<" + ", ".join([f"{ELEMENT[dtype]} {text}"] * self.lanes) + ">"
+
+    # --- ops -------------------------------------------------------------------------------------
+
+    def op(
+        self, kind: str, dtype: DType, args: Sequence[str], given: Sequence[DType],
+        attrs: Mapping[str, Any],
+    ) -> str:  # fmt: skip
+        """One op on operands of the dtypes `given`; CodegenError for one that is not native."""
+        own = given[0] if given else dtype
+        if kind in ARITHMETIC:
+            return self.binary(ARITHMETIC[kind][own not in FLOATS], own, args)
+        if kind in COMPARE:
+            word = "fcmp" if own in FLOATS else "icmp"
+            how = COMPARE[kind][own not in FLOATS]
+            if own is BOOL:  # true is -1 to a signed comparison
+                how = how.replace("s", "u", 1)
+            return self.emit(f"{word} {how} {self.vector(own)} {args[0]}, {args[1]}")
+        if kind in LOGICAL:
+            return self.binary(LOGICAL[kind], BOOL, args)
+        if kind in LIBMVEC:
+            return self.library(kind, own, args)
+        if kind == "abs" and own not in FLOATS:
+            return self.emit(self.select(own, self._negative(own, args[0]),
+                                          self._minus(own, args[0]), args[0]))  # fmt: skip
+        if kind in INTRINSICS:
+            return self.intrinsic(INTRINSICS[kind], own, args)
+        if kind in COMPOSED:
+            return COMPOSED[kind](self, own, args, attrs)
+        method = getattr(self, f"_{kind}", None)
+        if method is None:
+            raise CodegenError(f"{kind} is no native op")
+        result: str = method(own, dtype, args, given, attrs)
+        return result
+
+    def binary(self, word: str, dtype: DType, args: Sequence[str]) -> str:
+        """An instruction with two operands."""
+        return self.emit(f"{word} {self.vector(dtype)} {args[0]}, {args[1]}")
+
+    def library(self, kind: str, dtype: DType, args: Sequence[str]) -> str:
+        """A function of libmvec, or the code of it."""
+        if kind in _STRAIGHT and self.is_inline(kind, dtype):
+            return _STRAIGHT[kind](self, *args)
+        name, n = LIBMVEC[kind]
+        suffix = "f" if dtype is F32 else ""
+        symbol = f"_ZGV{self._isa(dtype)}N{self.lanes}{'v' * n}_{name}{suffix}"
+        return self.call(symbol, dtype, args)
+
+    def is_inline(self, op: str, dtype: DType) -> bool:
+        """Whether an op that is a function of the library for others is straight code here."""
+        return op in ("sigmoid", *_STRAIGHT) and dtype is F32 and self.lanes == LANES
+
+    def _isa(self, dtype: DType) -> str:
+        bits = self.lanes * dtype.bits
+        return {128: "b", 256: "d", 512: "e"}[bits]
+
+    def select(self, dtype: DType, mask: str, a: str, b: str) -> str:
+        """The text of a choice per lane."""
+        v = self.vector(dtype)
+        return f"select <{self.lanes} x i1> {mask}, {v} {a}, {v} {b}"
+
+    def _negative(self, dtype: DType, x: str) -> str:
+        return self.emit(f"icmp slt {self.vector(dtype)} {x}, {self.constant(0, dtype)}")
+
+    def _minus(self, dtype: DType, x: str) -> str:
+        return self.emit(f"sub {self.vector(dtype)} {self.constant(0, dtype)}, {x}")
+
+    def _neg(self, own: DType, *rest: Any) -> str:
+        (x,) = rest[1]
+        return self.emit(f"fneg {self.vector(own)} {x}") if own in FLOATS else self._minus(own, x)
+
+    def _square(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fmul" if own in FLOATS else "mul", own, [args[0], args[0]])
+
+    def _div(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fdiv", own, args)
+
+    def _reciprocal(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("fdiv", own, [self.constant(1, own), args[0]])
+
+    def _rsqrt(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        root = self.intrinsic("sqrt", own, args)
+        return self.binary("fdiv", own, [self.constant(1, own), root])
+
+    def _sigmoid(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        e = self.library("exp", own, [self.emit(f"fneg {self.vector(own)} {args[0]}")])
+        one = self.constant(1, own)
+        return self.binary("fdiv", own, [one, self.binary("fadd", own, [e, one])])
+
+    def _maximum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self._extreme("maximum", own, args)
+
+    def _minimum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self._extreme("minimum", own, args)
+
+    def _extreme(self, kind: str, own: DType, args: Sequence[str]) -> str:
+        """As numpy has it: the first if it is not the lesser one, or nan. Two comparisons and a
+        choice; LLVM's own, which tells -0 from 0, takes twice that."""
+        if own not in FLOATS:
+            return self.intrinsic("smax" if kind == "maximum" else "smin", own, args)
+        v, how = self.vector(own), "oge" if kind == "maximum" else "ole"
+        first = self.emit(f"fcmp {how} {v} {args[0]}, {args[1]}")
+        nan = self.emit(f"fcmp uno {v} {args[0]}, {args[0]}")
+        return self.emit(self.select(own, self.binary("or", BOOL, [first, nan]), *args))
+
+    def _relu(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        zero = self.constant(0, own)
+        kept = self.emit(f"fcmp uge {self.vector(own)} {args[0]}, {zero}")  # nan, too
+        return self.emit(self.select(own, kept, args[0], zero))
+
+    def _clamp(
+        self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
+    ) -> str:
+        x = args[0]
+        if attrs["low"] is not None:
+            x = self._extreme("maximum", own, [x, self.constant(attrs["low"], own)])
+        if attrs["high"] is not None:
+            x = self._extreme("minimum", own, [x, self.constant(attrs["high"], own)])
+        return x
+
+    def _sign_or_zero(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        v, zero = self.vector(own), self.constant(0, own)
+        up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
+        down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
+        some = self.emit(self.select(own, down, self.constant(-1, own), zero))
+        return self.emit(self.select(own, up, self.constant(1, own), some))
+
+    def _sign(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        v, zero = self.vector(own), self.constant(0, own)
+        up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
+        down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
+        some = self.emit(self.select(own, down, self.constant(-1, own), args[0]))
+        signed = self.emit(self.select(own, up, self.constant(1, own), some))
+        at_zero = self.emit(f"fcmp oeq {v} {args[0]}, {zero}")
+        return self.emit(self.select(own, at_zero, zero, signed))
+
+    def _where(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.emit(self.select(dtype, *args))
+
+    def _copy(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return args[0]
+
+    _detach = _alias = _copy
+
+    def _logical_not(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("xor", BOOL, [args[0], self.constant(1, BOOL)])
+
+    def _isnan(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.emit(f"fcmp uno {self.vector(own)} {args[0]}, {args[0]}")
+
+    def _isinf(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        size = self.intrinsic("fabs", own, args)
+        return self.emit(f"fcmp oeq {self.vector(own)} {size}, {self.constant(math.inf, own)}")
+
+    def _isfinite(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        size = self.intrinsic("fabs", own, args)
+        return self.emit(f"fcmp olt {self.vector(own)} {size}, {self.constant(math.inf, own)}")
+
+    def _cast(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        (x,) = args
+        if own == dtype:
+            return x
+        if dtype is BOOL:
+            word, how = ("fcmp", "une") if own in FLOATS else ("icmp", "ne")
+            return self.emit(f"{word} {how} {self.vector(own)} {x}, {self.constant(0, own)}")
+        word = {
+            (True, True): "fpext" if dtype is F64 else "fptrunc",
+            (True, False): "fptosi",
+            (False, True): "uitofp" if own is BOOL else "sitofp",
+            (False, False): "zext" if own is BOOL else "sext" if dtype is I64 else "trunc",
+        }[own in FLOATS, dtype in FLOATS]
+        return self.emit(f"{word} {self.vector(own)} {x} to {self.vector(dtype)}")
+
+
+    # --- half precision: bits of 16 in memory, float32 in a register ------------------------------
+
+    def widened(self, bits: str, dtype: DType) -> str:
+        """A vector of bfloat16 or float16, as its bits, in float32."""
+        wide, n = self.vector(F32), self.lanes
+        if dtype == F16:
+            halves = self.emit(f"bitcast <{n} x i16> {bits} to <{n} x half>")
+            return self.emit(f"fpext <{n} x half> {halves} to {wide}")
+        long = self.emit(f"zext <{n} x i16> {bits} to <{n} x i32>")
+        high = self.binary("shl", I32, [long, self.constant(16, I32)])
+        return self.emit(f"bitcast {self.vector(I32)} {high} to {wide}")
+
+    def narrowed(self, value: str, dtype: DType) -> str:
+        """The bits of float32 numbers that a half precision has."""
+        wide, n = self.vector(F32), self.lanes
+        if dtype == F16:
+            halves = self.emit(f"fptrunc {wide} {value} to <{n} x half>")
+            return self.emit(f"bitcast <{n} x half> {halves} to <{n} x i16>")
+        bits = self.emit(f"bitcast {wide} {value} to {self.vector(I32)}")
+        high = self.binary("lshr", I32, [bits, self.constant(16, I32)])
+        return self.emit(f"trunc {self.vector(I32)} {high} to <{n} x i16>")
+
+    def _rounded(
+        self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
+    ) -> str:
+        """To the nearest number of a half precision, ties to even, in float32; nan stays nan.
+
+        `any_nan`: one whose low bits are set could become infinity, or a number.
+        """
+        (x,), half = args, attrs["dtype"]
+        if half == F16:
+            return self.widened(self.narrowed(x, F16), F16)
+        whole = self.vector(I32)
+        bits = self.emit(f"bitcast {self.vector(F32)} {x} to {whole}")
+        low = self.binary("lshr", I32, [bits, self.constant(16, I32)])
+        even = self.binary("and", I32, [low, self.constant(1, I32)])
+        up = self.binary("add", I32, [even, self.constant(0x7FFF, I32)])
+        sum_ = self.binary("add", I32, [bits, up])
+        kept = self.binary("and", I32, [sum_, self.constant(-0x10000, I32)])
+        if attrs["any_nan"]:
+            number = self.emit(f"fcmp ord {self.vector(F32)} {x}, {x}")
+            kept = self.emit(self.select(I32, number, kept, self.constant(0x7FC00000, I32)))
+        return self.emit(f"bitcast {whole} {kept} to {self.vector(F32)}")
+
+
+def _float(value: float, dtype: DType) -> str:
+    """A float as LLVM writes it: the bits of the double that is exactly the number."""
+    if dtype is F32 and math.isfinite(value):
+        try:
+            (value,) = struct.unpack("<f", struct.pack("<f", value))
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

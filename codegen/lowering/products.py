@@ -1,0 +1,152 @@
+"""Whose the matrix products are.
+
+A torch caller's are torch's, and so MKL's. On processors that are not Intel's MKL keeps to 256-bit
+vectors; on an AMD processor with 512-bit vectors two others take half the time:
+
+- oneDNN, which torch brings along, for float32 `mm`, but for the product of two long, narrow ones
+  (64x1024 by 1024x64), which MKL sums up on several cores. Of a result with few columns and a first
+  operand that is transposed (the gradient of a last layer) it is given the transposed product.
+- a kernel of our own (`native.matmul`), where llvmlite is: for stacks of matrices and for float64,
+  for which torch has nothing but MKL, and for float32 `mm` where it is quicker than oneDNN: where
+  the first operand is transposed, as in the gradient of a weight, which oneDNN copies first, where
+  both are long and narrow, and where both are small.
+
+Small products are numpy's, without the microseconds of torch's call, as long as OpenBLAS stays on
+one thread: its others would keep the cores from torch's for a tenth of a second.
+
+A numpy caller's are numpy's, but for stacks of middling matrices, of which numpy multiplies one
+after the other: our own kernel shares them out to the cores.
+
+The choice follows from the processor, the shapes and strides, so that results are the same from run
+to run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradof.codegen.lowering.numpy import Library, as_tensor
+from gradof.ir.core import Node
+from gradof.ir.types import F32, F64, TensorType
+
+SMALL = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
+_SMALL_VECTOR = 9216  # and where one of the operands has one row or column
+_NARROW = 8  # how much longer than wide
+# What our own kernel takes:
+_TILE = 8  # rows at least, and columns, but for stacks, which MKL multiplies slowly anyway;
+_FAR = 1 << 21  # elements of an operand at most, half of them where it is transposed,
+_NEAR = 1 << 18  # or as many, where it is oneDNN that it competes with,
+_MIDDLING = 1 << 24  # or multiplications, where that need not copy,
+_PANEL = 32  # and that many columns at least, and so for a numpy caller,
+_STACK = 1 << 22  # with more multiplications than that
+
+
+@functools.cache
+def float32_library() -> str:
+    """Whose float32 products these are: `oneDNN` or `MKL`."""
+    import torch
+
+    has_op = bool(torch._C._has_mkldnn) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return "oneDNN" if has_op and wide and bool(torch._C.has_mkl) and _is_amd() else "MKL"
+
+
+@functools.cache
+def _linear() -> Any:
+    """oneDNN's x @ weight.T + bias, with what is to be done to it afterwards."""
+    import torch
+
+    return torch.ops.mkldnn._linear_pointwise.default
+
+
+@functools.cache
+def has_native() -> bool:
+    """Whether our own kernel is worth it: where there are 512-bit vectors that MKL leaves."""
+    from gradof.codegen.machine.engine import vector_bits
+
+    return _is_amd() and vector_bits() == 512
+
+
+def native_product(node: Node, library: Library) -> Callable[[Any, Any], Any] | None:
+    """What computes a product natively where that is quicker; None where it never is."""
+    a, b = (v.type for v in node.inputs)
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return None
+    if a.shape is None or b.shape is None or a.dtype not in (F32, F64):
+        return None
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    stacks = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    if m < _TILE or (node.kind == "mm" and n < _TILE) or stacks * m * k * n <= SMALL:
+        return None
+    if library == "torch":
+        return product if has_native() else None
+    many = n >= _PANEL and stacks * m * k * n > _STACK and stacks > 1 and m * k * n <= _MIDDLING
+    return stacked if many and has_native() else None
+
+
+def stacked(a: Any, b: Any) -> Any:
+    """The product of a numpy caller's stacks of matrices; a fresh array."""
+    from gradof.codegen.matmul.products import product as native
+
+    found = native(a, b, openmp=False)
+    return np.matmul(a, b) if found is None else found
+
+
+def product(a: Any, b: Any) -> Any:
+    """The product of a torch caller's matrices, or of stacks of them; a fresh array."""
+    if _is_native(a, b):
+        from gradof.codegen.matmul.products import product as native
+
+        found = native(a, b, openmp=True)
+        if found is not None:
+            return found
+    return mm(a, b) if a.ndim == b.ndim == 2 else _torch(as_tensor(a), as_tensor(b))
+
+
+def mm(a: Any, b: Any) -> Any:
+    """The product of two matrices, numpy arrays over memory of torch's; a fresh array."""
+    (m, k), n = a.shape, b.shape[1]
+    if m * k * n <= (SMALL if min(m, n) > 1 else _SMALL_VECTOR) and a.dtype.char in "fd":
+        return np.matmul(a, b)
+    x, y = as_tensor(a), as_tensor(b)
+    if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
+        return _torch(x, y)
+    if n * _NARROW <= m and x.stride(0) == 1:
+        return _linear()(y.t(), x, None, "none", [], "").t().contiguous().numpy()
+    return _linear()(x, y.t(), None, "none", [], "").numpy()
+
+
+def _is_native(a: Any, b: Any) -> bool:
+    """Whether our own kernel is quicker than what else there is."""
+    m, k, n = int(a.shape[-2]), int(a.shape[-1]), int(b.shape[-1])
+    turned, turned_b = a.strides[-2] == a.itemsize, b.strides[-2] == b.itemsize
+    if a.ndim == b.ndim == 2 and a.dtype.char == "f" and _is_of_onednn(m, k, n):
+        if turned:
+            return m * k <= _NEAR
+        return n >= _PANEL and m * k * n <= _MIDDLING and (m >= k or not turned_b)
+    return m * k <= (_FAR // 2 if turned else _FAR) and k * n <= _FAR
+
+
+def _is_of_onednn(m: int, k: int, n: int) -> bool:
+    """Whether oneDNN multiplies float32 matrices of such sizes, not MKL."""
+    return k < _NARROW * max(m, n) and float32_library() == "oneDNN"
+
+
+def _torch(x: Any, y: Any) -> Any:
+    import torch
+
+    if torch.is_autocast_enabled("cpu"):  # what autocast does was recorded as casts
+        with torch.autocast("cpu", enabled=False):
+            return torch.matmul(x, y).numpy()
+    return torch.matmul(x, y).numpy()
+
+
+def _is_amd() -> bool:
+    path = Path("/proc/cpuinfo")
+    return path.exists() and "AuthenticAMD" in path.read_text()

@@ -1,0 +1,1 @@
+"""What runs emitted code: LLVM in this process, threads, and source made callable."""

@@ -1,0 +1,86 @@
+r"""Emitted source made callable, its text kept where tracebacks and debuggers look for it.
+
+>>> run = Executable("f", "def f(x):\n    return (np.tanh(x),)\n", {"np": np})
+>>> run.filename
+'<gradof f 1b0f5c2e>'
+>>> run(np.zeros(2))
+(array([0., 0.]),)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import CodegenError
+from gradof.ir import forks
+
+# The same source has the same name, so each text is kept once, while any function of it lives.
+# Reentrant, because a finalizer may run inside the lock.
+_LOCK = forks.rlock()
+_LIVE: Counter[str] = Counter()
+
+
+class Executable:
+    """Emitted code: `source`, the `filename` it has in tracebacks, and the call.
+
+    `kernels` are the functions it calls for its fusion groups.
+    """
+
+    takes_tensors = False  # torch's, as they are; see gradof.codegen.host.torch_emit
+
+    def __init__(
+        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = ()
+    ) -> None:
+        self.kernels = tuple(kernels)
+        digest = hashlib.sha256(source.encode()).hexdigest()[:8]
+        self.name = name
+        self.source = source
+        self.filename = f"<gradof {name} {digest}>"
+        exec(compile(source, self.filename, "exec"), namespace)
+        self.function = namespace[name]
+        self._arity = self.function.__code__.co_argcount
+        remember_source(self.filename, source)
+        weakref.finalize(self.function, _forget, self.filename).atexit = False
+
+    @property
+    def listing(self) -> str:
+        """The source with that of every kernel before it."""
+        return "\n\n".join([*(kernel.source for kernel in self.kernels), self.source])
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Run on numpy arrays, one per graph input; fresh, writable arrays come back.
+
+        Floating-point warnings are silent: inf and nan are results. Raises CodegenError for a
+        wrong number of arrays; their shapes and dtypes are the caller's to check.
+        """
+        if len(arrays) != self._arity:
+            raise CodegenError(f"{self.name} takes {self._arity} arrays, got {len(arrays)}")
+        with np.errstate(all="ignore"):
+            result: tuple[Any, ...] = self.function(*arrays)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<Executable {self.filename[1:-1]}>"
+
+
+def remember_source(filename: str, source: str) -> None:
+    """Keep the text for tracebacks as long as some function made of it lives."""
+    with _LOCK:
+        _LIVE[filename] += 1
+        # mtime None: linecache.checkcache leaves the entry alone
+        linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
+
+
+def _forget(filename: str) -> None:
+    with _LOCK:
+        _LIVE[filename] -= 1
+        if not _LIVE[filename]:
+            del _LIVE[filename]
+            linecache.cache.pop(filename, None)

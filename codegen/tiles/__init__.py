@@ -1,0 +1,1 @@
+"""Loop nests as numpy over tiles of rows, small enough for the cache."""

@@ -1,0 +1,1 @@
+"""Loop nests as Triton kernels: source, launches, and the ops it has."""

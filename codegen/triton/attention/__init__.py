@@ -1,0 +1,1 @@
+"""Attention as Triton kernels that never hold all scores."""

@@ -1,0 +1,298 @@
+"""A loop nest as a function of torch tensors, run by Triton.
+
+    kernel = TritonKernel(nest)
+    y, total = kernel(x, w)             # fresh outputs, in the order of the nest
+
+Source is made on the first call, for the axes that are left once neighbouring ones are merged, and
+for the form (`emit_triton`) that the size of a row asks for. What shapes and strides decide is
+kept, so that later calls take memory and launch. Where the environment says
+TRITON_INTERPRET=1 before triton is imported, the same source runs on CPU tensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gradof.codegen.loops.interpret import nest_sizes, output_shape
+from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.machine.executable import remember_source
+from gradof.codegen.triton import tune
+from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of, multiprocessors
+from gradof.codegen.triton.emit import Form, checks, emit_triton, form_of
+from gradof.codegen.triton.fold_source import fold_groups, folds_of
+from gradof.codegen.triton.interpreter import complete, is_interpreting
+from gradof.codegen.triton.ops import NAMES
+from gradof.codegen.triton.planned import FoldGroup, Planned, PlannedParts
+from gradof.codegen.triton.shared_rows import share_rows
+from gradof.codegen.triton.split_reductions import Totals, take_totals
+from gradof.errors import CodegenError
+
+MAX_BLOCK = 1 << 14  # columns that one program holds in registers
+WIDE_INDEX = 1 << 31
+MAX_PLANNED = 64  # sets of shapes and strides that a kernel remembers the launch of
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one form and one set of axes compiled to."""
+
+    text: str
+    kernel: Any
+    folds: tuple[Any, ...]  # one for each of `fold_groups`
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What shapes and strides say of a call, before its tile is chosen."""
+
+    device: Any
+    sizes: tuple[int, ...]
+    pairs: list[tuple[Buffer, Any]]  # operands and outputs; the latter without memory
+    strides: list[list[int | None]]  # along the axes of the nest
+    groups: list[list[int]]
+    n_rows: int
+    n_columns: int
+    made: Source
+    units: int  # multiprocessors of the device
+
+
+class TritonKernel:
+    """See the module docstring. Thread-safe. CodegenError for an op Triton does not have."""
+
+    def __init__(self, nest: LoopNest, max_block: int | None = None) -> None:
+        self.nest = nest
+        self.max_block = max_block or MAX_BLOCK
+        self.form = form_of(nest)
+        self.source = emit_triton(nest, self.form)
+        self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
+        self.planned: dict[Any, Planned | PlannedParts] = {}
+        self._parts: dict[bool, PlannedParts | None] = {}  # by whether rows are few
+        self._lock = threading.Lock()
+
+    def __call__(self, *tensors: Any) -> tuple[Any, ...]:
+        """Outputs on the device of the inputs; queued on its current stream."""
+        key = self.key(tensors)
+        planned = self.planned.get(key)
+        if planned is None:
+            planned = self._plan(tensors)
+            if len(self.planned) >= MAX_PLANNED:
+                self.planned.clear()
+            self.planned[key] = planned
+        return planned(tensors)
+
+    @staticmethod
+    def key(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """What decides of a launch."""
+        device = tensors[0].device if tensors else None
+        return (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
+
+    def _plan(self, tensors: Sequence[Any]) -> Planned | PlannedParts:
+        """Everything of a call that shapes and strides decide."""
+        import torch
+
+        nest = self.nest
+        sizes = nest_sizes(nest, tensors)
+        device = tensors[0].device if tensors else torch.device("cpu")
+        outputs = [_empty(b, sizes, "meta") for b in nest.outputs]
+        pairs = [*zip(nest.inputs, tensors, strict=True), *zip(nest.outputs, outputs, strict=True)]
+        strides = [
+            [None if d is None else t.stride(d) for d in b.dims] for b, t in pairs
+        ]  # fmt: skip
+        rows = 0 if self.form == "pointwise" else nest.rows
+        groups = merged_axes(sizes, rows, strides, indexed_loads(nest))
+        n_rows = _product(sizes[:rows])
+        n_columns = _product(sizes[rows:])
+        form = self.form
+        units = multiprocessors(device)
+        if form == "persistent" and n_columns > self.max_block:
+            if (parts := self._in_parts(n_rows < 2 * units)) is not None:
+                return parts
+            form = "looped"
+        made = self._source(form, tuple(g[-1] for g in groups))
+        call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made, units)
+        down = form == "tiled" and _runs_down(strides, groups, rows)
+        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block, units, down=down)
+        if tune.applies(device, n_rows * n_columns):
+            blocks = tune.choose(
+                tune.key(made.text, [str(b.dtype) for b, _ in pairs], n_rows, n_columns, device),
+                tune.candidates(blocks, form, n_columns, self.max_block, bool(folds_of(nest))),
+                lambda b: tune.seconds_of(
+                    partial(self._planned_with(call, form, b), tensors), device
+                ),
+                lambda b: self._planned_with(call, form, b).compile([t.dtype for t in tensors]),
+            )  # fmt: skip
+        return self._planned_with(call, form, blocks)
+
+    def _planned_with(self, call: _Call, form: Form, blocks: Blocks) -> Planned:
+        """The call in tiles of a size."""
+        nest, made = self.nest, call.made
+        outputs = [t for _, t in call.pairs[len(nest.inputs) :]]
+        grid = grid_of(form, call.n_rows, call.n_columns, blocks)
+        folds = [
+            FoldGroup(nest, group, function, grid[-1], call.n_columns, call.sizes, outputs,
+                      call.units)
+            for group, function in zip(fold_groups(nest), made.folds, strict=True)
+        ]  # fmt: skip
+        folded = {k for f in folds for k in f.outputs}
+        arguments: list[Any] = []
+        places: list[int] = []
+        for k, all_strides in enumerate(call.strides):
+            if k - len(nest.inputs) not in folded:
+                places.append(len(arguments))
+                found = [all_strides[g[-1]] for g in call.groups]
+                arguments += [None, *(s for s in found if s is not None)]
+        for _ in folds_of(nest):
+            places.append(len(arguments))
+            arguments.append(None)
+        arguments += [_product([call.sizes[a] for a in g]) for g in call.groups]
+        # positions that masks cut off are computed, too
+        covered = (
+            grid[-1] * blocks.rows * blocks.tiles,
+            -(-call.n_columns // blocks.columns) * blocks.columns,
+            *(grid[-1] * f.columns for f in folds),
+        )
+        constants = {
+            "INDEX": _index_type(call.pairs, max(covered)), "BR": blocks.rows,
+            "BC": blocks.columns, "num_warps": blocks.warps, "enable_fp_fusion": True,
+        }  # fmt: skip
+        if checks(nest) and not is_interpreting():
+            constants["sanitize_overflow"] = False  # which would be part of its debugging
+        return Planned(
+            call.device,
+            [None if k in folded else (t.shape, t.dtype) for k, t in enumerate(outputs)],
+            [*arguments, call.n_rows, call.n_columns, blocks.tiles], places, made.kernel, grid,
+            constants, folds,
+        )  # fmt: skip
+
+    def _in_parts(self, few: bool) -> PlannedParts | None:
+        """The nest in two, if a row of it is too much for one program and need not be one's.
+
+        Where rows are few, each of them is too much for one.
+        """
+        with self._lock:
+            if few not in self._parts:
+                found = take_totals(self.nest) or (share_rows(self.nest) if few else None)
+                self._parts[few] = None if found is None else self._parts_of(found)
+            return self._parts[few]
+
+    def _parts_of(self, found: Totals) -> PlannedParts:
+        second = found.second
+        return PlannedParts(
+            TritonKernel(found.first, self.max_block),
+            None if second is None else TritonKernel(second, self.max_block),
+            found.given, found.made,
+        )  # fmt: skip
+
+    def _source(self, form: Form, kept: tuple[int, ...]) -> Source:
+        """The source for the axes that are left, each named by the last it was merged from."""
+        with self._lock:
+            found = self._made.get((form, kept))
+            if found is None:
+                found = self._made[form, kept] = _compile(with_axes(self.nest, kept), form)
+            return found
+
+
+def _compile(nest: LoopNest, form: Form) -> Source:
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        hint = "pip install 'gradof[triton]'"
+        raise CodegenError("triton is not installed", hint=hint) from error
+    if is_interpreting():
+        complete()
+    text = emit_triton(nest, form)
+    # triton reads a kernel's source where inspect finds it
+    filename = f"<gradof {nest.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    remember_source(filename, text)
+    space: dict[str, Any] = {"__name__": f"gradof_{nest.name}"}
+    exec(compile(text, filename, "exec"), space)
+    folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(fold_groups(nest))))
+    return Source(text, space[nest.name], folds)
+
+
+def _index_type(pairs: Sequence[tuple[Buffer, Any]], largest: int) -> Any:
+    """int64 where int32 does not hold the place of an element, or all of `largest` positions."""
+    import triton.language as tl
+
+    reach = [
+        sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) for _, t in pairs
+    ]
+    return tl.int64 if max(largest - 1, *reach) >= WIDE_INDEX else tl.int32
+
+
+def _empty(buffer: Buffer, sizes: Sequence[int], device: Any) -> Any:
+    import torch
+
+    name = NAMES[buffer.dtype].replace("int1", "bool")
+    shape = output_shape(buffer, sizes)
+    return torch.empty(shape, dtype=getattr(torch, name), device=device)
+
+
+def indexed_loads(nest: LoopNest) -> set[int]:
+    """Axes along which cells are named or windows are cut: they keep their own axis."""
+    named = {a for i in nest.body if isinstance(a := i.attrs.get("axis"), int)}
+    return named | {axis for b in nest.inputs for axis, _, _ in b.windows}
+
+
+def merged_axes(
+    sizes: Sequence[int], rows: int, strides: Sequence[Sequence[int | None]], alone: set[int]
+) -> list[list[int]]:
+    """Axes in groups that every buffer runs through as if they were one."""
+    groups: list[list[int]] = []
+    for k in range(len(sizes)):
+        joins = bool(groups) and k != rows and not {k, k - 1} & alone
+        for s in strides:
+            a, b = (s[k - 1], s[k]) if joins else (None, None)
+            joins = joins and (
+                (a is None and b is None)
+                or (a is not None and b is not None and a == b * sizes[k])
+            )
+        if joins:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _runs_down(
+    strides: Sequence[Sequence[int | None]], groups: Sequence[Sequence[int]], rows: int
+) -> bool:
+    """Whether elements that are next to each other in memory are of one column."""
+    down = [g[-1] for g in groups if g[-1] < rows][-1:]
+    across = [g[-1] for g in groups if g[-1] >= rows][-1:]
+    beside = {s[a] for s in strides for a in across}
+    return bool(across) and 1 not in beside and 1 in {s[a] for s in strides for a in down}
+
+
+def with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
+    """The nest with these axes only; others were merged into the next one kept."""
+    def buffers(found: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(
+            replace(b, dims=tuple(b.dims[a] for a in kept),
+                    windows=tuple((kept.index(a), low, high) for a, low, high in b.windows),
+                    times=tuple((kept.index(a), n) for a, n in b.times))
+            for b in found
+        )  # fmt: skip
+
+    body = tuple(
+        replace(i, attrs={**i.attrs, "axis": kept.index(i.attrs["axis"])})
+        if isinstance(i.attrs.get("axis"), int) else i
+        for i in nest.body
+    )  # fmt: skip
+    return replace(
+        nest, sizes=tuple(nest.sizes[a] for a in kept), rows=sum(a < nest.rows for a in kept),
+        inputs=buffers(nest.inputs), outputs=buffers(nest.outputs), body=body,
+    )  # fmt: skip
+
+
+def _product(sizes: Sequence[int]) -> int:
+    n = 1
+    for size in sizes:
+        n *= size
+    return n
+

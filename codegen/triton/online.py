@@ -1,0 +1,67 @@
+"""Softmax of a row that does not fit into a block: its maximum and its sum in one pass.
+
+    m = reduce[max] x      row  1               m, running: the largest so far
+    d = sub x m            cell 1               s, running: the sum of exp(x - m) so far, times
+    e = exp d              cell 1        →         exp(m - m') whenever m grows to m'
+    s = reduce[sum] e      row  2
+
+The loop over stage 1 is left out, so a block of x is read once less. A block is cut into parts of
+`PART` neighbours, which one thread has loaded: each part keeps an m and an s, and those of a row
+are joined after the loop. That is an exp for a cell, and one for a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradof.codegen.loops.ir import Instr, LoopNest
+from gradof.ir.types import F32, F64
+
+
+def online_sums(nest: LoopNest) -> Mapping[str, Instr]:
+    """Maxima by name, each with the sum to run beside it; its loop has nothing else to do."""
+    made = {i.name: i for i in nest.body if i.name}
+    found: dict[str, Instr] = {}
+    for total in nest.body:
+        if total.op != "reduce" or total.attrs["kind"] != "sum":
+            continue
+        exp = made.get(str(total.args[0]))
+        sub = made.get(str(exp.args[0])) if exp is not None and exp.op == "exp" else None
+        top = made.get(str(sub.args[1])) if sub is not None and sub.op == "sub" else None
+        if exp is None or sub is None or top is None or not isinstance(sub.args[0], str):
+            continue
+        of_rows = top.op == "reduce" and top.attrs["kind"] == "max" and top.args[0] == sub.args[0]
+        wide = all(i.dtype in (F32, F64) for i in (top, sub, exp, total))
+        alone = [i for i in nest.body if _is_work(i, top.stage)] == [total]
+        if of_rows and wide and alone and exp.stage == sub.stage == top.stage:
+            found[top.name] = total
+    return found
+
+
+def _is_work(i: Instr, stage: int) -> bool:
+    """Whether the instruction is a reason for the loop over a stage."""
+    if i.op == "reduce":
+        return i.stage == stage + 1
+    return i.op in ("store", "fold") and i.level == "cell" and i.stage == stage
+
+
+def running(top: str, total: str, value: str) -> list[str]:
+    """The statements of one block.
+
+    Where all is -inf so far, 0 stands for the maximum: -inf - -inf is no number.
+    """
+    acc, safe, part = f"acc_{top}", f"acc_{top}_safe", f"acc_{top}_part"
+    nan = "propagate_nan=tl.PropagateNan.ALL"
+    return [
+        f'{part} = tl.reshape(tl.where(cell, {value}, float("-inf")), (BR, BC // PART, PART))',
+        f"acc_{top}_next = tl.maximum({acc}, tl.reduce({part}, 2, _max), {nan})",
+        f'{safe} = tl.where(acc_{top}_next == float("-inf"), 0.0, acc_{top}_next)',
+        f"acc_{total} = acc_{total} * tl.exp({acc} - {safe})",
+        f"acc_{total} += tl.sum(tl.exp({part} - {safe}[:, :, None]), axis=2)",
+        f"{acc} = acc_{top}_next",
+    ]
+
+
+def joined(top: str, total: str) -> str:
+    """The sum of a row, once its maximum is known."""
+    return f"tl.sum(acc_{total} * tl.exp(acc_{top} - {top}), axis=1, keep_dims=True)"

@@ -1,0 +1,1 @@
+"""Adaptors: how calls of aten ops become IR."""

@@ -1,0 +1,184 @@
+"""Reductions and scans of aten, with dims written out and torch's result dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradof.ir.types import BOOL
+from gradof.ops.expr import Expr, F, Number
+from gradof.tracer.aten.registry import Call, aten
+from gradof.tracer.aten.shape import wrap_dim
+
+Dims = int | Sequence[int] | None
+
+
+def all_dims(x: Expr, dims: Dims) -> tuple[int, ...]:
+    """Dims as a sorted tuple counted from the front; none given means all."""
+    if isinstance(dims, int):
+        dims = (dims,)
+    if not dims:
+        return tuple(range(x.rank))
+    return tuple(sorted(wrap_dim(d, x.rank) for d in dims)) if x.rank else ()
+
+
+@aten("sum.default", "sum.dim_IntList")
+def sum_(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.sum(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+
+@aten("nansum.default")
+def nansum(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    return sum_(c, F.where(F.isnan(x), 0.0, x), dim, keepdim)
+
+
+@aten("mean.default", "mean.dim")
+def mean(c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.mean(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+
+for _name in ("amax", "amin"):
+
+    def _extreme(
+        c: Call, x: Expr, dim: Dims = (), keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        return F.__getattr__(_name)(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+    aten(f"{_name}.default")(_extreme)
+
+for _name in ("max", "min"):
+
+    def _whole(c: Call, x: Expr, _name: str = _name) -> Expr:
+        return F.__getattr__("a" + _name)(x, dims=all_dims(x, None), keepdims=False)
+
+    def _along(
+        c: Call, x: Expr, dim: int, keepdim: bool = False, _name: str = _name
+    ) -> tuple[Expr, Expr]:
+        if x.rank == 0:
+            return F.alias(x), c.full(0, c.type(1))
+        # The gradient goes to the element that the index names, not to all that tie with it.
+        dim = wrap_dim(dim, x.rank)
+        where = F.__getattr__("arg" + _name)(x, dim=dim, keepdims=True)
+        value = F.gather(x, where, dim=dim)
+        if keepdim:
+            return value, where
+        shape = x.shape[:dim] + x.shape[dim + 1 :]
+        return value.reshape(shape), where.reshape(shape)
+
+    def _where_extreme(
+        c: Call, x: Expr, dim: int | None = None, keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        name = "arg" + _name
+        if dim is None:
+            flat = F.__getattr__(name)(x.reshape((x.type.size,)), dim=0, keepdims=False)
+            shape = c.type().shape
+            assert shape is not None
+            return flat.reshape(shape)
+        if x.rank == 0:
+            return c.full(0)
+        return F.__getattr__(name)(x, dim=wrap_dim(dim, x.rank), keepdims=keepdim)
+
+    aten(f"{_name}.default")(_whole)
+    aten(f"{_name}.dim")(_along)
+    aten(f"arg{_name}.default")(_where_extreme)
+
+
+@aten("aminmax.default")
+def aminmax(
+    c: Call, x: Expr, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Expr, Expr]:
+    dims = all_dims(x, dim)
+    return F.amin(x, dims=dims, keepdims=keepdim), F.amax(x, dims=dims, keepdims=keepdim)
+
+
+for _name in ("any", "all"):
+
+    def _truth(
+        c: Call, x: Expr, dim: Dims = None, keepdim: bool = False, _name: str = _name
+    ) -> Expr:
+        y = F.__getattr__(_name)(x, dims=all_dims(x, dim), keepdims=keepdim)
+        return y.cast(c.type().dtype)
+
+    aten(f"{_name}.default", f"{_name}.dim", f"{_name}.dims")(_truth)
+
+
+@aten("_is_all_true.default")
+def is_all_true(c: Call, x: Expr) -> Expr:
+    return F.all(x, dims=all_dims(x, None), keepdims=False)
+
+
+@aten("_is_any_true.default")
+def is_any_true(c: Call, x: Expr) -> Expr:
+    return F.any(x, dims=all_dims(x, None), keepdims=False)
+
+
+@aten("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(c: Call, x: Expr, dim: Dims = None) -> Expr:
+    hits = x if x.dtype is BOOL else x.cast(BOOL)
+    return F.sum(hits.cast(c.type().dtype), dims=all_dims(x, dim), keepdims=False)
+
+
+def _correction(unbiased: Number | None) -> float:
+    assert not isinstance(unbiased, complex)
+    return 1.0 if unbiased is None else float(unbiased)
+
+
+for _name in ("var", "std"):
+
+    def _spread(
+        c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
+        keepdim: bool = False, _name: str = _name,
+    ) -> Expr:  # fmt: skip
+        reduce = F.__getattr__(_name)
+        dims = all_dims(x, dim)
+        return reduce(x, dims=dims, correction=_correction(correction), keepdims=keepdim)
+
+    def _spread_mean(
+        c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
+        keepdim: bool = False, _name: str = _name,
+    ) -> tuple[Expr, Expr]:  # fmt: skip
+        spread = _spread(c, x, dim, correction=correction, keepdim=keepdim, _name=_name)
+        return spread, F.mean(x, dims=all_dims(x, dim), keepdims=keepdim)
+
+    aten(f"{_name}.correction")(_spread)
+    aten(f"{_name}_mean.correction")(_spread_mean)
+
+
+@aten("prod.default")
+def prod(c: Call, x: Expr, *, dtype: Any = None) -> Expr:
+    return F.prod(x.cast(c.type().dtype), dims=all_dims(x, None), keepdims=False)
+
+
+@aten("prod.dim_int")
+def prod_dim(c: Call, x: Expr, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    return F.prod(x.cast(c.type().dtype), dims=all_dims(x, dim), keepdims=keepdim)
+
+
+@aten("cumsum.default")
+def cumsum(c: Call, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+    x = x.cast(c.type().dtype)
+    return F.alias(x) if x.rank == 0 else F.cumsum(x, dim=wrap_dim(dim, x.rank))
+
+
+@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
+def vector_norm(
+    c: Call, x: Expr, p: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Expr:
+    p = 2 if p is None else p
+    assert not isinstance(p, complex)
+    x = x.cast(c.type().dtype)
+    return F.vector_norm(x, ord=float(p), dims=all_dims(x, dim), keepdims=keepdim)
+
+
+@aten("dist.default")
+def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
+    dtype = c.type().dtype
+    return vector_norm(c, x.cast(dtype) - y.cast(dtype), p)
+
+
+@aten("trace.default")
+def trace(c: Call, x: Expr) -> Expr:
+    diagonal = F.diagonal(x, offset=0, dim1=0, dim2=1)
+    return F.sum(diagonal.cast(c.type().dtype), dims=(0,), keepdims=False)

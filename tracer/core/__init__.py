@@ -1,0 +1,1 @@
+"""What both tracers share: arguments, numbers, results, and the user's lines."""

@@ -1,0 +1,346 @@
+"""TracedNumber: a Python int or float among the arguments that differs from call to call.
+
+    def f(x, lr):                graph f(%x : f32[3], %lr : f64[]):
+        return x * (2 * lr)        %0 : f64[] = mul(%lr, 2.0)
+                                   ...
+
+It is a number to the function (`isinstance(lr, float)` holds); arithmetic is recorded, and where it
+meets an array it gives way to the array's dtype as a Python number does.
+
+Note [Pinned numbers]
+What needs the number itself (an index, a size, `math.sqrt`, a dictionary) gets it, and the argument
+is *pinned*: the trace is taken again with its value as a constant. A float may be compared; the
+trace then holds for what the comparison gave. Where Python raises and the recorded op would not
+(a division by zero), that is guarded too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from gradof.ir.builder import Builder
+from gradof.ir.core import Loc, Value
+from gradof.ir.types import F64, DType
+from gradof.ops.expr import Emitter, Expr, F
+from gradof.tracer.state.origins import Origin, Origins, put_back
+from gradof.tracer.state.source import user_loc
+
+Number = int | float
+LARGEST = 2**31  # an int beyond it is a constant: sums of such do not leave 64 bits
+
+
+class Recorder(Protocol):
+    """What the recorders of both libraries have."""
+
+    builder: Builder
+    emitter: Emitter
+    guards: int
+
+
+class Numbers:
+    """The numbers of one trace: how they record, and which arguments were pinned, and where."""
+
+    def __init__(self, recorder: Recorder, note: Callable[[Value], object]) -> None:
+        self.recorder = recorder
+        self.note = note  # told of every value that is recorded
+        self.pinned: dict[Any, Loc | None] = {}
+        self.active = False  # whether there are any
+        self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
+
+    def element(self, value: Number, of: Value) -> TracedNumber:
+        """The number that is an element of a tensor: `of` is a scalar of 64 bits."""
+        self.active = True
+        return TracedNumber(self, value, self.recorder.emitter.wrap(of), frozenset(), read=True)
+
+    def argument(self, leaf: Any, value: Number, input_: Value) -> TracedNumber:
+        """The number that stands for an argument."""
+        self.active = True
+        return TracedNumber(self, value, self.recorder.emitter.wrap(input_), frozenset({leaf}))
+
+    def emit(self, build: Callable[[], Expr]) -> Expr:
+        """Record one op at the user's line."""
+        self.recorder.builder.loc = user_loc()
+        expr = build()
+        self.note(expr.value)
+        return expr
+
+    def guard(self, build: Callable[[], Expr], value: bool | Number) -> None:
+        """The trace holds where the expression has this value again."""
+        expr = self.emit(build)
+        self.recorder.builder.emit_node(
+            "Guard", expr.value, value=value, number=self.recorder.guards
+        )
+        self.recorder.guards += 1
+
+
+class TracedNumber:
+    """See the module docstring. `value` is what it is in this run, `expr` an f64 or i64 scalar."""
+
+    __slots__ = ("expr", "leaves", "numbers", "read", "value")
+
+    def __init__(
+        self, numbers: Numbers, value: Number, expr: Expr, leaves: frozenset[Any],
+        read: bool = False,
+    ) -> None:  # fmt: skip
+        self.numbers = numbers
+        self.value = value
+        self.expr = expr
+        self.leaves = leaves  # the arguments and places it comes from
+        self.read = read  # whether it comes from a tensor's element, too
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.value)
+
+    def pin(self) -> Number:
+        """The number itself; see Note [Pinned numbers]."""
+        for leaf in self.leaves:
+            self.numbers.pinned.setdefault(leaf, user_loc())
+        if self.read:
+            self.numbers.guard(lambda: self.expr, self.value)
+            self.read = False  # once is enough
+        return self.value
+
+    def outcome(self) -> Value:
+        """The graph's value, for a result or a place that the number is stored in."""
+        return self.numbers.emit(lambda: F.detach(self.expr)).value
+
+    def cast(self, dtype: DType) -> Expr:
+        """The number as a scalar of another dtype."""
+        return self.numbers.emit(lambda: self.expr.cast(dtype))
+
+    # --- arithmetic -------------------------------------------------------------------------
+
+    def _binary(self, other: Any, name: str, flipped: bool = False) -> Any:
+        if type(other) not in (int, float, bool, TracedNumber):
+            if isinstance(other, (int, float, complex)) and not hasattr(other, "dtype"):
+                return _apply(name, self.pin(), other, flipped)
+            return NotImplemented  # an array's own operator is next
+        a, b = (other, self) if flipped else (self, other)
+        if name in _COMPARED:
+            return self._compared(a, b, name)
+        value = getattr(operator, name)(_value(a), _value(b))  # raises what Python raises
+        if type(value) not in (int, float) or not self._defined(a, b, name):
+            _pin(a, b)
+            return value
+        real = isinstance(value, float)
+        x, y = _operand(a, real), _operand(b, real)
+        expr = self.numbers.emit(lambda: getattr(F, _OPS[name])(x, y))
+        leaves = _leaves(a) | _leaves(b)
+        return TracedNumber(self.numbers, value, expr, leaves, _is_read(a) or _is_read(b))
+
+    def _defined(self, a: Any, b: Any, name: str) -> bool:
+        """Whether the op is Python's for other numbers too, guarded where it need be."""
+        if name in ("add", "sub"):
+            return True
+        whole = type(_value(a)) is not float and type(_value(b)) is not float
+        if name == "mul":
+            return not whole or LARGEST > abs(_value(a) * _value(b))
+        if name == "pow":
+            if whole or _value(a) <= 0:
+                return False
+            if type(a) is TracedNumber:
+                self.numbers.guard(lambda: a.expr > 0, True)
+            return True
+        if type(b) is TracedNumber:  # a quotient
+            self.numbers.guard(lambda: F.eq(b.expr, 0), False)
+        return True
+
+    def _compared(self, a: Any, b: Any, name: str) -> bool:
+        value: bool = getattr(operator, name)(_value(a), _value(b))
+        if any(
+            type(x) is TracedNumber and type(x.value) is int
+            and any(type(leaf) is int for leaf in x.leaves)
+            for x in (a, b)
+        ):  # fmt: skip
+            _pin(a, b)  # a counter: each of its values would be a path of its own
+            return value
+        real = type(_value(a)) is float or type(_value(b)) is float
+        x, y = _operand(a, real), _operand(b, real)
+        self.numbers.guard(lambda: getattr(F, name)(x, y), value)
+        return value
+
+    def __neg__(self) -> Any:
+        expr = self.numbers.emit(lambda: F.neg(self.expr))
+        return TracedNumber(self.numbers, -self.value, expr, self.leaves, self.read)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        expr = self.numbers.emit(lambda: F.abs(self.expr))
+        return TracedNumber(self.numbers, abs(self.value), expr, self.leaves, self.read)
+
+    def __bool__(self) -> bool:
+        return bool(self._binary(0, "ne"))
+
+    # --- where the number itself is needed --------------------------------------------------
+
+    def __float__(self) -> float:
+        return float(self.pin())
+
+    def __int__(self) -> int:
+        return int(self.pin())
+
+    def __complex__(self) -> complex:
+        return complex(self.pin())
+
+    def __index__(self) -> int:
+        return operator.index(self.pin())  # type: ignore[arg-type]  # TypeError for a float
+
+    def __hash__(self) -> int:
+        return hash(self.pin())
+
+    def __round__(self, *digits: Any) -> Any:
+        return round(self.pin(), *digits)
+
+    def __trunc__(self) -> int:
+        return self.pin().__trunc__()
+
+    def __floor__(self) -> int:
+        return self.pin().__floor__()
+
+    def __ceil__(self) -> int:
+        return self.pin().__ceil__()
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __str__(self) -> str:
+        return str(self.pin())
+
+    def __repr__(self) -> str:
+        return repr(self.pin())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.pin(), spec)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _same, (self.pin(),)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.pin(), name)  # .is_integer(), .real, ...
+
+    # --- arrays -----------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy as np
+
+        return np.array(self.pin(), dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        numbers = self.numbers
+        if numbers.ufunc is None:
+            inputs, kwargs = plain(inputs), plain(kwargs)
+            return getattr(ufunc, method)(*inputs, **kwargs)
+        return numbers.ufunc(ufunc, method, inputs, kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        # torch asks only whether there is such a method; the mode of the trace comes first
+        raise NotImplementedError(f"{func} of a traced number outside the trace's mode")
+
+
+_OPS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow",
+    "floordiv": "floor_divide", "mod": "remainder",
+}  # fmt: skip
+_COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def _same(value: Number) -> Number:
+    return value
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is TracedNumber else x
+
+
+def _leaves(x: Any) -> frozenset[Any]:
+    return x.leaves if type(x) is TracedNumber else frozenset()
+
+
+def _is_read(x: Any) -> bool:
+    return type(x) is TracedNumber and x.read
+
+
+def _pin(*operands: Any) -> None:
+    for x in operands:
+        if type(x) is TracedNumber:
+            x.pin()
+
+
+def _operand(x: Any, real: bool) -> Any:
+    if type(x) is TracedNumber:
+        return x.cast(F64) if real else x.expr
+    return float(x) if real else int(x)
+
+
+def _apply(name: str, a: Any, b: Any, flipped: bool) -> Any:
+    x, y = (b, a) if flipped else (a, b)
+    return getattr(operator, name)(x, y)
+
+
+def _define(name: str) -> None:
+    def plain(self: TracedNumber, other: Any) -> Any:
+        return self._binary(other, name)
+
+    def reflected(self: TracedNumber, other: Any) -> Any:
+        return self._binary(other, name, flipped=True)
+
+    setattr(TracedNumber, f"__{name}__", plain)
+    if name not in _COMPARED:
+        setattr(TracedNumber, f"__r{name}__", reflected)
+
+
+for _name in (*_OPS, *_COMPARED):
+    _define(_name)
+
+
+def plain(tree: Any) -> Any:
+    """`tree` with its numbers as they are, pinned; tuples, lists, dicts and slices searched."""
+    if type(tree) is TracedNumber:
+        return tree.pin()
+    if type(tree) in (tuple, list):
+        return type(tree)([plain(x) for x in tree])
+    if type(tree) is dict:
+        return {k: plain(v) for k, v in tree.items()}
+    if type(tree) is slice:
+        return slice(plain(tree.start), plain(tree.stop), plain(tree.step))
+    return tree
+
+
+def has_number(tree: Any) -> bool:
+    """Whether a nest of tuples, lists, dicts and slices holds a traced number."""
+    if type(tree) is TracedNumber:
+        return True
+    if type(tree) in (tuple, list):
+        return any(map(has_number, tree))
+    if type(tree) is dict:
+        return any(map(has_number, tree.values()))
+    if type(tree) is slice:
+        return has_number((tree.start, tree.stop, tree.step))
+    return False
+
+
+def settle(fn: Callable[..., Any]) -> None:
+    """Numbers that the run left in what `fn` can reach are plain again, and pinned."""
+    while left := Origins(fn, lambda o: type(o) is TracedNumber).all():
+        for number, origin in left:
+            holder = Origin(origin.steps[:-1]).read(fn)
+            put_back(holder, origin.steps[-1], number.pin())

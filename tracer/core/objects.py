@@ -1,0 +1,141 @@
+"""Objects of any class in results: a cache of keys and values, a distribution, a record.
+
+    class Cache: ...                       # no dataclass, and not in torch's registry
+
+    def step(x):
+        cache = Cache()
+        cache.keys = [x @ w]               # a traced tensor, in an object made by the call
+        return x.sum(), cache
+
+The object is taken apart into its attributes, and every call gives a new one, with `__new__` and
+without `__init__`, as copying does. So are objects without tensors that the function has made:
+Python would make new ones as well. Those it only passes on, such as a config, are the same objects.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import MemberDescriptorType, ModuleType
+from typing import Any
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.core.pytree import Item, Members, Referent, TreeDef, flatten, is_unchanged
+
+_VALUES = (
+    type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
+)  # fmt: skip
+_DICTS = frozenset({object.__new__, dict.__new__})
+
+
+def flatten_result(
+    result: Any, was_there: Callable[[Any], bool], given: Sequence[Any],
+    is_traced: Callable[[Any], bool], is_value: Callable[[Any], bool], loc: Loc | None,
+) -> tuple[list[Any], TreeDef]:  # fmt: skip
+    """The leaves of what a function returned or stored, and its structure.
+
+    `was_there` tells which objects it could reach before the call. `given` are the leaves of the
+    arguments, `is_traced` tells tensors of the trace, `is_value` what is a leaf for the library.
+    Raises TraceError for an object that holds traced tensors where no copy of it could be made.
+    """
+    return flatten(result, _Objects(was_there, given, is_traced, is_value, loc).members)
+
+
+def refuse_changed_containers(
+    arguments: Any, tree: TreeDef, leaves: Sequence[Any], loc: Loc | None
+) -> None:
+    """TraceError where the function has changed a list, dict or other container of its arguments.
+
+    It was given containers of its own: the caller's have not been changed with them.
+    """
+    if is_unchanged(tree, arguments, iter(leaves)):
+        return
+    raise TraceError(
+        "a container among the arguments is changed: an item of a list or dict, or an attribute, "
+        "is set, added or taken away",
+        loc=loc, hint="return what is new, or change tensors in place (copy_)",
+    )  # fmt: skip
+
+
+class _Objects:
+    def __init__(
+        self, was_there: Callable[[Any], bool], given: Sequence[Any],
+        is_traced: Callable[[Any], bool], is_value: Callable[[Any], bool], loc: Loc | None,
+    ) -> None:  # fmt: skip
+        self.was_there = was_there
+        self.given = given
+        self.is_traced = is_traced
+        self.is_value = is_value
+        self.loc = loc
+        self.taken: dict[int, Any] = {}  # with the objects, so that ids stay theirs
+
+    def members(self, obj: Any) -> Members | None:
+        """Attributes and items of an object that each call makes anew; None for all others."""
+        if self._is_leaf(obj):
+            return None
+        if not self._holds_traced(obj, set()) and not self._is_new(obj):
+            return None
+        if id(obj) in self.taken:
+            raise self._error(obj, "is in the result twice")
+        self.taken[id(obj)] = obj
+        if type(obj) is weakref.ref:
+            if obj.__callback__ is not None:
+                raise self._error(obj, "has a callback")
+            return (Referent(),), [obj()]
+        if type(obj).__new__ not in _DICTS:
+            raise self._error(obj, "cannot be made without its constructor")
+        found: dict[Any, Any] = dict(_attributes(obj))
+        if isinstance(obj, dict):
+            found.update({Item(key): dict.__getitem__(obj, key) for key in dict.keys(obj)})
+        return tuple(found), list(found.values())
+
+    def _is_leaf(self, obj: Any) -> bool:
+        return (
+            isinstance(obj, _VALUES) or self.is_value(obj) or inspect.isroutine(obj)
+            or hasattr(obj, "_modules")
+        )  # fmt: skip
+
+    def _holds_traced(self, obj: Any, seen: set[int]) -> bool:
+        if self.is_traced(obj):
+            return True
+        if id(obj) in seen or self._is_leaf(obj):
+            return False
+        seen.add(id(obj))
+        return any(self._holds_traced(part, seen) for part in _parts(obj))
+
+    def _is_new(self, obj: Any) -> bool:
+        """Whether the function made it: what it has been given or can reach was there before."""
+        if type(obj) is weakref.ref:
+            return obj() is not None and self._is_new(obj())
+        if type(obj).__new__ not in _DICTS or not hasattr(obj, "__dict__"):
+            return False
+        if any(obj is leaf for leaf in self.given):
+            return False
+        return not self.was_there(obj)
+
+    def _error(self, obj: Any, what: str) -> TraceError:
+        return TraceError(
+            f"a {type(obj).__qualname__} of the result, with traced tensors in it, {what}",
+            loc=self.loc, hint="return its tensors, in a tuple, a dict or a dataclass",
+        )  # fmt: skip
+
+
+def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
+    for base in reversed(type(obj).__mro__):
+        for name, member in vars(base).items():
+            if isinstance(member, MemberDescriptorType) and hasattr(obj, name):
+                yield name, getattr(obj, name)
+    yield from getattr(obj, "__dict__", {}).items()
+
+
+def _parts(obj: Any) -> Iterator[Any]:
+    if type(obj) is weakref.ref:
+        yield obj()
+    if isinstance(obj, dict):
+        yield from dict.values(obj)
+    elif isinstance(obj, (list, tuple, set, frozenset)):
+        yield from obj
+    yield from (value for _, value in _attributes(obj))

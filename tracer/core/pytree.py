@@ -1,0 +1,310 @@
+"""Flattening of nested arguments and results into leaves, a hashable structure and key paths.
+
+>>> leaves, tree = flatten(((1, {"w": 2}), [3]))
+>>> leaves
+[1, 2, 3]
+>>> tree.paths()
+('[0][0]', "[0][1]['w']", '[1][0]')
+>>> tree.unflatten("abc")
+(('a', {'w': 'b'}), ['c'])
+
+Containers are exactly: tuple, list, dict, OrderedDict, namedtuples, struct sequences (such as
+`torch.return_types.max`), classes of torch's pytree registry (`registered`) and instances of
+dataclasses. Anything else, `None` and subclasses of the above included, is a leaf; results may hold
+objects of other classes as well, see `objects`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from gradof.errors import InputError
+from gradof.ir.forks import cached_property
+from gradof.tracer.core.registered import Context, join, node_of, split
+
+Kind = Literal[
+    "leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass", "registered", "object"
+]
+
+
+@dataclass(frozen=True)
+class TreeDef:
+    """The structure of a nested value; hashable, equal by kind, type, keys and children.
+
+    `context` is what a registered class keeps beside its children. The keys of an object are the
+    names of its attributes, and `Item`s.
+    """
+
+    kind: Kind
+    type: type | None
+    keys: tuple[Any, ...]
+    children: tuple[TreeDef, ...]
+    context: Context | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without the cached hash, another in each process
+        return TreeDef, (self.kind, self.type, self.keys, self.children, self.context)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.type, self.keys, self.children, self.context))
+
+    @cached_property
+    def num_leaves(self) -> int:
+        """Number of leaves."""
+        return 1 if self.kind == "leaf" else sum(c.num_leaves for c in self.children)
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Rebuild a value of this structure; InputError for a wrong number of leaves."""
+        if len(leaves) != self.num_leaves:
+            raise InputError(f"this structure has {self.num_leaves} leaves, got {len(leaves)}")
+        return self._build(iter(leaves))
+
+    def _build(self, leaves: Iterator[Any]) -> Any:
+        if self.kind == "leaf":
+            return next(leaves)
+        parts = [child._build(leaves) for child in self.children]
+        if self.kind == "tuple":
+            return tuple(parts)
+        if self.kind == "list":
+            return parts
+        assert self.type is not None
+        if self.kind == "dict":
+            return self.type(zip(self.keys, parts, strict=True))
+        if self.kind == "namedtuple":
+            return self.type(*parts)
+        if self.kind == "structseq":
+            return self.type(parts)
+        if self.kind == "registered":
+            assert self.context is not None
+            return join(self.type, parts, self.context)
+        if self.type is weakref.ref:
+            return self.type(parts[0])
+        # Not through __init__: its defaults and checks ran when the user made the original.
+        new: Any = self.type.__new__
+        value = new(self.type)
+        for name, part in zip(self.keys, parts, strict=True):
+            if isinstance(name, Item):
+                name.put(value, part)
+            else:
+                object.__setattr__(value, name, part)
+        return value
+
+    def paths(self, prefix: str = "") -> tuple[str, ...]:
+        """One key path per leaf, such as `[0]['w']`, each after `prefix`."""
+        if self.kind == "leaf":
+            return (prefix,)
+        dotted = self.kind in ("namedtuple", "dataclass", "object")
+        parts = (
+            child.paths(f"{prefix}.{key}" if dotted else f"{prefix}[{key!r}]")
+            for key, child in zip(self.keys, self.children, strict=True)
+        )
+        return tuple(path for part in parts for path in part)
+
+
+LEAF = TreeDef("leaf", None, (), ())
+Members = tuple[tuple[Any, ...], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Referent:
+    """The key of what a weak reference refers to; the reference is an object for `flatten`."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """The key of an item of an object that is a dict: `put` bypasses what its class overrides."""
+
+    key: Any
+
+    def put(self, holder: Any, value: Any) -> None:
+        """Set the item."""
+        plain: Any = OrderedDict if isinstance(holder, OrderedDict) else dict
+        plain.__setitem__(holder, self.key, value)
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+FIXED = frozenset({"leaf", "tuple", "namedtuple", "structseq"})  # cannot be changed
+
+
+def shares_containers(tree: Any) -> bool:
+    """Whether a list, dict or other container that can be changed is in a nested value twice."""
+    seen: set[int] = set()
+    stack = [tree]
+    while stack:
+        value = stack.pop()
+        taken_apart = _take_apart(value)
+        if taken_apart is None:
+            continue
+        if taken_apart[0] not in FIXED:
+            if id(value) in seen:
+                return True
+            seen.add(id(value))
+        stack += taken_apart[2]
+    return False
+
+
+def flatten(
+    tree: Any, members: Callable[[Any], Members | None] | None = None
+) -> tuple[list[Any], TreeDef]:
+    """The leaves of a nested value, left to right, and its structure.
+
+    `members` takes apart what would be a leaf: keys and values of an object, or None.
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves, members)
+
+
+def _flatten(
+    tree: Any, leaves: list[Any], members: Callable[[Any], Members | None] | None
+) -> TreeDef:
+    taken_apart = _take_apart(tree, members)
+    if taken_apart is None:
+        leaves.append(tree)
+        return LEAF
+    kind, keys, parts, context = taken_apart
+    children = tuple(_flatten(part, leaves, members) for part in parts)
+    return TreeDef(kind, type(tree), keys, children, context)
+
+
+def _take_apart(
+    tree: Any, members: Callable[[Any], Members | None] | None = None
+) -> tuple[Kind, tuple[Any, ...], Sequence[Any], Context | None] | None:
+    """Kind, keys, children and context of a container; None for a leaf."""
+    cls: type = type(tree)
+    known = _SPLIT.get(cls) or _split_of_class(cls)
+    if known is not None:
+        return *known(tree), None
+    node = _registered(cls)
+    if node is not None:
+        return "registered", *split(node, tree)
+    found = None if members is None else members(tree)
+    return None if found is None else ("object", *found, None)
+
+
+def is_unchanged(tree: TreeDef, value: Any, leaves: Iterator[Any]) -> bool:
+    """Whether a value that was built from `tree` still holds these leaves, and nothing else."""
+    if tree.kind == "leaf":
+        return next(leaves) is value
+    taken_apart = _take_apart(value)
+    if taken_apart is None or type(value) is not tree.type:
+        return False
+    _, keys, parts, context = taken_apart
+    return (keys, context) == (tree.keys, tree.context) and all(
+        is_unchanged(child, part, leaves)
+        for child, part in zip(tree.children, parts, strict=True)
+    )
+
+
+def _registered(cls: type) -> Any:
+    # torch.Size is registered, too: here it is a value like a number.
+    return None if cls.__name__ == "Size" and issubclass(cls, tuple) else node_of(cls)
+
+
+_Split = Callable[[Any], tuple[Kind, tuple[Any, ...], Sequence[Any]]]
+
+
+def _split_dict(tree: dict[Any, Any]) -> tuple[Kind, tuple[Any, ...], Sequence[Any]]:
+    return "dict", tuple(tree), list(tree.values())
+
+
+_SPLIT: dict[type, _Split] = {
+    tuple: lambda t: ("tuple", tuple(range(len(t))), t),
+    list: lambda t: ("list", tuple(range(len(t))), t),
+    dict: _split_dict,
+    OrderedDict: _split_dict,
+}
+
+
+@lru_cache(maxsize=1024)
+def _split_of_class(cls: type) -> _Split | None:
+    if issubclass(cls, tuple):
+        fields = getattr(cls, "_fields", None)
+        if fields is not None:
+            return lambda t: ("namedtuple", tuple(fields), t)
+        if hasattr(cls, "n_sequence_fields"):
+            return lambda t: ("structseq", tuple(range(len(t))), t)
+        return None
+    if dataclasses.is_dataclass(cls) and cls is not Static and not issubclass(cls, dict):
+        names = tuple(f.name for f in dataclasses.fields(cls))
+        return lambda t: ("dataclass", names, [getattr(t, name) for name in names])
+    return None
+
+
+@dataclass(frozen=True)
+class Static:
+    """A whole argument that the caller named in `static_argnames`: one leaf, never traced."""
+
+    value: Any
+
+
+def flatten_call(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static_argnames: Sequence[str] = (),
+) -> tuple[list[Any], TreeDef, tuple[str, ...]]:
+    """Leaves, structure and paths (`args[0]['w']`, `kwargs['b']`) of one call.
+
+    Arguments named in `static_argnames` become single `Static` leaves; `thaw` undoes that. Raises
+    InputError if a name is no parameter of `fn`.
+    """
+    if not kwargs and not static_argnames and all(_is_leaf(type(arg)) for arg in args):
+        return list(args), *_flat_call(len(args))
+    if static_argnames:
+        args, kwargs = _mark_static(fn, args, kwargs, static_argnames)
+    leaves, tree = flatten((args, kwargs))
+    first, second = tree.children
+    return leaves, tree, first.paths("args") + second.paths("kwargs")
+
+
+def _is_leaf(cls: type) -> bool:
+    return cls not in _SPLIT and _split_of_class(cls) is None and _registered(cls) is None
+
+
+@lru_cache(maxsize=256)
+def _flat_call(n: int) -> tuple[TreeDef, tuple[str, ...]]:
+    """Structure and paths of a call with `n` positional leaves: the common case, made once."""
+    first, second = TreeDef("tuple", tuple, tuple(range(n)), (LEAF,) * n), flatten({})[1]
+    tree = TreeDef("tuple", tuple, (0, 1), (first, second))
+    return tree, first.paths("args") + second.paths("kwargs")
+
+
+def thaw(leaf: Any) -> Any:
+    """The value of a leaf of `flatten_call` that is not traced."""
+    return leaf.value if isinstance(leaf, Static) else leaf
+
+
+def _mark_static(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    parameters = inspect.signature(fn).parameters
+    positions: dict[str, int] = {}
+    for i, (name, parameter) in enumerate(parameters.items()):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positions[name] = i
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    marked, named = list(args), dict(kwargs)
+    for name in names:
+        if name not in parameters and not takes_any:
+            raise InputError(
+                f"static_argnames names {name!r}, which is no parameter of "
+                f"{getattr(fn, '__qualname__', fn)}",
+                hint=f"its parameters are {', '.join(parameters)}",
+            )
+        if name in named:
+            named[name] = Static(named[name])
+        elif positions.get(name, len(marked)) < len(marked):
+            marked[positions[name]] = Static(marked[positions[name]])
+    return tuple(marked), named

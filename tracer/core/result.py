@@ -1,0 +1,268 @@
+"""What a tracer hands on: the graph, and how a call maps to its inputs and outputs.
+
+    def f(p, scale):                   # p = {"w": tensor}, scale = 2.0, and a closure tensor `c`
+        return {"y": p["w"] * scale + c, "n": 3}
+
+    traced.graph.inputs     %w, %c         # arguments first, free tensors after them
+    traced.arg_leaves       (0,)           # %w is leaf 0 of flatten((args, kwargs))
+    traced.static_leaves    ((1, 2.0),)    # leaf 1 is baked into the graph
+    traced.origins          (closure 'c',) # %c is read again at every call
+    traced.outputs          (TensorOut(0, True), ConstantOut(3))
+    traced.writebacks       ()             # outputs to be copied into inputs after the call
+
+One call, then: flatten the arguments; inputs = the leaves named by `arg_leaves` followed by
+`origin.read(fn)` of each origin; run the graph; copy every write-back into its input;
+`traced.rebuild(...)` the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from gradof.ir.core import Graph, Loc
+from gradof.passes.guards import deciding_part, guards_of, path_part
+from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
+from gradof.tracer.state.places import Place, fill, remove_place, write_place
+
+
+class Readable(Protocol):
+    """Something that is read anew at every call, such as an Origin."""
+
+    @property
+    def name(self) -> str:
+        """A name for the graph's input."""
+        ...
+
+    def read(self, fn: Any, /) -> Any:
+        """What is there now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOut:
+    """A leaf of the result: graph output `index`; whether the library lets it require grad.
+
+    `view`: it shares the memory of a graph input. `strides`: those of its memory, where that is not
+    contiguous because an input is not. `shared`: it shares the memory of another output.
+    """
+
+    index: int
+    requires_grad: bool = True
+    view: ViewOf | None = None
+    strides: tuple[int, ...] | None = None
+    shared: SharedView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Graph input `input` is contiguous, or has these strides; and begins at `offset`, if given.
+
+    With `rows` there may be gaps between its rows.
+    """
+
+    input: int
+    strides: tuple[int, ...] | None
+    offset: int | None = None
+    rows: bool = False
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether a tensor is laid out so."""
+        if self.rows:
+            steps = [step for step, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1]
+            return 0 not in steps and steps == sorted(steps, reverse=True)
+        if self.offset is not None and tensor.storage_offset() != self.offset:
+            return False
+        if self.strides is None:
+            return bool(tensor.is_contiguous())
+        return bool(tensor.stride() == self.strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What was read of the attributes that the user set on graph input `input`.
+
+    `absent` are names that were asked for and not there; None: it has no others than `present`.
+    """
+
+    input: int
+    present: dict[str, Any]
+    absent: frozenset[str] | None
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether the tensor of another call has the same."""
+        there = inputs[self.input].__dict__
+        if self.absent is None and there.keys() != self.present.keys():
+            return False
+        if self.absent and not self.absent.isdisjoint(there):
+            return False
+        return all(
+            type(there.get(name)) is type(value) and repr(there[name]) == repr(value)
+            for name, value in self.present.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InputOut:
+    """A leaf of the result that *is* graph input `index`, the same object, written back or not."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantOut:
+    """A leaf of the result that is no tensor: the value itself."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOut(ConstantOut):
+    """A leaf of the result that is a torch.Size: one of its own at every call."""
+
+    def make(self) -> Any:
+        """Another one."""
+        return type(self.value)(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOut:
+    """A leaf of the result that is a Python number: graph output `index`, read off."""
+
+    index: int
+
+
+OutputLeaf = TensorOut | InputOut | ConstantOut | NumberOut
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What the function writes to Python's state, written again after each call.
+
+    `mode` is "set" (the place holds the value), "remove", "fill" (a container has the values and
+    nothing else) or "grow" (they are added at its end, or to the set).
+    """
+
+    mode: Literal["set", "remove", "fill", "grow"]
+    place: Place
+    tree: TreeDef | None = None
+    outputs: tuple[OutputLeaf, ...] = ()
+
+    def write(self, leaves: Sequence[Any]) -> None:
+        """Write it, given the leaves of the value."""
+        if self.mode == "remove":
+            remove_place(self.place)
+            return
+        assert self.tree is not None
+        value = self.tree.unflatten(leaves)
+        if self.mode == "set":
+            write_place(self.place, value)
+        else:
+            fill(self.place.container, value, keep=self.mode == "grow")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBack:
+    """After the call, graph output `output` is copied into graph input `input` in place.
+
+    `requires_grad`: in eager the input's history now includes the change (False for plain data, and
+    for what was changed under no_grad).
+    With a `generator`, the output is its state after the call.
+    """
+
+    output: int
+    input: int
+    requires_grad: bool = False
+    generator: Any = None
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A recorded call; see the module docstring.
+
+    Graph outputs are first those of the result, then those that exist only to be written back.
+    `requires_grad` has one entry per graph input. `content` names free arrays whose elements were
+    baked in, with their checksums: the trace holds while they are as they were. `recorded` is the
+    graph with its Guards where Python read values, and `deciding` the part of it that tells
+    whether the trace holds; None where there are no Guards. `graph` has none. `numbers` are the
+    graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
+    the line that needed its value: the trace is then good for these values alone. `by_history`:
+    tensors that require no grad have the gradient of such, which another call may not mean
+    (Note [Values and histories] in `torch_histories`). `stores` are written after each call.
+    `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
+    those with other `attributes`.
+    """
+
+    graph: Graph
+    library: Literal["torch", "numpy"]
+    in_tree: TreeDef
+    arg_leaves: tuple[int, ...]
+    static_leaves: tuple[tuple[int, Any], ...]
+    origins: tuple[Readable, ...]
+    out_tree: TreeDef
+    outputs: tuple[OutputLeaf, ...]
+    writebacks: tuple[WriteBack, ...]
+    requires_grad: tuple[bool, ...]
+    arg_paths: tuple[str, ...]
+    content: tuple[tuple[Readable, int], ...] = ()
+    recorded: Graph | None = None
+    deciding: Graph | None = None
+    numbers: frozenset[int] = frozenset()
+    pinned: tuple[tuple[Any, Loc | None], ...] = ()
+    by_history: bool = False
+    stores: tuple[Store, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+    attributes: tuple[Attributes, ...] = ()
+
+    def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+        """The user's result from the arrays given as graph inputs and got as graph outputs."""
+        return self.out_tree.unflatten(self.leaves(self.outputs, inputs, results))
+
+    def leaves(
+        self, outputs: Sequence[OutputLeaf], inputs: Sequence[Any], results: Sequence[Any]
+    ) -> list[Any]:
+        """The leaves of the result, or of a value that is stored."""
+        leaves: list[Any] = []
+        for out in outputs:
+            if isinstance(out, TensorOut):
+                leaves.append(results[out.index])
+            elif isinstance(out, InputOut):
+                leaves.append(inputs[out.index])
+            elif isinstance(out, NumberOut):
+                leaves.append(results[out.index].item())
+            elif isinstance(out, SizeOut):
+                leaves.append(out.make())
+            else:
+                leaves.append(out.value)
+        return leaves
+
+    @property
+    def all_outputs(self) -> tuple[OutputLeaf, ...]:
+        """The leaves of the result and of all that is stored."""
+        return (*self.outputs, *(out for store in self.stores for out in store.outputs))
+
+    @property
+    def views(self) -> tuple[tuple[int, ViewOf | LaidOut], ...]:
+        """The graph outputs that are views of inputs which are not written back, or not of rows."""
+        changed = {back.input for back in self.writebacks}
+        found: list[tuple[int, ViewOf | LaidOut]] = []
+        for out in self.all_outputs:
+            if isinstance(out, TensorOut) and out.view and out.view.input not in changed:
+                found.append((out.index, out.view))
+            elif isinstance(out, TensorOut) and out.strides is not None and out.shared is None:
+                found.append((out.index, LaidOut(out.strides)))
+        return tuple(found)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """For messages: `args[0]['w']` for arguments, `closure 'c'` for free tensors."""
+        return (*(self.arg_paths[i] for i in self.arg_leaves), *map(str, self.origins))
+
+
+def split_guards(graph: Graph) -> tuple[Graph, Graph | None, Graph | None]:
+    """`Traced.graph`, `.recorded` and `.deciding` of a recorded graph."""
+    if not guards_of(graph):
+        return graph, None, None
+    return path_part(graph), graph, deciding_part(graph)

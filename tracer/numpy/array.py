@@ -1,0 +1,390 @@
+"""TracedArray: a numpy array-like that records what is done to it.
+
+    x = TracedArray(...)          # carries the concrete array and an SSA value
+    y = np.tanh(x)[1:] * 2.0      # __array_ufunc__, __getitem__, operators: each emits IR
+    y[0] = x[0]                   # a view knows its parent: tanh(x)'s array changes too
+
+Note [Views are re-read]
+Basic indexing, `.T`, `reshape` and their like return views wherever numpy's result shares memory.
+A view holds its parent, how to read itself from it and how to write itself into it. Writing goes up
+to the root; the root has a version, and a view that is behind it reads itself anew.
+
+Note [Scalars are rebound]
+`x[0]` and `x.sum()` are numpy scalars: `+=` on one makes another, and no view of `x` comes to be. A
+TracedArray knows whether numpy's own result was a scalar (`is_scalar`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from gradof.errors import DataDependentError, ShapeError, TraceError, UnsupportedOpError
+from gradof.ops.expr import Expr
+from gradof.tracer.state.source import user_loc
+
+if TYPE_CHECKING:
+    from gradof.tracer.numpy.recorder import Recorder
+
+Read = Callable[[Expr], Expr]
+Write = Callable[[Expr, Expr], Expr]
+
+
+class View:
+    """How a view is read from its parent and written into it."""
+
+    __slots__ = ("parent", "read", "version", "write")
+
+    def __init__(self, parent: TracedArray, read: Read, write: Write) -> None:
+        self.parent = parent
+        self.read = read
+        self.write = write
+        self.version = parent.version
+
+
+class Later:
+    """A number of numpy's whose value nobody has asked for; `memory` is to hold it."""
+
+    __slots__ = ("memory",)
+    shape = ()
+
+    def __init__(self, memory: np.ndarray[Any, Any]) -> None:
+        self.memory = memory
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        found: np.dtype[Any] = self.memory.dtype
+        return found
+
+
+class TracedArray(NDArrayOperatorsMixin):
+    """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
+
+    `memory` is that array, too, but its elements may not be there yet (`numpy_deferred`).
+    """
+
+    __slots__ = ("_expr", "_version", "is_scalar", "link", "memory", "recorder")
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 1000
+
+    def __init__(
+        self, recorder: Recorder, concrete: Any, expr: Expr, link: View | None = None
+    ) -> None:
+        self.recorder = recorder
+        waits = isinstance(concrete, Later)
+        self.memory = concrete.memory if waits else np.asarray(concrete)
+        self.is_scalar = waits or isinstance(concrete, np.generic)
+        self._expr = expr
+        self._version = 0
+        self.link = link
+
+    # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.ndarray
+
+    # --- values and mutation ----------------------------------------------------------------
+
+    @property
+    def concrete(self) -> np.ndarray[Any, Any]:
+        """numpy's array, with its elements."""
+        self.recorder.deferred.settle(self.memory)
+        return self.memory
+
+    @property
+    def version(self) -> int:
+        """Counts changes of this array, through itself or through any view of its root."""
+        root = self
+        while root.link is not None:
+            root = root.link.parent
+        return root._version
+
+    @property
+    def expr(self) -> Expr:
+        """The current value; see Note [Views are re-read]."""
+        link = self.link
+        if link is not None and link.version != self.version:
+            self._expr = link.read(link.parent.expr)
+            link.version = self.version
+        return self._expr
+
+    def assign(self, expr: Expr) -> None:
+        """This array now has the value `expr` (the caller updates `concrete`)."""
+        link = self.link
+        if link is None:
+            self._expr = expr
+            self._version += 1
+            return
+        link.parent.assign(link.write(link.parent.expr, expr))
+        self._expr = expr
+        link.version = self.version
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no graph input takes part in the value: then it may serve as a plain array."""
+        return self.recorder.is_constant(self.expr.value)
+
+    # --- numpy's protocols ------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return self.recorder.handlers.ufunc(self.recorder, ufunc, method, inputs, kwargs)
+
+    def __array_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return self.recorder.handlers.function(self.recorder, func, args, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if self.is_constant:
+            return self.plain() if dtype is None else self.plain().astype(dtype)
+        raise UnsupportedOpError(
+            "a traced array would become a plain numpy array, and its gradient would be lost",
+            loc=user_loc(),
+            hint="a plain array cannot hold traced values: make it with np.zeros_like, np.stack, "
+            "or np.zeros or np.array spelled so in the function itself (np.zeros_like(a) + a for "
+            "a.copy()); write X @ x for X.dot(x), and np.take(table, i) for table[i]; code in C "
+            "cannot be traced",
+        )
+
+    def plain(self) -> np.ndarray[Any, Any]:
+        """The concrete array, read-only: writing into it would be lost."""
+        result = self.concrete.view()
+        result.flags.writeable = False
+        return result
+
+    # --- Python's protocols -----------------------------------------------------------------
+
+    def _python_value(self, what: str) -> Any:
+        """The concrete value; DataDependentError where a gradient would be lost with it."""
+        if self.is_constant:
+            return self.concrete
+        if self.size == 1 and self.dtype.kind in "biu":
+            self.recorder.read_number(self)  # the trace holds for this number
+            return self.concrete
+        raise DataDependentError(
+            f"{what} needs the value of a traced array, and would lose its gradient",
+            loc=user_loc(),
+            hint="stay with arrays (np.sin for math.sin, x for float(x)), or make the argument "
+            "static (static_argnames)",
+        )
+
+    def __bool__(self) -> bool:
+        if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
+            raise ShapeError(
+                f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
+                hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
+            )
+        truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
+        return bool(truth._python_value("a branch (bool)"))
+
+    def __float__(self) -> float:
+        return float(self._python_value("float()"))
+
+    def __int__(self) -> int:
+        if self.dtype.kind == "f" and not self.is_constant:  # a step: its gradient is zero
+            whole: Any = np.trunc(self).astype(np.int64)
+            return int(whole._python_value("int()"))
+        return int(self._python_value("int()"))
+
+    def __round__(self, ndigits: Any = None) -> Any:
+        if not self.is_scalar:  # an array has no __round__
+            raise TypeError("type numpy.ndarray doesn't define __round__ method")
+        return int(np.rint(self)) if ndigits is None else np.round(self, ndigits)
+
+    def __complex__(self) -> complex:
+        return complex(self._python_value("complex()"))
+
+    def __index__(self) -> int:
+        return int(self._python_value("an index").__index__())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._python_value("a format")[()], spec) if spec else repr(self)
+
+    def item(self, *args: Any) -> Any:
+        """A Python number: DataDependentError unless the array is constant."""
+        return self._python_value("item()").item(*args)
+
+    def tolist(self) -> Any:
+        """Python numbers: DataDependentError unless the array is constant."""
+        return self._python_value("tolist()").tolist()
+
+    def __copy__(self) -> Any:
+        return np.copy(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return np.copy(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TraceError("a traced array cannot be pickled", loc=user_loc(),
+                         hint="pickle the results of the compiled function")  # fmt: skip
+
+    def __len__(self) -> int:
+        if not self.memory.shape:
+            raise TypeError("len() of unsized object")
+        return len(self.memory)
+
+    def __iter__(self) -> Iterator[TracedArray]:
+        if not self.memory.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"TracedArray({self.expr.value.type})"
+
+    def __pow__(self, other: Any) -> Any:
+        # ndarray's own shortcuts, which differ from np.power in the last bit and at -inf
+        if type(other) in (int, float) and self.dtype.kind == "f" and other in _POWERS:
+            return _POWERS[other](self)
+        return np.power(self, other)
+
+    # --- indexing ---------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> TracedArray:
+        result: TracedArray = self.recorder.handlers.get_item(self, index)
+        return result
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.recorder.handlers.set_item(self, index, value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if not name.startswith("_") and hasattr(np.ndarray, name):
+            raise UnsupportedOpError(f"ndarray.{name} of a traced array", loc=user_loc(),
+                                     hint="rewrite it with functions of numpy")  # fmt: skip
+        raise AttributeError(f"a numpy array has no attribute {name!r}")
+
+    # --- attributes and methods of ndarray --------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, a plain tuple: it is part of the cache key."""
+        return tuple(self.memory.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        return self.memory.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.memory.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.memory.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.memory.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.memory.nbytes
+
+    @property
+    def T(self) -> Any:
+        """All dims reversed, a view."""
+        return np.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two dims swapped, a view."""
+        return np.swapaxes(self, -1, -2)
+
+    @property
+    def real(self) -> Any:
+        """The real part, a view (of a real array, itself)."""
+        return np.real(self) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part, a view (of a real array, zeros)."""
+        return np.imag(self) if self.dtype.kind == "c" else np.zeros_like(self)
+
+    @property
+    def flat(self) -> Any:
+        """The elements in order, as a view where there is one (numpy's is an iterator)."""
+        return np.ravel(self)
+
+    def conj(self) -> Any:
+        """The conjugate (of a real array, itself)."""
+        return np.conjugate(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """Another dtype, a copy (with `copy=False` the array itself if it has it)."""
+        if not copy and self.dtype == np.dtype(dtype):
+            return self
+        return self.recorder.cast(self, np.dtype(dtype))
+
+    def reshape(self, *shape: Any, order: Any = "C") -> Any:
+        """Another shape, a view where numpy's is one."""
+        target = shape[0] if len(shape) == 1 else shape
+        return np.reshape(self, target, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Permuted dims, a view."""
+        if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
+            axes = tuple(axes[0]) if axes[0] is not None else ()
+        return np.transpose(self, axes or None)
+
+    def flatten(self, order: Any = "C") -> Any:
+        """One dim, a copy."""
+        return np.copy(np.ravel(self, order))
+
+    def fill(self, value: Any) -> None:
+        """Set every element."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None) -> None:
+        """Sort in place."""
+        self[...] = np.sort(self, axis=axis, kind=kind)
+
+    def partition(self, kth: Any, axis: int = -1, kind: Any = "introselect") -> None:
+        """Order in place around the kth elements."""
+        self[...] = np.partition(self, kth, axis=axis, kind=kind)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        """The slices where the condition holds."""
+        return np.compress(condition, self, axis=axis, out=out)
+
+    def view(self, dtype: Any = None) -> Any:
+        """Another view of the elements; not their bytes as another dtype."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            raise UnsupportedOpError(
+                "ndarray.view of a traced array as another dtype", loc=user_loc(),
+                hint="convert the values instead: x.astype(dtype)",
+            )
+        return self[...]
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    -1.0: np.reciprocal, 0.5: np.sqrt, 1.0: np.positive, 2.0: np.square,
+}  # fmt: skip
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def method(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"As `np.{name}`."
+    return method
+
+
+for _name in (
+    "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
+    "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
+    "round", "argsort", "argpartition", "searchsorted", "copy", "nonzero", "put", "choose",
+):  # fmt: skip
+    setattr(TracedArray, _name, _method(_name))

@@ -1,0 +1,79 @@
+"""numpy functions whose result has a shape that depends on values.
+
+    x[x > 0], np.nonzero(x), np.extract(mask, x), np.unique(x)
+
+How many elements there are is read as a Python number, which the trace guards: it holds for
+calls with as many. Which ones they are stays part of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.numpy.functions import as_array, composed, refused, traced_all
+
+
+def _true_places(flat: Any) -> Any:
+    """Where a flat mask is true, in order: a stable sort puts these places first."""
+    count = int(np.sum(flat))
+    return np.argsort(np.logical_not(flat), kind="stable")[:count]
+
+
+@composed(np.nonzero)
+def _nonzero(a: Any) -> Any:
+    if a.ndim == 0:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d first.")
+    places = _true_places(np.ravel(a != 0))
+    columns = []
+    for size in reversed(a.shape):
+        columns.append(places % max(size, 1))
+        places = places // max(size, 1)
+    return tuple(reversed(columns))
+
+
+@composed(np.flatnonzero)
+def _flatnonzero(a: Any) -> Any:
+    return _true_places(np.ravel(a != 0))
+
+
+@composed(np.argwhere)
+def _argwhere(a: Any) -> Any:
+    if a.ndim == 0:
+        return np.zeros((int(a != 0), 0), np.int64)
+    return np.stack(np.nonzero(a), axis=1)
+
+
+@composed(np.extract)
+def _extract(condition: Any, arr: Any) -> Any:
+    mask, values = traced_all(condition, arr)
+    return np.ravel(values)[_true_places(np.ravel(mask != 0))]
+
+
+@composed(np.compress)
+def _compress(condition: Any, a: Any, axis: Any = None) -> Any:
+    mask, values = traced_all(condition, a)
+    places = _true_places(mask != 0)
+    return np.take(np.ravel(values) if axis is None else values, places, axis=axis or 0)
+
+
+@composed(np.unique)
+def _unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    if return_index or return_inverse or return_counts or axis is not None:
+        raise TypeError("argument return_index, return_inverse, return_counts or axis")
+    values = np.sort(np.ravel(as_array(ar)))
+    if values.size == 0:
+        return values
+    new = values[1:] != values[:-1]
+    if equal_nan and values.dtype.kind == "f":
+        new = np.logical_and(new, np.logical_not(np.isnan(values[:-1])))
+    return values[np.concatenate([np.ones(1, bool), new])]
+
+
+_FIXED_SHAPE = "use functions whose result has a fixed shape, such as np.where or np.sort"
+refused(_FIXED_SHAPE, np.trim_zeros, np.intersect1d, np.union1d, np.setdiff1d, np.bincount,
+        np.unique_values, np.unique_counts, np.histogram)  # fmt: skip

@@ -1,0 +1,305 @@
+"""numpy functions of samples and polynomials: differences, integrals, convolutions, fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import DataDependentShapeError
+from gradof.ops.expr import F
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import as_array, axis_of, composed, traced_all
+
+# --- differences and integrals --------------------------------------------------------------------
+
+
+def _along(dim: int, *index: Any) -> tuple[Any, ...]:
+    return (*(slice(None),) * dim, *index)
+
+
+@composed(np.gradient)
+def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    f = as_array(f)
+    f = f if f.dtype.kind == "f" else f.astype(float)
+    given = range(f.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    dims = [axis_of(d, f.ndim) for d in given]
+    spacing = list(varargs) * (len(dims) if len(varargs) == 1 else 1) or [1.0] * len(dims)
+    parts = [
+        _derivative(f, as_array(h), d, edge_order) for d, h in zip(dims, spacing, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _derivative(f: Any, h: Any, dim: int, edge_order: int) -> Any:
+    """Second-order differences inside, `edge_order` at the ends; h is a step or coordinates."""
+    n = f.shape[dim]
+    column = (-1, *(1,) * (f.ndim - dim - 1))
+    steps = np.broadcast_to(h, (n - 1,)) if np.ndim(h) == 0 else h[1:] - h[:-1]
+    steps = np.reshape(steps, column)
+    left, right = steps[:-1], steps[1:]
+
+    def part(start: int, stop: int | None) -> Any:
+        return f[_along(dim, slice(start, stop))]
+
+    inside = (
+        -(right / (left * (left + right))) * part(0, n - 2)
+        + (right - left) / (left * right) * part(1, n - 1)
+        + left / (right * (left + right)) * part(2, None)
+    )
+    first, last = steps[:1], steps[-1:]
+    if edge_order == 1:
+        begin = (part(1, 2) - part(0, 1)) / first
+        end = (part(n - 1, None) - part(n - 2, n - 1)) / last
+    else:
+        begin = _edge(first, steps[1:2], part(0, 1), part(1, 2), part(2, 3))
+        end = -_edge(last, steps[-2:-1], part(n - 1, None), part(n - 2, n - 1), part(n - 3, n - 2))
+    return np.concatenate([begin, inside, end], axis=dim)
+
+
+def _edge(near: Any, far: Any, f0: Any, f1: Any, f2: Any) -> Any:
+    both = near + far
+    return (
+        -(2.0 * near + far) / (near * both) * f0
+        + both / (near * far) * f1
+        - near / (far * both) * f2
+    )
+
+
+@composed(np.trapezoid)
+def _trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    y = as_array(y)
+    dim = axis_of(axis, y.ndim)
+    if x is None:
+        width: Any = dx
+    elif np.ndim(x) == 1:
+        x = as_array(x)
+        width = np.reshape(x[1:] - x[:-1], [-1 if d == dim else 1 for d in range(y.ndim)])
+    else:
+        width = np.diff(as_array(x), axis=axis)
+    after, before = y[_along(dim, slice(1, None))], y[_along(dim, slice(None, -1))]
+    return np.sum(width * (after + before) / 2.0, axis=dim)
+
+
+@composed(np.unwrap)
+def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
+    p = as_array(p)
+    dim = axis_of(axis, p.ndim)
+    steps = np.diff(p, axis=dim)
+    half = period / 2
+    wrapped = np.mod(steps + half, period) - half
+    wrapped = np.where((wrapped == -half) & (steps > 0), half, wrapped)
+    small = np.abs(steps) < (half if discont is None else discont)
+    shifts = np.cumsum(np.where(small, 0.0, wrapped - steps), axis=dim)
+    return np.concatenate([p[_along(dim, slice(0, 1))],
+                           p[_along(dim, slice(1, None))] + shifts], axis=dim)  # fmt: skip
+
+
+@composed(np.interp)
+def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
+            period: Any = None) -> Any:  # fmt: skip
+    x, xp, fp = traced_all(x, xp, fp)
+    if period is not None:
+        period = abs(period)
+        x, xp = np.mod(x, period), np.mod(xp, period)
+        order = np.argsort(xp)
+        xp, fp = np.take(xp, order), np.take(fp, order)
+        xp = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = np.concatenate([fp[-1:], fp, fp[:1]])
+    high = np.clip(np.searchsorted(xp, x, side="right"), 1, len(xp) - 1)
+    x0, x1 = np.take(xp, high - 1), np.take(xp, high)
+    y0, y1 = np.take(fp, high - 1), np.take(fp, high)
+    inside = y0 + (y1 - y0) / (x1 - x0) * (x - x0)
+    below = np.where(x < xp[0], fp[0] if left is None else left, inside)
+    return np.where(x > xp[-1], fp[-1] if right is None else right, below)
+
+
+# --- convolutions and polynomials -----------------------------------------------------------------
+
+
+def _full_convolution(a: Any, v: Any) -> Any:
+    """Sums of the antidiagonals of the outer product, which a sheared reshape makes columns."""
+    m, n = np.shape(a)[0], np.shape(v)[0]
+    products = np.outer(a, v)
+    padded = np.concatenate([products, np.zeros((m, m), products.dtype)], axis=1)
+    sheared = np.reshape(np.ravel(padded)[: m * (m + n - 1)], (m, m + n - 1))
+    return np.sum(sheared, axis=0)
+
+
+def _middle(full: Any, m: int, n: int, mode: Any) -> Any:
+    long, short = max(m, n), min(m, n)
+    if mode in ("full", 2):
+        return full
+    if mode in ("same", 1):
+        start = (short - 1) // 2
+        return full[start : start + long]
+    return full[short - 1 : long]
+
+
+@composed(np.convolve)
+def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+    a, v = np.atleast_1d(as_array(a)), np.atleast_1d(as_array(v))
+    return _middle(_full_convolution(a, v), len(a), len(v), mode)
+
+
+@composed(np.correlate)
+def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+    a, v = as_array(a), as_array(v)
+    full = _full_convolution(a, v[::-1])
+    if mode in ("same", 1) and len(a) < len(v):  # numpy swaps the operands, and mirrors the result
+        return _middle(full[::-1], len(a), len(v), mode)[::-1]
+    return _middle(full, len(a), len(v), mode)
+
+
+@composed(np.polyval)
+def _polyval(p: Any, x: Any) -> Any:
+    p = as_array(p)
+    result = x * 0
+    for i in range(len(p)):
+        result = result * x + p[i]
+    return result
+
+
+def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
+    """Coefficients, highest power first, with zeros in front of the shorter."""
+    a, b = np.atleast_1d(as_array(a)), np.atleast_1d(as_array(b))
+    n = max(len(a), len(b))
+    return tuple(  # type: ignore[return-value]
+        np.concatenate([np.zeros(n - len(p), p.dtype), p]) if len(p) < n else p for p in (a, b)
+    )
+
+
+@composed(np.polyadd)
+def _polyadd(a1: Any, a2: Any) -> Any:
+    a, b = _aligned(a1, a2)
+    return a + b
+
+
+@composed(np.polysub)
+def _polysub(a1: Any, a2: Any) -> Any:
+    a, b = _aligned(a1, a2)
+    return a - b
+
+
+@composed(np.polymul)
+def _polymul(a1: Any, a2: Any) -> Any:
+    return np.convolve(a1, a2)
+
+
+@composed(np.polydiv)
+def _polydiv(u: Any, v: Any) -> Any:
+    """As numpy computes it, whose remainder loses the leading coefficients that come out zero."""
+    u, v = np.atleast_1d(as_array(u)) + 0.0, np.atleast_1d(as_array(v)) + 0.0
+    n = len(v)
+    quotient = [u[0] * 0.0] if len(u) < n else []
+    rest = u + v[0] * 0.0
+    for k in range(len(u) - n + 1):
+        quotient.append(1.0 / v[0] * rest[k])
+        lead = [rest[:k], rest[k : k + n] - quotient[-1] * v, rest[k + n :]]
+        rest = np.concatenate(lead)
+    while len(rest) > 1 and np.allclose(rest[0], 0, rtol=1e-14):
+        rest = rest[1:]
+    return np.stack(quotient), rest
+
+
+@composed(np.polyder)
+def _polyder(p: Any, m: int = 1) -> Any:
+    p = as_array(p)
+    for _ in range(m):
+        n = len(p) - 1
+        p = p[:-1] * np.arange(n, 0, -1).astype(p.dtype)
+    return p
+
+
+@composed(np.polyint)
+def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    p = as_array(p)
+    constants = np.zeros(m) if k is None else np.atleast_1d(as_array(k))
+    constants = np.broadcast_to(constants, (m,)) if len(constants) == 1 else constants
+    for i in range(m):
+        scaled = p / np.arange(len(p), 0, -1).astype(p.dtype)
+        p = np.concatenate([scaled, constants[i : i + 1]])
+    return p
+
+
+@composed(np.polyfit)
+def _polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None,
+             cov: Any = False) -> Any:  # fmt: skip
+    if full or cov or rcond is not None:
+        raise TypeError("argument full, cov or rcond")
+    x, y = as_array(x) + 0.0, as_array(y) + 0.0
+    left, right = np.vander(x, int(deg) + 1), y
+    if w is not None:
+        weight = as_array(w)
+        left = left * weight[:, None]
+        right = right * (weight[:, None] if np.ndim(right) == 2 else weight)
+    scale = np.sqrt(np.sum(np.square(left), axis=0))
+    solution = np.linalg.lstsq(left / scale, right)[0]
+    return solution / (scale[:, None] if np.ndim(right) == 2 else scale)
+
+
+@composed(np.vander)
+def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    x = as_array(x)
+    n = len(x) if N is None else int(N)
+    powers = [x * 0 + 1]
+    for _ in range(n - 1):
+        powers.append(powers[-1] * x)
+    columns = powers[:n] if increasing else powers[:n][::-1]
+    return np.stack(columns, axis=1) if n else np.reshape(x[:0], (len(x), 0))
+
+
+@composed(np.poly)
+def _poly(seq_of_zeros: Any) -> Any:
+    zeros = as_array(seq_of_zeros)
+    if np.ndim(zeros) != 1:
+        raise TypeError("argument that is a matrix")
+    result: Any = np.ones(1, zeros.dtype)
+    for i in range(len(zeros)):
+        pair = np.stack([zeros[i] * 0 + 1, -zeros[i]])
+        result = pair if i == 0 else np.convolve(result, pair)
+    return result
+
+
+# --- elementary -----------------------------------------------------------------------------------
+
+
+@composed(np.i0)
+def _i0(x: Any) -> Any:
+    array = traced_all(x)[0]
+    recorder = array.recorder
+    dtype = np.dtype(np.float64) if array.dtype.kind != "f" else array.dtype
+    expr = F.i0(array.expr.cast(recorder.ir_dtype(dtype)))
+    return recorder.wrap(np.asarray(np.i0(array.concrete), dtype)[()], expr)
+
+
+
+@composed(np.logspace)
+def _logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
+              dtype: Any = None, axis: int = 0) -> Any:  # fmt: skip
+    exponents = np.linspace(start, stop, num, endpoint, axis=axis)
+    result = np.power(base, exponents)
+    return result if dtype is None else result.astype(dtype)
+
+
+@composed(np.geomspace)
+def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None,
+               axis: int = 0) -> Any:  # fmt: skip
+    sign = np.sign(start)
+    exponents = np.linspace(np.log10(start * sign), np.log10(stop * sign), num, endpoint, axis=axis)
+    result = sign * np.power(10.0, exponents)
+    return result if dtype is None else result.astype(dtype)
+
+
+@composed(np.bincount)
+def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    if isinstance(x, TracedArray):
+        raise DataDependentShapeError(
+            "the length of the result of numpy.bincount depends on values", loc=x.recorder.loc,
+            hint="np.add.at into an array of a known length",
+        )
+    places = np.asarray(x)
+    size = max(int(places.max(initial=-1)) + 1, int(minlength))
+    result = np.zeros_like(weights, shape=(size,), dtype=np.float64)
+    np.add.at(result, places, weights)
+    return result

@@ -1,0 +1,347 @@
+"""trace_numpy: one concrete run of a numpy function, recorded.
+
+    def f(p):
+        return np.sum(100 * (p[1:] - p[:-1] ** 2) ** 2 + (1 - p[:-1]) ** 2)
+
+    trace_numpy(f, (np.zeros(5),), {}).graph
+    graph f(%p : f64[5]): ...
+
+The arrays among the arguments become TracedArrays; plain numpy code does the rest. torch is never
+imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
+from gradof.ir.core import Value
+from gradof.ir.garbage import few_collections
+from gradof.passes.eliminate_dead_code import eliminate_dead_code
+from gradof.tracer.core.number import plain, settle
+from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, thaw
+from gradof.tracer.core.regions import recording_into
+from gradof.tracer.core.result import (
+    ConstantOut,
+    InputOut,
+    OutputLeaf,
+    TensorOut,
+    Traced,
+    WriteBack,
+    split_guards,
+)
+from gradof.tracer.core.views import ViewOf, view_of
+from gradof.tracer.numpy import by_value as numpy_by_value
+from gradof.tracer.numpy import complex as numpy_complex
+from gradof.tracer.numpy import factor as numpy_factor
+from gradof.tracer.numpy import joins as numpy_joins
+from gradof.tracer.numpy import linalg as numpy_linalg
+from gradof.tracer.numpy import numeric as numpy_numeric
+from gradof.tracer.numpy import pad as numpy_pad
+from gradof.tracer.numpy import quantile as numpy_quantile
+from gradof.tracer.numpy import reductions as numpy_reductions
+from gradof.tracer.numpy import selection as numpy_selection
+from gradof.tracer.numpy import shapes as numpy_shapes
+from gradof.tracer.numpy.active import activate
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.creation import creation_for
+from gradof.tracer.numpy.functions import record_function
+from gradof.tracer.numpy.indexing import get_item, set_item
+from gradof.tracer.numpy.recorder import Handlers, Recorder, checksum, is_plain
+from gradof.tracer.numpy.ufuncs import record_ufunc
+from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.origins import Origin, Origins
+from gradof.tracer.state.reach import Reach
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
+
+# Importing these registers their adaptors.
+ADAPTORS = (
+    numpy_by_value, numpy_complex, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric,
+    numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
+)  # fmt: skip
+_HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
+
+
+def trace_numpy(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    static_argnames: Sequence[str] = (),
+    numbers: Collection[int] = (),
+    reads: Reads | None = None,
+) -> Traced:
+    """Record one call; the caller's arrays stay as they are.
+
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`).
+    `reads` notes what the run read of Python's state.
+
+    Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
+    DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
+    TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
+    """
+    leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
+    thawed = [thaw(leaf) for leaf in leaves]
+    reads = Reads() if reads is None else reads
+    recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
+    traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
+    watch = _Watch(fn, recorder.origins, thawed, reads)
+    positional, named = tree.unflatten(values)
+    with _recording(recorder, [fn, *filter(callable, thawed)]), reads:
+        result = _call(fn, positional, named)
+    watch.check()
+    _refuse_changed_containers(fn, (positional, named), tree, values)
+    _refuse_leaks(fn)
+    graph = recorder.graph
+    result_leaves, out_tree = flatten(result)
+    views: dict[int, ViewOf] = {}
+    outputs = _outputs(recorder, traced, result_leaves, views)
+    values_out = [v for v in outputs if isinstance(v, Value)]
+    writebacks = _writebacks(recorder, [leaves[i] for i in traced], traced)
+    graph.set_outputs([*values_out, *(value for value, _ in writebacks)])
+    eliminate_dead_code(graph)
+    graph, recorded, deciding = split_guards(graph)
+    return Traced(
+        graph=graph,
+        library="numpy",
+        in_tree=tree,
+        arg_leaves=tuple(traced),
+        static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
+        origins=_places(fn, recorder, reads),
+        out_tree=out_tree,
+        outputs=tuple(_numbered(outputs, views)),
+        writebacks=tuple(
+            WriteBack(len(values_out) + n, index) for n, (_, index) in enumerate(writebacks)
+        ),
+        requires_grad=(False,) * len(graph.inputs),
+        arg_paths=paths,
+        content=watch.content(recorder),
+        recorded=recorded,
+        deciding=deciding,
+        numbers=frozenset(list(traced).index(i) for i in numbers),
+        pinned=tuple(recorder.numbers.pinned.items()),
+    )
+
+
+@contextmanager
+def _recording(recorder: Recorder, functions: list[Any]) -> Iterator[None]:
+    """While the functions run, what they do with traced arrays is recorded."""
+    try:
+        created = creation_for(recorder, functions)
+        with few_collections(), activate(recorder), recording_into(recorder.builder), created:
+            yield
+    finally:
+        recorder.close()
+
+
+def _places(fn: Callable[..., Any], recorder: Recorder, reads: Reads) -> tuple[Origin, ...]:
+    """The origins of the free arrays, with the places they are read from where they are known."""
+    found = Reach(reads).find(fn, is_plain) if recorder.free else {}
+    return tuple(
+        found[id(array)][1] if id(array) in found else origin
+        for array, origin, _ in recorder.free.values()
+    )
+
+
+def _arguments(
+    recorder: Recorder, leaves: Sequence[Any], thawed: Sequence[Any], fn: Callable[..., Any],
+    paths: Sequence[str], numbers: Collection[int],
+) -> tuple[dict[int, TracedArray], list[Any]]:  # fmt: skip
+    """The traced arrays behind the graph's inputs by leaf, and what the function is given."""
+    traced: dict[int, TracedArray] = {}
+    for i, (leaf, name) in enumerate(zip(leaves, _names(fn, paths), strict=True)):
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            _check_leaf(leaf, paths[i])
+            traced[i] = recorder.add_argument(leaf, name)
+        elif i in numbers:
+            traced[i] = recorder.add_argument(np.result_type(type(leaf)).type(leaf), name)
+    recorder.numbers.ufunc = functools.partial(record_ufunc, recorder)
+    values = [
+        recorder.numbers.argument(i, leaf, traced[i].expr.value) if i in numbers
+        else traced.get(i, leaf) for i, leaf in enumerate(thawed)
+    ]  # fmt: skip
+    return traced, values
+
+
+def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return fn(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(error, GradofError) or not isinstance(cause, GradofError):
+            raise
+        raise _unwrapped(cause, str(error)) from None
+
+
+def _unwrapped(cause: GradofError, text: str) -> GradofError:
+    """Our error, where numpy's C code has raised one of its own about it."""
+    if "setting an array element" not in text:
+        return cause
+    return UnsupportedOpError(
+        "a traced value is assigned into a plain array, where its gradient would be lost",
+        loc=cause.loc,
+        hint="make the array with np.zeros or np.array, spelled so in the function itself, or "
+        "with np.zeros_like of an argument; or collect the values in a list and np.stack it",
+    )
+
+
+def _names(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
+    """The parameter's name for an argument that is one leaf; the last key otherwise."""
+    parameters = list(inspect.signature(fn).parameters)
+    names: list[str | None] = []
+    for path in paths:
+        head, _, rest = path.partition("]")
+        if not rest and head.startswith("args["):
+            index = int(head.removeprefix("args["))
+            names.append(parameters[min(index, len(parameters) - 1)])
+        else:
+            tail = path.replace("]", "").replace("'", "").replace(".", "[").split("[")[-1]
+            names.append(tail if tail.isidentifier() else None)
+    return names
+
+
+def _check_leaf(leaf: Any, path: str) -> None:
+    """Refuse subclasses, whose operators mean something else, and dtypes without an IR dtype."""
+    if not isinstance(leaf, np.generic) and type(leaf) not in (np.ndarray, np.memmap):
+        raise LeafTypeError(
+            f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}",
+            hint="only plain numpy arrays can be traced: np.asarray(a)",
+        )
+    if leaf.dtype.kind not in "biufc":
+        raise LeafTypeError(
+            f"{path} is an array of dtype {leaf.dtype}", hint="convert it: a.astype(np.float64)"
+        )
+
+
+# --- what a trace must not touch ------------------------------------------------------------------
+
+
+class _Watch:
+    """Free arrays and random generators before the run, compared with what they are after it."""
+
+    def __init__(
+        self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any], reads: Reads
+    ) -> None:
+        self.fn = fn
+        self.arrays = [(array, origin, checksum(array)) for array, origin in origins.all()]
+        self.generators = Generators(fn, leaves, reads)
+
+    def check(self) -> None:
+        """Raise TraceError if the run drew random numbers or changed a plain free array."""
+        settle(self.fn)
+        self.generators.check()
+        for array, origin, before in self.arrays:
+            if checksum(array) != before:
+                raise TraceError(
+                    f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
+                    loc=function_loc(self.fn), hint="pass it as an argument",
+                )
+
+    def content(self, recorder: Recorder) -> tuple[tuple[Origin, int], ...]:
+        """Arrays the trace may have baked in; see Note [Baked constants]."""
+        return tuple(
+            (origin, before) for array, origin, before in self.arrays
+            if recorder.baked or id(array) not in recorder.free
+        )  # fmt: skip
+
+
+def _refuse_changed_containers(
+    fn: Callable[..., Any], call: Any, tree: TreeDef, values: Sequence[Any]
+) -> None:
+    """`params["w"] = ...` changes the caller's dict in eager; a trace works on a copy of it."""
+    leaves, now = flatten(call)
+    if now != tree or any(a is not b for a, b in zip(leaves, values, strict=True)):
+        raise TraceError(
+            "a container among the arguments is changed", loc=function_loc(fn),
+            hint="return the new values instead, or change the arrays in place: p['w'][...] = v",
+        )
+
+
+def _refuse_leaks(fn: Callable[..., Any]) -> None:
+    left = Origins(fn, lambda o: type(o) is TracedArray).all()
+    if left:
+        raise TraceError(
+            f"a traced array was left in {left[0][1]}, where it outlives the call",
+            loc=function_loc(fn), hint="return it instead",
+        )
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _outputs(
+    recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any],
+    views: dict[int, ViewOf],
+) -> list[Value | InputOut | ConstantOut]:  # fmt: skip
+    outputs: list[Value | InputOut | ConstantOut] = []
+    for leaf in map(plain, leaves):
+        if is_plain(leaf) and leaf.dtype.kind in "biufc":
+            leaf = recorder.traced(leaf)
+        if type(leaf) is not TracedArray:
+            recorder.baked = recorder.baked or isinstance(leaf, (np.ndarray, np.generic))
+            outputs.append(ConstantOut(leaf))
+            continue
+        same = [i for i, array in enumerate(_inputs(recorder, traced)) if array is leaf]
+        outputs.append(InputOut(same[0]) if same else leaf.expr.value)
+        view = None if same else _view(recorder, traced, leaf)
+        if view is not None:
+            views[len(outputs) - 1] = view
+    return outputs
+
+
+def _view(
+    recorder: Recorder, traced: dict[int, TracedArray], leaf: TracedArray
+) -> ViewOf | None:
+    """How a result shares the memory of an input, where it does."""
+    root = leaf
+    while root.link is not None:
+        root = root.link.parent
+    for i, array in enumerate(_inputs(recorder, traced)):
+        if array is root and leaf.ndim and np.may_share_memory(leaf.memory, root.memory):
+            return view_of(leaf.expr.value, root.expr.value, i)
+    return None
+
+
+def _numbered(
+    outputs: Sequence[Value | InputOut | ConstantOut], views: dict[int, ViewOf]
+) -> list[OutputLeaf]:
+    result: list[OutputLeaf] = []
+    for i, out in enumerate(outputs):
+        done = sum(isinstance(o, TensorOut) for o in result)
+        result.append(TensorOut(done, view=views.get(i)) if isinstance(out, Value) else out)
+    return result
+
+
+def _inputs(recorder: Recorder, traced: dict[int, TracedArray]) -> list[TracedArray]:
+    """The traced arrays behind the graph's inputs, in order."""
+    return [*traced.values(), *(lifted for _, _, lifted in recorder.free.values())]
+
+
+def _writebacks(
+    recorder: Recorder, leaves: Sequence[Any], traced: dict[int, TracedArray]
+) -> list[tuple[Value, int]]:
+    """New values of the inputs that were changed in place, with their positions."""
+    real = [*leaves, *(array for array, _, _ in recorder.free.values())]
+    changed: list[tuple[Value, int]] = []
+    inputs = zip(_inputs(recorder, traced), recorder.graph.inputs, strict=True)
+    for i, (array, param) in enumerate(inputs):
+        if array.expr.value is param:
+            continue
+        for j, other in enumerate(real):
+            if j != i and np.may_share_memory(real[i], other):
+                raise TraceError(
+                    f"%{param.hint or i} is changed in place, and shares memory with another input",
+                    loc=recorder.loc, hint="pass a copy of one of them",
+                )
+        changed.append((array.expr.value, i))
+    return changed
+
+
+__all__ = ["trace_numpy"]

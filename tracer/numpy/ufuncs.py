@@ -1,0 +1,175 @@
+"""Ufuncs: `__array_ufunc__` for calls, reductions, accumulations and outer products.
+
+A ufunc is found in the op registry by its name (`numpy.tanh`, `scipy.special.erf`); those that are
+not one op are written out here in others.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from gradof.errors import DtypeError
+from gradof.ops.registry import find_by_api_name
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import conform
+from gradof.tracer.numpy.numbers import in_ufunc
+from gradof.tracer.numpy.recorder import Recorder, contains_traced, is_weak, real
+from gradof.tracer.numpy.special import UFUNCS
+from gradof.tracer.numpy.ufunc_methods import record_at, record_method
+
+Function = Callable[..., Any]
+_ALIASES = {"divide": "div", "sign": "sgn", "positive": "alias", "float_power": "pow"}
+
+
+def _fmax(a: Any, b: Any) -> Any:
+    return np.where((a >= b) | np.isnan(b), a, b)  # a tie is the first operand's, as in torch
+
+
+def _fmin(a: Any, b: Any) -> Any:
+    return np.where((a <= b) | np.isnan(b), a, b)
+
+
+def _heaviside(x: Any, h: Any) -> Any:
+    return np.where(np.isnan(x), x, np.where(x == 0, h, np.where(x > 0, 1.0, 0.0)))
+
+
+def _modf(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.isinf(x), np.copysign(0.0, x), x - whole), whole
+
+
+# ufuncs that are compositions of others
+_OWN: dict[str, Function] = {
+    "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
+    "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
+    "heaviside": _heaviside, "fmax": _fmax, "fmin": _fmin, "modf": _modf,
+    "ldexp": lambda x, n: x * np.exp2(n),
+    "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
+    "copysign": lambda a, b: np.abs(a) * np.where(np.signbit(b), -1.0, 1.0),
+    "vecdot": lambda a, b: np.sum(np.conj(a) * b, axis=-1),
+    "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
+    "vecmat": lambda a, b: np.matmul(np.conj(a)[..., None, :], b)[..., 0, :],
+}  # fmt: skip
+_COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
+
+
+def record_ufunc(
+    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Record one use of a ufunc; UnsupportedOpError for one without an op."""
+    recorder.enter()
+    inputs, kwargs = in_ufunc(recorder, inputs, kwargs)
+    out = kwargs.pop("out", None)
+    where = kwargs.pop("where", True)
+    for name in ("casting", "subok", "order"):  # of the result's memory, not of its elements
+        kwargs.pop(name, None)
+    if method == "at":
+        return record_at(recorder, ufunc, inputs)
+    if method == "__call__":
+        result = _whole_call(recorder, ufunc, inputs, kwargs)
+    else:
+        if where is not True:
+            kwargs["where"] = where
+            where = True
+        result = record_method(recorder, ufunc, method, inputs, kwargs)
+    if out is None:
+        if where is not True:
+            raise recorder.unsupported(
+                f"{ufunc.__name__}(where=...) without out, which leaves elements undefined",
+                "use np.where(mask, result, other)",
+            )
+        return result
+    return _into(recorder, ufunc, result, out, where)
+
+
+def _whole_call(
+    recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    dtype = kwargs.pop("dtype", None)
+    if ufunc is np.vecdot and "axis" in kwargs:
+        axis = kwargs.pop("axis")
+        inputs = tuple(np.moveaxis(cast(Any, recorder.traced(x)), axis, -1) for x in inputs)
+    if kwargs:
+        raise recorder.unsupported(f"{ufunc.__name__} with {sorted(kwargs)}")
+    if dtype is not None:
+        inputs = tuple(
+            x if is_weak(x) else recorder.cast(recorder.traced(x), np.dtype(dtype)) for x in inputs
+        )
+    inputs = tuple(recorder.traced(x) if contains_traced(x) else x for x in inputs)
+    return _call(recorder, ufunc, inputs)
+
+
+def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    name = ufunc.__name__
+    if name == "clip":  # of a plain array between traced bounds
+        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
+    library = _library(ufunc)
+    if name == "matmul":
+        return recorder.handlers.function(recorder, np.matmul, inputs, {})
+    composition = _COMPOSED.get(library or "", {}).get(name)
+    if composition is not None:
+        want = recorder.numpy(ufunc, *inputs)
+        return conform(recorder, f"{library}.{name}", composition(*inputs), want)
+    if name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2):
+        return _elementwise(recorder, np.square, "square", inputs[:1])
+    if library == "numpy" and name in _ALIASES:
+        return _elementwise(recorder, ufunc, _ALIASES[name], inputs)
+    record = find_by_api_name(f"{library}.{name}")
+    if record is None:
+        if all(x.is_constant for x in inputs if isinstance(x, TracedArray)):
+            recorder.baked = True
+            return ufunc(*map(real, inputs))
+        raise recorder.unsupported(f"the ufunc {name}", "`gradof ops` lists the supported ops")
+    return _elementwise(recorder, ufunc, record.name, inputs)
+
+
+def _library(ufunc: Any) -> str | None:
+    """Where a ufunc is at home; others may share its name (numba's, `np.frompyfunc`'s)."""
+    name = ufunc.__name__
+    for library in ("numpy", "scipy.special"):
+        if getattr(sys.modules.get(library), name, None) is ufunc:
+            return library
+    return None
+
+
+def _elementwise(recorder: Recorder, ufunc: Any, kind: str, inputs: tuple[Any, ...]) -> Any:
+    result = recorder.numpy(ufunc, *inputs)
+    if isinstance(result, tuple):
+        return recorder.elementwise_several(kind, result, inputs)
+    return recorder.elementwise(kind, result, inputs)
+
+
+def _into(recorder: Recorder, ufunc: Any, result: Any, out: Any, where: Any) -> Any:
+    """`out=` and in-place operators: the target now holds the result."""
+    targets = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    if any(t is None for t in targets) or len(targets) != len(results):
+        raise recorder.unsupported(f"{ufunc.__name__} with some of its outputs given")
+    done = [
+        _into_one(recorder, ufunc, r, t, where) for r, t in zip(results, targets, strict=True)
+    ]
+    return done[0] if len(done) == 1 else tuple(done)
+
+
+def _into_one(recorder: Recorder, ufunc: Any, result: Any, target: Any, where: Any) -> Any:
+    if not isinstance(target, TracedArray):
+        raise recorder.unsupported(
+            f"{ufunc.__name__} into a plain array, where the gradient would be lost",
+            "give `out` a traced array, such as np.zeros_like(x) of an argument, or drop it",
+        )
+    if target.is_scalar:  # see Note [Scalars are rebound]
+        return result
+    if not np.can_cast(cast(Any, result).dtype, target.dtype, "same_kind"):
+        raise DtypeError(
+            f"{ufunc.__name__}: a {result.dtype} result into a {target.dtype} array",
+            loc=recorder.loc, hint="convert the array first: a.astype(float)",
+        )
+    if where is not True:
+        result = np.where(where, result, target)
+    recorder.handlers.set_item(target, ..., result)
+    return target

@@ -1,0 +1,82 @@
+"""Random numbers that a trace would bake in: the generators of Python and numpy, watched.
+
+    watch = Generators(fn, arguments, reads)
+    fn(...)
+    watch.check()              # TraceError if the run drew from one; the generator is as it was
+
+Watched are numpy's and Python's global states, and generators among the arguments or that the
+function reaches (`gradof.tracer.state.reads`). torch's own are recorded instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import TraceError
+from gradof.tracer.state.held import watch_type
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
+
+_KINDS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+class Generators:
+    """The states of all generators before the run."""
+
+    def __init__(self, fn: Callable[..., Any], leaves: Sequence[Any], reads: Reads) -> None:
+        self.fn = fn
+        self.reads = reads
+        watched = [(g, "an argument") for g in leaves if isinstance(g, _KINDS)]
+        watched += [(np.random.mtrand._rand, "numpy's global state"),
+                    (random._inst, "Python's global state")]  # fmt: skip
+        self.watched = [(g, name, _state(g)) for g, name in watched]
+
+    def put_back(self) -> list[str]:
+        """Set every generator back; the names of those that were drawn from."""
+        drawn = []
+        met = [(g, f"a {type(g).__name__}", s) for g, s in self.reads.held.watched.values()]
+        for generator, name, before in (*self.watched, *met):
+            if not _same(_state(generator), before):
+                _restore(generator, before)
+                drawn.append(name)
+        return drawn
+
+    def check(self) -> None:
+        """Raise TraceError if the run drew random numbers; every generator is set back."""
+        drawn = self.put_back()
+        if drawn:
+            raise TraceError(
+                f"random numbers are drawn from {drawn[0]}: the trace would bake them in",
+                loc=function_loc(self.fn), hint="draw them outside and pass them as an argument",
+            )
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return generator.getstate()
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return all(_same(a[k], b[k]) for k in a)
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
+
+
+for _kind in _KINDS:
+    watch_type(_kind, _state)

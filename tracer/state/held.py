@@ -1,0 +1,393 @@
+"""Containers and namespaces as they were before a run wrote to them, and what it wrote.
+
+    held = Held()
+    held.see(obj, facts)        # before code with these facts runs: copy what it can reach
+    ...                         # the run
+    held.changes()              # [Change(container, key, before, after), ...]
+    held.changes()[0].undo()
+
+Copies are one level deep: an item is the object it was. Namespaces are the `__dict__` of objects,
+classes and modules; cells of closures and slots are kept one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.state.caches import LRU, entries
+from gradof.tracer.state.changes import MISSING, Change, copy_of, differences
+from gradof.tracer.state.code_facts import Facts
+
+_LARGEST = 1 << 28  # bytes of an array that are copied
+_LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
+
+_ATOMS = frozenset({
+    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
+    type(Ellipsis), type(NotImplemented),
+})  # fmt: skip
+_WITH_ATTRIBUTES: set[type] = set()
+_LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+_WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
+
+
+def watch_type(cls: type, copy: Callable[[Any], Any]) -> None:
+    """The state of instances of this class, as `copy` gives it, is kept at first sight."""
+    _WATCHED[cls] = copy
+
+
+def leaf_type(cls: type, has_attributes: bool = False) -> None:
+    """Instances of this class are data, not state: of them attributes count at most."""
+    _LEAVES.add(cls)
+    if has_attributes:
+        _WITH_ATTRIBUTES.add(cls)
+
+
+class Held:
+    """See the module docstring."""
+
+    def __init__(self, copies_arrays: bool = True) -> None:
+        self._copies_arrays = copies_arrays  # not for numpy's own functions, whose values they are
+        self.iterator: Any = None
+        self.names: frozenset[str] = frozenset()  # that getters in reach read
+        self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
+        self.arrays: dict[int, tuple[Any, Any]] = {}
+        self.watched: dict[int, tuple[Any, Any]] = {}  # see `watch_type`
+        self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
+        self._cells: dict[int, tuple[Any, Any]] = {}
+        self._slots: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._names: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}
+        self._class_names: dict[tuple[type, str], Any] = {}
+        self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
+        self._seen: set[tuple[int, tuple[int, int]]] = set()
+        self._alive: list[Any] = []  # ids stay theirs
+
+    # --- before -----------------------------------------------------------------------------------
+
+    def see(self, obj: Any, facts: Facts, given: bool = False) -> None:
+        """Copy what code with these facts can reach from an object.
+
+        `iterator` is then one that is reached; an iterator that is `given` may be the run's own.
+        """
+        known = None
+        while known != len(self.names):  # more names came: what was passed by is looked at, too
+            known = len(self.names)
+            self._see(obj, facts, given)
+
+    def _see(self, obj: Any, facts: Facts, given: bool) -> None:
+        stack = [(obj, not given)]
+        names = facts.reads | facts.stores | self.names
+        mark, seen = (id(facts), len(self.names)), self._seen
+        while stack:
+            obj, kept = stack.pop()
+            kind: type = type(obj)
+            traced = module_of(kind).startswith("gradof.tracer")
+            if kind in _ATOMS or traced or (id(obj), mark) in seen:
+                continue
+            if kind is np.ndarray and not self._copies_arrays:
+                continue
+            seen.add((id(obj), mark))
+            self._alive.append(obj)
+            if kind in _LEAVES:
+                if kind in _WITH_ATTRIBUTES:
+                    stack.extend((inside, True) for inside in self._attributes_of(obj, names))
+                continue
+            if isinstance(obj, (list, dict, set, deque, bytearray)):
+                self.container(obj)
+            elif kind in BUFFERS or isinstance(obj, np.ndarray):
+                known = id(obj) in self.arrays or getattr(obj, "dtype", None) == np.object_
+                if not known and getattr(obj, "nbytes", 0) <= _LARGEST:
+                    self.arrays[id(obj)] = obj, elements(obj)
+                continue
+            elif kept and is_iterator(kind):
+                self.iterator = obj
+            elif kind in _WATCHED:
+                self.watched.setdefault(id(obj), (obj, _WATCHED[kind](obj)))
+            kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))
+            stack.extend((inside, kept) for inside in self._inside(obj, names, facts))
+
+    def _attributes_of(self, leaf: Any, names: frozenset[str]) -> Iterator[Any]:
+        """What the user has set on a tensor."""
+        attributes = getattr(leaf, "__dict__", None)
+        if attributes:
+            self.container(attributes)
+            yield from (attributes[name] for name in names & attributes.keys())
+
+    def _inside(self, obj: Any, names: frozenset[str], facts: Facts) -> Iterator[Any]:
+        if type(obj) in REFERENCES:
+            if type(obj) is LRU:
+                self.caches.setdefault(id(obj), (obj, obj.cache_info()))
+            yield from REFERENCES[type(obj)](obj)
+        elif isinstance(obj, _GETTERS):
+            self.names |= frozenset(_names_of(obj))
+        elif isinstance(obj, dict):
+            if len(obj) <= _LARGE:
+                yield from dict.values(obj)
+        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
+            if len(obj) <= _LARGE:
+                yield from obj
+        elif isinstance(obj, FunctionType):
+            yield from self._of_function(obj)
+        elif isinstance(obj, MethodType):
+            yield from (obj.__self__, obj.__func__)
+        elif isinstance(obj, BuiltinFunctionType):
+            if not isinstance(obj.__self__, (ModuleType, type)):
+                yield obj.__self__
+            return
+        elif isinstance(obj, functools.partial):
+            self.container(obj.keywords)
+            yield from (obj.func, *obj.args, *obj.keywords.values())
+        elif isinstance(obj, type):
+            yield from self._of_class(obj, names)
+        elif isinstance(obj, ModuleType):
+            space = vars(obj)
+            for name in names & space.keys():
+                if name in facts.stores:
+                    self.name(space, name)
+                if not isinstance(space[name], (ModuleType, FunctionType, type)):
+                    yield space[name]
+        if not isinstance(obj, (type, ModuleType, FunctionType)):
+            yield from self._of_instance(obj, names)
+
+    def _of_function(self, fn: FunctionType) -> Iterator[Any]:
+        for cell in fn.__closure__ or ():
+            if id(cell) not in self._cells:
+                value = _content(cell)
+                self._cells[id(cell)] = cell, value
+                yield value
+        if fn.__dict__:
+            self.container(fn.__dict__)
+            yield from fn.__dict__.values()
+
+    def _of_class(self, cls: type, names: frozenset[str]) -> Iterator[Any]:
+        for base in cls.__mro__:
+            if base is object or not base.__flags__ & HEAP:
+                continue
+            space = vars(base)
+            for name in names & space.keys():
+                value = space[name]
+                if type(value) is property and not isinstance(value.fget, FunctionType):
+                    yield value.fget
+                if not isinstance(value, (FunctionType, property, staticmethod, classmethod)):
+                    self._class_names.setdefault((base, name), value)
+                    yield value
+
+    def _of_instance(self, obj: Any, names: frozenset[str]) -> Iterator[Any]:
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict:
+            self.container(attributes)
+            if module_of(type(obj)).startswith("gradof.runtime"):
+                names = frozenset(attributes) - _private(type(obj))
+            for name in names & attributes.keys():
+                yield attributes[name]
+            if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one
+                for table in MODULE_TABLES:
+                    items = attributes.get(table)
+                    if isinstance(items, dict):
+                        self.container(items)
+                        yield from items.values()
+        cls = type(obj)
+        if cls.__flags__ & HEAP:
+            for base in cls.__mro__:
+                for name, member in vars(base).items() if base is not object else ():
+                    if name in names and type(member) is MemberDescriptorType:
+                        value = slot(obj, member)
+                        self._slots.setdefault((id(obj), name), (obj, value))
+                        if value is not MISSING:
+                            yield value
+            yield from self._of_class(cls, names)
+
+    def container(self, container: Any) -> None:
+        """Copy a list, dict, set, deque or bytearray, if this is the first time it is seen."""
+        if id(container) not in self._copies and len(container) <= _LARGE:
+            self._copies[id(container)] = container, copy_of(container)
+
+    def renew(self, ids: set[int]) -> None:
+        """Take containers, objects and cells as they are now."""
+        for key, (container, _) in self._copies.items():
+            if key in ids:
+                self._copies[key] = container, copy_of(container)
+        for key, (cell, _) in self._cells.items():
+            if key in ids:
+                self._cells[key] = cell, _content(cell)
+        for (key, name), (obj, _) in self._slots.items():
+            if key in ids:
+                self._slots[key, name] = obj, getattr(obj, name, MISSING)
+
+    def name(self, space: dict[str, Any], name: str) -> None:
+        """Keep one name of a module's globals."""
+        key = id(space), name
+        if key not in self._names:
+            self._names[key] = space, space.get(name, MISSING)
+
+    def cells_of(self, frame: FrameType, facts: Facts) -> None:
+        """Keep the closure variables that the code of a frame stores."""
+        for name in facts.cells_stored:
+            key = frame.f_code, name
+            if key not in self._stores:
+                self._stores[key] = frame.f_locals.get(name, MISSING)
+
+    def globals_of(self, space: dict[str, Any], facts: Facts) -> None:
+        """Copy what code reaches through the globals it names."""
+        for name in facts.reads & space.keys():
+            value = space[name]
+            kind = type(value)
+            if (kind not in _ATOMS and kind is not ModuleType) or _is_users(value):
+                self.see(value, facts)
+
+    # --- after ------------------------------------------------------------------------------------
+
+    def entry(self, container: Any) -> Any:
+        """The copy of a container, or the container itself if nothing copied it."""
+        found = self._copies.get(id(container))
+        return container if found is None else found[1]
+
+    def cell_entry(self, cell: Any, code: CodeType, name: str) -> Any:
+        """What a closure cell held at entry; MISSING if it was not set."""
+        found = self._cells.get(id(cell))
+        if found is not None:
+            return found[1]
+        return self._stores.get((code, name), _content(cell))
+
+    def name_entry(self, space: dict[str, Any], name: str) -> Any:
+        """What a global was at entry; MISSING if it was not set."""
+        found = self._names.get((id(space), name))
+        return space.get(name, MISSING) if found is None else found[1]
+
+    def class_entry(self, cls: type, name: str, now: Any) -> Any:
+        """What an attribute of a class was at entry."""
+        return self._class_names.get((cls, name), now)
+
+    def slot_entry(self, obj: Any, name: str, now: Any) -> Any:
+        """What a slot held at entry; MISSING if it was not set."""
+        found = self._slots.get((id(obj), name))
+        return now if found is None else found[1]
+
+    def has_keys(self, cls: type) -> bool:
+        """Whether a dict or set that was there at entry has keys of this class."""
+        return any(
+            isinstance(copy, (dict, set)) and any(isinstance(key, cls) for key in copy)
+            for _, copy in self._copies.values()
+        )
+
+    def changed_arrays(self) -> list[Any]:
+        """The arrays and locks that were written to, as they were again."""
+        found = []
+        for changed, before in self.arrays.values():
+            if elements(changed) != before:
+                _put_back(changed, before)
+                found.append(changed)
+        return found
+
+    def changes(self) -> list[Change]:
+        """Everything that is not as it was copied."""
+        found: list[Change] = []
+        for container, before in self._copies.values():
+            found += differences(container, before)
+        for cell, value in self._cells.values():
+            if (now := _content(cell)) is not value:
+                found.append(Change("cell", cell, None, value, now))
+        for (_, name), (obj, value) in self._slots.items():
+            if (now := getattr(obj, name, MISSING)) is not value:
+                found.append(Change("attr", obj, name, value, now))
+        for (_, name), (space, value) in self._names.items():
+            if (now := space.get(name, MISSING)) is not value:
+                found.append(Change("item", space, name, value, now))
+        for (cls, name), value in self._class_names.items():
+            if (now := vars(cls).get(name, MISSING)) is not value:
+                found.append(Change("attr", cls, name, value, now))
+        return found
+
+
+def _private(cls: type) -> frozenset[str]:
+    """Attributes of compiled functions that are our own bookkeeping."""
+    return getattr(cls, "_gradof_private", frozenset())
+
+
+def module_of(cls: type) -> str:
+    """The module of a class; "" where a metaclass makes something else of the attribute."""
+    name = cls.__module__
+    return name if isinstance(name, str) else ""
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not set
+        return MISSING
+
+
+def slot(obj: Any, member: MemberDescriptorType) -> Any:
+    """What a slot of an object holds; MISSING if it is not set."""
+    try:
+        return member.__get__(obj)
+    except AttributeError:  # not set
+        return MISSING
+
+
+def elements(obj: Any) -> Any:
+    """What an array, a memoryview or a lock holds, as something that can be compared."""
+    return obj.locked() if type(obj) is LOCK else obj.tobytes()
+
+
+def _put_back(obj: Any, before: Any) -> None:
+    if type(obj) is LOCK:
+        obj.acquire() if before else obj.release()
+    elif isinstance(obj, np.ndarray):
+        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
+    elif type(obj) is memoryview:
+        obj.cast("B")[:] = before
+    else:
+        del obj[:]
+        obj.frombytes(before)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_iterator(cls: type) -> bool:
+    """Whether instances are iterators, which are used up."""
+    return issubclass(cls, Iterator)
+
+
+# Objects of C's that hand out others: what they lead to.
+REFERENCES: dict[type, Callable[[Any], Any]] = {
+    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]
+}  # fmt: skip
+LOCK = type(threading.Lock())
+BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes
+# Objects of C's that read attributes under names they hold.
+_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
+
+
+def _names_of(getter: Any) -> Iterator[str]:
+    """The names that an attrgetter, itemgetter or methodcaller was made with."""
+    made_by, args = getter.__reduce__()[:2]
+    for arg in (*getattr(made_by, "args", ()), *args):
+        if isinstance(arg, str):
+            yield from arg.split(".")
+
+
+def _is_users(module: Any) -> bool:
+    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (
+        "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
+    )

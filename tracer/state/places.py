@@ -1,0 +1,117 @@
+"""Places of Python's state: where a value is read again, written and taken away.
+
+>>> place = Place("item", {"k": 1}, "k")
+>>> write_place(place, 2)
+>>> read_place(place)
+2
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gradof.tracer.state.caches import read_cached
+from gradof.tracer.state.changes import MISSING
+
+
+class Place(NamedTuple):
+    """Where a value is read again.
+
+    `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "cell",
+    "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
+    under a key), "step" (taken again), "type" (of an object) or "fixed", which cannot change.
+    """
+
+    kind: str
+    container: Any
+    key: Any
+
+
+def place_key(place: Place) -> Any:
+    """A hashable name of a place, good while its container lives."""
+    if place.kind == "index":
+        return place.kind, place_key(place.container), place.key
+    plain = place.kind != "cached" and isinstance(place.key, (str, int, tuple, type(None)))
+    key = place.key if plain else id(place.key)
+    container = place.container.of if isinstance(place.container, Raw) else place.container
+    return place.kind, id(container), key
+
+
+def read_place(place: Place) -> Any:
+    """What is there now; LookupError, AttributeError or ValueError if it is gone."""
+    kind, container, key = place
+    if kind == "cell":
+        return container.cell_contents
+    if kind == "slot":
+        return key.__get__(container)
+    if kind == "index":
+        return read_place(container)[key]
+    if kind == "cached":
+        return read_cached(container, key)
+    return vars(container)[key] if kind == "class" else container[key]
+
+
+def write_place(place: Place, value: Any) -> None:
+    """Put a value there."""
+    kind, container, key = place
+    if kind == "cell":
+        container.cell_contents = value
+    elif kind == "slot":
+        key.__set__(container, value)
+    elif kind == "class":
+        setattr(container, key, value)
+    elif isinstance(container, Raw):
+        dict.__setitem__(container.of, key, value)
+    else:
+        container[key] = value
+
+
+def remove_place(place: Place) -> None:
+    """Take away what is there."""
+    kind, container, key = place
+    if kind == "cell":
+        del container.cell_contents
+    elif kind == "slot":
+        key.__delete__(container)
+    elif kind == "class":
+        delattr(container, key)
+    elif isinstance(container, (dict, Raw)):
+        dict.__delitem__(container.of if isinstance(container, Raw) else container, key)
+    else:
+        del container[key]
+
+
+def fill(container: Any, value: Any, keep: bool) -> None:
+    """Give a list, dict, set, deque or bytearray these items, with `keep` besides its own."""
+    if not keep:
+        container.clear()
+    if isinstance(container, (dict, set)):
+        container.update(value)
+    else:
+        container.extend(value)
+
+
+class Raw:
+    """A dict whose class makes its own items, read as it is stored."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: dict[Any, Any]) -> None:
+        self.of = of
+
+    def __getitem__(self, key: Any) -> Any:
+        found = dict.get(self.of, key, MISSING)  # __getitem__ would ask for __missing__
+        if found is MISSING:
+            raise KeyError(key)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Raw) and other.of is self.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def makes_items(cls: type[dict[Any, Any]]) -> bool:
+    """Whether reading an item may make it."""
+    return cls.__getitem__ is not dict.__getitem__ or hasattr(cls, "__missing__")

@@ -1,0 +1,369 @@
+"""What code that ran can reach from a function: each place with its value at entry.
+
+    for edge in Reach(reads).edges(fn, root=True): ...
+    Edge(step=Step("closure", "w"), child=w, place=Place("cell", cell, None))
+
+`Origins` and `StateGuard` walk along these edges. See Note [What code can see] in
+`gradof.tracer.state.reads` for what is left out.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+from gradof.tracer.state.caches import LRU, used_since, wrapped_by
+from gradof.tracer.state.changes import MISSING
+from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.held import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
+from gradof.tracer.state.origins import Origin, Step, Trail
+from gradof.tracer.state.places import Place, Raw, makes_items
+from gradof.tracer.state.reads import Reads, is_heard
+
+_CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
+                          "__slots__", "__annotations__"})  # fmt: skip
+# Modules of the standard library whose instances no numeric code depends on.
+_OPAQUE = frozenset({
+    "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
+    "warnings", "ast", "random",
+})  # fmt: skip
+_OF_SYS = frozenset({"argv", "path"})
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+MANY = 4096  # items of a dict; of larger ones those whose keys the code names
+Value = Any
+
+
+def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
+    """torch's hooks of all modules: by name, the tables that they are registered in."""
+    module = sys.modules.get("torch.nn.modules.module")
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
+             "_global_backward_hooks")  # fmt: skip
+    return [] if module is None else [(name, getattr(module, name)) for name in names]
+
+
+class Edge(NamedTuple):
+    """One step from an object, the value at entry, and its place."""
+
+    step: Step
+    child: Any
+    place: Place
+
+
+class Reach:
+    """The edges from objects, for one run; see the module docstring."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self._has_modules = False
+        self._followed: set[CodeType] = set()
+        self._home: dict[str, Any] | None = None  # the globals of the first function
+        self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
+
+    def edges(
+        self, obj: Any, root: bool = False, name: Any = None, place: Place | None = None
+    ) -> Iterator[Edge]:
+        """The edges from one object, which was found under a name, in a place."""
+        if isinstance(obj, FunctionType):
+            if root or self.reads.ran(obj):
+                yield from self._of_function(obj)
+            elif _wraps(obj):
+                yield from self._of_wrapper(obj)
+        elif isinstance(obj, MethodType):
+            own, function = obj.__self__, obj.__func__
+            yield from self._fixed(obj, ("self", None, own), ("function", None, function))
+        elif isinstance(obj, BuiltinFunctionType):  # a method of a list or a dict
+            if not isinstance(obj.__self__, (ModuleType, type)):
+                yield from self._fixed(obj, ("self", None, obj.__self__))
+        elif isinstance(obj, (staticmethod, classmethod)):
+            yield from self._fixed(obj, ("function", None, obj.__func__))
+        elif isinstance(obj, property):
+            yield from self._fixed(obj, ("attr", "fget", obj.fget), ("attr", "fset", obj.fset))
+        elif isinstance(obj, functools.partial):
+            yield from self._fixed(
+                obj, ("partial", None, obj.func),
+                *(("partial_arg", i, v) for i, v in enumerate(obj.args)),
+            )
+            for name, value in self.reads.held.entry(obj.keywords).items():
+                yield Edge(Step("partial_kw", name), value, Place("item", obj.keywords, name))
+        elif type(obj) is LRU:
+            yield from self._fixed(obj, ("attr", "__wrapped__", wrapped_by(obj)))
+            for key, value in self.used_of(obj):
+                yield Edge(Step("cached", key), value, Place("cached", obj, key))
+        elif type(obj) in REFERENCES:
+            for value in REFERENCES[type(obj)](obj):
+                yield Edge(Step("refers"), value, Place("fixed", obj, None))
+        elif isinstance(obj, type):
+            yield from self._of_class(obj)
+        elif isinstance(obj, ModuleType):
+            yield from self._of_module(obj)
+        else:
+            if isinstance(obj, (dict, list, tuple, deque)):
+                yield from self._of_container(obj, name, place)
+            yield from self._of_instance(obj)
+
+    def unreached(self) -> Iterator[Edge]:
+        """Globals of code that ran, though no edge so far led to it; to be asked at the end.
+
+        Such as the Python of an operator, which torch's dispatcher knows. Each is told once.
+        """
+        for code, space in self.reads.codes.items():
+            if code in self._followed:
+                continue
+            self._follow(code)
+            module = sys.modules.get(str(space.get("__name__")))
+            if space is self._home:
+                yield from self._globals(code, space)
+            elif module is not None and vars(module) is space:
+                yield Edge(Step("import", module.__name__), module, Place("fixed", module, ""))
+
+    def _follow(self, code: CodeType) -> None:
+        """Note that the globals of this code, and of what is nested in it, are followed."""
+        self._followed.add(code)
+        for const in code.co_consts:
+            if isinstance(const, CodeType):
+                self._follow(const)
+
+    def used_of(self, cached: Any) -> list[tuple[Any, Any]]:
+        """The arguments and results of a cached function that the run used."""
+        _, before = self.reads.held.caches.get(id(cached), (None, cached.cache_info()))
+        return used_since(cached, before)
+
+    def attributes_of(self, array: Any) -> Iterator[Edge]:
+        """What the user has set on a tensor, where code reads it."""
+        attributes = getattr(array, "__dict__", None)
+        if attributes:
+            yield from self._named(self.reads.held.entry(attributes), attributes, self.reads.names)
+
+    def _of_wrapper(self, fn: FunctionType) -> Iterator[Edge]:
+        """What a library has wrapped: `contextlib.contextmanager`, `torch.no_grad()`."""
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            value = self.reads.held.cell_entry(cell, fn.__code__, name)
+            if isinstance(value, (FunctionType, MethodType, functools.partial, LRU)):
+                yield Edge(Step("closure", name), value, Place("cell", cell, None))
+
+    def _fixed(self, obj: Any, *steps: tuple[Any, Any, Any]) -> Iterator[Edge]:
+        for kind, key, value in steps:
+            if value is not None:
+                yield Edge(Step(kind, key), value, Place("fixed", obj, key))
+
+    def _of_function(self, fn: FunctionType) -> Iterator[Edge]:
+        code, held = fn.__code__, self.reads.held
+        self._follow(code)
+        for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+            value = held.cell_entry(cell, code, name)
+            if value is not MISSING:
+                yield Edge(Step("closure", name), value, Place("cell", cell, None))
+        names = code.co_varnames[: code.co_argcount]
+        defaults = fn.__defaults__ or ()
+        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            yield Edge(Step("default", name), value, Place("step", fn, Step("default", name)))
+        for name, value in (fn.__kwdefaults__ or {}).items():
+            yield Edge(Step("kwdefault", name), value, Place("step", fn, Step("kwdefault", name)))
+        self._home = self._home or fn.__globals__
+        yield from self._globals(code, fn.__globals__)
+        for name in facts_of(code).imports:
+            module = sys.modules.get(name)
+            if module is not None:
+                yield Edge(Step("import", name), module, Place("fixed", module, name))
+        yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
+
+    def _globals(self, code: CodeType, space: dict[str, Any]) -> Iterator[Edge]:
+        for name in facts_of(code).reads:
+            value = self.reads.held.name_entry(space, name)
+            if value is not MISSING:
+                yield Edge(Step("global", name), value, Place("item", space, name))
+            elif name not in _BUILTINS and name in vars(builtins):
+                value, place = vars(builtins)[name], Place("item", vars(builtins), name)
+                yield Edge(Step("global", name), value, place)
+
+    def _of_module(self, module: ModuleType) -> Iterator[Edge]:
+        space = vars(module)
+        if not is_heard(module.__name__) or module.__name__.startswith("torch"):
+            for name in self.reads.names & space.keys():
+                value = space[name]
+                patched = isinstance(value, FunctionType) and self.reads.ran(value)
+                if module is sys and name in _OF_SYS:
+                    yield Edge(Step("attr", name), value, Place("item", space, name))
+                elif patched or isinstance(value, ModuleType):
+                    # which one it is, the guard compares for the whole module
+                    yield Edge(Step("attr", name), value, Place("fixed", space, name))
+            return
+        for name in self.reads.names & space.keys():
+            value = self.reads.held.name_entry(space, name)
+            # what code of this module reads, it reads as a global
+            if value is not MISSING and not isinstance(value, ModuleType):
+                yield Edge(Step("attr", name), value, Place("item", space, name))
+
+    def _of_container(self, obj: Any, name: Any, at: Place | None) -> Iterator[Edge]:
+        held = self.reads.held.entry(obj)
+        if isinstance(obj, dict):
+            plain = Raw(obj) if makes_items(type(obj)) else obj
+            names = self.reads.names if len(held) > MANY else self.reads.keys_of(name)
+            for key in list(held) if names is None else names & held.keys():
+                place = Place("item", plain, key)
+                yield Edge(Step("item", key), dict.get(held, key), place)
+            return
+        if isinstance(obj, tuple):
+            found = at is not None and at.kind not in ("fixed", "step", "cached")
+            for i, value in enumerate(held):
+                place = Place("index", at, i) if found else Place("fixed", obj, i)
+                yield Edge(Step("item", i), value, place)
+            return
+        for i, value in enumerate(held):
+            yield Edge(Step("item", i), value, Place("item", obj, i))
+
+    def _of_class(self, cls: type) -> Iterator[Edge]:
+        for base in cls.__mro__:
+            if not base.__flags__ & HEAP or not is_heard(module_of(base)):
+                continue
+            space = vars(base)
+            for name, value in list(space.items()):
+                if name in _CLASS_BOOKS:
+                    continue
+                code = _code_of(value)
+                named = code is None or _wraps(value)
+                if name in self.reads.names if named else code in self.reads.codes:
+                    value = self.reads.held.class_entry(base, name, value)
+                    if value is not MISSING:
+                        step = Step("class", (base, name))
+                        yield Edge(step, value, Place("class", base, name))
+
+        if type(cls) is not type:
+            yield from self._of_class(type(cls))
+
+    def _of_instance(self, obj: Any) -> Iterator[Edge]:
+        cls: type = type(obj)
+        if module_of(cls).partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
+            return
+        attributes = getattr(obj, "__dict__", None)
+        own = module_of(cls).startswith("gradof.runtime")  # read by code that is not noted
+        everything = own or id(obj) in self.reads.everything or _makes_names(cls)
+        if type(attributes) is dict:
+            entry = self.reads.held.entry(attributes)
+            names = entry.keys() if everything else self.reads.names
+            names = names - getattr(cls, "_gradof_private", frozenset())
+            if "_modules" in entry:
+                yield from self._of_nn_module(entry)
+                names = names - frozenset(MODULE_TABLES)
+            yield from self._named(entry, attributes, names)
+        if cls.__flags__ & HEAP:
+            yield from self._of_slots(obj, cls, everything)
+            yield Edge(Step("type"), cls, Place("type", obj, None))
+
+    def _of_nn_module(self, entry: dict[str, Any]) -> Iterator[Edge]:
+        for table in MODULE_TABLES:
+            items = entry.get(table)
+            if isinstance(items, dict):
+                for name, value in self.reads.held.entry(items).items():
+                    yield Edge(Step("attr", name), value, Place("item", items, name))
+        for name in HOOKS:
+            for hook in list((entry.get(name) or {}).values()):
+                yield Edge(Step("refers"), hook, Place("fixed", entry, name))
+        if not self._has_modules:
+            self._has_modules = True
+            for name, hooks in global_hooks():
+                for hook in list(hooks.values()):
+                    yield Edge(Step("refers"), hook, Place("fixed", hooks, name))
+
+    def _named(
+        self, entry: dict[str, Any], attributes: dict[str, Any], names: Any
+    ) -> Iterator[Edge]:
+        for name in names & entry.keys():
+            yield Edge(Step("attr", name), entry[name], Place("item", attributes, name))
+
+    def _of_slots(self, obj: Any, cls: type, everything: bool) -> Iterator[Edge]:
+        for base in cls.__mro__[:-1]:
+            for name, member in vars(base).items():
+                if type(member) is not MemberDescriptorType:
+                    continue
+                if everything or name in self.reads.names:
+                    value = self.reads.held.slot_entry(obj, name, slot(obj, member))
+                    if value is not MISSING:
+                        yield Edge(Step("attr", name), value, Place("slot", obj, member))
+
+    def find(self, fn: Any, is_tensor: Any, limit: int = 400_000) -> dict[int, tuple[Any, Origin]]:
+        """Every tensor that is reached from `fn`, by id, with its shortest path."""
+        found: dict[int, tuple[Any, Trail]] = {}
+        seen: dict[int, Any] = {}
+        queue: deque[tuple[Any, Trail | None]] = deque([(fn, None)])
+        while len(seen) < limit:
+            if not queue:
+                queue.extend((e.child, Trail(None, e.step, e.place)) for e in self.unreached())
+            if not queue:
+                break
+            obj, trail = queue.popleft()
+            if id(obj) in seen or type(obj) in ATOMS:
+                continue
+            seen[id(obj)] = obj
+            self._reached(obj)
+            if module_of(type(obj)).startswith("gradof.tracer"):
+                continue  # traced numbers and arrays
+            if is_tensor(obj):
+                if trail is not None:
+                    found[id(obj)] = obj, trail
+                for edge in self.attributes_of(obj):
+                    queue.append((edge.child, Trail(trail, edge.step, edge.place)))
+                continue
+            last = None if trail is None else trail.step.key
+            where = None if trail is None else trail.place
+            for edge in self.edges(obj, trail is None, last, where):
+                queue.append((edge.child, Trail(trail, edge.step, edge.place)))
+        return {key: (obj, trail.origin()) for key, (obj, trail) in found.items()}
+
+    def _reached(self, obj: Any) -> None:
+        self.reached.add(id(obj))
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict:
+            self.reached.add(id(attributes))
+            self.reached.update(id(attributes.get(t)) for t in MODULE_TABLES)
+        if isinstance(obj, FunctionType):
+            if not str(obj.__globals__.get("__name__")).startswith("torch."):
+                self.reached.add(id(obj.__globals__))  # what is patched there is the tracer's
+            self.reached.update(map(id, obj.__closure__ or ()))
+
+
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice})
+
+
+@functools.lru_cache(maxsize=4096)
+def _makes_names(cls: type) -> bool:
+    """Whether attributes are looked up under names that the class puts together."""
+    for name in ("__getattribute__", "__getattr__"):
+        code = _code_of(getattr(cls, name, None))
+        if code is not None and facts_of(code).builds:
+            return "torch" not in code.co_filename.rpartition("site-packages")[2][:7]
+    return False
+
+
+_BUILTINS = frozenset(vars(builtins))
+
+
+def _wraps(fn: Any) -> bool:
+    """Whether it is a function of a library's around another one."""
+    return (
+        isinstance(fn, FunctionType) and fn.__closure__ is not None
+        and not is_heard(str(fn.__globals__.get("__name__")))
+    )  # fmt: skip
+
+
+def _code_of(value: Any) -> Any:
+    """The code of a function or method of a class; None for data."""
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    value = getattr(value, "func", value) if type(value) is functools.cached_property else value
+    while isinstance(value, FunctionType) and "__wrapped__" in value.__dict__:
+        return value.__code__
+    return value.__code__ if isinstance(value, FunctionType) else None

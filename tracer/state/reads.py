@@ -1,0 +1,399 @@
+"""What a run reads and writes of Python's state, noted while it runs.
+
+    with Reads() as reads:
+        fn(x)
+    reads.codes         the code objects of the user's that ran
+    reads.names         the names that this code reads off objects
+    reads.entry(d)      what a container held when code that can see it first ran
+    reads.held.changes()  what the run has written
+
+A profile hook sees every call before it runs. What the called code can see, through its arguments,
+its globals and the attributes it names, is copied then, one level of each container, once. So what
+is compared later is the state at entry, whatever the run has written since; and what the run has
+written is the difference.
+
+Note [What code can see]
+Of a container all items; of an object the attributes that the code which ran mentions; of a
+function its cells and globals, if its code ran. Names that are computed make all attributes of the
+objects at hand count (`Facts.dynamic`). That is more than was read, by little, and never less, but
+for what C code reads by itself.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections import deque
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.state.backward_reads import refuse_reads_of_backward
+from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
+from gradof.tracer.state.code_facts import GROWS, Facts, facts_of
+from gradof.tracer.state.held import Held, module_of
+from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.surroundings import (
+    SWITCHES_OF_MODULES,
+    decimal_context,
+    is_installed,
+    is_repeated,
+)
+
+# Packages whose code keeps no state that a trace depends on, or is our own.
+_SILENT = frozenset({
+    "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
+    "functorch", "jax", "networkx", "tqdm",
+})  # fmt: skip
+# Of torch and the standard library, the modules whose code works on the user's objects.
+_HEARD = (
+    "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
+    "torch.optim.",
+)  # fmt: skip
+_HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
+# nn.Module's own plumbing: hooks and attributes are looked at by themselves.
+_PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
+# C functions whose result no trace can know again.
+_CLOCKS = frozenset({
+    "time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns",
+    "process_time", "thread_time", "clock_gettime",
+})  # fmt: skip
+_EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
+# Modules of Python code that asks the machine, and which functions do (None: all).
+_OUTSIDE: dict[str, frozenset[str] | None] = {
+    "genericpath": None, "queue": None, "subprocess": None, "socket": None, "tempfile": None,
+    "shutil": None, "glob": None, "uuid": None, "secrets": None, "sqlite3": None,
+    "pathlib": frozenset({"exists", "is_file", "is_dir", "open", "read_text", "read_bytes", "stat",
+                          "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
+    "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
+}  # fmt: skip
+# Functions that tell the user something, by module.
+_TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
+# Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
+_SWITCHES = frozenset({
+    "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
+    "get_float32_matmul_precision", "is_anomaly_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "initial_seed", "get_default_device", "is_warn_always_enabled",
+})  # fmt: skip
+
+
+class Reads:
+    """See the module docstring."""
+
+    def __init__(self, *, refuse_effects: bool = False) -> None:
+        self.refuse_effects = refuse_effects
+        self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
+        self.names: set[str] = set()
+        self.stored: set[str] = set()
+        self.probes: set[str] = set()
+        self.keyed: dict[str, set[str]] = {}  # names of dicts → constant keys under them
+        self.whole: set[str] = set()  # names that are read for more than such items
+        self.used: set[str] = set()  # names that are read for more than to append
+        self.used_keys: set[str] = set()
+        self.grown_names: set[str] = set()  # names that are appended to, if nothing else
+        self.grown_keys: set[str] = set()
+        self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
+        self.everything: dict[int, Any] = {}  # objects read by computed names
+        self.imports: set[str] = set()
+        self.environment: dict[Any, Any] = {}  # keys of os.environ → raw value, None if absent
+        self.variables: dict[Any, Any] = {}  # context variables → value
+        self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
+        self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
+        self.module_names: set[str] = set()  # looked up in sys.modules
+        self.cold: ColdCache | None = None
+        self.is_traced: Callable[[Any], bool] = _is_traced  # whether a value is the trace's own
+        self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
+        self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
+        self.asks = False  # whether objects are compared by identity that may be tensors
+        self.hashed = False  # whether tensors are looked up in sets and dicts
+        self.types_asked = False  # whether the type of what may be a number is asked for
+        self.backwards = 0  # rules of the user's that are being traced: they run later, too
+        self.held = Held(copies_arrays=refuse_effects)
+        self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
+        self._codes: list[CodeType] = []  # so that ids stay theirs
+        self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code
+        self._lent: list[dict[str, Any]] = []  # the globals that have it
+        self._told: set[int] = set()  # ids of code that logs and warns
+        self._outer: Any = None
+
+    # --- the hook -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Reads:
+        self._outer = sys.getprofile()
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._outer)
+        for space in self._lent:
+            del space["id"]
+
+    def _note(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if id(code) not in self._facts:
+                self._codes.append(code)
+                self._facts[id(code)] = self._first(frame)
+                if code.co_name == "__hash__" and not self.hashed:
+                    del self._facts[id(code)]  # the next call of it may be the user's
+            facts = self._facts.get(id(code))
+            if facts is not None:
+                self._enter(frame, facts)
+            elif id(code) in self._told:
+                self._tell(frame)
+        elif event == "c_call":
+            caller = self._facts.get(id(frame.f_code))
+            if caller is not None:
+                self._of_c(frame, arg)
+        elif event == "return" and self._miss is not None and self._miss[0] is frame:
+            self._end_miss(frame, arg)
+        elif event == "return" and arg is not None:
+            if self._facts.get(id(frame.f_code)) is not None:
+                caller = self._of_caller(frame)
+                if caller is not None:
+                    self.held.see(arg, caller, given=True)
+
+    def _first(self, frame: FrameType) -> Facts | None:
+        """The facts of code that runs for the first time; None for code without state."""
+        code = frame.f_code
+        module = str(frame.f_globals.get("__name__", ""))
+        if code.co_name == "__getitem__" and module == "os":
+            self._environ(frame)
+            return None
+        if code.co_name == "__hash__" and module == "torch._tensor":
+            asking = "" if frame.f_back is None else str(frame.f_back.f_globals.get("__name__"))
+            self.hashed = not asking.startswith("torch.") and self._is_called_by_user(frame) and (
+                self.is_traced(frame.f_locals.get("self"))
+            )
+            self.asks |= self.hashed
+        if module in _OUTSIDE and self._is_called_by_user(frame):
+            names = _OUTSIDE[module]
+            if names is None or code.co_name in names:
+                self.effect(f"{module}.{code.co_name}", frame)
+        if module in SWITCHES_OF_MODULES:
+            self._switch(SWITCHES_OF_MODULES[module])
+        if module == "torch" and code.co_name in _SWITCHES:
+            self._switch(frame.f_globals.get(code.co_name))
+        if code.co_name == _TELLING.get(module):
+            self._told.add(id(code))
+        if not is_heard(module):
+            return None
+        if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
+            return None
+        facts = facts_of(code)
+        if self.id_of is not None and "id" in facts.reads and "id" not in frame.f_globals:
+            frame.f_globals["id"] = self.id_of
+            self._lent.append(frame.f_globals)
+        self.codes[code] = frame.f_globals
+        self.names |= facts.reads
+        if "modules" in facts.reads:
+            self.module_names.update(c for c in code.co_consts if isinstance(c, str))
+        if not facts.reads.isdisjoint(("decimal", "Decimal", "getcontext")):
+            self._switch(decimal_context)
+        self.stored |= facts.stores
+        self.probes |= facts.probes
+        for name, key in facts.keyed:
+            self.keyed.setdefault(name, set()).add(key)
+        self.whole |= facts.whole
+        self.used |= facts.reads - facts.only_grown
+        self.grown_names |= facts.only_grown
+        self.grown_keys |= facts.grown_keys
+        self.used_keys |= facts.probes - facts.grown_keys
+        self.imports.update(facts.imports)
+        self.asks |= any(name is None or _is_tensor(frame, name) for name in facts.compared)
+        return facts
+
+    def _enter(self, frame: FrameType, facts: Facts) -> None:
+        """A call of the user's code: what it can see is as it is at entry."""
+        seen = self.held
+        space = frame.f_globals
+        if self.backwards:
+            refuse_reads_of_backward(frame, facts)
+        if facts.typed and not str(space.get("__name__")).startswith("torch."):
+            given: dict[Any, Any] = frame.f_locals
+            self.types_asked |= any(isinstance(given.get(n, 0), (int, float)) for n in facts.typed)
+        for name in facts.globals_stored:
+            seen.name(space, name)
+        free = frame.f_code.co_freevars
+        for name, value in frame.f_locals.items():
+            seen.see(value, facts, given=name not in free)
+            if facts.dynamic:
+                self.everything[id(value)] = value
+        if facts.dynamic:
+            for name in facts.reads & space.keys():
+                self.everything[id(space[name])] = space[name]
+                if "globals" in facts.reads and name in facts.probes:
+                    seen.name(space, name)
+        seen.cells_of(frame, facts)
+        seen.globals_of(space, facts)
+        if seen.names:
+            for names in (self.names, self.probes, self.whole, self.used):
+                names |= seen.names
+        if seen.caches and self._miss is None:
+            self._note_miss(frame)
+        if seen.iterator is not None:
+            iterator, seen.iterator = seen.iterator, None
+            self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+
+    def _note_miss(self, frame: FrameType) -> None:
+        """Whether this is a cached function that runs, as its result is not there."""
+        for cached, before in self.held.caches.values():
+            code = getattr(wrapped_by(cached), "__code__", None)
+            if code is frame.f_code and cached.cache_info().misses > before.misses:
+                self._miss = frame, self._written()
+
+    def _written(self) -> set[tuple[int, Any, int]]:
+        keys = ((c, c.key if isinstance(c.key, (str, int)) else id(c.key))
+                for c in self.held.changes())  # fmt: skip
+        return {(id(c.container), key, id(c.after)) for c, key in keys}
+
+    def _end_miss(self, frame: FrameType, result: Any) -> None:
+        """Note [A cold cache] in `gradof.tracer.state.caches`."""
+        assert self._miss is not None
+        written, self._miss = self._miss[1], None
+        new = {place[0] for place in self._written() - written}
+        there = self.reached() if new else set()
+        if self.refuse_effects and (holds(result, self.is_traced) or new & there):
+            self.cold = cold_cache(frame.f_code.co_qualname, user_loc(frame))
+            raise self.cold
+        self.held.renew(new - there)  # the function made them: they are as it gave them
+
+    def _of_c(self, frame: FrameType, function: Any) -> None:
+        owner: Any = getattr(function, "__self__", None)
+        name = function.__name__
+        if type(owner) in (list, dict, set, deque, bytearray) or isinstance(
+            owner, (list, dict, set, deque)
+        ):
+            self.held.container(owner)
+            if name in GROWS:
+                found = self.grown.get(id(owner))
+                self.grown[id(owner)] = owner, 1 if found is None else found[1] + 1
+        elif name in _SWITCHES and str(function.__module__ or "torch").startswith("torch"):
+            self._switch(function)
+        elif isinstance(owner, ModuleType):
+            if owner.__name__ == "time" and name in _CLOCKS:
+                self.effect(f"time.{name}", frame)
+            elif name in _EFFECTS and owner.__name__ in ("builtins", "io", "_io", "posix", "nt"):
+                self.effect(_EFFECTS[name], frame)
+        elif type(owner) is LRU and name == "cache_clear":
+            self.effect(f"{name}()", frame)
+        elif isinstance(owner, io.IOBase):
+            self.effect(f"{type(owner).__name__}.{name}", frame)
+        elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
+            value = self.variables.setdefault(owner, owner.get(None))
+            facts = self._facts[id(frame.f_code)]
+            if facts is not None:
+                self.held.see(value, facts)
+
+    def effect(self, what: str, frame: FrameType) -> None:
+        """Something that each call would do again; it is not done while tracing, if refused."""
+        loc = user_loc(frame)
+        self.effects.append((what, loc))
+        if self.refuse_effects:
+            raise effect_error(what, loc)
+
+    def _tell(self, frame: FrameType) -> None:
+        """A message of the user's own code is an effect, unless it is given once in eager, too.
+
+        What libraries say is said while tracing.
+        """
+        caller = frame.f_back
+        while caller is not None and caller.f_globals.get("__name__") in _TELLING:
+            caller = caller.f_back
+        if caller is None or self._facts.get(id(caller.f_code)) is None:
+            return
+        if self._miss is not None or is_installed(caller.f_code):
+            return
+        if frame.f_code.co_name == "_log":
+            self.effect("logging", frame)
+        elif is_repeated(frame.f_locals["msg"], str(caller.f_globals.get("__name__"))):
+            self.effect("warnings.warn", frame)
+
+    def _is_called_by_user(self, frame: FrameType) -> bool:
+        return self._of_caller(frame) is not None
+
+    def _of_caller(self, frame: FrameType) -> Facts | None:
+        back = frame.f_back
+        return None if back is None else self._facts.get(id(back.f_code))
+
+    def _switch(self, function: Any) -> None:
+        if function is not None and function not in self.switches:
+            self.switches[function] = function()
+
+    def _environ(self, frame: FrameType) -> None:
+        key = frame.f_locals.get("key")
+        raw = getattr(frame.f_locals.get("self"), "_data", {})
+        if isinstance(key, str):
+            self.environment.setdefault(key, raw.get(key.encode()))
+
+    # --- afterwards -----------------------------------------------------------------------------
+
+    def entry(self, container: Any) -> Any:
+        """What a list, dict, set, deque or namespace held at entry, as a copy or itself."""
+        return self.held.entry(container)
+
+    def ran(self, fn: FunctionType) -> bool:
+        """Whether the function's code ran."""
+        return fn.__code__ in self.codes
+
+    def progress(self) -> int:
+        """A number that grows as more is read."""
+        used = (cached.cache_info()[:2] for cached, _ in self.held.caches.values())
+        return len(self.codes) + sum(map(sum, used))
+
+    def reads_name(self, name: Any) -> bool:
+        """Whether code that ran reads this name off an object, or the key of a container."""
+        return not isinstance(name, str) or name in self.names
+
+    def is_only_grown(self, container: Any, key: Any) -> bool:
+        """Whether a container under this name is appended to at most, and not read."""
+        if not isinstance(key, str):
+            return False
+        if key in self.grown_keys and key not in self.used_keys:
+            return id(container) in self.grown
+        return key in self.grown_names and key not in self.used
+
+    def keys_of(self, name: Any) -> set[str] | None:
+        """The constant keys that are all that is used of a dict under this name; None: any."""
+        if name in self.whole or name in self.probes:
+            return None
+        return self.keyed.get(name)
+
+
+def _is_tensor(frame: FrameType, name: str) -> bool:
+    """Whether a global or closure variable holds a tensor; if another comes, it is seen anew."""
+    free = name in frame.f_code.co_freevars
+    return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
+
+
+def effect_error(what: str, loc: Loc | None) -> TraceError:
+    """The error for what Python does at each call and a compiled call would not."""
+    return TraceError(
+        f"{what} is called: it would run once, while the function is traced", loc=loc,
+        hint="call it outside, on what the function returns",
+    )
+
+
+def cold_cache(name: str, loc: Loc | None) -> ColdCache:
+    """The error for a cached function whose result a trace must not keep."""
+    return ColdCache(
+        f"{name} is cached, and computed for the first time: its result stays for later calls",
+        loc=loc, hint="call it once before, so that the trace finds the result",
+    )
+
+
+def _is_traced(obj: Any) -> bool:
+    return module_of(type(obj)).startswith("gradof.tracer")
+
+
+def is_heard(module: str) -> bool:
+    """Whether the code of a module counts as the user's; see Note [What code can see]."""
+    top = module.partition(".")[0]
+    if top == "torch":
+        return module.startswith(_HEARD)
+    if top in _SILENT:
+        return False
+    return top in _HEARD_STDLIB or top not in sys.stdlib_module_names

@@ -1,0 +1,1 @@
+"""Tracing torch functions below functionalization."""

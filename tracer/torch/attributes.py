@@ -1,0 +1,94 @@
+"""Attributes that the user has set on tensors, as a run reads and sets them.
+
+    def f(x): return x * getattr(x, "scale", 1)       Attributes(0, {}, frozenset({"scale"}))
+    f(tagged)                                         Attributes(0, {"scale": 2}, frozenset())
+
+A tensor of the trace has the attributes of the argument that it stands for. Which of them were
+read, and which were asked for and not there, is part of the trace; what is set on a tensor, a graph
+does not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.core.result import Attributes
+from gradof.tracer.state.reads import Reads, is_heard
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_tensors: Any = torch.Tensor
+
+
+class ReadAttributes:
+    """What one run reads of the tensors that stand for graph inputs."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self._given: dict[int, dict[str, Any]] = {}
+        self._missed: dict[int, set[str]] = {}
+
+    def give(self, wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
+        """Let a tensor of the trace have the attributes of the one it stands for."""
+        attributes = self._given[id(wrapper)] = dict(vars(tensor))
+        if attributes:
+            vars(wrapper).update(attributes)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within it, what this thread's code asks of tensors and is not there is taken down."""
+        here = threading.get_ident()
+
+        def missing(tensor: torch.Tensor, name: str) -> Any:
+            if id(tensor) in self._given and threading.get_ident() == here:
+                module = sys._getframe(1).f_globals.get("__name__", "")
+                if is_heard(str(module)):
+                    self._missed.setdefault(id(tensor), set()).add(name)
+            raise AttributeError(
+                f"{type(tensor).__name__!r} object has no attribute {name!r}", name=name, obj=tensor
+            )
+
+        _tensors.__getattr__ = missing
+        try:
+            yield
+        finally:
+            del _tensors.__getattr__
+
+    def of(self, i: int, wrapper: torch.Tensor, loc: Loc | None) -> Attributes | None:
+        """What was read of graph input `i`; TraceError for what cannot be compared, or was set."""
+        given = self._given[id(wrapper)]
+        now = {k: v for k, v in vars(wrapper).items() if k in given or not is_hint(k)}
+        if now.keys() != given.keys() or any(now[name] is not given[name] for name in given):
+            raise set_error(loc)
+        whole = id(wrapper) in self.reads.everything  # by computed names
+        present = {k: v for k, v in given.items() if whole or k in self.reads.names}
+        for name, value in present.items():
+            if not isinstance(value, _PLAIN):
+                raise TraceError(
+                    f"the attribute {name} of an argument is a {type(value).__qualname__}", loc=loc,
+                    hint="pass it as an argument of its own",
+                )
+        missed = self._missed.get(id(wrapper), set())
+        if not (present or missed or whole):
+            return None
+        return Attributes(i, present, None if whole else frozenset(missed))
+
+
+def is_hint(name: str) -> bool:
+    """Whether an attribute is one that `torch._dynamo.mark_static_address` and its like set."""
+    return name.startswith("_dynamo_")
+
+
+def set_error(loc: Loc | None) -> TraceError:
+    """The error for an attribute that is set on a tensor of the trace."""
+    return TraceError(
+        "an attribute is set on a tensor, which a compiled call would not have", loc=loc,
+        hint="return the value, or keep it in an object of your own",
+    )

@@ -1,0 +1,328 @@
+"""Which gradient each tensor has where several share their memory and not their history.
+
+    s = h.detach(); s[0] = w[1]      # of s the gradient flows to w, of h to what made it
+    with torch.no_grad(): w.sub_(g)  # w has other elements, and its gradient is still its own
+
+Tensors over one memory form *families*: a tensor and torch's views of it share a history. `detach`,
+`.data` and `torch.nn.Parameter` begin another family over the same memory. A write in grad mode
+gives its family a new history; to all others, and where gradients are off to its own, it is a
+*foreign* write: other elements, the gradient of before.
+
+Note [Values and histories]
+The graph knows of values alone, and memory that is written has one value for all who share it. So
+a tensor is put right when it enters a call of torch: one that requires no grad stands for the
+detached value, and one whose memory had a foreign write for the value that is there now with the
+gradient of the one that it had (a `CustomRule` that passes the cotangent on). Before a family
+writes, the memory as a whole is given its view of things, as what the write leaves out goes on
+from there. Where that cannot be told, a tensor that requires grad is refused (TraceError).
+
+What does not require grad while a trace runs may be differentiated later (`gradof.grad`): what was
+decided here by `requires_grad` would be decided otherwise then, and `decided` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gradof.errors import TraceError
+from gradof.ir.core import Value
+from gradof.ops.registry import get_op
+from gradof.tracer.aten.types import type_of
+from gradof.tracer.core.custom_rule import RuleRecording
+from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.functional import inner, is_base, is_wrapper
+from gradof.tracer.torch.recorder import Recorder
+
+Tensor = torch.Tensor
+
+
+@dataclass
+class _Family:
+    """A tensor that is no view, and torch's views of it."""
+
+    base: Tensor
+    grad_fn: Any
+    version: int
+    own: int = 0  # writes that gave it a new history
+    is_data: bool = False
+    lost: bool = False  # a write went out from a gradient that is not its own
+
+
+@dataclass
+class _Note:
+    """A tensor when it was seen last: its value, with its own gradient, and its family's writes."""
+
+    tensor: Tensor
+    value: Value
+    own: int
+
+
+@dataclass
+class _Memory:
+    """One memory that tensors of several histories share."""
+
+    root: Tensor | None  # the tensor that is all of it
+    keeps: Tensor  # so that its address stays its own
+    families: dict[int, _Family] = field(default_factory=dict)
+    notes: dict[int, _Note] = field(default_factory=dict)
+    writes: int = 0
+    holder: _Family | None = None  # whose gradient the memory's value as a whole has
+
+
+@dataclass
+class _Before:
+    """A family before a call that may write to it."""
+
+    memory: _Memory
+    family: _Family
+    handed: bool = False  # the memory as a whole has its gradient
+    value: Value | None = None  # what it had before that
+
+
+class Histories:
+    """The histories of one trace; see the module docstring."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.decided = False
+        self._memories: dict[int, _Memory] = {}
+
+    def cut(self, tensor: Tensor, is_data: bool) -> Tensor:
+        """`tensor.detach()`: the same memory, without a history; or `tensor.data`.
+
+        Writes to that are not noticed by torch: what autograd has saved is other elements then.
+        """
+        memory = self._track(tensor)
+        with self.recorder.cutting(), torch._C._AutoDispatchBelowADInplaceOrView():
+            found: Tensor = torch.ops.aten.alias.default(tensor)
+            inner(found)  # made again, of memory that was written to before
+        self.read(found)
+        self._family(memory, found).is_data = is_data
+        return found
+
+    def rebased(self, tensor: Tensor) -> bool:
+        """Whether a tensor that was changed has another history since."""
+        memory = self._memories.get(_address(tensor))
+        return memory is None or self._family(memory, tensor).own > 0
+
+    def follows(self, tensor: Tensor) -> bool:
+        """Whether the memory of a tensor may be shared by several histories."""
+        return _address(tensor) in self._memories
+
+    def has_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor has a gradient, or has one where the arguments are given one."""
+        if tensor.requires_grad or not is_wrapper(tensor):
+            return tensor.requires_grad
+        return self.recorder.find(inner(tensor)) in self.recorder.attached
+
+    # --- a tensor that enters a call --------------------------------------------------------
+
+    def read(self, tensor: Tensor, made: bool = False) -> None:
+        """Let a tensor stand for its elements with its own gradient, or raise a TraceError.
+
+        `made`: a call just made it, of memory that was handed over.
+        """
+        memory = self._memories.get(_address(tensor)) if self._memories else None
+        if memory is None or tensor.is_inference():
+            return
+        family = self._family(memory, tensor)
+        self._notice(memory, family, handed=False)
+        with torch.enable_grad():  # a view is taken again of memory that was written to
+            value = self.recorder.value(inner(tensor), user_loc())
+        note = memory.notes.get(id(tensor))
+        if note is not None and note.value is value:
+            note.own = family.own
+            return
+        if not memory.writes:
+            pass
+        elif not tensor.requires_grad:
+            if value in self.recorder.attached:
+                value = self._stand_for(memory, tensor, self._without_gradient(value))
+        elif family.lost or not (made or note or memory.holder is family):
+            raise self._refusal(tensor)
+        elif note is not None and memory.holder is not family:
+            if note.own != family.own:
+                raise self._refusal(tensor)
+            value = self._stand_for(memory, tensor, self._with_gradient_of(value, note.value))
+        memory.notes[id(tensor)] = _Note(tensor, value, family.own)
+
+    def _stand_for(self, memory: _Memory, tensor: Tensor, value: Value) -> Value:
+        """Let a tensor stand for a value; what the others have is not to be taken from it."""
+        if tensor is memory.root:
+            for note in list(memory.notes.values()):
+                if note.tensor is not tensor:
+                    self.read(note.tensor)
+            memory.holder = self._family(memory, tensor)
+        self.recorder.bind(inner(tensor), value)
+        return value
+
+    def _without_gradient(self, value: Value) -> Value:
+        recorder = self.recorder
+        recorder.builder.loc = user_loc()
+        cut = recorder.builder.emit("detach", value)
+        if value in recorder.varying:
+            recorder.varying.add(cut)
+        recorder.cut.add(cut)
+        return cut
+
+    def _with_gradient_of(self, value: Value, old: Value) -> Value:
+        recorder = self.recorder
+        loc = recorder.builder.loc = user_loc()
+        rule = RuleRecording(recorder.builder, [value], [old])
+        rule.close(rule.cotangents, loc)
+        made = rule.node.outputs[0]
+        recorder.varying.add(made)
+        if old in recorder.attached:
+            recorder.attached.add(made)
+        return made
+
+    def _is_used(self, value: Value) -> bool:
+        """Whether an op with a gradient has read a value, or a view of it: it may be saved."""
+        attached = self.recorder.attached
+        return any(
+            any(map(self._is_used, use.node.outputs)) if _is_same(use.node.kind)
+            else any(out in attached for out in use.node.outputs)
+            for use in value.uses
+        )  # fmt: skip
+
+    def _refusal(self, tensor: Tensor) -> TraceError:
+        return TraceError(
+            f"a {type_of(tensor)} that requires grad was changed behind autograd's back",
+            loc=user_loc(),
+            hint="under no_grad, or through .data or .detach(), change only copies of it",
+        )
+
+    # --- a call -----------------------------------------------------------------------------
+
+    def before(self, tensors: Sequence[Tensor], cutting: bool) -> list[_Before]:
+        """Note what a call may write to; `cutting` where its writes leave histories alone."""
+        if self.recorder.applying:
+            return []
+        found: dict[int, _Before] = {}
+        for tensor in tensors:
+            if cutting and not tensor.is_inference() and self.has_gradient(tensor):
+                self._track(tensor)
+            memory = self._memories.get(_address(tensor)) if self._memories else None
+            if memory is None or tensor.is_inference():
+                continue
+            family = self._family(memory, tensor)
+            if id(family) not in found:
+                self.read(family.base)
+                found[id(family)] = _Before(memory, family)
+        calls = list(found.values())
+        for call in calls:
+            if not cutting and sum(call.memory is other.memory for other in calls) == 1:
+                self._hand_over(call)
+        return calls
+
+    def after(self, calls: Sequence[_Before], results: Any) -> None:
+        """Take down what the call wrote; its results are seen."""
+        written = [self._notice(call.memory, call.family, call.handed) for call in calls]
+        if self._memories:
+            sound = {id(call.memory) for call in calls if call.handed}
+            for tensor in wrappers_in(results):
+                memory = self._memories.get(_address(tensor))
+                self.read(tensor, made=id(memory) in sound)
+        for call, wrote in zip(calls, written, strict=True):
+            if call.value is not None and not wrote:
+                assert call.memory.root is not None
+                self.recorder.bind(inner(call.memory.root), call.value)
+
+    def _hand_over(self, call: _Before) -> None:
+        """Give the memory as a whole the gradient of the family that may write."""
+        memory, family = call.memory, call.family
+        call.handed = memory.holder is family
+        if call.handed:
+            return
+        for note in list(memory.notes.values()):
+            self.read(note.tensor)
+        if memory.root is None or not _same_places(memory.root, family.base):
+            return
+        place = inner(memory.root)
+        call.value = self.recorder.value(place, None)
+        call.handed = True
+        self.recorder.bind(place, self.recorder.value(inner(family.base), None))
+
+    def _notice(self, memory: _Memory, family: _Family, handed: bool) -> bool:
+        """Whether the family was written to since it was looked at last.
+
+        `handed`: the memory as a whole had its gradient before.
+        """
+        base = family.base
+        if base._version == family.version:
+            return False
+        family.version = base._version
+        memory.writes += 1
+        grad_fn, memory.holder = base.grad_fn, None
+        for note in memory.notes.values():
+            other = self._family(memory, note.tensor)
+            counted_apart = other is not family and (family.is_data or other.is_data)
+            if counted_apart and self._is_used(note.value):
+                raise self._refusal(base)
+        if not base.requires_grad:
+            self.decided = True
+        if not base.requires_grad or grad_fn is not family.grad_fn:
+            family.own += 1
+            family.grad_fn = grad_fn
+            memory.holder = family if handed else None
+            family.lost |= base.requires_grad and not handed
+        return True
+
+    # --- families ---------------------------------------------------------------------------
+
+    def _track(self, tensor: Tensor) -> _Memory:
+        """From now on the memory of a tensor is looked at."""
+        address = _address(tensor)
+        memory = self._memories.get(address)
+        if memory is None:
+            base = _base_of(tensor)
+            root = next((t for t in (tensor, base) if is_base(t)), None)
+            memory = self._memories[address] = _Memory(root, tensor)
+            memory.holder = self._family(memory, tensor)
+            self.read(base)
+        self.read(tensor)
+        return memory
+
+    def _family(self, memory: _Memory, tensor: Tensor) -> _Family:
+        base = _base_of(tensor)
+        family = memory.families.get(id(base))
+        if family is None:
+            family = memory.families[id(base)] = _Family(base, base.grad_fn, base._version)
+        return family
+
+
+def wrappers_in(tree: Any) -> Iterator[Tensor]:
+    """The traced tensors among the arguments or the results of a call."""
+    if isinstance(tree, Tensor):
+        if is_wrapper(tree):
+            yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from wrappers_in(item)
+    elif isinstance(tree, dict):
+        yield from wrappers_in(list(tree.values()))
+
+
+def _is_same(kind: str) -> bool:
+    """Whether an op's result is its operand, or a view of it."""
+    return kind == "CustomRule" or "view" in get_op(kind).traits
+
+
+def _base_of(tensor: Tensor) -> Tensor:
+    base = tensor._base
+    return tensor if base is None else base
+
+
+def _same_places(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.stride() == b.stride() and (
+        a.storage_offset() == b.storage_offset()
+    )
+
+
+def _address(tensor: Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)

@@ -1,0 +1,399 @@
+"""The two modes a function is traced under.
+
+`ApiMode` stands above autograd and sees the torch API as the user calls it: it lifts free tensors,
+and refuses what tracing cannot follow. `AtenMode` stands below functionalization and sees every
+aten op on plain tensors, in-place ops and views already made functional.
+
+    user ──▶ ApiMode ──▶ autograd ──▶ functionalization ──▶ AtenMode ──▶ Recorder
+
+Note [Cut gradients]
+torch decides by object whether a gradient flows (`requires_grad`); the graph decides by value. They
+part where a tensor is changed behind autograd's back, which `torch_histories` puts right, and where
+a `torch.autograd.Function` replaces the gradient. Every tensor that enters an API call, and every
+result, is checked: one that requires grad must not stand for a value that was cut off from all
+inputs. The same can happen inside one call of torch: an op that runs without gradients in a call
+that was made with them is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradof.errors import (
+    DataDependentError,
+    FreeTensorError,
+    LeafMutationError,
+    TraceError,
+    UnsupportedOpError,
+)
+from gradof.ir.core import Loc
+from gradof.tracer.aten.types import type_of
+from gradof.tracer.core.number import plain
+from gradof.tracer.state.source import Site, caller, user_loc, user_site
+from gradof.tracer.state.unheard import heard, unheard
+from gradof.tracer.torch.by_value import BY_VALUE, reads_values
+from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
+from gradof.tracer.torch.functional import inner, is_wrapper, plainly
+from gradof.tracer.torch.histories import Histories, wrappers_in
+from gradof.tracer.torch.layout import ASKING as LAYOUT
+from gradof.tracer.torch.layout import Layouts
+from gradof.tracer.torch.numbers import TorchNumbers
+from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers, with_stacked_index
+from gradof.tracer.torch.overwrites import overwriting
+from gradof.tracer.torch.random import OwnGenerators
+from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
+from gradof.tracer.torch.refused import MAKES_LEAF, refuse
+from gradof.tracer.torch.rows import needs_rows, on_rows
+from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
+from gradof.tracer.torch.windows import WindowViews
+
+Lift = Callable[[torch.Tensor], torch.Tensor]
+_TORCHS_OWN = frozenset({"aten", "prims"})  # ops of others may be the user's Python
+_CONSTANTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift.default})
+_ASKS = (torch.ops.aten._use_cudnn_ctc_loss, torch.ops.aten._use_miopen_ctc_loss)  # off in a trace
+# Tagged as of dynamic shape, for results that depend on the rank; an Opaque node checks it.
+_FIXED = frozenset({torch.ops.aten.linalg_lstsq.default})
+
+
+class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs every op for real, now or when its elements are asked for, and records it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch's default wraps the handler in a lazy import of torch._dynamo: 1.6 s at the first op
+        return False
+
+    def __init__(self, recorder: Recorder, generators: OwnGenerators) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
+        self.generators = generators
+        self.layouts: Layouts
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Record one op; see the module docstring."""
+        with torch._C.DisableTorchFunction():  # what is done here is not the user's doing
+            if self.recorder.paused:
+                self.recorder.deferred.settle(args, kwargs)
+                return func(*args, **(kwargs or {}))
+            site = user_site(caller(self.recorder.thread))
+            if func.namespace in _TORCHS_OWN:
+                return self._dispatch_unheard(func, args, kwargs or {}, site)
+            return self._dispatch(func, args, kwargs or {}, site)
+
+    def _dispatch(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> Any:
+        if func in _CONSTANTS:
+            self._constant(args[0], site)
+            return args[0]
+        if func.namespace == "profiler" or func.overloadpacket in _ASKS:
+            return func(*args, **kwargs)  # record_function: a range of this run, no computation
+        deferred = self.recorder.deferred
+        if torch.Tag.nondeterministic_seeded in func.tags and args and torch.is_tensor(args[0]):
+            self.layouts.drawn(args[0], self.recorder.value(args[0], site.loc))
+        if func is torch.ops.aten._local_scalar_dense.default:
+            deferred.settle(args)
+            number = func(*args, **kwargs)
+            self.recorder.read_number(args[0], number, site)
+            return number
+        if needs_rows(func, args):
+            with self:
+                return on_rows(func, args, kwargs)
+        if reads_values(func, args):
+            with self:
+                return BY_VALUE[func](*args, **kwargs)
+        if torch.Tag.dynamic_output_shape in func.tags and not knows(func) and func not in _FIXED:
+            raise data_dependent_shape(func, site)
+        if func is torch.ops.aten.native_batch_norm.default:
+            return self._batch_norm(args, site)
+        if func is torch.ops.aten._linalg_check_errors.default:
+            deferred.settle(args)
+            return func(*args, **kwargs)  # raises for a singular matrix, as eager does
+        if not knows(func):
+            out = self._in_parts(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        generator = kwargs.get("generator")
+        if generator is not None:
+            deferred.settle(args, kwargs)
+            self.recorder.builder.loc = site.loc
+            with self.generators.drawing(generator):
+                out = func(*args, **kwargs)
+                self.recorder.record(func, args, {**kwargs, "generator": None}, out, site)
+            return out
+        out = deferred.call(func, args, kwargs)
+        if not func._schema.is_mutable and any(out is a for a in args):
+            return out  # contiguous() of a contiguous tensor: nothing happened
+        self.recorder.record(func, args, kwargs, out, site)
+        return out
+
+    _dispatch_unheard = unheard(_dispatch)
+
+    def _in_parts(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """torch's own program for an op; NotImplemented where it has none that can be recorded."""
+        parts = decomposition(func)
+        if parts is None:
+            return NotImplemented
+        if refuses_by_itself(func):
+            self.recorder.deferred.settle(args, kwargs)
+            func(*args, **kwargs)  # torch's program may accept what the op refuses
+        recorder = self.recorder
+        before = recorder.graph.block.returns._prev
+        recorder.parts += 1
+        try:
+            with self:
+                return parts(*args, **kwargs)  # it may cover some arguments only
+        except UnsupportedOpError:
+            if recorder.strict or recorder.parts > 1:
+                raise
+            recorder.roll_back(before)
+            return NotImplemented
+        finally:
+            recorder.parts -= 1
+
+    def _constant(self, tensor: torch.Tensor, site: Site) -> None:
+        if self.recorder.find(tensor) is not None:
+            return
+        # Only numpy's memory is not resizable: this is torch.from_numpy.
+        if not tensor.untyped_storage().resizable():
+            raise from_numpy_error(site.loc)
+        self.recorder.constant(tensor, site)
+
+    def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
+        # The op changes its running statistics in place even after functionalization. Its
+        # functional twin returns them; the tensors that hold them are pointed at the new ones.
+        x, weight, bias, mean, var, training, momentum, eps = args
+        self.recorder.deferred.settle(args)
+        if mean is None or not training:
+            func = torch.ops.aten.native_batch_norm.default
+            out = func(*args)
+            self.recorder.record(func, args, {}, out, site)
+            return out
+        func = torch.ops.aten._native_batch_norm_legit_functional.default
+        out = func(x, weight, bias, mean, var, True, momentum, eps)
+        self.recorder.record(func, (*args[:5], True, momentum, eps), {}, out, site)
+        self.recorder.deferred.settle_readers(mean, var)
+        for tensor, new in ((mean, out[3]), (var, out[4])):
+            tensor.set_(new)
+            self.recorder.bind(tensor, self.recorder.value(new, site.loc))
+        return out[:3]
+
+
+def from_numpy_error(loc: Loc | None) -> FreeTensorError:
+    """The error for a numpy array that becomes a tensor inside the traced function."""
+    return FreeTensorError(
+        "a tensor is made from a numpy array inside the traced function; the array would not be "
+        "read again at the next call",
+        loc=loc,
+        hint="make the tensor outside and pass it as an argument or keep it in a closure",
+    )
+
+
+def _getters(*names: str) -> frozenset[Any]:
+    # Not every version of torch has all of them.
+    there = (getattr(torch.Tensor, name, None) for name in names)
+    return frozenset(attribute.__get__ for attribute in there if attribute is not None)
+
+
+_METADATA = _getters(
+    "shape", "dtype", "device", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "is_cpu",
+    "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_nested", "itemsize", "nbytes",
+    "names", "output_nr", "is_mps", "is_xpu", "is_sparse_csr",
+) | frozenset(
+    {
+        torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.stride,
+        torch.Tensor.storage_offset,
+        torch.Tensor.__len__, torch.Tensor.is_floating_point, torch.Tensor.is_complex,
+        torch.Tensor.element_size, torch.Tensor.is_contiguous, torch.Tensor.nelement,
+        torch.Tensor.ndimension, torch.Tensor.__hash__, torch.Tensor.is_signed,
+        torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor,
+        torch.result_type, torch.Tensor.get_device, torch.is_signed,
+    }
+)  # fmt: skip
+_TENSOR: Any = torch.Tensor  # its properties are read as descriptors
+_GET_DATA = _TENSOR.data.__get__
+_DETACHES = frozenset({torch.Tensor.detach, torch.detach, _GET_DATA})
+_CUTS = _DETACHES | {torch.Tensor.detach_, torch.detach_}
+_PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
+_NUMBERS_OUT = frozenset(
+    {
+        torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,
+        torch.Tensor.untyped_storage, torch.Tensor.storage,
+    }
+)  # fmt: skip
+_FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+def _cuts_inside(func: Any) -> bool:
+    """Whether a function of torch changes its argument under no_grad."""
+    return getattr(func, "__module__", None) == "torch.nn.init"
+
+
+def _shown(arg: Any) -> Any:
+    return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
+
+
+class ApiMode(TorchFunctionMode):
+    """Lifts free tensors and refuses what cannot be followed; see the module docstring."""
+
+    def __init__(self, recorder: Recorder, lift: Lift) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.lift = lift
+        self.checking = True
+        self.numbers = TorchNumbers(recorder)
+        self.windows = WindowViews()
+        self.transforms = TransformedWrites()
+        self.histories = Histories(recorder)
+        self.layouts = Layouts(recorder)
+        self.register_hook: Callable[..., Any]  # see torch_hooks
+
+    @unheard
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Handle one call of the torch API."""
+        kwargs = kwargs or {}
+        if func in _METADATA or func in _CONSTANTS:
+            if func in LAYOUT and isinstance(args[0], torch.Tensor):
+                args = (self.traced(args[0]), *args[1:])
+                self.layouts.note(func, args, kwargs)
+            return func(*plain(args), **kwargs)
+        refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
+        if func in _PRINTS:
+            with self.recorder.pause():
+                return heard(func, [_shown(a) for a in args], kwargs)  # print options
+        if func in _FROM_NUMPY:
+            if any(isinstance(a, np.ndarray) for a in args):
+                raise from_numpy_error(user_loc(sys._getframe(1)))
+        if func is torch.Tensor.__eq__:
+            self.layouts.compared(sys._getframe(1))
+        if takes_numbers(func, args, kwargs):
+            with self.recorder.pause(), plainly():
+                found = func(*args, **kwargs)
+                func, args, kwargs = torch.tensor, (found.item(),), {"dtype": found.dtype}
+        self.checking = func not in _CUTS and torch.is_grad_enabled()
+        args = tuple(self._wrapped(a) for a in args)
+        kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
+        args = with_stacked_index(args) if func in INDEXING else args
+        if self.numbers.active:
+            checking = self.checking
+            with self:
+                func, args, kwargs = self.numbers.resolve(func, args, kwargs)
+            self.checking = checking
+        if func is torch.Tensor.item:
+            number = self.numbers.item(args[0], user_loc(sys._getframe(1)))
+            if number is not NotImplemented:
+                return number
+        self.layouts.note(func, args, kwargs)
+        if func in _NUMBERS_OUT:
+            raise DataDependentError(
+                f"the elements of a traced tensor are taken out of torch by {func.__name__}",
+                loc=user_loc(sys._getframe(1)),
+                hint="stay in torch inside the function, or do it outside",
+            )
+        if func is torch.Tensor.register_hook:
+            return self.register_hook(*args, **kwargs)
+        if func in _DETACHES and not transformed(args[0]):
+            return self.histories.cut(args[0], func == _GET_DATA)
+        loc = user_loc(sys._getframe(1))
+        self.transforms.watch(func, args, cuts=func in _CUTS, loc=loc)
+        with overwriting(self.recorder, self.histories, func, args):
+            result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
+        self.layouts.made(func, args, result)
+        return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
+        """Run torch's function on wrappers; its errors about traced tensors become ours."""
+        outer, self.recorder.no_grad_is_known = self.recorder.no_grad_is_known, (
+            not torch.is_grad_enabled() or func is torch.autograd.grad
+        )
+        try:
+            cutting = not torch.is_grad_enabled() or _cuts_inside(func)
+            calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
+            result = self.windows.watch(func, args, kwargs, loc)
+            self.histories.after(calls, result)
+            if func in MAKES_LEAF and not transformed(args[0]):
+                self._make_leaf(args[0])
+            return result
+        except AssertionError as error:
+            if str(error) != "generator is not supported in refs":
+                raise
+            raise UnsupportedOpError(
+                f"{getattr(func, '__name__', func)} with a generator of its own",
+                loc=loc, hint="draw with torch.rand and transform that",
+            ) from None  # fmt: skip
+        except RuntimeError as error:
+            text = str(error)
+            if "mutated that has internal overlap" in text:
+                raise UnsupportedOpError(
+                    "a view whose elements overlap in memory is changed in place", loc=loc,
+                    hint="change the tensor itself, or a copy (x.clone())",
+                ) from None  # fmt: skip
+            if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
+                raise
+            raise LeafMutationError(
+                f"{text.rstrip('.')}: {getattr(func, '__name__', func)}",
+                loc=loc,
+                hint="work on a copy (x.clone()), or change it under torch.no_grad()",
+            ) from None
+        finally:
+            self.recorder.no_grad_is_known = outer
+
+    def _wrapped(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self.traced(arg)
+        if type(arg) in (list, tuple):
+            return type(arg)([self._wrapped(a) for a in arg])
+        if type(arg) is dict:
+            return {k: self._wrapped(v) for k, v in arg.items()}
+        return arg
+
+    def traced(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The wrapper to use for a tensor: itself, checked, or a lifted free tensor."""
+        if transformed(tensor):
+            self.traced(inside(tensor, user_loc(sys._getframe(1))))
+            return tensor
+        if not is_wrapper(tensor):
+            return self.lift(tensor)
+        if not torch.is_grad_enabled():
+            with torch.enable_grad():  # a view may be taken again of what was written to
+                inner(tensor)
+        self.histories.read(tensor)
+        if tensor.requires_grad and self.checking:
+            self.check_gradient(tensor)
+        return tensor
+
+    def _make_leaf(self, tensor: torch.Tensor) -> None:
+        # x.detach().requires_grad_(): torch.autograd.grad may ask for it later.
+        value = self.recorder.find(inner(tensor))
+        if value is not None and tensor.requires_grad:
+            self.recorder.attached.add(value)
+
+    def check_gradient(self, tensor: torch.Tensor) -> None:
+        """Raise where torch and the graph disagree on the gradient; see Note [Cut gradients]."""
+        if self.recorder.applying:
+            return
+        value = self.recorder.find(inner(tensor))
+        if value is None or value in self.recorder.attached or value not in self.recorder.cut:
+            return
+        loc = value.node.loc if value.node is not None else user_loc(sys._getframe(1))
+        maker = tensor.grad_fn
+        if isinstance(maker, torch.autograd.function.BackwardCFunction):
+            name = type(maker).__name__.removesuffix("Backward")
+            raise UnsupportedOpError(
+                f"{name}, a torch.autograd.Function, is called inside a traced function", loc=loc,
+                hint="its backward would be ignored: write its forward as a plain function",
+            )  # fmt: skip
+        raise TraceError(
+            f"a {type_of(tensor)} that requires grad was changed behind autograd's back",
+            loc=loc,
+            hint="under no_grad, or through .data or .detach(), change only copies of it",
+        )

@@ -1,0 +1,215 @@
+"""Traced numbers that meet tensors: in arithmetic they become 0-d tensors of the result's dtype.
+
+    x * lr      lr : f64[] of the graph, x : f32[3]      →      mul(%x, cast[f32](%lr))
+
+A 0-d tensor of the dtype that torch promotes a Python number to changes no dtype. Every other use
+of a number in a call of torch pins it (Note [Pinned numbers] in `tracer.number`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gradof.ir.core import Loc
+from gradof.ir.types import F64, I64
+from gradof.ops.expr import F
+from gradof.tracer.aten.types import from_torch_dtype
+from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber, has_number, plain
+from gradof.tracer.torch.functional import inner, scalar, wrap
+from gradof.tracer.torch.recorder import Recorder
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+def _named(*names: str) -> frozenset[Any]:
+    """The functions of these names and methods of these names, in place and reflected too."""
+    found = [getattr(torch, n, None) for n in names]
+    for n in names:
+        for form in (n, f"{n}_", f"__{n}__", f"__r{n}__", f"__i{n}__"):
+            found.append(getattr(torch.Tensor, form, None))
+    return frozenset(f for f in found if f is not None)
+
+
+_OPERANDS = _named(
+    "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "truediv", "true_divide",
+    "floor_divide", "floordiv", "remainder", "mod", "fmod", "pow", "float_power", "copysign",
+    "eq", "ne", "lt", "le", "gt", "ge", "greater", "less", "greater_equal", "less_equal",
+    "not_equal", "lerp", "xlogy",
+)  # fmt: skip
+_EXACT = _named("mul", "multiply", "div", "divide", "truediv", "true_divide", "floordiv")
+_ADDS = _named("add", "sub", "subtract")
+_LERPS = _named("lerp")
+_CLAMPS = _named("clamp", "clip", "clamp_min", "clamp_max")
+_SCALED = _named("addcmul", "addcdiv")  # value * the second and third operand
+_CHOOSES = _named("where", "masked_fill")
+_FILLS = frozenset({torch.Tensor.fill_, torch.Tensor.__setitem__, torch.full_like})
+_MAKES = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray})
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _rounds_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether half precision is computed with a number that no tensor of a call could stand for."""
+    if not any(isinstance(a, torch.Tensor) and a.dtype in _HALVES for a in args):
+        return False
+    return func in _LERPS or func in _SCALED or (func in _ADDS and "alpha" in kwargs)
+
+
+_NUMBERS = frozenset({
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8,
+})  # fmt: skip
+
+
+class TorchNumbers:
+    """How one trace of a torch function treats its numbers."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.numbers = Numbers(recorder, recorder.varying.add)
+
+    @property
+    def active(self) -> bool:
+        """Whether there are traced numbers."""
+        return self.numbers.active
+
+    def resolve(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with its traced numbers as tensors where that means the same, else pinned."""
+        if not has_number(args) and not has_number(kwargs):
+            return func, args, kwargs
+        for functions, treat in _TREATMENTS:
+            if func in functions:
+                return treat(self, func, args, kwargs)
+        return self.pinned(func, args, kwargs)
+
+    def item(self, tensor: torch.Tensor, loc: Loc | None) -> Any:
+        """`tensor.item()` as a number of the graph; NotImplemented where it is read for good.
+
+        What is not known before the call (it follows from no input) is the plain number.
+        """
+        held = inner(tensor)
+        if held.numel() != 1 or held.dtype not in _NUMBERS:
+            return NotImplemented
+        value = self.recorder.value(held, loc)
+        if value not in self.recorder.varying:
+            return NotImplemented
+        with self.recorder.pause():
+            number = held.item()
+        if isinstance(number, int) and abs(number) >= LARGEST:
+            return NotImplemented
+        dtype = F64 if held.dtype.is_floating_point else I64
+        expr = self.numbers.emit(
+            lambda: F.reshape(F.detach(self.recorder.emitter.wrap(value)), shape=()).cast(dtype)
+        )
+        return self.numbers.element(number, expr.value)
+
+    def pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with plain numbers."""
+        return func, plain(args), plain(kwargs)
+
+    def tensor(self, number: Any, dtype: torch.dtype) -> torch.Tensor:
+        """A number as a 0-d tensor; plain ones are constants."""
+        if type(number) is not TracedNumber:
+            return torch.tensor(number, dtype=dtype)
+        if dtype in (torch.int8, torch.uint8, torch.int16):
+            return torch.tensor(number.pin(), dtype=dtype)  # it may not fit, which is an error
+        expr = number.cast(from_torch_dtype(dtype))
+        with self.recorder.pause():
+            wrapper = wrap(scalar(number.value, dtype))
+        self.recorder.bind(inner(wrapper), expr.value)
+        return wrapper
+
+    def beside(self, number: Any, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """A number as the operand of an op with these tensors."""
+        value: Number = number.value if type(number) is TracedNumber else number
+        dtypes = [torch.result_type(t, value) for t in tensors]
+        dtype = functools.reduce(torch.promote_types, dtypes) if dtypes else torch.float64
+        return self.tensor(number, dtype)
+
+    def operands(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Arithmetic and comparisons: each number is an operand."""
+        if _rounds_once(func, args, kwargs):
+            return self.pinned(func, args, kwargs)
+        if func in _ADDS and "alpha" in kwargs and len(args) == 2:
+            rest = {k: v for k, v in kwargs.items() if k != "alpha"}
+            args = (args[0], kwargs["alpha"] * args[1])
+            return self.operands(func, args, rest)
+        if has_number(kwargs):
+            return self.pinned(func, args, kwargs)
+        tensors = [a for a in args if isinstance(a, torch.Tensor)]
+        if func is torch.Tensor.__rtruediv__ and isinstance(args[0], torch.Tensor):
+            func, args = torch.Tensor.mul, (args[0].reciprocal(), *args[1:])  # as it is written
+        beside = self.exactly if func in _EXACT else self.beside
+        new = tuple(beside(a, tensors) if type(a) is TracedNumber else a for a in args)
+        return func, new, kwargs
+
+    def exactly(self, number: Any, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """As `beside`, not rounded to the half precision of arrays (see `aten_half`)."""
+        if any(t.dtype in _HALVES and t.dim() for t in tensors) and all(
+            t.dtype in _HALVES or not t.dtype.is_floating_point for t in tensors
+        ):
+            return self.tensor(number, torch.float32)
+        return self.beside(number, tensors)
+
+    def clamps(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Both bounds are tensors, or neither is."""
+        x = args[0]
+
+        def bound(b: Any) -> Any:
+            return b if b is None or isinstance(b, torch.Tensor) else self.beside(b, [x])
+
+        limits = {k: bound(v) if k in ("min", "max") else v for k, v in kwargs.items()}
+        return func, (x, *map(bound, args[1:])), limits
+
+    def scaled(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """`value * a * b` as `(value * a) * b`."""
+        if len(args) != 3 or set(kwargs) != {"value"} or _rounds_once(func, args, kwargs):
+            return self.pinned(func, args, kwargs)
+        return func, (args[0], kwargs["value"] * args[1], args[2]), {}
+
+    def chooses(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """`where` and `masked_fill`: the mask has no say in the dtype."""
+        if len(args) != 3 or kwargs:
+            return self.pinned(func, args, kwargs)
+        rest = [a for a in args if isinstance(a, torch.Tensor) and a.dtype is not torch.bool]
+        rest = rest or [torch.empty(0)]  # two numbers: the default dtype
+        new = tuple(self.beside(a, rest) if type(a) is TracedNumber else a for a in args)
+        return func, new, kwargs
+
+    def fills(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The number takes the dtype of what is filled."""
+        *before, value = args
+        if kwargs or has_number(tuple(before)) or type(value) is not TracedNumber:
+            return self.pinned(func, args, kwargs)
+        x = args[0]
+        if func is torch.full_like:
+            made = self.tensor(value, x.dtype)
+            return torch.Tensor.expand_as, (made if x.is_cpu else made.to(x.device), x), {}
+        return func, (*before, self.tensor(value, x.dtype)), kwargs
+
+    def makes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """`torch.tensor(n)`, and of a list with numbers in it."""
+        if len(args) != 1 or set(kwargs) - {"dtype"}:
+            return self.pinned(func, args, kwargs)
+        data = args[0]
+        several = type(data) in (list, tuple)
+        items = list(data) if several else [data]
+        if not all(type(x) in (TracedNumber, float, int) for x in items):
+            return self.pinned(func, args, kwargs)
+        real = any(isinstance(x, float) for x in items)
+        dtype = kwargs.get("dtype") or (torch.get_default_dtype() if real else torch.int64)
+        made = [self.tensor(x, dtype) for x in items]
+        return (torch.stack, (made,), {}) if several else (torch.clone, (made[0],), {})
+
+
+Treat = Callable[[TorchNumbers, Any, tuple[Any, ...], dict[str, Any]], Call]
+_TREATMENTS: tuple[tuple[frozenset[Any], Treat], ...] = (
+    (_CLAMPS, TorchNumbers.clamps), (_SCALED, TorchNumbers.scaled),
+    (_CHOOSES, TorchNumbers.chooses), (_FILLS, TorchNumbers.fills),
+    (_MAKES, TorchNumbers.makes), (_OPERANDS, TorchNumbers.operands),
+)  # fmt: skip

@@ -1,0 +1,221 @@
+"""What a traced torch function hands back: results, changed inputs, what it read of attributes.
+
+    outcome = Outcome(trace)
+    outputs, out_tree = outcome.results(result)      # TensorOut(0), InputOut(1), ...
+    outcome.writebacks()                             # inputs that were changed in place
+    outcome.values                                   # the outputs of the graph
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc, Value
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.objects import flatten_result
+from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.result import (
+    Attributes,
+    ConstantOut,
+    InputOut,
+    NumberOut,
+    OutputLeaf,
+    SizeOut,
+    Store,
+    TensorOut,
+    WriteBack,
+)
+from gradof.tracer.core.views import SharedView, ViewOf, root_of, view_of
+from gradof.tracer.state.source import function_loc
+from gradof.tracer.torch.attributes import is_hint, set_error
+from gradof.tracer.torch.functional import inner, is_wrapper
+from gradof.tracer.torch.leaves import STATIC_TYPES
+from gradof.tracer.torch.random import GeneratorState
+
+if TYPE_CHECKING:
+    from gradof.tracer.torch.tracer import Trace
+
+
+class Outcome:
+    """See the module docstring."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.loc = function_loc(trace.fn)
+        self.values: list[Value] = []
+        self._outputs: dict[int, OutputLeaf] = {}
+        self._memories: dict[int, int] = {}  # of new tensors, by output
+
+    def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any]:
+        """What each leaf of the result is, and the result's structure."""
+        leaves, out_tree = self.flatten(result)
+        return tuple(map(self.output, leaves)), out_tree
+
+    def flatten(self, value: Any) -> tuple[list[Any], TreeDef]:
+        """The leaves and structure of a result or of a value that is stored."""
+        trace = self.trace
+        leaves, tree = flatten_result(
+            value, trace.outer.was_there, trace.given, is_traced, _is_value, self.loc
+        )
+        if trace.reads.hashed and _has_tensor_keys(tree):
+            raise keys_error(self.loc)
+        return leaves, tree
+
+    def output(self, leaf: Any) -> OutputLeaf:
+        """How a call gets a leaf of the result or of a value that is stored."""
+        if type(leaf) is TracedNumber:
+            return NumberOut(self._add(leaf.outcome()))
+        if not isinstance(leaf, torch.Tensor):
+            return SizeOut(leaf) if type(leaf) is torch.Size else ConstantOut(leaf)
+        wrapper = self.trace.api.traced(leaf)
+        if id(wrapper) not in self._outputs:
+            self._outputs[id(wrapper)] = self._tensor(wrapper)
+        return self._outputs[id(wrapper)]
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def _tensor(self, wrapper: torch.Tensor) -> OutputLeaf:
+        trace = self.trace
+        for i, known in enumerate(trace.wrappers):
+            if wrapper is known:
+                return InputOut(i)
+        if any(not is_hint(name) for name in vars(wrapper)):
+            raise set_error(self.loc)
+        value = trace.recorder.value(inner(wrapper), None)
+        strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)
+        # wrappers share their storage where the tensors of eager do
+        memory = wrapper.untyped_storage()._cdata
+        view, index = self._view(memory, value), self._add(value)
+        if view is None:
+            self._memories[index] = memory
+        return TensorOut(index, wrapper.requires_grad, view, strides)
+
+    def _view(self, memory: int, value: Value) -> ViewOf | None:
+        for i, known in enumerate(self.trace.wrappers):
+            if known.untyped_storage()._cdata == memory:
+                return view_of(value, self.trace.recorder.value(inner(known), None), i)
+        return None
+
+    def share(
+        self, outputs: tuple[OutputLeaf, ...], stores: tuple[Store, ...]
+    ) -> tuple[tuple[OutputLeaf, ...], tuple[Store, ...]]:
+        """The same, where new tensors that share memory in eager are views of one output."""
+        groups: dict[int, list[tuple[TensorOut, Value]]] = {}
+        every = (*outputs, *(out for store in stores for out in store.outputs))
+        for out in dict.fromkeys(out for out in every if isinstance(out, TensorOut)):
+            if out.index in self._memories:
+                found = groups.setdefault(self._memories[out.index], [])
+                found.append((out, self.values[out.index]))
+        views: dict[OutputLeaf, TensorOut] = {}
+        for group in groups.values():
+            roots = {root_of(value) for _, value in group}
+            if len(group) > 1 and len(roots) == 1:
+                views.update(self._views(group, roots.pop()))
+        if not views:
+            return outputs, stores
+
+        def seen(found: tuple[OutputLeaf, ...]) -> tuple[OutputLeaf, ...]:
+            return tuple(views.get(x, x) if isinstance(x, TensorOut) else x for x in found)
+
+        return seen(outputs), tuple(replace(s, outputs=seen(s.outputs)) for s in stores)
+
+    def _views(
+        self, group: list[tuple[TensorOut, Value]], root: Value
+    ) -> Iterator[tuple[OutputLeaf, TensorOut]]:
+        base = next((out.index for out, value in group if value is root), None)
+        if base is None:
+            base = self._add(root)
+        for out, value in group:
+            view = view_of(value, root, base)
+            if out.index != base and view is not None:
+                shared = SharedView(base, view.steps, out.requires_grad)
+                yield out, replace(out, shared=shared)
+
+    def read_attributes(self, n: int) -> tuple[Attributes, ...]:
+        """What was read of the attributes of arguments, which are the first `n` inputs."""
+        trace = self.trace
+        found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
+        return tuple(attributes for attributes in found[:n] if attributes is not None)
+
+    def writebacks(self) -> tuple[WriteBack, ...]:
+        """Inputs that the function changed in place; their new values become outputs."""
+        trace, changed = self.trace, list[WriteBack]()
+        for i, wrapper in enumerate(trace.wrappers):
+            value = trace.recorder.value(inner(wrapper), None)
+            if wrapper.shape != trace.real[i].shape or order_of(wrapper) != trace.orders[i]:
+                raise TraceError(
+                    f"the shape or the strides of input {i} are changed in place", loc=self.loc,
+                    hint="use the function that gives a view: x.transpose(0, 1), x.unsqueeze(0)",
+                )
+            if value is trace.params[i]:
+                continue
+            self._refuse_overlap(i)
+            rebased = wrapper.requires_grad and trace.api.histories.rebased(wrapper)
+            changed.append(WriteBack(self._add(value), i, rebased))
+            trace.outer.refuse_array_of(trace.real[i])
+        for generator, state in trace.generators.states.items():
+            origin = GeneratorState(generator)
+            i = len(trace.wrappers) - len(trace.found) + trace.found.index(origin)
+            changed.append(WriteBack(self._add(state), i, generator=generator))
+        return tuple(changed)
+
+    def _refuse_overlap(self, index: int) -> None:
+        """Of memory that is written, a graph would have two values."""
+        real = self.trace.real
+        mine = real[index].untyped_storage().data_ptr()
+        for i, other in enumerate(real):
+            if i != index and mine and other.untyped_storage().data_ptr() == mine:
+                raise TraceError(
+                    f"input {index} is changed in place and shares its memory with input {i}",
+                    loc=self.loc, hint="pass a copy (x.clone()) as one of them",
+                )
+        if overlaps_itself(real[index]):
+            raise TraceError(
+                f"input {index} is changed in place, and its elements share their memory",
+                loc=self.loc, hint="pass a copy (x.clone())",
+            )
+
+
+def order_of(tensor: torch.Tensor) -> list[int]:
+    """The dims in the order of their steps through memory; those of one element have none."""
+    steps = tensor.stride()
+    return sorted((d for d, n in enumerate(tensor.shape) if n != 1), key=lambda d: -steps[d])
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether elements share their memory, as where a tensor was expanded."""
+    if 0 not in tensor.stride():
+        return False
+    check: Any = torch._debug_has_internal_overlap
+    with torch._C.DisableTorchFunction():
+        return bool(check(tensor) == 1)
+
+
+def keys_error(loc: Loc | None) -> TraceError:
+    """The error for tensors that containers are asked for by who they are."""
+    return TraceError(
+        "tensors are looked up in a dict or set that outlives the call", loc=loc,
+        hint="use other keys, such as names",
+    )
+
+
+def _has_tensor_keys(tree: TreeDef) -> bool:
+    return any(isinstance(key, torch.Tensor) for key in tree.keys) or any(
+        map(_has_tensor_keys, tree.children)
+    )
+
+
+def is_traced(obj: Any) -> bool:
+    """Whether an object is a tensor of the trace."""
+    return isinstance(obj, torch.Tensor) and is_wrapper(obj)
+
+
+def _is_value(obj: Any) -> bool:
+    return isinstance(obj, (torch.Tensor, TracedNumber, *STATIC_TYPES))

@@ -1,0 +1,166 @@
+"""Calls that are traced as other Python, because torch's own would lose what tracing needs.
+
+`cosine_similarity` and `gaussian_nll_loss` clamp in place under no_grad, behind autograd's back;
+`one_hot` and `tensor_split` read values off tensors where tracing does not see it. Each
+replacement gives torch's values and torch's gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gradof.errors import DataDependentError
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.state.source import user_loc
+
+MOST_READ = 64  # elements that tolist() may read
+_torch_dropout = torch.nn.functional.dropout
+OVERRIDES: dict[Any, Callable[..., Any]] = {}
+
+
+INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
+
+
+# Functions that take two plain numbers.
+_OF_NUMBERS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.true_divide,
+                         torch.floor_divide, torch.remainder, torch.fmod})  # fmt: skip
+
+
+def takes_numbers(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call computes a constant from plain numbers alone."""
+    return func in _OF_NUMBERS and not any(
+        isinstance(arg, (torch.Tensor, TracedNumber)) for arg in (*args, *kwargs.values())
+    )
+
+
+def with_stacked_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with one tensor for each sequence of them, whose memory torch would read."""
+    x, index, *rest = args
+    if isinstance(index, tuple):
+        index = tuple(torch.stack([*i]) if _are_numbers(i) else i for i in index)
+    return (x, index, *rest)
+
+
+def _are_numbers(index: Any) -> bool:
+    return (
+        isinstance(index, (list, tuple)) and bool(index)
+        and all(isinstance(i, torch.Tensor) and i.ndim == 0 for i in index)
+    )  # fmt: skip
+
+
+def _instead_of(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
+        OVERRIDES.update(dict.fromkeys(functions, replacement))
+        return replacement
+
+    return register
+
+
+def _norm_at_least(x: torch.Tensor, dim: int, eps: float) -> torch.Tensor:
+    # Below eps the value is eps, and the gradient still that of the norm.
+    norm: torch.Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    return torch.where(norm < eps, norm - norm.detach() + eps, norm)
+
+
+@_instead_of(torch.cosine_similarity, torch.nn.functional.cosine_similarity)
+def _cosine_similarity(
+    x1: torch.Tensor, x2: torch.Tensor, dim: int = 1, eps: float = 1e-8
+) -> torch.Tensor:
+    dtype = torch.promote_types(x1.dtype, x2.dtype)
+    a: torch.Tensor
+    b: torch.Tensor
+    a, b = torch.broadcast_tensors(x1.to(dtype), x2.to(dtype))  # type: ignore[no-untyped-call]
+    return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
+
+
+@_instead_of(torch.Tensor.tolist)
+def _tolist(tensor: torch.Tensor) -> Any:
+    # Each number is read for itself, and guarded.
+    if tensor.numel() > MOST_READ:
+        raise DataDependentError(
+            f"tolist() reads {tensor.numel()} elements of a traced tensor, more than {MOST_READ}",
+            loc=user_loc(), hint="stay in torch inside the function, or do it outside",
+        )  # fmt: skip
+    return tensor.item() if tensor.dim() == 0 else [_tolist(part) for part in tensor]
+
+
+@_instead_of(torch.bernoulli)
+def _bernoulli(
+    input: torch.Tensor, p: float | None = None, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    if p is None:
+        return torch.ops.aten.bernoulli.default(input, generator=generator)  # type: ignore[no-any-return]
+    # Unlike Tensor.bernoulli_, this draws in the order of the dims, however `input` lies.
+    fresh = torch.empty_like(input, memory_format=torch.contiguous_format)
+    return fresh.bernoulli_(p, generator=generator)
+
+
+@_instead_of(torch.nn.functional.one_hot)
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    if num_classes < 0:
+        num_classes = int(tensor.max()) + 1  # guarded: the trace holds for as many classes
+    zeros = tensor.new_zeros((*tensor.shape, num_classes), dtype=torch.int64)
+    return zeros.scatter(-1, tensor.unsqueeze(-1), 1)  # which refuses what is no class
+
+
+@_instead_of(torch.tensor_split, torch.Tensor.tensor_split)
+def _tensor_split(input: torch.Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    # torch reads the places off the tensor's memory, which a traced tensor has not
+    where = indices_or_sections
+    if isinstance(where, torch.Tensor):
+        where = int(where) if where.dim() == 0 else [int(i) for i in where]
+    return torch.tensor_split(input, where, dim)
+
+
+@_instead_of(torch.nn.functional.gaussian_nll_loss)
+def _gaussian_nll_loss(
+    input: torch.Tensor, target: torch.Tensor, var: torch.Tensor | float, full: bool = False,
+    eps: float = 1e-6, reduction: str = "mean",
+) -> torch.Tensor:  # fmt: skip
+    spread = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    if bool((spread < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if spread.shape != input.shape:
+        if input.shape[:-1] == spread.shape:
+            spread = spread.unsqueeze(-1)
+        elif input.ndim != spread.ndim or 1 != sum(
+            b for a, b in zip(input.shape, spread.shape, strict=True) if a != b
+        ):
+            raise ValueError("var is of incorrect size")
+    # Below eps the value is eps, and the gradient still that of the variance.
+    spread = torch.where(spread < eps, spread - spread.detach() + eps, spread)
+    loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "none":
+        return loss
+    if reduction not in ("mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+_LINEAR_CROSS_ENTROPY = getattr(torch.nn.functional, "linear_cross_entropy", None)  # torch 2.12
+
+
+@_instead_of(*filter(None, [_LINEAR_CROSS_ENTROPY]))
+def _linear_cross_entropy(*args: torch.Tensor, options: Any = None, **kwargs: Any) -> torch.Tensor:
+    # `options` ask to go through the batch in chunks, whose gradients torch computes beforehand
+    # and cannot differentiate again. The loss is the same.
+    assert _LINEAR_CROSS_ENTROPY is not None
+    found: torch.Tensor = _LINEAR_CROSS_ENTROPY(*args, **kwargs)
+    return found
+
+
+@_instead_of(torch.nn.functional.dropout)
+def _dropout(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> torch.Tensor:
+    if inplace or not training or not 0.0 < p < 1.0 or input.is_cuda:  # there it is native_dropout
+        return _torch_dropout(input, p, training, inplace)
+    # torch's own program, with its in-place division written out: half a second of imports less
+    noise = torch.empty_like(input).bernoulli_(1 - p)
+    return input * (noise / (1 - p))

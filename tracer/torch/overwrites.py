@@ -1,0 +1,70 @@
+"""Changes in place that leave nothing of what a tensor was: its gradient is zero, and not missing.
+
+    h = x * 2; h.zero_(); return h       x.grad is zeros, and h requires grad: as autograd has it
+
+The graph goes by values: what is written instead is no function of x. So it stands as the result of
+a rule whose gradient is zeros.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import TraceError
+from gradof.ir.types import TensorType
+from gradof.ops.expr import F
+from gradof.tracer.aten.registry import scalar_for
+from gradof.tracer.core.custom_rule import RuleRecording
+from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.functional import inner, is_base, is_wrapper
+from gradof.tracer.torch.histories import Histories
+from gradof.tracer.torch.recorder import Recorder
+
+_WRITES = frozenset({
+    "zero_", "fill_", "copy_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
+    "geometric_", "cauchy_", "log_normal_", "__setitem__", "masked_fill_", "index_fill_",
+})  # fmt: skip
+
+
+@contextlib.contextmanager
+def overwriting(
+    recorder: Recorder, histories: Histories, func: Any, args: Sequence[Any]
+) -> Iterator[None]:
+    """Around a call that may write all of its first argument."""
+    target: Any = args[0] if args and getattr(func, "__name__", "") in _WRITES else None
+    if not _has_history(target) or recorder.applying or histories.follows(target):
+        yield
+        return
+    old = recorder.value(inner(target), None)
+    yield
+    new = recorder.value(inner(target), None)
+    if new is old or new in recorder.attached or old not in recorder.attached:
+        return
+    if not is_base(target):
+        raise TraceError(
+            "a view is written as a whole, with what has no gradient", loc=user_loc(),
+            hint="write to the tensor itself, or use what is written instead",
+        )
+    loc = recorder.builder.loc = user_loc()
+    rule = RuleRecording(recorder.builder, [new], [old])
+    type_ = old.type
+    assert isinstance(type_, TensorType)
+    zeros = F.full.with_emitter(recorder.emitter)(
+        dtype=type_.dtype, shape=type_.shape, device=type_.device, value=scalar_for(0, type_)
+    )
+    rule.close([zeros.value], loc)
+    made = rule.node.outputs[0]
+    recorder.varying.add(made)
+    recorder.attached.add(made)
+    recorder.bind(inner(target), made)
+
+
+def _has_history(target: Any) -> bool:
+    return (
+        isinstance(target, torch.Tensor) and is_wrapper(target) and target.requires_grad
+        and torch.is_grad_enabled() and not target.is_leaf
+    )  # fmt: skip

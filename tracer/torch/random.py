@@ -1,0 +1,201 @@
+"""torch's random state, where the traced function sets it itself.
+
+    torch.manual_seed(7)                     random_seed[seed=7]()
+    with torch.random.fork_rng(): ...        %s : u8[5056] = random_state[...](); ...
+                                             set_random_state(%s)
+
+Seeding is no op that the dispatcher sees, and a seed that was left out would change every draw
+after it. All of torch's functions for it go through `torch.random.default_generator`, and
+`torch.cuda.default_generators` for devices, which are other objects while a trace runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradof.errors import TraceError, UnsupportedOpError
+from gradof.ir.core import Value
+from gradof.tracer.aten.types import type_of
+from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.functional import plainly
+from gradof.tracer.torch.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class GeneratorState:
+    """The state of a generator of the caller's own: read before each call, set after it."""
+
+    generator: torch.Generator
+    name: str = "generator"
+
+    def read(self, fn: Any) -> torch.Tensor:
+        """The state as it is now, a fresh tensor."""
+        return self.generator.get_state()
+
+    def __str__(self) -> str:
+        return "the state of a torch.Generator"
+
+
+AddInput = Callable[[torch.Tensor, GeneratorState], Value]
+
+
+class OwnGenerators:
+    """Generators that are passed to ops. A draw from one is a draw from torch's own in its state.
+
+        %outer = random_state[...](); set_random_state(%g)
+        %r = uniform[...]()
+        %g' = random_state[...](); set_random_state(%outer)
+
+    The state is an input of the graph, and what it is in the end an output, written back.
+    """
+
+    def __init__(self, recorder: Recorder, add_input: AddInput) -> None:
+        self.recorder = recorder
+        self.add_input = add_input
+        self.states: dict[torch.Generator, Value] = {}
+        self._before: dict[torch.Generator, torch.Tensor] = {}
+        self._now: dict[torch.Generator, torch.Tensor] = {}
+
+    @contextlib.contextmanager
+    def drawing(self, generator: torch.Generator) -> Iterator[None]:
+        """What is drawn inside is recorded as drawn from `generator`."""
+        if generator not in self.states:
+            self._before[generator] = generator.get_state()
+            value = self.add_input(generator.get_state(), GeneratorState(generator))
+            self.states[generator] = value
+        else:
+            self._check(generator)
+        default = _Default(self.recorder, _index(generator))
+        outer, _ = default.read()
+        default.set(self.states[generator])
+        yield
+        self.states[generator], _ = default.read()
+        default.set(outer)
+        self._now[generator] = generator.get_state()
+
+    def restore(self) -> None:
+        """The generators are as before the trace; TraceError if something else moved one."""
+        try:
+            for generator in self.states:
+                self._check(generator)
+        finally:
+            for generator, state in self._before.items():
+                generator.set_state(state)
+
+    def _check(self, generator: torch.Generator) -> None:
+        now = self._now.get(generator)
+        if now is not None and not torch.equal(generator.get_state(), now):
+            raise TraceError(
+                "a torch.Generator is seeded, or drawn from, where a trace does not see it",
+                loc=user_loc(), hint="seed it outside the traced function",
+            )
+
+
+def _index(generator: torch.Generator) -> int | None:
+    """The device of a generator: None for the CPU, else the number of the CUDA device."""
+    if generator.device.type == "cpu":
+        return None
+    if generator.device.type != "cuda":
+        raise UnsupportedOpError(
+            f"a generator on {generator.device}", loc=user_loc(), hint="use torch.manual_seed"
+        )
+    index = generator.device.index
+    return torch.cuda.current_device() if index is None else index
+
+
+class _Default:
+    """The nodes for torch's default generator of one device; `index` is None for the CPU."""
+
+    def __init__(self, recorder: Recorder, index: int | None) -> None:
+        self.recorder = recorder
+        self.kind = "" if index is None else "cuda_"
+        self.attrs: dict[str, Any] = {} if index is None else {"generator": index}
+        every: Any = torch.cuda.default_generators if index is not None else None
+        self.generator: Any = torch.default_generator if index is None else every[index]
+
+    def read(self) -> tuple[Value, torch.Tensor]:
+        """A node for the state, and the state as it is now."""
+        # past what records: torch.Generator's own
+        generator = getattr(self.generator, "plain", self.generator)
+        state: torch.Tensor = generator.get_state()
+        type_ = type_of(state)
+        value = self.recorder.builder.emit(
+            f"{self.kind}random_state", shape=type_.shape, dtype=type_.dtype, device=type_.device,
+            **self.attrs,
+        )  # fmt: skip
+        self.recorder.varying.add(value)
+        return value, state
+
+    def set(self, state: Value) -> None:
+        """A node that sets it."""
+        self.recorder.builder.emit_node(f"set_{self.kind}random_state", state, **self.attrs)
+
+    def seed(self, seed: int) -> None:
+        """A node that seeds it."""
+        self.recorder.builder.emit_node(f"{self.kind}random_seed", seed=seed, **self.attrs)
+
+
+class RecordedGenerator:
+    """torch's default generator of a device within a trace; what it is told is recorded."""
+
+    def __init__(self, generator: torch.Generator, recorder: Recorder) -> None:
+        self.plain = generator
+        self._recorder = recorder
+        self._nodes = _Default(recorder, _index(generator))
+
+    def manual_seed(self, seed: int) -> torch.Generator:
+        """As `torch.Generator.manual_seed`."""
+        self._settle()
+        self._nodes.seed(int(seed))
+        return self.plain.manual_seed(seed)
+
+    def get_state(self) -> torch.Tensor:
+        """As `torch.Generator.get_state`; the tensor stands for the state of each call."""
+        self._settle()
+        value, state = self._nodes.read()
+        self._recorder.bind(state, value)
+        return state
+
+    def set_state(self, state: torch.Tensor) -> torch.Generator:
+        """As `torch.Generator.set_state`."""
+        loc = user_loc()
+        if self._recorder.find(state) is None:
+            raise UnsupportedOpError(
+                "the random state is set to a tensor that is not what get_rng_state gave", loc=loc,
+                hint="set it before the call, or use torch.manual_seed",
+            )  # fmt: skip
+        self._settle()
+        self._nodes.set(self._recorder.value(state, loc))
+        return self.plain.set_state(state)
+
+    def _settle(self) -> None:
+        """Draws that wait come before what is done to the generator."""
+        with self._recorder.pause(), plainly():
+            self._recorder.deferred.settle_draws()
+        self._recorder.builder.loc = user_loc()
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise UnsupportedOpError(
+                f"{name} of torch's random generator cannot be traced", loc=user_loc(),
+                hint="call it outside the traced function",
+            )  # fmt: skip
+
+        return refuse  # not at once: torch's own modules look methods up when they are imported
+
+
+@contextlib.contextmanager
+def recorded_seeds(recorder: Recorder) -> Iterator[None]:
+    """Inside, seeding torch's default generator becomes part of the graph."""
+    module: Any = torch.random
+    generator = module.default_generator
+    module.default_generator = torch.default_generator = RecordedGenerator(generator, recorder)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        module.default_generator = torch.default_generator = generator

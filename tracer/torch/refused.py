@@ -1,0 +1,94 @@
+"""What of torch's API a trace refuses before it does anything: what a graph would not do again.
+
+    x.grad; x.data = y; loss.backward(); y.grad_fn; x._version      each is a TraceError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradof.errors import TraceError
+from gradof.tracer.state.source import user_loc
+
+_TENSOR: Any = torch.Tensor  # its properties are read as descriptors
+MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
+_REFUSED: dict[Any, tuple[str, str]] = {
+    torch.Tensor.backward: (
+        "`.backward()` inside a traced function would not reach the real tensors",
+        "use torch.autograd.grad inside, or call backward on the result outside",
+    ),
+    _TENSOR.data.__set__: (
+        "`.data` is assigned to, which cannot be followed", "use in-place ops under no_grad",
+    ),
+    torch.Tensor.set_: (
+        "a tensor is given other memory (`set_`), which cannot be followed", "use copy_",
+    ),
+    _TENSOR.grad.__get__: (
+        "`.grad` is read inside a traced function", "read it outside and pass it as an argument",
+    ),
+    _TENSOR.grad.__set__: (
+        "`.grad` is assigned to inside a traced function", "assign it outside",
+    ),
+    _TENSOR.grad.__delete__: (
+        "`.grad` is deleted inside a traced function", "delete it outside",
+    ),
+    _TENSOR._version.__get__: (
+        "`._version` is read inside a traced function; it differs from call to call",
+        "read it outside",
+    ),
+    torch.Tensor.register_post_accumulate_grad_hook: (
+        "a hook that runs after gradients are accumulated is registered inside a traced function",
+        "register it outside",
+    ),
+}  # fmt: skip
+_GRAD_FN = _TENSOR.grad_fn.__get__
+_saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
+
+
+def refuse(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType,
+    has_gradient: Callable[[torch.Tensor], bool],
+) -> None:  # fmt: skip
+    """Raise a TraceError for a call that a trace cannot hold.
+
+    `has_gradient`: whether a tensor that requires no grad may be given a gradient by `gradof.grad`.
+    """
+    found = _REFUSED.get(func)
+    if found is None and func in _BY_HISTORY:
+        tensor = args[0]
+        if tensor.requires_grad or (func in _OF_GRAPH and has_gradient(tensor)):
+            found = _of_history(func, args, kwargs)
+    if found is None and _saved_tensors_hooks(False) is not None:
+        found = (
+            "saved_tensors_hooks inside a traced function would not see what is saved",
+            "set them around the call",
+        )
+    if found is not None:
+        raise TraceError(found[0], loc=user_loc(frame), hint=found[1])
+
+
+_OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})
+_BY_HISTORY = MAKES_LEAF | _OF_GRAPH | {torch.Tensor.detach_, torch.detach_}
+
+
+def _of_history(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, str] | None:
+    """Why a call is refused for what autograd knows of its tensor."""
+    if func in MAKES_LEAF:
+        if args[1] if len(args) > 1 else kwargs.get("requires_grad", True):
+            return None
+    elif func in _OF_GRAPH:
+        if args[0].is_leaf and args[0].requires_grad:
+            return None
+        if func == _GRAD_FN:
+            return "`.grad_fn`, a node of autograd, is read in a traced function", "leave it out"
+        return (
+            "`retain_grad` inside a traced function would not keep a gradient",
+            "return the tensor, and call retain_grad on it outside",
+        )
+    return "a tensor is cut off from its gradient in place", "use y = x.detach()"

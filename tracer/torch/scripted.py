@@ -1,0 +1,64 @@
+"""Functions of torch.jit.script inside traced code run op by op.
+
+    @torch.jit.script
+    def gelu(x: torch.Tensor): ...
+
+    @differentiate
+    def loss(x): return gelu(x).sum()      # its ops are in the graph
+
+torch's interpreter runs a function that it has optimized under an autograd of its own, of which a
+trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Scripted
+modules cannot be followed: their state is out of Python's sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.core.regions import is_recording
+from gradof.tracer.state.source import user_loc
+
+_Function: Any = torch.jit.ScriptFunction
+_Method: Any = torch._C.ScriptMethod
+_private: Any = torch._C
+_jit: Any = torch.jit
+
+
+@contextmanager
+def scripted() -> Iterator[None]:
+    """Within it, scripted functions run op by op on the threads that record."""
+    call, call_method = _Function.__call__, _Method.__call__
+
+    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_recording():
+            return call(function, *args, **kwargs)
+        copy = _private._create_function_from_graph(function.name, function.inlined_graph)
+        return call(copy, *_bound(function, args, kwargs))
+
+    def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_recording():
+            return call_method(method, *args, **kwargs)
+        raise UnsupportedOpError(
+            f"{method.name} of a module of torch.jit, whose parameters and settings cannot be read",
+            loc=user_loc(), hint="use the module as it was before torch.jit.script or trace",
+        )  # fmt: skip
+
+    _Function.__call__, _Method.__call__ = run, run_method
+    try:
+        with _jit.optimized_execution(False):
+            yield
+    finally:
+        _Function.__call__, _Method.__call__ = call, call_method
+
+
+def _bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments by position, defaults included: a copy has neither names nor defaults."""
+    made = list(args)
+    for argument in function.schema.arguments[len(args) :]:
+        made.append(kwargs[argument.name] if argument.name in kwargs else argument.default_value)
+    return made

@@ -1,0 +1,124 @@
+"""Python's state around a traced torch function: where free tensors are, and what was written.
+
+    def forward(self, x):
+        self.running = 0.9 * self.running + x.mean()     # a store: each call writes it again
+        self.buffer.add_(1)                              # a write-back
+        return x * self.weight                           # an input, read again at each call
+
+While the function runs, `Reads` notes what its code can reach; a tensor that turns up is looked for
+there. Afterwards everything is put back, whether the trace succeeded or not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradof.errors import TraceError
+from gradof.tracer.state.caches import holds, used_since
+from gradof.tracer.state.changes import Change
+from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.held import leaf_type
+from gradof.tracer.state.origins import Origin
+from gradof.tracer.state.reach import Reach
+from gradof.tracer.state.reads import Reads, cold_cache
+from gradof.tracer.state.source import function_loc
+
+for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    leaf_type(_type, has_attributes=True)
+for _plain in (torch.Size, torch.dtype, torch.device, torch.profiler.record_function):
+    leaf_type(_plain)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether the object is a torch tensor."""
+    return isinstance(obj, torch.Tensor)
+
+
+class OuterState:
+    """What is reachable from a function while it is traced."""
+
+    def __init__(self, fn: Callable[..., Any], reads: Reads) -> None:
+        self.fn = fn
+        self.reads = reads
+        self._known = -1  # what had been read when the index was made
+        self._reach = Reach(reads)
+        self._found: dict[int, tuple[Any, Origin]] = {}
+        reads.reached = self.reached
+        reads.id_of = self._id
+        inner = getattr(fn, "__func__", fn)
+        if hasattr(inner, "__code__"):
+            reads.held.see(fn, facts_of(inner.__code__))
+
+    def origin(self, tensor: torch.Tensor) -> Origin | None:
+        """Where a free tensor is read again; None where no code that ran could have got it."""
+        found = self._found.get(id(tensor))
+        if found is None and self._known != self.reads.progress():
+            self.index()
+            found = self._found.get(id(tensor))
+        return None if found is None else found[1]
+
+    def index(self) -> None:
+        """Look through everything that the code which has run so far can reach."""
+        self._known = self.reads.progress()
+        self._reach = Reach(self.reads)
+        hook = sys.getprofile()
+        sys.setprofile(None)  # what the walk reads is not the user's
+        try:
+            self._found = self._reach.find(self.fn, is_tensor)
+        finally:
+            sys.setprofile(hook)
+
+    def changes(self) -> list[Change]:
+        """What the run has written to what was there before it."""
+        self.index()
+        there = self._reach.reached
+        return [c for c in self.reads.held.changes() if id(c.container) in there]
+
+    def was_there(self, obj: Any) -> bool:
+        """Whether an object was reachable at entry."""
+        return id(obj) in self._reach.reached
+
+    def reached(self) -> set[int]:
+        """The ids of all that the code which has run so far can reach."""
+        self.index()
+        return self._reach.reached
+
+    def refuse_cold(self) -> None:
+        """Raise ColdCache where a function of C's is cached and has given what is the trace's."""
+        if self.reads.cold is not None:  # the function may have caught it
+            raise self.reads.cold
+        for cached, before in self.reads.held.caches.values():
+            if cached.cache_info().misses == before.misses:
+                continue
+            if any(holds(pair, self.reads.is_traced) for pair in used_since(cached, before)):
+                cached.cache_clear()
+                raise cold_cache(getattr(cached, "__name__", "a function"), None)
+
+    def refuse_array_of(self, tensor: torch.Tensor) -> None:
+        """Raise where code could see a change of the tensor in an array that shares its memory."""
+        storage = tensor.untyped_storage()
+        start = storage.data_ptr() if storage.device.type == "cpu" else 0
+        for array, _ in self.reads.held.arrays.values():
+            if start and isinstance(array, np.ndarray):
+                first, last = np.lib.array_utils.byte_bounds(array)
+                if first < start + storage.nbytes() and start < last:
+                    raise TraceError(
+                        "a tensor is changed in place that shares its memory with a numpy array",
+                        loc=function_loc(self.fn), hint="keep a copy of one of them",
+                    )
+
+    def _id(self, obj: Any, /) -> int:
+        """`id`, for the user's code: no later call shares that of a tensor."""
+        if isinstance(obj, torch.Tensor):
+            self.reads.effect("id() of a tensor", sys._getframe(1))
+        return id(obj)
+
+    def restore(self) -> None:
+        """Put everything back that the run has written."""
+        for change in self.changes():
+            change.undo()

@@ -1,0 +1,322 @@
+"""Tracing a call of a torch function.
+
+>>> def f(x, w):
+...     h = torch.tanh(x @ w)
+...     return h.sum()
+>>> print(trace_torch(f, (torch.ones(4, 3), torch.ones(3, 2)), {}).graph)
+graph f(%x : f32[4,3], %w : f32[3,2]):
+  %0 : f32[4,2] = mm(%x, %w)  # example.py:2
+  %h : f32[4,2] = tanh(%0)  # example.py:2
+  %1 : f32[] = sum[dims=(0, 1), keepdims=False](%h)  # example.py:3
+  return (%1)
+
+The function runs once, for real, on wrappers of its arguments (see `torch_modes`). Tracing leaves
+no trace: no real tensor is changed, and the random number generator is put back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gradof.errors import FreeTensorError, TraceError
+from gradof.ir import forks
+from gradof.ir.core import Value
+from gradof.ir.garbage import few_collections
+from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
+    activation,
+    complex,
+    decomposition,
+    elementwise,
+    factory,
+    index,
+    linalg,
+    loss,
+    matrix,
+    norm,
+    random,
+    recurrent,
+    reduction,
+    resample,
+    shape,
+    special,
+)
+from gradof.tracer.aten.types import type_of
+from gradof.tracer.core.math_numbers import traced_math
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.objects import refuse_changed_containers
+from gradof.tracer.core.place_numbers import NumbersInPlaces
+from gradof.tracer.core.pytree import flatten_call, thaw
+from gradof.tracer.core.regions import recording_into
+from gradof.tracer.core.result import (
+    Readable,
+    Traced,
+    split_guards,
+)
+from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.places import Place
+from gradof.tracer.state.reads import Reads, effect_error
+from gradof.tracer.state.source import function_loc, user_loc
+from gradof.tracer.torch import ctc  # noqa: F401  # registers itself too
+from gradof.tracer.torch.attributes import ReadAttributes
+from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
+from gradof.tracer.torch.control_flow import control_flow
+from gradof.tracer.torch.custom import custom_functions
+from gradof.tracer.torch.device import OneDevice, recorded_generators
+from gradof.tracer.torch.functional import (
+    become_like,
+    functionalization,
+    inner,
+    scalar,
+    unfused,
+    wrap,
+)
+from gradof.tracer.torch.hooks import TensorHooks, module_hooks
+from gradof.tracer.torch.leaves import (
+    check_leaves,
+    check_tensor,
+    identifier,
+    name_of,
+    names_of,
+)
+from gradof.tracer.torch.meta_kernels import meta_kernels_alone
+from gradof.tracer.torch.modes import ApiMode, AtenMode
+from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
+from gradof.tracer.torch.random import GeneratorState, OwnGenerators
+from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.state import OuterState
+from gradof.tracer.torch.stores import stores_of
+from gradof.tracer.torch.transforms import func_transforms, outside_transforms
+
+# Fused kernels are switched off for the whole process while a trace runs.
+_ONE_AT_A_TIME = forks.finish_first(threading.RLock())
+
+
+def trace_torch(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    static_argnames: Sequence[str] = (),
+    strict: bool = False,
+    numbers: Collection[int] = (),
+    varying: Sequence[Place] = (),
+    reads: Reads | None = None,
+    same: Mapping[int, int] | None = None,
+) -> Traced:
+    """Run `fn(*args, **kwargs)` once and record it.
+
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
+    so do the numbers in the places `varying`. Leaves in `same` are the tensors of earlier ones.
+    `reads` notes what the run read, also if it fails. An op without a rule becomes an `Opaque`
+    node, with an OpaqueOpWarning; `strict` makes it an UnsupportedOpError.
+
+    Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
+    that is neither a tensor nor a plain Python value; errors of the function itself pass through.
+    """
+    leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
+    check_leaves(leaves, paths, fn)
+    with _ONE_AT_A_TIME, few_collections():
+        reads = Reads() if reads is None else reads
+        trace = Trace(fn, strict, numbers, varying, reads, same or {})
+        return trace.run(leaves, tree, paths)
+
+
+class Trace:
+    """One tracing run."""
+
+    def __init__(
+        self, fn: Callable[..., Any], strict: bool, numbers: Collection[int],
+        varying: Sequence[Place], reads: Reads, same: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.reads = reads
+        reads.is_traced = _is_of_trace
+        self.same = same
+        self.places = NumbersInPlaces(varying)
+        self.numbers = frozenset(numbers)
+        self.recorder = Recorder(name_of(fn), strict)
+        self.generators = OwnGenerators(self.recorder, self.add_state)
+        self.aten = AtenMode(self.recorder, self.generators)
+        self.api = ApiMode(self.recorder, self.lift)
+        self.aten.layouts = self.api.layouts
+        self.api.register_hook = TensorHooks(self.recorder, self.api).register
+        self.outer = OuterState(fn, reads)
+        self.attributes = ReadAttributes(reads)
+        self.devices = OneDevice(fn)
+        self.found: list[Readable] = []
+        self.params: list[Value] = []
+        self.real: list[torch.Tensor] = []
+        self.wrappers: list[torch.Tensor] = []
+        self.orders: list[list[int]] = []  # of the dims of the wrappers, in memory, at entry
+        self.required: list[bool] = []
+        self.given: Sequence[Any] = ()  # the leaves of the arguments
+        self._lifted: dict[int, torch.Tensor] = {}
+
+    def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
+        """Trace one call, and leave what is outside it as it was."""
+        generators = Generators(self.fn, leaves, self.reads)
+        try:
+            with without_saved_tensors_hooks():
+                traced = self.trace(leaves, tree, paths)
+            generators.check()
+        finally:
+            generators.put_back()
+            self.generators.restore()
+            self.reads.held.changed_arrays()
+            self.outer.restore()
+            self.places.restore()
+        return traced
+
+    def trace(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
+        """Run the function on wrappers and describe what was recorded."""
+        arg_leaves = tuple(
+            i for i, leaf in enumerate(leaves)
+            if (isinstance(leaf, torch.Tensor) and i not in self.same) or i in self.numbers
+        )  # fmt: skip
+        names = names_of(self.fn, paths)
+        self.given = leaves
+        regions = recording_into(self.recorder.builder)
+        self.devices.admit_all(leaves, paths)
+        with unfused(), functionalization(), recorded_generators(self.recorder), regions:
+            wrapped = self.arguments(names)
+            args, kwargs = tree.unflatten(wrapped)
+            self.places.fill(self.number)
+            followed = custom_functions(self.recorder, self.api, self.reads)
+            hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
+            again = torch_checkpoints(self.outer)
+            with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
+                with transforms, traced_math(), self.attributes.watching(), self.reads:
+                    result = self.fn(*args, **kwargs)
+            self.refuse_effects()
+            self.outer.index()
+            refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
+            outcome = Outcome(self)
+            with self.aten:  # pending changes of views are applied when results are read
+                self.api.checking = torch.is_grad_enabled()
+                outputs, out_tree = outcome.results(result)
+                stores = stores_of(self.outer, outcome.flatten, outcome.output, outcome.loc)
+                outputs, stores = outcome.share(outputs, stores)
+                self.api.layouts.asks = self.reads.asks = self.reads.asks or self.api.layouts.asks
+                layouts = self.api.layouts.of_inputs(
+                    self.params, self.real, self.wrappers, outputs, outcome.values
+                )
+                writebacks = outcome.writebacks()
+                attributes = outcome.read_attributes(len(arg_leaves))
+        self.recorder.finish(outcome.values)
+        graph, recorded, deciding = split_guards(self.recorder.graph)
+        return Traced(
+            graph=graph,
+            library="torch",
+            in_tree=tree,
+            arg_leaves=arg_leaves,
+            static_leaves=tuple(
+                (i, leaf) for i, leaf in enumerate(leaves) if i not in {*arg_leaves, *self.same}
+            ),
+            origins=tuple(self.found),
+            stores=stores,
+            out_tree=out_tree,
+            outputs=outputs,
+            writebacks=writebacks,
+            requires_grad=tuple(self.required),
+            arg_paths=paths,
+            recorded=recorded,
+            deciding=deciding,
+            numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
+            pinned=tuple(self.api.numbers.numbers.pinned.items()),
+            by_history=self.api.histories.decided,
+            layouts=layouts,
+            attributes=attributes,
+        )
+
+    def arguments(self, names: Sequence[str | None]) -> list[Any]:
+        """What the function is given for the leaves, the same object for the same tensor."""
+        found: list[Any] = []
+        for i, leaf in enumerate(self.given):
+            first = self.same.get(i)
+            found.append(self.argument(i, leaf, names[i]) if first is None else found[first])
+        return found
+
+    def argument(self, i: int, leaf: Any, name: str | None) -> Any:
+        """What the function is given for a leaf of the arguments."""
+        if isinstance(leaf, torch.Tensor):
+            return self.wrap(leaf, name)
+        if i not in self.numbers:
+            return thaw(leaf)
+        return self.number(i, leaf, name)
+
+    def number(self, key: Any, value: float, name: str | None) -> TracedNumber:
+        """The number that stands for a graph input: that of an argument's leaf, or of a place."""
+        dtype = torch.float64 if isinstance(value, float) else torch.int64
+        self.wrap(scalar(value, dtype), name)
+        if type(key) is not int:
+            self.found.append(self.places.origin(key))
+        return self.api.numbers.numbers.argument(key, value, self.params[-1])
+
+    def wrap(self, tensor: torch.Tensor, hint: str | None) -> torch.Tensor:
+        """A functional wrapper that stands for a graph input; the real tensor is only read."""
+        with self.recorder.pause(), outside_transforms():
+            with torch.inference_mode(False):
+                wrapper = wrap(tensor.data)  # detach() would count our writes as theirs
+            if tensor.requires_grad:
+                wrapper.requires_grad_()
+                if not tensor.is_leaf:  # as in eager, it may then be changed in place
+                    with torch.enable_grad():
+                        wrapper = wrapper.clone()
+        become_like(wrapper, tensor)
+        self.attributes.give(wrapper, tensor)
+        self.params.append(self.recorder.add_input(inner(wrapper), hint))
+        self.real.append(tensor)
+        self.wrappers.append(wrapper)
+        self.orders.append(order_of(wrapper))
+        self.required.append(tensor.requires_grad)
+        return wrapper
+
+    def lift(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The wrapper of a free tensor, which becomes a graph input at first sight."""
+        found = self._lifted.get(id(tensor))
+        if found is not None:
+            return found
+        if (origin := self.outer.origin(tensor)) is None:
+            raise FreeTensorError(
+                f"a tensor of type {type_of(tensor)} is used that is no argument, and it was not "
+                f"found in the closure, globals, defaults or attributes of {name_of(self.fn)}",
+                loc=user_loc(),
+                hint="pass it as an argument, or keep it where it can be read again at every call",
+            )
+        check_tensor(tensor, str(origin), self.fn)
+        self.devices.admit(tensor, str(origin))
+        wrapper = self._lifted[id(tensor)] = self.wrap(tensor, identifier(origin.name))
+        self.found.append(origin)
+        return wrapper
+
+    def refuse_effects(self) -> None:
+        """What Python does at each call beside computing, and a compiled call would not."""
+        self.outer.refuse_cold()
+        for what, loc in self.reads.effects[:1]:
+            raise effect_error(what, loc)
+        if self.reads.types_asked and self.api.numbers.active:
+            raise TraceError(
+                "type() may be asked of a number that varies", loc=function_loc(self.fn),
+                hint="use isinstance(v, float)",
+            )
+        if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
+            raise keys_error(function_loc(self.fn))
+        if self.reads.held.changed_arrays():
+            raise TraceError(
+                "a numpy array is changed in place", loc=function_loc(self.fn),
+                hint="change it outside, or make it a tensor",
+            )
+
+    def add_state(self, state: torch.Tensor, origin: GeneratorState) -> Value:
+        """A graph input for the state of a generator."""
+        self.wrap(state, origin.name)
+        self.found.append(origin)
+        return self.params[-1]
+
+
+def _is_of_trace(obj: Any) -> bool:
+    return type(obj) is TracedNumber or is_traced(obj)
