@@ -8,9 +8,8 @@ def f(x):
     return (np.asarray(y),)
 
 `compile_graph` chooses the emitter (`backend`). Large arrays are computed by fusion groups
-(`fusion`), each a loop nest (`space`, `schedule`, `loopnest`) that an emitter prints; the rest is
-straight-line numpy. Tensors on a CUDA device are computed by straight-line torch and Triton kernels
-(`gpu.execute`).
+(`fusion`), each a loop nest (`loops`) that an emitter prints (`tiles`, `llvm`, `triton`); the rest
+is straight-line numpy, or torch for tensors on a CUDA device (`host`).
 '''
 
 from typing import Literal

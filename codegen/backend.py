@@ -4,7 +4,7 @@
 cache-sized tiles, on threads), `native` (LLVM) or `auto`, the default: native code where llvmlite
 and libmvec are there (`gradof doctor` tells), else tiles. Small arrays are whole in every case, but
 for `triton`, which runs all groups in triton's interpreter, to test them. Tensors on a CUDA device
-have Triton kernels unless it says `numpy` (`gpu.execute`).
+have Triton kernels unless it says `numpy` (`host.torch_emit`).
 """
 
 from __future__ import annotations

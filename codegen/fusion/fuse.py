@@ -42,7 +42,7 @@ def fuse(
     """The graph with its fusion groups; nothing in `graph` is changed.
 
     `supports` says which nodes a kernel can compute, `worth` which groups shall be kernels. `again`
-    lets kernels compute again what they would read of others (`compute_again`). For a
+    lets kernels compute again what they would read of others (`fusion/rematerialize`). For a
     `device` groups that read one array are merged, though neither reads the other's results: there
     each pass over memory counts.
     """

@@ -216,7 +216,7 @@ class _Emitter:
         return [*taken, *lines]
 
     def rounded(self, operand: str, node: Node, index: int) -> str:
-        """An operand, of numbers at run time that of the dtype beside them (`weak_numbers`)."""
+        """An operand; a number at run time has the dtype beside it (`host/weak_numbers`)."""
         maker = node.inputs[index].node
         if maker is not None and maker.kind == "Constant":
             return operand

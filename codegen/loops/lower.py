@@ -278,7 +278,7 @@ class _Scheduler:
         if self.made[arg].dtype == dtype:
             return arg
         attrs: dict[str, Attr] = {"dtype": dtype}
-        if dtype in (F16, BF16):  # an emitter may have the number as it is (`half_nest`)
+        if dtype in (F16, BF16):  # an emitter may have the number as it is (`loops/widen_half`)
             attrs["weak"] = True
         return self.emit("cast", (arg,), dtype, attrs=attrs)
 

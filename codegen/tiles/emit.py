@@ -12,8 +12,8 @@
         return ()
 
 Cells go to scratch arrays, over an operand that is read for the last time where that may be, or
-straight into the output they are stored to (`tile_values`). What a tile adds to a fold, or to a sum
-where columns are cut, is returned, block by block.
+straight into the output they are stored to (`tiles/values`). What a tile adds to a fold, or to a
+sum where columns are cut, is returned, block by block.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> T
     """The code of a nest that `tile_rewrite` made; `tiled` if a tile is a range of its first axis.
 
     `cut` says that this axis are the columns: what is reduced over them is a partial result.
-    `torch` has torch's functions for what is worth them (`tile_torch`).
+    `torch` has torch's functions for what is worth them (`tiles/torch_calls`).
     """
     emitter = _Emitter(nest, tiled, cut, torch)
     tile, last, once = emitter.tile_source(), emitter.last_source(), emitter.once_source()
@@ -251,7 +251,7 @@ class _Emitter:
             return self.tensors.call(*found, i.args)
         if i.op in SUMS:
             return f"{i.op}{'_blocks' if self.cut else ''}({', '.join(args)})"
-        if i.op == "rounded":  # see `half_nest`
+        if i.op == "rounded":  # see `loops/widen_half`
             return f"rounded_{i.attrs['dtype']}({args[0]})"
         record = get_op(i.op)
         low = self.calls.lowering(i)
@@ -287,7 +287,7 @@ class _Emitter:
         return f"{ufunc}.reduce({text}, axis={axes}{dtype}, keepdims=True)"
 
     def folded(self, i: Instr, ufunc: str, text: str, axes: tuple[int, ...]) -> str:
-        """The partial results of a tile's blocks; Note [Sums of tiles] in `tile_sums`."""
+        """The partial results of a tile's blocks; Note [Sums of tiles] in `tiles/sums`."""
         if i.level == "cell":
             cells = " * ".join(f"n{k}" for k in range(1, len(self.nest.sizes))) or "1"
             return f"folded({ufunc}, {text}, {axes}, block_rows({cells}))"

@@ -3,7 +3,8 @@
     kernel = HalfTiles(nest)
     (y,) = kernel(x)                # raw arrays, as a native kernel has them
 
-Arrays are converted as a whole, and the tiles compute in float32, with roundings (`half_nest`).
+Arrays are converted as a whole, and the tiles compute in float32, with roundings
+(`loops/widen_half`).
 """
 
 from __future__ import annotations

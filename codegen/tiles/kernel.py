@@ -10,7 +10,7 @@ with. Tiles run on threads (`threads`), each with its own scratch: torch's for a
 Note [Tiles]
 A tile is a range of the nest's first axis: of its first row axis, or of its columns where no cell
 reads what is reduced over them. Its size follows from the nest and its sizes alone, and partial
-results are those of blocks within tiles (Note [Sums of tiles] in `tile_sums`), so the order in
+results are those of blocks within tiles (Note [Sums of tiles] in `tiles/sums`), so the order in
 which they are added depends on nothing but sizes. An eighth of the cells is
 enough for threads to share. Less pays only if scratch arrays of an eighth do not fit into a cache
 that is near (`SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's lock

@@ -5,7 +5,7 @@
     known.only("x", "neg")              # the cell instruction that makes it, if but one reads it
     shorter = each(nest, rule)          # rule(known, i): what is put in the place of i, or None
 
-`dot` and `total` are sums of columns, `softmax` and its like whole rows (`tile_rows`).
+`dot` and `total` are sums of columns, `softmax` and its like whole rows (`tiles/rows`).
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
     """The nest in fewer passes; its stages are not kept up to date.
 
-    `torch` has torch's functions of whole rows (`tile_rows`), and its sums of a number and a
-    product, which are rounded once (`tile_torch`).
+    `torch` has torch's functions of whole rows (`tiles/rows`), and its sums of a number and a
+    product, which are rounded once (`tiles/torch_calls`).
     """
     if nest.rows:
         nest = with_picks(nest)

@@ -1,4 +1,4 @@
-"""Torch's functions of whole rows, of tensors (`tile_rows` says where they are called).
+"""Torch's functions of whole rows, of tensors (`tiles/rows` says where they are called).
 
     softmax(x, out=y)
     softmax_grad(g, y, out=d)

@@ -32,7 +32,7 @@ How large tiles are follows from how much their kernel computes. What they add u
 bits in every kernel, so a tile gives a partial result for each block: `BLOCK` columns where these
 are cut, `block_rows` rows of cells that are folded, one row where row values are. Tiles begin and
 end with blocks, and the partial results of all tiles are added at once. Only the gradient of a
-layer norm's weight is summed by torch, tile by tile (`tile_rows`): by calls for blocks the kernel
+layer norm's weight is summed by torch, tile by tile (`tiles/rows`): by calls for blocks the kernel
 would take 1.6 times as long. How large such tiles are follows from their sizes alone.
 """
 

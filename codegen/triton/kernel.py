@@ -4,7 +4,7 @@
     y, total = kernel(x, w)             # fresh outputs, in the order of the nest
 
 Source is made on the first call, for the axes that are left once neighbouring ones are merged, and
-for the form (`emit_triton`) that the size of a row asks for. What shapes and strides decide is
+for the form (`triton/emit`) that the size of a row asks for. What shapes and strides decide is
 kept, so that later calls take memory and launch. Where the environment says
 TRITON_INTERPRET=1 before triton is imported, the same source runs on CPU tensors.
 """

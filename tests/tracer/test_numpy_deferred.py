@@ -12,7 +12,7 @@ import pytest
 
 import gradof
 from gradof.errors import ShapeError, TraceError
-from gradof.tracer.numpy import deferred
+from gradof.tracer.numpy import deferred, waiting
 from gradof.tracer.numpy.array import Later
 from gradof.tracer.numpy.deferred import Deferred
 from gradof.tracer.numpy.recorder import Recorder

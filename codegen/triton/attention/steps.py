@@ -45,7 +45,7 @@ class Plan:
 
 
 def plan_of(steps: Sequence[Step]) -> Plan:
-    """Which steps are left when numbers are gathered: Note [Powers of two] in `emit_flash`."""
+    """The steps left when numbers are gathered; Note [Powers of two] in `triton/attention/emit`."""
     left = [_multiplied(step) for step in steps]
     factors = [f for f in map(_factor, left) if f is not None]
     everything = math.prod(factors)

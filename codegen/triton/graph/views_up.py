@@ -55,7 +55,7 @@ def _pays(view: Node) -> bool:
     if source.kind != "cast" and len(source.output.uses) != 1:
         return False
     if view.kind == "slice" and source.kind != "cast":
-        return False  # see `move_slices`
+        return False  # see `passes/hoist_slices`
     dims = view.attrs.get("dims")
     if isinstance(dims, tuple) and dims[-1:] != (len(dims) - 1,):
         return False  # neighbours would be apart, in all that is read
