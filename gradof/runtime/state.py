@@ -38,11 +38,12 @@ from gradof.runtime.state_values import (
     read_at,
     reference,
 )
+from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import HEAP, module_of
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import HOOKS, MANY, Edge, Reach, global_hooks
-from gradof.tracer.state.reads import Reads, is_heard
+from gradof.tracer.state.reads import Reads
 
 _TABLES = ("_modules", "_parameters", "_buffers")
 

@@ -18,8 +18,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
+from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import BUFFERS, HEAP, LOCK, elements, module_of
-from gradof.tracer.state.reads import Reads, is_heard
+from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
 More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is

@@ -8,10 +8,13 @@ traces, with eager's value each time.
 from __future__ import annotations
 
 import contextvars
+import gc
 import os
 import sys
+import time
 import types
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +148,54 @@ def test_what_is_not_read_is_not_part_of_the_trace() -> None:
         settings.other = n  # type: ignore[attr-defined]
         assert fast(x).item() == 6.0
     assert fast.cache_info().misses == 1
+
+
+def test_what_the_garbage_collector_calls_is_not_what_the_function_does() -> None:
+    """`gc.callbacks` of other libraries ask the clock and keep counts, at any moment of a trace."""
+    counts: list[float] = []
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        counts.append(time.perf_counter())
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        gc.collect()  # as it may happen between any two lines
+        return (y * x).sum()
+
+    compiled = gradof.differentiate(f, strict=True)
+    x = torch.ones(3, requires_grad=True)
+    hook, before = sys.getprofile(), list(gc.callbacks)
+    gc.callbacks.append(collected)
+    try:
+        for _ in range(3):
+            compiled(x).backward()
+    finally:
+        gc.callbacks.remove(collected)
+    assert counts and compiled.cache_info().misses == 1
+    assert sys.getprofile() is hook and gc.callbacks == before
+    assert x.grad is not None and x.grad.tolist() == [12.0, 12.0, 12.0]
+
+
+def test_the_body_of_a_module_that_is_imported_first_is_not_what_the_function_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs once in eager, too: what it registers and prints is no reason for another trace."""
+    registry, plugin = tmp_path / "gradof_lazy_registry.py", tmp_path / "gradof_lazy_plugin.py"
+    registry.write_text("KNOWN = {}\ndef scale(): return len(KNOWN)\n")
+    plugin.write_text(
+        "import time\nfrom gradof_lazy_registry import KNOWN\n"
+        "KNOWN['here'] = time.perf_counter()\nSCALE = 3.0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        import gradof_lazy_plugin as plugin  # type: ignore[import-not-found]
+        import gradof_lazy_registry as registry  # type: ignore[import-not-found]
+
+        return (x * plugin.SCALE * registry.scale()).sum()
+
+    compiled = gradof.differentiate(f, strict=True)
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(3):
+        assert compiled(x).item() == 9.0
+    assert compiled.cache_info().misses == 1

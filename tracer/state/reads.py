@@ -21,8 +21,8 @@ for what C code reads by itself.
 
 from __future__ import annotations
 
+import importlib
 import io
-import sys
 from collections import deque
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -33,6 +33,7 @@ from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import refuse_reads_of_backward
 from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
 from gradof.tracer.state.code_facts import GROWS, Facts, facts_of
+from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held, module_of
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
@@ -41,18 +42,9 @@ from gradof.tracer.state.surroundings import (
     is_installed,
     is_repeated,
 )
+from gradof.tracer.state.unheard import Listening
 
-# Packages whose code keeps no state that a trace depends on, or is our own.
-_SILENT = frozenset({
-    "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
-    "functorch", "jax", "networkx", "tqdm",
-})  # fmt: skip
-# Of torch and the standard library, the modules whose code works on the user's objects.
-_HEARD = (
-    "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
-    "torch.optim.",
-)  # fmt: skip
-_HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
+_IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves.
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
 # C functions whose result no trace can know again.
@@ -117,23 +109,29 @@ class Reads:
         self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code
         self._lent: list[dict[str, Any]] = []  # the globals that have it
         self._told: set[int] = set()  # ids of code that logs and warns
-        self._outer: Any = None
+        self._importing: FrameType | None = None  # what looks for a module and runs its body
+        self._listening = Listening(self._note)
 
     # --- the hook -------------------------------------------------------------------------------
 
     def __enter__(self) -> Reads:
-        self._outer = sys.getprofile()
-        sys.setprofile(self._note)
+        self._listening.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(self._outer)
+        self._listening.stop()
         for space in self._lent:
             del space["id"]
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "call":
+        if self._importing is not None:  # a module's body is not what the function does
+            if event == "return" and frame is self._importing:
+                self._importing = None
+        elif event == "call":
             code = frame.f_code
+            if code is _IMPORT:
+                self._importing = frame
+                return
             if id(code) not in self._facts:
                 self._codes.append(code)
                 self._facts[id(code)] = self._first(frame)
@@ -387,13 +385,3 @@ def cold_cache(name: str, loc: Loc | None) -> ColdCache:
 
 def _is_traced(obj: Any) -> bool:
     return module_of(type(obj)).startswith("gradof.tracer")
-
-
-def is_heard(module: str) -> bool:
-    """Whether the code of a module counts as the user's; see Note [What code can see]."""
-    top = module.partition(".")[0]
-    if top == "torch":
-        return module.startswith(_HEARD)
-    if top in _SILENT:
-        return False
-    return top in _HEARD_STDLIB or top not in sys.stdlib_module_names

@@ -6,10 +6,14 @@
 
 A hook costs each call and return of Python a call of its own: a third of what tracing a model took
 went into calls of the tracer's. What may run code of the user's goes through `heard`.
+
+Nor is it what the traced function does if the garbage collector runs while it is traced, and calls
+`gc.callbacks` of some library: `listen` turns the hook off around them.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -59,3 +63,42 @@ def heard(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return fn(*args, **kwargs)
     finally:
         sys.setprofile(None)
+
+
+class _Collections:
+    """The first and the last of `gc.callbacks`: between them the thread's hook is off."""
+
+    def __init__(self) -> None:
+        self._off = threading.local()
+
+    def first(self, phase: str, info: dict[str, int]) -> None:
+        self._off.hook = sys.getprofile()
+        if self._off.hook is not None:
+            sys.setprofile(None)
+
+    def last(self, phase: str, info: dict[str, int]) -> None:
+        hook, self._off.hook = getattr(self._off, "hook", None), None
+        if hook is not None:
+            sys.setprofile(hook)
+
+
+class Listening:
+    """A profile hook of the thread, from `start` to `stop`; collections are not heard."""
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+        self._outer: Any = None
+        self._collections = _Collections()
+
+    def start(self) -> None:
+        """Set the hook."""
+        self._outer = sys.getprofile()
+        gc.callbacks.insert(0, self._collections.first)
+        gc.callbacks.append(self._collections.last)
+        sys.setprofile(self.hook)
+
+    def stop(self) -> None:
+        """Put back the hook that was there before."""
+        sys.setprofile(self._outer)
+        gc.callbacks.remove(self._collections.first)
+        gc.callbacks.remove(self._collections.last)

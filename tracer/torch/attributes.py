@@ -21,7 +21,8 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.core.result import Attributes
-from gradof.tracer.state.reads import Reads, is_heard
+from gradof.tracer.state.heard import is_heard
+from gradof.tracer.state.reads import Reads
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 _tensors: Any = torch.Tensor

@@ -1,0 +1,27 @@
+"""Whose code counts as the user's, by its module; Note [What code can see] in `reads`."""
+
+from __future__ import annotations
+
+import sys
+
+# Packages whose code keeps no state that a trace depends on, or is our own.
+_SILENT = frozenset({
+    "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
+    "functorch", "jax", "networkx", "tqdm",
+})  # fmt: skip
+# Of torch and the standard library, the modules whose code works on the user's objects.
+_HEARD = (
+    "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
+    "torch.optim.",
+)  # fmt: skip
+_HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
+
+
+def is_heard(module: str) -> bool:
+    """Whether the code of a module counts as the user's; see Note [What code can see]."""
+    top = module.partition(".")[0]
+    if top == "torch":
+        return module.startswith(_HEARD)
+    if top in _SILENT:
+        return False
+    return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
