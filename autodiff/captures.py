@@ -39,7 +39,7 @@ from gradof.autodiff.reverse import ReverseDetails
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import is_expensive
 from gradof.passes.purity import is_constant, is_pure, is_view
 
 LARGE = 1 << 15  # elements: what the emitters fuse
@@ -109,7 +109,7 @@ def _free(graph: Graph, least: int) -> set[Node]:
     for node in graph.nodes():
         if _runs_twice_for_free(node, least):
             below = [depth.get(v.node, 0) for v in node.inputs if v.node is not None]
-            total = max(below, default=0) + (node.kind in EXPENSIVE)
+            total = max(below, default=0) + is_expensive(node.kind)
             if total <= DEPTH:
                 depth[node] = total
     return set(depth)
@@ -166,7 +166,7 @@ def _cost(value: Value, shared: bool, of_a_loop: bool) -> int:
 def _is_of_a_loop(value: Value) -> bool:
     """Whether few instructions compute it, and only loops read it, which need no memory for it."""
     node = value.node
-    if node is None or node.kind in EXPENSIVE or is_view(node):
+    if node is None or is_expensive(node.kind) or is_view(node):
         return False
     todo = [value]
     for at in todo:

@@ -31,7 +31,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
 from gradof.ir.opinfo import OPS
 from gradof.ir.types import I64, TensorType
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import is_expensive
 from gradof.ops.registry import get_op
 from gradof.passes.expand_composites import expand_composites
 
@@ -178,4 +178,4 @@ def _worth_small(group: Group) -> bool:
 
 def _is_work(group: Group) -> bool:
     kinds = [node.kind for node in group.nodes]
-    return len(kinds) > 1 or kinds[0] in EXPENSIVE or kinds[0] in REDUCTIONS or "where" in kinds
+    return len(kinds) > 1 or is_expensive(kinds[0]) or kinds[0] in REDUCTIONS or "where" in kinds

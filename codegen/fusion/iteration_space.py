@@ -39,7 +39,7 @@ from typing import Literal
 from gradof.codegen.fusion.access import Access, Axes, follow, pads_of, renames_axes, shape_of
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import is_expensive
 
 How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick", "join", "recast"]
 NUMBERS = frozenset({"full", "within"})  # a number for all cells, or by their position alone
@@ -227,7 +227,7 @@ class Space:
             dim = node.attrs["dim"]
             assert isinstance(dim, int)
             varies |= {a for a in (axes[dim],) if a is not None}
-        if self.reduced and node.kind in EXPENSIVE and not self._is_full(varies):
+        if self.reduced and is_expensive(node.kind) and not self._is_full(varies):
             rows = self._rows()
             if rows and not varies & rows:
                 return None  # it would be computed again for every row

@@ -28,7 +28,7 @@ from gradof.ir.clone import clone_graph, clone_node
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import is_expensive
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.purity import is_pure
 
@@ -135,7 +135,7 @@ class _Search:
                 leaves.add(at)
             else:  # a reduction's result as large, or too many
                 return
-        if nodes and sum(n.kind in EXPENSIVE for n in nodes) <= DEPTH:
+        if nodes and sum(is_expensive(n.kind) for n in nodes) <= DEPTH:
             one.nodes |= nodes
             one.leaves |= leaves
             one.values.add(value)

@@ -28,7 +28,7 @@ from gradof.codegen.llvm.emit import Code, emit_ir, lanes_for
 from gradof.codegen.llvm.memory import Stride
 from gradof.codegen.llvm.partials import Partials
 from gradof.codegen.llvm.streaming import streamed
-from gradof.codegen.llvm.vectors import CALLS, supports
+from gradof.codegen.llvm.vectors import supports
 from gradof.codegen.loops.interpret import as_nest, nest_sizes, output_shape
 from gradof.codegen.loops.ir import Buffer, LoopNest
 from gradof.codegen.loops.picked_sums import with_picks
@@ -42,6 +42,7 @@ from gradof.codegen.machine.threads import n_threads
 from gradof.codegen.tiles.half import HalfTiles, tiles_of
 from gradof.codegen.tiles.kernel import TileKernel, can_split_columns
 from gradof.ir.types import BOOL
+from gradof.ops.cost import cost_of
 from gradof.ops.memory import ALIGNED, maker
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ CHUNK = 1 << 14  # cells of a chunk at least
 _CHUNKS, _MOST = 32, 16  # chunks that large arrays are to have, and how far a chunk grows for that
 _WORK = 1 << 20  # instructions of all cells that make another thread worth waking
 QUICK = 1 << 13  # cells, and fewer: optimised code would not be seen beside the call
-_CALL = 20  # instructions that the call of an elementary function takes as long as
 _PARTS, _FEWEST = 32 << 20, 8  # bytes of all partial results, and chunks that there may always be
 _MAX_LAYOUTS = 256  # kept per kernel
 _UNKNOWN = object()
@@ -78,7 +78,7 @@ def is_native(nest: LoopNest) -> bool:
 
 def cost(nest: LoopNest) -> int:
     """About how many instructions a cell takes."""
-    return sum(_CALL if i.op in CALLS else 1 for i in nest.body if i.level == "cell")
+    return sum(cost_of(i.op) for i in nest.body if i.level == "cell")
 
 
 class _Layout(NamedTuple):

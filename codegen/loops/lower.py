@@ -22,11 +22,11 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, I64, DType, ScalarType, TensorType
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import cost_of
 
 SCALARS = {"bool": BOOL, "int": I64, "float": F64}
 IDENTITY = frozenset({"copy", "alias", "detach"})
-_DEARER = {"div": 2, "sqrt": 2, "rsqrt": 2, "rounded": 3}  # than an addition; see `held_cells`
+_ROUNDED = 3  # instructions of a rounding to half precision; see `held_cells`
 
 
 def schedule(node: Node, name: str = "kernel") -> LoopNest:
@@ -385,7 +385,7 @@ def held_cells(nest: LoopNest) -> frozenset[str]:
                 cost[a] for a in i.args
                 if isinstance(a, str) and made[a].level == "cell" and made[a].op != "reduce"
             )  # fmt: skip
-            own = 8 if i.op in EXPENSIVE else _DEARER.get(i.op, 1)
+            own = _ROUNDED if i.op == "rounded" else cost_of(i.op)
             cost[i.name] = (0 if i.op in ("load", "index") else own) + below
     late: set[str] = set()
     for i in nest.body:

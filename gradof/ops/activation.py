@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import composite, unary
 from gradof.ops.registry import op
@@ -57,7 +58,7 @@ def _softplus_vjp(g: Expr, x: Expr, beta: float, threshold: float) -> Expr:
 
 # Not composites: log(1 + exp z) would need a guarded branch, and its derivative by the chain rule
 # loses sigmoid's small tail.
-op("softplus(x; beta, threshold) -> y", family=unary(), numpy=_np_softplus,
+op("softplus(x; beta, threshold) -> y", family=unary(), cost=CALL, numpy=_np_softplus,
    torch="torch.nn.functional.softplus({x}, {beta}, {threshold})", vjp={"x": _softplus_vjp},
    formula="log(1 + exp(beta*x))/beta", doc="The identity where beta * x > threshold.")
 
@@ -73,12 +74,12 @@ def _logistic(x: Expr) -> Expr:
     return F.where(x > 0.0, 1.0 - tail, tail)
 
 
-op("log_sigmoid(x) -> y", family=unary(), numpy=_np_log_sigmoid,
+op("log_sigmoid(x) -> y", family=unary(), cost=CALL, numpy=_np_log_sigmoid,
    torch="torch.nn.functional.logsigmoid", vjp={"x": lambda g, x: g * _logistic(-x)},
    names=["scipy.special.log_expit"], formula="log(1/(1 + exp(-x)))")
 
 # Unlike softplus it overflows, as torch's soft_margin_loss does; the gradient does not.
-op("log1p_exp(x) -> y", family=unary(), numpy="np.log1p(np.exp({x}))",
+op("log1p_exp(x) -> y", family=unary(), cost=CALL, numpy="np.log1p(np.exp({x}))",
    vjp={"x": lambda g, x: g * _logistic(x)}, formula="log(1 + exp(x))")
 
 

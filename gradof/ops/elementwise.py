@@ -20,6 +20,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.complex_numbers import real_dtype
+from gradof.ops.cost import CALL, DIVISION
 from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import (
     ALL,
@@ -51,13 +52,13 @@ op("sub(a, b) -> y", family=binary(ARITHMETIC), numpy="np.subtract",
 op("mul(a, b) -> y", family=binary(ARITHMETIC), traits={"commutative"}, numpy="np.multiply",
    vjp={"a": lambda g, b: g * b, "b": lambda g, a: g * a},
    names=["aten.mul.Tensor", "aten.mul.Scalar", "numpy.multiply"], formula="a*b")
-op("div(a, b) -> y", family=binary(INEXACT), numpy="np.true_divide",
+op("div(a, b) -> y", family=binary(INEXACT), cost=DIVISION, numpy="np.true_divide",
    vjp={"a": lambda g, b: g / b, "b": lambda g, b, y: -(g * (y / b))},
    names=["aten.div.Tensor", "aten.div.Scalar", "numpy.true_divide"], formula="a/b",
    domain=((-2, 2), (0.5, 2)))
 op("neg(x) -> y", family=unary(ARITHMETIC), numpy="np.negative", vjp={"x": lambda g: -g},
    traits={"linear"}, names=["aten.neg", "numpy.negative"], formula="-x")
-op("reciprocal(x) -> y", family=unary(INEXACT), numpy="np.reciprocal",
+op("reciprocal(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="np.reciprocal",
    vjp={"x": lambda g, y: -(g * (y * y))},
    names=["aten.reciprocal", "numpy.reciprocal"], formula="1/x", domain=(0.5, 2))
 
@@ -107,7 +108,7 @@ def _pow_exponent(g: Expr, a: Expr, b: Expr, y: Expr) -> Expr:
     return F.where(at_zero, 0.0, g * (y * F.log(a)))
 
 
-op("pow(a, b) -> y", family=binary(INEXACT), numpy="np.power",
+op("pow(a, b) -> y", family=binary(INEXACT), cost=CALL, numpy="np.power",
    vjp={"a": _pow_base, "b": _pow_exponent}, names=["numpy.power", "numpy.float_power"],
    formula="a**b", domain=((0.5, 2), (-2, 2)))
 
@@ -120,14 +121,14 @@ def _remainder_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
     return -(g * F.floor_divide(a, b))  # floor(a / b) would be inf, not nan, for infinite a
 
 
-op("fmod(a, b) -> y", family=binary(), numpy="np.fmod",
+op("fmod(a, b) -> y", family=binary(), cost=CALL, numpy="np.fmod",
    vjp={"a": lambda g: g, "b": _fmod_divisor},
    names=["aten.fmod.Tensor", "aten.fmod.Scalar", "numpy.fmod"], domain=((1.1, 1.9), (2.1, 2.9)))
-op("remainder(a, b) -> y", family=binary(), numpy="np.remainder",
+op("remainder(a, b) -> y", family=binary(), cost=CALL, numpy="np.remainder",
    vjp={"a": lambda g: g, "b": _remainder_divisor},
    names=["aten.remainder.Tensor", "aten.remainder.Scalar", "numpy.remainder"],
    domain=((1.1, 1.9), (2.1, 2.9)))
-op("floor_divide(a, b) -> y", family=binary(), numpy="np.floor_divide",
+op("floor_divide(a, b) -> y", family=binary(), cost=CALL, numpy="np.floor_divide",
    vjp={"a": None, "b": None}, names=["aten.floor_divide", "numpy.floor_divide"])
 
 # --- extrema ------------------------------------------------------------------------------------
@@ -153,26 +154,33 @@ op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------
 
-op("exp(x) -> y", family=unary(INEXACT), numpy="np.exp", vjp={"x": lambda g, y: g * y},
+op("exp(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.exp", vjp={"x": lambda g, y: g * y},
    names=["aten.exp", "numpy.exp"], formula="exp(x)")
-op("exp2(x) -> y", family=unary(INEXACT), numpy="np.exp2", vjp={"x": lambda g, y: g * (y * LN2)},
+op("exp2(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.exp2",
+   vjp={"x": lambda g, y: g * (y * LN2)},
    names=["aten.exp2", "numpy.exp2"], formula="2**x")
 # Not y + 1, which loses exp(x) where x is large and negative.
-op("expm1(x) -> y", family=unary(INEXACT), numpy="np.expm1", vjp={"x": lambda g, x: g * F.exp(x)},
+op("expm1(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.expm1",
+   vjp={"x": lambda g, x: g * F.exp(x)},
    names=["aten.expm1", "numpy.expm1"], formula="exp(x) - 1")
-op("log(x) -> y", family=unary(INEXACT), numpy="np.log", vjp={"x": lambda g, x: g / x},
+op("log(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.log", vjp={"x": lambda g, x: g / x},
    names=["aten.log", "numpy.log"], formula="log(x)", domain=(0.3, 3))
-op("log2(x) -> y", family=unary(INEXACT), numpy="np.log2", vjp={"x": lambda g, x: g / (x * LN2)},
+op("log2(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.log2",
+   vjp={"x": lambda g, x: g / (x * LN2)},
    names=["aten.log2", "numpy.log2"], formula="log(x)/log(2)", domain=(0.3, 3))
-op("log10(x) -> y", family=unary(INEXACT), numpy="np.log10", vjp={"x": lambda g, x: g / (x * LN10)},
+op("log10(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.log10",
+   vjp={"x": lambda g, x: g / (x * LN10)},
    names=["aten.log10", "numpy.log10"], formula="log(x)/log(10)", domain=(0.3, 3))
-op("log1p(x) -> y", family=unary(INEXACT), numpy="np.log1p", vjp={"x": lambda g, x: g / (x + 1.0)},
+op("log1p(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.log1p",
+   vjp={"x": lambda g, x: g / (x + 1.0)},
    names=["aten.log1p", "numpy.log1p"], formula="log(1 + x)", domain=(-0.5, 3))
-op("sqrt(x) -> y", family=unary(INEXACT), numpy="np.sqrt", vjp={"x": lambda g, y: g / (y * 2.0)},
+op("sqrt(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="np.sqrt",
+   vjp={"x": lambda g, y: g / (y * 2.0)},
    names=["aten.sqrt", "numpy.sqrt"], formula="sqrt(x)", domain=(0.3, 3))
-op("cbrt(x) -> y", family=unary(), numpy="np.cbrt", vjp={"x": lambda g, y: g / (y * y * 3.0)},
+op("cbrt(x) -> y", family=unary(), cost=CALL, numpy="np.cbrt",
+   vjp={"x": lambda g, y: g / (y * y * 3.0)},
    names=["numpy.cbrt"], formula="cbrt(x)", domain=(0.3, 3))
-op("rsqrt(x) -> y", family=unary(INEXACT), numpy="1 / np.sqrt({x})",
+op("rsqrt(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="1 / np.sqrt({x})",
    vjp={"x": lambda g, y: g * (y * y * y * -0.5)},
    names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
 
@@ -181,25 +189,28 @@ def _logaddexp_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
     return g / (F.exp(other - mine) + 1.0)  # not exp(mine - y): inf - inf
 
 
-op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.logaddexp",
+op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy="np.logaddexp",
    vjp={"a": lambda g, a, b: _logaddexp_vjp(g, a, b), "b": lambda g, a, b: _logaddexp_vjp(g, b, a)},
    names=["aten.logaddexp", "numpy.logaddexp"], formula="log(exp(a) + exp(b))")
 
 # --- trigonometric and hyperbolic ---------------------------------------------------------------
 
-op("sin(x) -> y", family=unary(INEXACT), numpy="np.sin", vjp={"x": lambda g, x: g * F.cos(x)},
+op("sin(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.sin",
+   vjp={"x": lambda g, x: g * F.cos(x)},
    names=["aten.sin", "numpy.sin"], formula="sin(x)")
-op("cos(x) -> y", family=unary(INEXACT), numpy="np.cos", vjp={"x": lambda g, x: -(g * F.sin(x))},
+op("cos(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.cos",
+   vjp={"x": lambda g, x: -(g * F.sin(x))},
    names=["aten.cos", "numpy.cos"], formula="cos(x)")
-op("tan(x) -> y", family=unary(INEXACT), numpy="np.tan", vjp={"x": lambda g, y: g * (y * y + 1.0)},
+op("tan(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.tan",
+   vjp={"x": lambda g, y: g * (y * y + 1.0)},
    names=["aten.tan", "numpy.tan"], formula="tan(x)", domain=(-1.2, 1.2))
-op("asin(x) -> y", family=unary(INEXACT), numpy="np.arcsin",
+op("asin(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arcsin",
    vjp={"x": lambda g, x: g * F.rsqrt(1.0 - x * x)},
    names=["aten.asin", "numpy.arcsin"], formula="asin(x)", domain=(-0.9, 0.9))
-op("acos(x) -> y", family=unary(INEXACT), numpy="np.arccos",
+op("acos(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arccos",
    vjp={"x": lambda g, x: -(g * F.rsqrt(1.0 - x * x))},
    names=["aten.acos", "numpy.arccos"], formula="acos(x)", domain=(-0.9, 0.9))
-op("atan(x) -> y", family=unary(INEXACT), numpy="np.arctan",
+op("atan(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arctan",
    vjp={"x": lambda g, x: g / (x * x + 1.0)},
    names=["aten.atan", "numpy.arctan"], formula="atan(x)")
 
@@ -209,19 +220,21 @@ def _atan2_vjp(g: Expr, a: Expr, b: Expr, numerator: Expr) -> Expr:
     return F.where(square == 0.0, 0.0, g * (numerator / square))  # torch's zero at the origin
 
 
-op("atan2(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.arctan2",
+op("atan2(a, b) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy="np.arctan2",
    vjp={"a": lambda g, a, b: _atan2_vjp(g, a, b, b), "b": lambda g, a, b: _atan2_vjp(g, a, b, -a)},
    names=["aten.atan2", "numpy.arctan2"], formula="atan2(a, b)", domain=((0.5, 2), (0.5, 2)))
 
 
-op("sinh(x) -> y", family=unary(INEXACT), numpy="np.sinh", vjp={"x": lambda g, x: g * F.cosh(x)},
+op("sinh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.sinh",
+   vjp={"x": lambda g, x: g * F.cosh(x)},
    names=["aten.sinh", "numpy.sinh"], formula="sinh(x)")
-op("cosh(x) -> y", family=unary(INEXACT), numpy="np.cosh", vjp={"x": lambda g, x: g * F.sinh(x)},
+op("cosh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.cosh",
+   vjp={"x": lambda g, x: g * F.sinh(x)},
    names=["aten.cosh", "numpy.cosh"], formula="cosh(x)")
-op("tanh(x) -> y", family=unary(INEXACT), numpy="np.tanh",
+op("tanh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.tanh",
    vjp={"x": lambda g, y: g * (1.0 - y * y)},
    names=["aten.tanh", "numpy.tanh"], formula="tanh(x)")
-op("asinh(x) -> y", family=unary(INEXACT), numpy="np.arcsinh",
+op("asinh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arcsinh",
    vjp={"x": lambda g, x: g * F.rsqrt(x * x + 1.0)},
    names=["aten.asinh", "numpy.arcsinh"], formula="asinh(x)")
 
@@ -232,10 +245,10 @@ def _acosh_x(g: Expr, x: Expr) -> Expr:
     return g * F.rsqrt(x * x - 1.0)
 
 
-op("acosh(x) -> y", family=unary(INEXACT), numpy="np.arccosh",
+op("acosh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arccosh",
    vjp={"x": _acosh_x},
    names=["aten.acosh", "numpy.arccosh"], formula="acosh(x)", domain=(1.2, 3))
-op("atanh(x) -> y", family=unary(INEXACT), numpy="np.arctanh",
+op("atanh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arctanh",
    vjp={"x": lambda g, x: g / (1.0 - x * x)},
    names=["aten.atanh", "numpy.arctanh"], formula="atanh(x)", domain=(-0.9, 0.9))
 
@@ -250,7 +263,7 @@ def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-op("sigmoid(x) -> y", family=unary(INEXACT), numpy=_sigmoid, torch="torch.sigmoid",
+op("sigmoid(x) -> y", family=unary(INEXACT), cost=CALL, numpy=_sigmoid, torch="torch.sigmoid",
    vjp={"x": lambda g, y: g * ((1.0 - y) * y)},
    names=["aten.sigmoid", "scipy.special.expit"], formula="1/(1 + exp(-x))")
 
@@ -277,10 +290,10 @@ def _np_erfc(x: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(error_function("erfc")(x)).astype(x.dtype, copy=False)
 
 
-op("erf(x) -> y", family=unary(), numpy=_np_erf, torch="torch.erf",
+op("erf(x) -> y", family=unary(), cost=CALL, numpy=_np_erf, torch="torch.erf",
    vjp={"x": lambda g, x: g * (F.exp(-(x * x)) * TWO_OVER_SQRT_PI)},
    names=["aten.erf", "scipy.special.erf"], formula="erf(x)")
-op("erfc(x) -> y", family=unary(), numpy=_np_erfc, torch="torch.special.erfc",
+op("erfc(x) -> y", family=unary(), cost=CALL, numpy=_np_erfc, torch="torch.special.erfc",
    vjp={"x": lambda g, x: -(g * (F.exp(-(x * x)) * TWO_OVER_SQRT_PI))},
    names=["aten.erfc", "scipy.special.erfc"], formula="erfc(x)")
 

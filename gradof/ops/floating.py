@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import I32, Type
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, tensor, unary
 from gradof.ops.registry import Family, op
 
-op("nextafter(a, b) -> y", family=binary(FLOATS), numpy="np.nextafter",
+op("nextafter(a, b) -> y", family=binary(FLOATS), cost=CALL, numpy="np.nextafter",
    vjp={"a": lambda g, a, b: F.where(a == b, 0.0, g), "b": zeros_for},  # as torch's
    names=["numpy.nextafter"],
    doc="The float after a towards b; it moves as a does.")
-op("spacing(x) -> y", family=unary(FLOATS), numpy="np.spacing", vjp={"x": zeros_for},
+op("spacing(x) -> y", family=unary(FLOATS), cost=CALL, numpy="np.spacing", vjp={"x": zeros_for},
    names=["numpy.spacing"], doc="Piecewise constant, as floor is.")
 
 

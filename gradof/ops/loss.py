@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import binary, composite
 from gradof.ops.registry import op
@@ -82,7 +83,7 @@ def _bce_target(g: Expr, x: Expr) -> Expr:
 
 
 # A primitive for torch's cut-off, which no composition of differentiable ops has.
-op("bernoulli_nll(x, target) -> y", family=binary(frozenset({"float"})), numpy=_np_bce,
+op("bernoulli_nll(x, target) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy=_np_bce,
    torch="torch.nn.functional.binary_cross_entropy({x}, {target}, reduction='none')",
    vjp={"x": _bce_x, "target": _bce_target},
    formula="-(target*log(x) + (1 - target)*log(1 - x))", domain=((0.1, 0.9), (0.1, 0.9)))

@@ -25,6 +25,8 @@ inlined before differentiation, from which types, gradients and lowerings follow
 dotted torch function, or a template, used instead where the caller's arrays are torch's and the
 op is not worth our own code.
 
+`cost` is what an element costs beside reading and writing memory (`gradof.ops.cost`).
+
 Traits: `elementwise`, `view` (may alias its first input), `random`, `commutative`, `structural`,
 `linear` (each result is linear in each input alone and zero if it is). An op is pure unless it is
 `random`.
@@ -96,7 +98,7 @@ class Op:
     formula: str | None
     domain: tuple[tuple[float, float], ...]
     expand: Callable[..., Any] | None
-    triton: str | None = None
+    cost: int = 1
     doc: str = ""
     module: str = ""
     variadic_outputs: bool = False
@@ -136,12 +138,12 @@ def op(
     vjp: Mapping[str, Rule | None] | None = None,
     numpy: str | Callable[..., Any] | None = None,
     torch: str | None = None,
-    triton: str | None = None,
     names: Iterable[str] = (),
     formula: str | None = None,
     domain: tuple[float, float] | tuple[tuple[float, float], ...] = (-2.0, 2.0),
     traits: Iterable[str] = (),
     expand: Callable[..., Any] | None = None,
+    cost: int = 1,
     doc: str = "",
 ) -> Op:
     """Register an op.
@@ -173,7 +175,7 @@ def op(
         formula=formula,
         domain=pairs,  # type: ignore[arg-type]  # normalised to a tuple of pairs just above
         expand=expand,
-        triton=triton,
+        cost=cost,
         doc=doc,
         module=str(caller.f_globals.get("__name__", "")),
     )

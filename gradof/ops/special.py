@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradof.errors import CodegenError
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import binary, composite, unary
 from gradof.ops.registry import op
@@ -45,10 +46,10 @@ def _lowering(name: str) -> Callable[..., Array]:
 
 # --- gamma --------------------------------------------------------------------------------------
 
-op("lgamma(x) -> y", family=unary(), numpy=_lowering("gammaln"), torch="torch.lgamma",
+op("lgamma(x) -> y", family=unary(), cost=CALL, numpy=_lowering("gammaln"), torch="torch.lgamma",
    vjp={"x": lambda g, x: g * F.digamma(x)}, names=["aten.lgamma", "scipy.special.gammaln"],
    formula="loggamma(x)", domain=(0.5, 4))
-op("digamma(x) -> y", family=unary(), numpy=_lowering("digamma"), torch="torch.digamma",
+op("digamma(x) -> y", family=unary(), cost=CALL, numpy=_lowering("digamma"), torch="torch.digamma",
    vjp={"x": lambda g, x: g * F.polygamma(x, n=1)}, names=["aten.digamma", "scipy.special.psi"],
    formula="digamma(x)", domain=(0.5, 4))
 
@@ -58,16 +59,17 @@ def _np_polygamma(x: Array, *, n: int) -> Array:
     return result
 
 
-op("polygamma(x; n) -> y", family=unary(), numpy=_np_polygamma,
+op("polygamma(x; n) -> y", family=unary(), cost=CALL, numpy=_np_polygamma,
    torch="torch.polygamma({n}, {x})", vjp={"x": lambda g, x, n: g * F.polygamma(x, n=n + 1)},
    formula="polygamma(n, x)", domain=(0.5, 4))
 
 # --- error function and normal distribution -----------------------------------------------------
 
-op("erfinv(x) -> y", family=unary(), numpy=_lowering("erfinv"), torch="torch.erfinv",
+op("erfinv(x) -> y", family=unary(), cost=CALL, numpy=_lowering("erfinv"), torch="torch.erfinv",
    vjp={"x": lambda g, y: g * (F.exp(y * y) * (SQRT_PI / 2.0))},
    names=["aten.erfinv", "scipy.special.erfinv"], formula="erfinv(x)", domain=(-0.9, 0.9))
-op("erfcx(x) -> y", family=unary(), numpy=_lowering("erfcx"), torch="torch.special.erfcx",
+op("erfcx(x) -> y", family=unary(), cost=CALL, numpy=_lowering("erfcx"),
+   torch="torch.special.erfcx",
    vjp={"x": lambda g, x, y: g * (x * y * 2.0 - 2.0 / SQRT_PI)},
    names=["aten.special_erfcx", "scipy.special.erfcx"], formula="exp(x**2)*erfc(x)")
 
@@ -78,11 +80,12 @@ def _ndtr(x: Expr) -> Expr:
 
 op("ndtr(x) -> y", family=unary(), expand=_ndtr, names=["scipy.special.ndtr"],
    formula="erfc(-x/sqrt(2))/2")
-op("log_ndtr(x) -> y", family=unary(), numpy=_lowering("log_ndtr"),
+op("log_ndtr(x) -> y", family=unary(), cost=CALL, numpy=_lowering("log_ndtr"),
    torch="torch.special.log_ndtr", names=["aten.special_log_ndtr", "scipy.special.log_ndtr"],
    vjp={"x": lambda g, x: g * ((2.0 / SQRT_TWO_PI) / F.erfcx(x * -SQRT_HALF))},
    formula="log(erfc(-x/sqrt(2))/2)")
-op("ndtri(x) -> y", family=unary(), numpy=_lowering("ndtri"), torch="torch.special.ndtri",
+op("ndtri(x) -> y", family=unary(), cost=CALL, numpy=_lowering("ndtri"),
+   torch="torch.special.ndtri",
    vjp={"x": lambda g, y: g * (F.exp(y * y * 0.5) * SQRT_TWO_PI)},
    names=["aten.special_ndtri", "scipy.special.ndtri"],
    formula="sqrt(2)*erfinv(2*x - 1)", domain=(0.1, 0.9))
@@ -99,17 +102,17 @@ def _over_x(y: Expr, x: Expr, scaled: bool = False) -> Expr:
     return F.where(near, series, y / F.where(near, 1.0, x))
 
 
-op("i0(x) -> y", family=unary(), numpy=_lowering("i0"), torch="torch.special.i0",
+op("i0(x) -> y", family=unary(), cost=CALL, numpy=_lowering("i0"), torch="torch.special.i0",
    vjp={"x": lambda g, x: g * F.i1(x)}, names=["aten.i0", "scipy.special.i0"],
    formula="besseli(0, x)", domain=(0.1, 2))
-op("i1(x) -> y", family=unary(), numpy=_lowering("i1"), torch="torch.special.i1",
+op("i1(x) -> y", family=unary(), cost=CALL, numpy=_lowering("i1"), torch="torch.special.i1",
    vjp={"x": lambda g, x, y: g * (F.i0(x) - _over_x(y, x))},
    names=["aten.special_i1", "scipy.special.i1"], formula="besseli(1, x)", domain=(0.1, 2))
-op("i0e(x) -> y", family=unary(), numpy=_lowering("i0e"), torch="torch.special.i0e",
+op("i0e(x) -> y", family=unary(), cost=CALL, numpy=_lowering("i0e"), torch="torch.special.i0e",
    vjp={"x": lambda g, x, y: g * (F.i1e(x) - F.sign(x) * y)},
    names=["aten.special_i0e", "scipy.special.i0e"], formula="exp(-x)*besseli(0, x)",
    domain=(0.1, 2), doc="exp(-|x|) I0(x); the formula is of x > 0.")
-op("i1e(x) -> y", family=unary(), numpy=_lowering("i1e"), torch="torch.special.i1e",
+op("i1e(x) -> y", family=unary(), cost=CALL, numpy=_lowering("i1e"), torch="torch.special.i1e",
    vjp={"x": lambda g, x, y: g * (F.i0e(x) - _over_x(y, x, True) - F.sign(x) * y)},
    names=["aten.special_i1e", "scipy.special.i1e"], formula="exp(-x)*besseli(1, x)",
    domain=(0.1, 2), doc="exp(-|x|) I1(x); the formula is of x > 0.")
@@ -137,10 +140,11 @@ def _xlog1py_a(g: Expr, a: Expr, b: Expr) -> Expr:
     return F.where((a == 0.0) & (b <= -1.0), 0.0, F.xlog1py(g, b))
 
 
-op("xlogy(a, b) -> y", family=binary(FLOAT), numpy=_np_xlogy, torch="torch.xlogy",
+op("xlogy(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy=_np_xlogy, torch="torch.xlogy",
    vjp={"a": _xlogy_a, "b": lambda g, a, b: g * (a / b)}, names=["scipy.special.xlogy"],
    formula="a*log(b)", domain=((-2, 2), (0.3, 3)), doc="0 where a is 0, whatever b (but nan).")
-op("xlog1py(a, b) -> y", family=binary(FLOAT), numpy=_np_xlog1py, torch="torch.special.xlog1py",
+op("xlog1py(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy=_np_xlog1py,
+   torch="torch.special.xlog1py",
    vjp={"a": _xlog1py_a, "b": lambda g, a, b: g * (a / (b + 1.0))},
    names=["scipy.special.xlog1py"], formula="a*log(1 + b)", domain=((-2, 2), (-0.5, 3)))
 
@@ -160,7 +164,7 @@ def _entr_x(g: Expr, x: Expr) -> Expr:
     return g * F.where(positive, inside, F.where(x == 0.0, math.inf, nan))
 
 
-op("entr(x) -> y", family=unary(), numpy=_np_entr, torch="torch.special.entr",
+op("entr(x) -> y", family=unary(), cost=CALL, numpy=_np_entr, torch="torch.special.entr",
    vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3),
    names=["aten.special_entr", "scipy.special.entr"])
 
@@ -178,7 +182,7 @@ def _logit_x(g: Expr, x: Expr, eps: float | None) -> Expr:
     return F.where((x >= float(eps)) & (x <= 1.0 - float(eps)), slope, 0.0)
 
 
-op("logit(x; eps) -> y", family=unary(), expand=_logit, vjp={"x": _logit_x},
+op("logit(x; eps) -> y", family=unary(), cost=CALL, expand=_logit, vjp={"x": _logit_x},
    formula="log(x/(1 - x))", domain=(0.1, 0.9),
    doc="With eps not None, of x clamped to [eps, 1 - eps].")
 
@@ -200,6 +204,6 @@ def _logaddexp2(a: Expr, b: Expr) -> Expr:
 
 op("logaddexp2(a, b) -> y", family=composite(_logaddexp2, elementwise=True), expand=_logaddexp2,
    names=["aten.logaddexp2", "numpy.logaddexp2"], formula="log(2**a + 2**b)/log(2)")
-op("hypot(a, b) -> y", family=binary(FLOAT), numpy="np.hypot",
+op("hypot(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy="np.hypot",
    vjp={"a": lambda g, a, y: g * (a / y), "b": lambda g, b, y: g * (b / y)},
    names=["numpy.hypot"], formula="sqrt(a**2 + b**2)", domain=((0.5, 2), (0.5, 2)))

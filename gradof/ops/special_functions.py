@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, common, composite
 from gradof.ops.registry import Family, Op, Refused, Rule, op
@@ -61,8 +62,9 @@ def special(
 ) -> Op:
     """An elementwise op that is the function of scipy.special of the same name."""
     name = schema.partition("(")[0]
-    return op(f"{schema} -> y", family=binary(FLOATS), vjp=vjp, numpy=numpy or lowering(name),
-              names=[f"scipy.special.{name}"], formula=formula, domain=domain)  # fmt: skip
+    return op(f"{schema} -> y", family=binary(FLOATS), cost=CALL, vjp=vjp,
+              numpy=numpy or lowering(name), names=[f"scipy.special.{name}"], formula=formula,
+              domain=domain)  # fmt: skip
 
 
 def several(schema: str, vjp: Mapping[str, Rule | None]) -> Op:
@@ -130,7 +132,7 @@ special("poch(z, m)", formula="gamma(z + m)/gamma(z)", domain=(0.5, 3),
         vjp={"z": lambda g, z, m, y: g * (y * (F.digamma(z + m) - F.digamma(z))),
              "m": lambda g, z, m, y: g * (y * F.digamma(z + m))})
 # 25.11.17, Hurwitz: d/dq zeta(s, q) = -s zeta(s + 1, q)
-op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), numpy=lowering("zeta"),
+op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), cost=CALL, numpy=lowering("zeta"),
    vjp={"s": ORDER, "q": lambda g, s, q: g * (-s * F.hurwitz_zeta(s + 1.0, q))})
 
 
@@ -163,7 +165,8 @@ def _logit_x(g: Expr, x: Expr) -> Expr:
     return F.where((x < 0.0) | (x > 1.0), math.nan, F.where(at_end, g * math.inf, inside))
 
 
-op("logit_of(x) -> y", family=binary(FLOATS), numpy=lowering("logit"), vjp={"x": _logit_x},
+op("logit_of(x) -> y", family=binary(FLOATS), cost=CALL, numpy=lowering("logit"),
+   vjp={"x": _logit_x},
    names=["scipy.special.logit"], doc="log(x/(1 - x))")
 special("erfcinv(x)", formula="erfinv(1 - x)", domain=(0.2, 1.8),
         vjp={"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})

@@ -21,7 +21,7 @@ from gradof.codegen.triton.graph.one_hot import is_cells, shape_of
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, TensorType
-from gradof.ops.cost import EXPENSIVE
+from gradof.ops.cost import is_expensive
 
 PARTS = 8  # that one loop puts together
 LONG = 32  # ops that parts are computed by
@@ -119,7 +119,7 @@ class _Parts:
             return None
         for value, _, _ in parts:
             self.count(value)
-        if len(self.ops) > LONG or sum(op in EXPENSIVE for op in self.ops) > DEAR:
+        if len(self.ops) > LONG or sum(is_expensive(op) for op in self.ops) > DEAR:
             return None
         if self.node.kind == "cat":
             return self.cat(parts)
