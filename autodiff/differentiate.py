@@ -13,16 +13,23 @@ graph df(%dy : f32[3], %y : f32[3]):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from gradof.autodiff.captures import choose_captures
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.lift import lambda_lift_reverse
-from gradof.autodiff.optimize import optimize
+from gradof.autodiff.optimize import (
+    deduplicate_size_captures,
+    eliminate_dead_reverse,
+    lift_constants,
+    rematerialize_views,
+)
 from gradof.autodiff.requires_grad import is_inexact
 from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
-from gradof.ir.clone import clone_graph
-from gradof.ir.core import Graph
+from gradof.ir.clone import clone_graph, clone_node
+from gradof.ir.core import Block, Graph, Value
 from gradof.ir.garbage import few_collections
 from gradof.ir.verify import verify
 from gradof.passes.common_subexpression import common_subexpression
@@ -30,7 +37,7 @@ from gradof.passes.constant_pooling import constant_pooling
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.expand_composites import expand_composites
 from gradof.passes.forget_checkpoints import forget_checkpoints
-from gradof.passes.pipeline import checking
+from gradof.passes.pipeline import after_pass, checking, is_watched
 
 
 @few_collections()
@@ -47,13 +54,12 @@ def differentiate(
     is computed again from them. Raises DifferentiationError if the graph holds a node without a
     rule, or wrong flags.
     """
-    f, reverse = _with_reverse(graph, requires_grad)
-    eliminate_dead_code(f)
-    gone = frozenset(f.inputs[i] for i in overwritten)
-    choose_captures(f, reverse, memory_budget, kernels=kernels, overwritten=gone)
-    forget_checkpoints(f)
-    eliminate_dead_code(f)
-    result = lambda_lift_reverse(f, reverse)
+    run = Run(clone_graph(graph), requires_grad, memory_budget, kernels, tuple(overwritten))
+    for name, step in STEPS.items():
+        step(run)
+        if is_watched():
+            after_pass(name, run.shown(), True)
+    result = lambda_lift_reverse(run.f, run.pair())
     _expand_rest(result.f)
     _expand_rest(result.df)
     constant_pooling(result.df)
@@ -63,18 +69,92 @@ def differentiate(
     return result
 
 
-def _with_reverse(
-    graph: Graph, requires_grad: Sequence[bool] | None
-) -> tuple[Graph, ReverseDetails]:
-    """A copy of `graph`, and its optimised reverse; composites are those with rules alone."""
-    f = clone_graph(graph)
-    # nan_safe looks at each op's contribution, also at those within a softmax.
-    expand_composites(f, with_rules=f.nan_safe)
-    # Before the reverse is built: equal values have one gradient, and the saved one keeps it.
-    common_subexpression(f)
-    reverse = reverse_of(f, requires_grad)
-    optimize(f, reverse)
-    return f, reverse
+@dataclass
+class Run:
+    """A function on its way to f and df: first alone, from `reverse` on with its reverse block."""
+
+    f: Graph
+    requires_grad: Sequence[bool] | None = None
+    memory_budget: float | None = None
+    kernels: bool = False
+    overwritten: tuple[int, ...] = ()
+    reverse: ReverseDetails | None = None
+
+    def pair(self) -> ReverseDetails:
+        """The reverse of f; AssertionError before there is one."""
+        assert self.reverse is not None
+        return self.reverse
+
+    def shown(self) -> Graph:
+        """A copy of f, with the reverse as a block of a final `Reverse` node if there is one."""
+        mapping: dict[Value, Value] = {}
+        copy = clone_graph(self.f, mapping=mapping)
+        if self.reverse is not None:
+            owner = self.reverse.block.owner
+            assert not isinstance(owner, Graph)
+            copy.block.append(clone_node(owner, mapping))
+        return copy
+
+
+def _add_reverse(run: Run) -> None:
+    """Append a block with one GradOf for each node that a cotangent reaches, last node first."""
+    run.reverse = reverse_of(run.f, run.requires_grad)
+
+
+def _choose_captures(run: Run) -> None:
+    """Say by a minimum cut what is saved for the reverse, and compute the rest again there."""
+    gone = frozenset(run.f.inputs[i] for i in run.overwritten)
+    choose_captures(
+        run.f, run.pair(), run.memory_budget, kernels=run.kernels, overwritten=gone
+    )
+
+
+def _of_f(function: Callable[[Graph], object]) -> Callable[[Run], object]:
+    return _documented(lambda run: function(run.f), function)
+
+
+def _of_pair(function: Callable[[Graph, Block], object]) -> Callable[[Run], object]:
+    return _documented(lambda run: function(run.f, run.pair().block), function)
+
+
+def _documented(step: Callable[[Run], object], function: Any) -> Callable[[Run], object]:
+    step.__doc__ = function.__doc__
+    return step
+
+
+def _expand(run: Run) -> None:
+    """Inline composites; those with a rule of their own stay, unless nan_safe looks inside."""
+    expand_composites(run.f, with_rules=run.f.nan_safe)
+
+
+# In order; `gradof opt` runs a graph up to one of them. Equal values are merged before the reverse
+# is built: they have one gradient, and the saved one keeps it.
+STEPS: dict[str, Callable[[Run], object]] = {
+    "expand-without-rules": _expand,
+    "merge-equal": _of_f(common_subexpression),
+    "reverse": _add_reverse,
+    "lift-constants": _of_pair(lift_constants),
+    "merge-equal-again": _of_f(common_subexpression),
+    "rematerialize-views": _of_pair(rematerialize_views),
+    "deduplicate-size-captures": _of_pair(deduplicate_size_captures),
+    "eliminate-dead-reverse": _documented(
+        lambda run: eliminate_dead_reverse(run.pair()), eliminate_dead_reverse
+    ),
+    "eliminate-dead-forward": _of_f(eliminate_dead_code),
+    "choose-captures": _choose_captures,
+    "forget-regions": _of_f(forget_checkpoints),
+    "eliminate-unsaved": _of_f(eliminate_dead_code),
+}
+
+
+def run_steps(graph: Graph, last: str, requires_grad: Sequence[bool] | None = None) -> Graph:
+    """A copy of `graph` after the steps up to `last`; its reverse is a final `Reverse` node."""
+    run = Run(clone_graph(graph), requires_grad)
+    for name, step in STEPS.items():
+        step(run)
+        if name == last:
+            break
+    return run.shown()
 
 
 def _expand_rest(graph: Graph) -> None:
@@ -95,8 +175,4 @@ def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Rev
 
 def show_reverse(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Graph:
     """f with its optimised reverse as a block of a final `Reverse` node, before the split."""
-    f, reverse = _with_reverse(graph, requires_grad)
-    eliminate_dead_code(f)
-    assert not isinstance(reverse.block.owner, Graph)
-    f.block.append(reverse.block.owner)
-    return f
+    return run_steps(graph, "eliminate-dead-forward", requires_grad)

@@ -13,18 +13,8 @@ from collections.abc import Iterator
 from gradof.autodiff.reverse import ReverseDetails
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
-from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.eliminate_dead_code import eliminate_dead_code_in
 from gradof.passes.purity import is_constant, is_view
-
-
-def optimize(graph: Graph, reverse: ReverseDetails) -> None:
-    """Run the steps and CSE of f, in TorchScript's order."""
-    lift_constants(graph, reverse.block)
-    common_subexpression(graph)
-    rematerialize_views(graph, reverse.block)
-    deduplicate_size_captures(graph, reverse.block)
-    eliminate_dead_reverse(reverse)
 
 
 def lift_constants(graph: Graph, reverse: Block) -> None:

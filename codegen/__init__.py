@@ -7,9 +7,9 @@ def f(x):
     y = np.tanh(x)
     return (np.asarray(y),)
 
-`compile_graph` chooses the emitter (`backend`). Large arrays are computed by fusion groups
-(`fusion`), each a loop nest (`loops`) that an emitter prints (`tiles`, `llvm`, `triton`); the rest
-is straight-line numpy, or torch for tensors on a CUDA device (`host`).
+`compile_graph` chooses the target (`targets`) and runs its passes. Large arrays are computed by
+fusion groups (`fusion`), each a loop nest (`loops`) that an emitter prints (`tiles`, `llvm`,
+`triton`); the rest is straight-line numpy, or torch for tensors on a CUDA device (`host`).
 '''
 
 from typing import Literal
@@ -18,26 +18,23 @@ from typing import Literal
 if __name__ != "gradof.codegen":
     raise ImportError(f"this package is gradof.codegen; it was imported as {__name__}")
 
-from gradof.codegen.backend import (
+from gradof.codegen.host.emit import emit
+from gradof.codegen.host.torch_emit import emit_torch
+from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.choose import (
     Backend,
     default_backend,
+    devices_of,
     has_small_kernels,
-    kernel_maker,
-    may_fuse,
-    with_groups,
+    target_of,
 )
-from gradof.codegen.host.emit import emit
-from gradof.codegen.host.torch_emit import devices_of, emit_torch
-from gradof.codegen.host.weak_numbers import round_numbers
-from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.passes import run_target
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ir.opinfo import OPS
 from gradof.ops.memory import limit
 from gradof.ops.registry import Op, check_call
-from gradof.passes.hoist_slices import move_slices
-from gradof.passes.merge_matmuls import merge_products
 
 __all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
 
@@ -51,7 +48,7 @@ def compile_graph(
 
     `library` owns the arrays of the caller: with "torch", ops that are not worth our own code
     (matrix products, convolutions, random numbers) run in torch. `backend` overrides what the
-    environment asks for (`gradof.codegen.backend`). Where tensors of torch are on a CUDA device,
+    environment asks for (`gradof.codegen.targets`). Where tensors of torch are on a CUDA device,
     or the backend is "triton", the code takes tensors (`takes_tensors`), otherwise numpy arrays.
     Of tensors, only the first `shown` results need memory of their own each; all by default.
     Raises CodegenError, before anything runs, for composites, GradOf blocks, symbolic zeros, and
@@ -60,16 +57,13 @@ def compile_graph(
     backend = backend or default_backend()
     limit()  # a ConfigError now, and not once an array is large
     _check_calls(graph)
-    graph = round_numbers(graph, library)
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy", shown=shown)
-    if backend in ("auto", "native", "tiles"):
-        graph = move_slices(merge_products(graph) if library == "torch" else graph)
-    native = backend in ("auto", "native")
-    if backend == "numpy" or (backend != "triton" and not may_fuse(graph)):
-        return emit(graph, library, name, native=native)
-    make = kernel_maker(backend, library)
-    return emit(with_groups(graph, library, make), library, name, make_kernel=make, native=native)
+    target = target_of(graph, library, backend)
+    return emit(
+        run_target(graph, target), library, name, make_kernel=target.make_kernel,
+        native=backend in ("auto", "native"),
+    )  # fmt: skip
 
 
 def _check_calls(graph: Graph) -> None:

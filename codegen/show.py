@@ -1,4 +1,4 @@
-"""The fusion plan of a graph as text, as `gradof show --stage fused` prints it.
+"""The loop nests and the Triton kernels of a graph as text, for `gradof show`; nothing is run.
 
     graph loss(...): ... FusionGroup(%x, %b) ...
     # kernel 0: 3 nodes, reads 33.6 MB, writes 16.8 MB
@@ -10,17 +10,24 @@ are too small for `compile_graph` to make a kernel of it.
 
 from __future__ import annotations
 
-from gradof.codegen.backend import in_native
-from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.fusion.groups import bytes_of
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.targets.choose import ON_DEVICE, in_native
+from gradof.codegen.targets.passes import run_target
+from gradof.codegen.targets.target import Target
+from gradof.codegen.triton.attention.emit import emit_flash
+from gradof.codegen.triton.attention.kernel import shape_of
+from gradof.codegen.triton.attention.replace import is_attention
+from gradof.codegen.triton.emit import HEADER, emit_triton, form_of
+from gradof.codegen.triton.interpreted import in_triton
 from gradof.ir.core import Graph
 from gradof.ir.printer import print_graph
 
 
 def show_fused(graph: Graph, *, locs: bool = True) -> str:
     """The graph with its fusion groups, and under it the loop nest of each, with its bytes."""
-    fused = fuse(graph, in_native, lambda group: len(group.nodes) > 1)
+    target = Target("native", "numpy", ("fuse",), in_native, lambda group: len(group.nodes) > 1)
+    fused = run_target(graph, target)
     lines = [print_graph(fused, locs=locs).rstrip()]
     groups = [node for node in fused.nodes() if node.kind == "FusionGroup"]
     for k, node in enumerate(groups):
@@ -31,6 +38,31 @@ def show_fused(graph: Graph, *, locs: bool = True) -> str:
     if not groups:
         lines += ["", "# nothing to fuse"]
     return "\n".join(lines) + "\n"
+
+
+def show_triton(graph: Graph) -> str:
+    """A kernel per fusion group, for rows that fit into a block; other ops by name, as comments.
+
+    The graph has primitives only.
+    """
+    parts = [HEADER.rstrip()]
+    grouped = run_target(graph, Target("triton", "torch", ON_DEVICE, in_triton, device=True))
+    counter = 0
+    for node in grouped.nodes():
+        if node.kind == "FusionGroup":
+            nest = schedule(node, f"{graph.name}_kernel{counter}")
+            counter += 1
+            parts.append(emit_triton(nest, form_of(nest)).removeprefix(HEADER).strip())
+        elif is_attention(node):
+            shape = shape_of(node, f"{graph.name}_attention{counter}")
+            counter += 1
+            parts += [
+                emit_flash(shape, part).removeprefix(HEADER).strip()
+                for part in (("forward",) if node.kind == "attention" else ("queries", "keys"))
+            ]
+        elif node.kind != "Constant":
+            parts.append(f"# {node.kind}: the library's own  # {node.loc}")
+    return "\n\n\n".join(parts) + "\n"
 
 
 def _size(n: int) -> str:

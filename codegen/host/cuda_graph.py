@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gradof.codegen.host.torch_emit import devices_of, home_of
 from gradof.codegen.lowering.torch_ops import RANDOM_STATE
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.choose import devices_of, home_of
 from gradof.errors import CodegenError, DeviceError, GradofError
 from gradof.ir.core import Graph
 from gradof.ir.types import ScalarType, TensorType

@@ -19,7 +19,7 @@ import itertools
 import keyword
 import textwrap
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ import numpy as np
 from gradof.codegen.fusion.concat_in_place import find_joins, making, places, room
 from gradof.codegen.host.buffers import BufferPlan
 from gradof.codegen.host.raw import CONVERSIONS, with_raw
-from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.half import (
     CONVERT,
@@ -48,13 +47,12 @@ from gradof.codegen.lowering.numpy import (
     supported,
 )
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import BF16, SizeType, TensorType
 from gradof.ops.registry import Op
-
-MakeKernel = Callable[[LoopNest], Callable[..., Sequence[Any]]]
 
 
 def emit(
@@ -216,7 +214,7 @@ class _Emitter:
         return [*taken, *lines]
 
     def rounded(self, operand: str, node: Node, index: int) -> str:
-        """An operand; a number at run time has the dtype beside it (`host/weak_numbers`)."""
+        """An operand; a number has the dtype beside it (`targets/weak_numbers`)."""
         maker = node.inputs[index].node
         if maker is not None and maker.kind == "Constant":
             return operand

@@ -94,7 +94,7 @@ class _Interpreter:
         operands = [_materialize(v, x) for v, x in zip(values, node.inputs, strict=True)]
         if record.is_composite:
             return self.composite(node, operands)
-        for k in range(len(operands)):  # see `host/weak_numbers`
+        for k in range(len(operands)):  # see `targets/weak_numbers`
             dtype = rounds_number(node, k, self.library)
             if dtype is not None and not isinstance(operands[k], bool | complex):
                 operands[k] = round_number(operands[k], dtype)

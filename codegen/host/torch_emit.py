@@ -25,17 +25,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradof.codegen.fusion.groups import Group, is_free
 from gradof.codegen.host.emit import as_tuple, identifier, wrapped
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.torch_calls import namespace, statement
 from gradof.codegen.lowering.torch_ops import torch_expression
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.choose import devices_of, home_of, triton_target
+from gradof.codegen.targets.passes import run_target
+from gradof.codegen.targets.target import Target
 from gradof.codegen.triton.attention.kernel import flash_of
 from gradof.codegen.triton.attention.replace import is_attention
-from gradof.codegen.triton.graph.rewrite import in_kernels
-from gradof.codegen.triton.interpreted import in_triton
 from gradof.codegen.triton.launch import Launch
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
@@ -134,46 +134,9 @@ def emit_torch(
     Raises CodegenError, before anything runs, for an op that has no torch form; it names the op.
     Without `fused` every op is torch's own. The caller sees the first `shown` results, or all.
     """
-    if fused:
-        home = home_of(graph)
-        graph = in_kernels(graph, lambda node: _in_kernel(node, home), _worth)
+    plain = Target("torch", "torch", ("round-weak-numbers",))
+    graph = run_target(graph, triton_target(graph, "torch") if fused else plain)
     return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()
-
-
-def devices_of(graph: Graph) -> frozenset[str]:
-    """The devices of all tensors of a graph."""
-    values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]
-    return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
-
-
-def home_of(graph: Graph) -> str:
-    """The device on which the work is; beside its tensors those of the CPU are few and small."""
-    return min(devices_of(graph) - {"cpu"}, default="cpu")
-
-
-def _in_kernel(node: Node, device: str) -> bool:
-    types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
-    if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
-        return False  # a number of the caller's is no memory of the device
-    if node.kind == "in_range" and device == "cpu":
-        return False  # where it is an error of Python's
-    return {t.device for t in types} == {device} and in_triton(node)
-
-
-def _worth(group: Group) -> bool:
-    """What torch has no single call for; a kernel finds its device by the tensors it reads."""
-    made = {v for node in group.nodes for v in node.outputs}
-    reads = any(
-        isinstance(v.type, TensorType) and v not in made and not _from_nothing(v)
-        for node in group.nodes for v in node.inputs
-    )  # fmt: skip
-    return reads and sum(not is_free(node) for node in group.nodes) > 1
-
-
-def _from_nothing(value: Value) -> bool:
-    return value.node is not None and is_free(value.node) and not any(
-        isinstance(v.type, TensorType) for v in value.node.inputs
-    )  # fmt: skip
 
 
 class _Emitter:

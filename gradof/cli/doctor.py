@@ -13,10 +13,10 @@ import click
 def report() -> Iterator[tuple[str, str]]:
     """What there is, and what is used of it, as (what, found)."""
     from gradof import __version__
-    from gradof.codegen.backend import default_backend
     from gradof.codegen.machine.engine import status
     from gradof.codegen.machine.object_cache import object_cache
     from gradof.codegen.machine.threads import n_threads
+    from gradof.codegen.targets.choose import default_backend
     from gradof.ops.memory import limit
 
     yield "gradof", __version__

@@ -40,7 +40,7 @@ def render_stage(
             parts = [show_fused(p.prepared, locs=locs) for p in (plan.f, df)]
             return "\n".join(parts), "text"
         if stage == "triton":
-            from gradof.codegen.triton.show import show_triton
+            from gradof.codegen.show import show_triton
 
             return "\n\n".join(show_triton(p.prepared) for p in (plan.f, df)), "python"
         return f"{plan.f.executable.listing}\n\n{df.executable.listing}", "python"

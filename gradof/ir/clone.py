@@ -46,11 +46,13 @@ def inline(
     return [mapping.get(v, v) for v in source.results]
 
 
-def clone_graph(graph: Graph, name: str | None = None) -> Graph:
-    """A deep copy."""
+def clone_graph(
+    graph: Graph, name: str | None = None, mapping: dict[Value, Value] | None = None
+) -> Graph:
+    """A deep copy. `mapping` gets each value's copy."""
     copy = Graph(graph.name if name is None else name)
     copy.nan_safe, copy.small_kernels = graph.nan_safe, graph.small_kernels
-    mapping: dict[Value, Value] = {}
+    mapping = {} if mapping is None else mapping
     for param in graph.inputs:
         mapping[param] = copy.block.add_param(param.type, param.hint)
     copy_nodes(graph.block, copy.block, copy.block.returns, mapping)

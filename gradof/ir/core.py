@@ -350,7 +350,7 @@ class Graph:
     """A named top-level block.
 
     `nan_safe` says how it is differentiated (`gradof.ops.nan_safe`), `small_kernels` how it is
-    compiled (`gradof.codegen.backend`); copies and derivatives keep them.
+    compiled (`gradof.codegen.targets.choose`); copies and derivatives keep them.
     """
 
     __slots__ = ("block", "name", "nan_safe", "small_kernels")

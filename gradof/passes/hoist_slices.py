@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 from gradof.ir.attrs import Attr
 from gradof.ir.builder import Builder
-from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
@@ -23,22 +22,27 @@ from gradof.ir.types import TensorType
 LARGE = 1 << 15  # elements of what is sliced; smaller arrays are whole, one statement for each op
 
 
-def move_slices(graph: Graph) -> Graph:
-    """The graph, or a copy of it with slices and sums moved."""
-    if not any(_sliced(n) or _summed_cat(n) is not None for n in graph.nodes()):
-        return graph
-    copy = clone_graph(graph)
-    for node in reversed(list(copy.nodes())):
+def may_hoist(graph: Graph) -> bool:
+    """Whether the graph has slices or sums that `hoist_slices` moves."""
+    return any(_sliced(n) or _summed_cat(n) is not None for n in graph.nodes())
+
+
+def hoist_slices(graph: Graph) -> bool:
+    """Move slices up through elementwise ops, and sums through concatenations."""
+    changed = False
+    for node in reversed(list(graph.nodes())):
         slices = _sliced(node)
         if slices:
             for each in slices:
                 _move_up(each, node)
             node.erase()
-    for node in list(copy.nodes()):
+            changed = True
+    for node in list(graph.nodes()):
         cat = _summed_cat(node)
         if cat is not None:
             _sum_parts(node, cat)
-    return copy
+            changed = True
+    return changed
 
 
 # --- slices --------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradof.ir.builder import Builder
-from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F32, TensorType
 
@@ -23,14 +22,16 @@ LEAST, MOST = 1 << 18, 1 << 23  # multiplications of each product
 WORTH = 32  # multiplications for each element that is copied
 
 
-def merge_products(graph: Graph) -> Graph:
-    """The graph, or a copy of it with merged products."""
-    if sum(map(_is_middling, graph.nodes())) < 2:
-        return graph
-    copy = clone_graph(graph)
-    merged = [_shared(copy, nodes, anchor) for nodes, anchor in list(_sharing(copy))]
-    summed = [_summed(terms) for terms in list(_sums(copy))]
-    return copy if any(merged) or any(summed) else graph
+def may_merge(graph: Graph) -> bool:
+    """Whether the graph has products that `merge_matmuls` looks at."""
+    return sum(map(_is_middling, graph.nodes())) > 1
+
+
+def merge_matmuls(graph: Graph) -> bool:
+    """Merge products that share an operand, and sums of products, into one product each."""
+    merged = [_shared(graph, nodes, anchor) for nodes, anchor in list(_sharing(graph))]
+    summed = [_summed(terms) for terms in list(_sums(graph))]
+    return any(merged) or any(summed)
 
 
 def _is_middling(node: Node) -> bool:

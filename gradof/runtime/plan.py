@@ -27,7 +27,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.forks import cached_property
 from gradof.ir.types import DType
-from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
 from gradof.tracer.core.views import LaidOut, ViewOf
 
@@ -67,10 +67,7 @@ class GraphPlan:
     def prepared(self) -> Graph:
         """The graph as it is emitted: primitives only, cleaned up."""
         graph = clone_graph(self.graph)
-        run_passes(
-            graph, ("forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP,
-                    "join-slices", "transpose-products")
-        )  # fmt: skip
+        run_passes(graph, PREPARE)
         if self.has_kernels:
             graph, found = with_attention(graph)
             if any(not a.reason for a in found):

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from gradof.codegen import compile_graph
-from gradof.codegen.host.torch_emit import TorchExecutable, devices_of, emit_torch
+from gradof.codegen.host.torch_emit import TorchExecutable, emit_torch
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.targets.choose import devices_of
 from gradof.errors import CodegenError, CustomRuleError, DataDependentShapeError
 from gradof.ir.parser import parse_graph
 from gradof.ops.guard import GuardFailed

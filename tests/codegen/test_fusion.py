@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gradof.autodiff.compose import pullback_graph
-from gradof.codegen.backend import native_or_tiles
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.fusion.groups import Group
 from gradof.codegen.host.emit import emit
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.targets.choose import native_or_tiles
 from gradof.codegen.tiles import kernel as tiles
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.ir.core import Graph, Node

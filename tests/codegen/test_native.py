@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gradof.codegen import compile_graph
-from gradof.codegen.backend import in_native, kernel_maker
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.llvm import kernel
 from gradof.codegen.llvm.kernel import NativeKernel, is_native
@@ -21,6 +20,7 @@ from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.machine import engine
+from gradof.codegen.targets.choose import in_native, kernel_maker
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.attrs import to_numpy_dtype

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from gradof.codegen import compile_graph
-from gradof.codegen.backend import in_native
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.host.emit import emit
 from gradof.codegen.llvm import kernel
@@ -21,6 +20,7 @@ from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.half import narrow_bf16, round_bf16, widen_bf16
 from gradof.codegen.machine import engine
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.targets.choose import in_native
 from gradof.codegen.tiles.half import HalfTiles, tiles_of
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph

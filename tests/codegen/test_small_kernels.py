@@ -9,8 +9,8 @@ import pytest
 
 from gradof import differentiate, value_and_grad
 from gradof.codegen import compile_graph, has_small_kernels
-from gradof.codegen.backend import FEW, MANY, SMALLEST
 from gradof.codegen.machine.engine import status
+from gradof.codegen.targets.choose import FEW, MANY, SMALLEST
 from gradof.ir.parser import parse_graph
 from gradof.testing import check
 

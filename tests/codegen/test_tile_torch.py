@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import gradof
-from gradof.codegen import backend
 from gradof.codegen.lowering.numpy import lowering
+from gradof.codegen.targets import choose as backend
 from gradof.codegen.tiles import kernel as tiles
 from gradof.codegen.tiles import torch_calls as tile_torch
 from gradof.codegen.tiles.kernel import TileKernel

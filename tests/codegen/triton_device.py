@@ -18,9 +18,11 @@ from gradof.codegen import compile_graph
 from gradof.codegen.host import torch_emit as execute
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.targets.choose import ON_DEVICE
+from gradof.codegen.targets.passes import run_target
+from gradof.codegen.targets.target import Target
 from gradof.codegen.triton import kernel
 from gradof.codegen.triton.emit import form_of
-from gradof.codegen.triton.graph.rewrite import in_kernels
 from gradof.codegen.triton.interpreted import in_triton
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph
@@ -193,7 +195,9 @@ def everywhere() -> Any:
 def grouped(name: str) -> tuple[Graph, list[LoopNest]]:
     """The graph with kernels, and their nests; all of it is kernels, as many as it says."""
     count, text = GRAPHS[name]
-    graph = in_kernels(parse_graph(text), in_triton, lambda group: True)
+    graph = run_target(
+        parse_graph(text), Target("triton", "torch", ON_DEVICE, in_triton, device=True)
+    )
     nodes = [n for n in graph.nodes() if n.kind == "FusionGroup"]
     others = {n.kind for n in graph.nodes() if n not in nodes}
     views = {"reshape", "permute", "expand", "slice", "again"}

@@ -17,8 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.zeros import specialize_autograd_zero
-from gradof.codegen.host.torch_emit import TorchExecutable, devices_of, emit_torch
+from gradof.codegen.host.torch_emit import TorchExecutable, emit_torch
 from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.targets.choose import devices_of
 from gradof.errors import DeviceError, UnsupportedOpError
 from gradof.ir.attrs import Dense
 from gradof.ir.clone import clone_graph

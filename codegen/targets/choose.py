@@ -1,10 +1,10 @@
-"""Which emitter computes the fusion groups of a graph on the CPU, and which groups are worth it.
+"""Which target computes a graph, and which of its groups are worth a kernel.
 
 `GRADOF_BACKEND` in the environment says `numpy` (whole arrays, no fusion), `tiles` (numpy in
 cache-sized tiles, on threads), `native` (LLVM) or `auto`, the default: native code where llvmlite
 and libmvec are there (`gradof doctor` tells), else tiles. Small arrays are whole in every case, but
 for `triton`, which runs all groups in triton's interpreter, to test them. Tensors on a CUDA device
-have Triton kernels unless it says `numpy` (`host.torch_emit`).
+have Triton kernels unless it says `numpy`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
-from gradof.codegen.fusion.fuse import fuse
-from gradof.codegen.fusion.groups import Group, cells
+from gradof.codegen.fusion.groups import Group, cells, is_free
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
-from gradof.codegen.host.emit import MakeKernel
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.lowering.half import HELD
 from gradof.codegen.lowering.numpy import Library, lowering
+from gradof.codegen.targets.target import MakeKernel, Target
 from gradof.codegen.tiles.calls import STEPS
 from gradof.codegen.tiles.half import tiles_of
 from gradof.codegen.tiles.kernel import TileKernel
@@ -28,12 +27,13 @@ from gradof.codegen.tiles.torch_calls import has_one_thread
 from gradof.codegen.triton.interpreted import InterpretedKernel, in_triton
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.clone import clone_graph
-from gradof.ir.core import Graph, Node
+from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import I64, TensorType
+from gradof.ir.types import I64, ScalarType, TensorType
 from gradof.ops.cost import is_expensive
 from gradof.ops.registry import get_op
 from gradof.passes.expand_composites import expand_composites
+from gradof.passes.pipeline import CLEAN_UP
 
 _TILES: dict[Library, MakeKernel] = {
     "numpy": TileKernel, "torch": functools.partial(TileKernel, torch=True)
@@ -105,16 +105,92 @@ def has_small_kernels(graph: Graph) -> bool:
     return FEW <= ops <= MANY and bool(status()[0])  # which loads LLVM
 
 
-def with_groups(graph: Graph, library: Library, make: MakeKernel) -> Graph:
-    """The graph with fusion groups for an emitter."""
-    if make is InterpretedKernel:
-        # numpy's `in_range` is an error of Python's
-        supports = lambda node: node.kind != "in_range" and in_triton(node)  # noqa: E731
-        return fuse(graph, supports, lambda group: True, device=True)
+def target_of(graph: Graph, library: Library, backend: Backend | None = None) -> Target:
+    """The target of a graph that is computed from arrays on the CPU, or None of it by kernels.
+
+    CodegenError for native code that cannot be made here.
+    """
+    backend = backend or default_backend()
+    rounded: tuple[str, ...] = ("round-weak-numbers",)
+    if backend == "numpy":
+        return Target("numpy", library, rounded)
+    if backend == "triton":
+        return triton_target(graph, library, interpreted=True)
+    merged = ("merge-matmuls",) if library == "torch" else ()
+    passes = (*rounded, *merged, "hoist-slices")
+    if not may_fuse(graph):
+        return Target(backend, library, passes)
+    make = kernel_maker(backend, library)
     if make is _TILES[library]:
         # A pass over a tile costs as much as the array that it would spare.
-        return fuse(graph, lambda node: in_tiles(node, library), _worth, again=False)
-    return fuse(graph, in_native, _worth_small if graph.small_kernels else _worth)
+        return Target(
+            "tiles", library, (*passes, "fuse"), lambda node: in_tiles(node, library), _worth,
+            rematerialize=False, make_kernel=make,
+        )  # fmt: skip
+    worth = _worth_small if graph.small_kernels else _worth
+    return Target("native", library, (*passes, "fuse"), in_native, worth, make_kernel=make)
+
+
+# What fewer passes over memory compute: one more launch or pass costs more than arithmetic.
+ON_DEVICE = (
+    "drop-copies", "hoist-slices", "refine-reshapes", "move-views-up", *CLEAN_UP, "split-sums",
+    "pick-from-memory", "put-into-loops", *CLEAN_UP, "copy-what-is-returned", "fuse",
+)  # fmt: skip
+
+
+def triton_target(graph: Graph, library: Library, *, interpreted: bool = False) -> Target:
+    """The target of a graph of tensors that Triton's kernels compute.
+
+    `interpreted`: of arrays, by kernels that run in triton's interpreter, group by group.
+    """
+    if interpreted:
+        # numpy's `in_range` is an error of Python's
+        return Target(
+            "triton", library, ("round-weak-numbers", "fuse"),
+            lambda node: node.kind != "in_range" and in_triton(node), device=True,
+            make_kernel=InterpretedKernel,
+        )  # fmt: skip
+    home = home_of(graph)
+    return Target(
+        "triton", library, ("round-weak-numbers", *ON_DEVICE),
+        lambda node: _in_kernel(node, home), _worth_a_launch, device=True,
+    )  # fmt: skip
+
+
+def devices_of(graph: Graph) -> frozenset[str]:
+    """The devices of all tensors of a graph."""
+    values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]
+    return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
+
+
+def home_of(graph: Graph) -> str:
+    """The device on which the work is; beside its tensors those of the CPU are few and small."""
+    return min(devices_of(graph) - {"cpu"}, default="cpu")
+
+
+def _in_kernel(node: Node, device: str) -> bool:
+    types = [v.type for v in (*node.inputs, *node.outputs) if isinstance(v.type, TensorType)]
+    if any(isinstance(v.type, ScalarType) and v.node is None for v in node.inputs):
+        return False  # a number of the caller's is no memory of the device
+    if node.kind == "in_range" and device == "cpu":
+        return False  # where it is an error of Python's
+    return {t.device for t in types} == {device} and in_triton(node)
+
+
+def _worth_a_launch(group: Group) -> bool:
+    """What torch has no single call for; a kernel finds its device by the tensors it reads."""
+    made = {v for node in group.nodes for v in node.outputs}
+    reads = any(
+        isinstance(v.type, TensorType) and v not in made and not _from_nothing(v)
+        for node in group.nodes for v in node.inputs
+    )  # fmt: skip
+    return reads and sum(not is_free(node) for node in group.nodes) > 1
+
+
+def _from_nothing(value: Value) -> bool:
+    return value.node is not None and is_free(value.node) and not any(
+        isinstance(v.type, TensorType) for v in value.node.inputs
+    )  # fmt: skip
 
 
 def in_native(node: Node) -> bool:

@@ -15,21 +15,24 @@ from __future__ import annotations
 from gradof.codegen.lowering.half import round_number, rounds_number
 from gradof.codegen.lowering.numpy import Library
 from gradof.ir.builder import Builder
-from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
 
 
-def round_numbers(graph: Graph, library: Library) -> Graph:
-    """The graph, or a copy of it whose constants beside half precision are rounded."""
-    if not any(_found(node, library) for node in graph.walk()):
-        return graph
-    copy = clone_graph(graph)
-    for node in list(copy.walk()):
+def may_round(graph: Graph, library: Library) -> bool:
+    """Whether the graph has constants that `round_weak_numbers` changes."""
+    return any(_found(node, library) for node in graph.walk())
+
+
+def round_weak_numbers(graph: Graph, library: Library) -> bool:
+    """Round the constants beside half precision, as `library` does."""
+    changed = False
+    for node in list(graph.walk()):
         for index, value in _found(node, library):
             assert node.block is not None
             builder = Builder(node.block, node, node.loc)
             node.replace_input(index, builder.constant(value))
-    return copy
+            changed = True
+    return changed
 
 
 def _found(node: Node, library: Library) -> list[tuple[int, float]]:

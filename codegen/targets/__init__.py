@@ -1,0 +1,1 @@
+"""Who computes a graph, and the passes that each wants: `choose`, `target`, `passes`."""
