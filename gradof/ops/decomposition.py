@@ -59,7 +59,8 @@ def _infer_two_numbers(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tup
     return _infer_number(inputs, attrs) * 2
 
 
-def _infer_eigh(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+def infer_eigh(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    """Values and vectors of a symmetric matrix."""
     x = _square(inputs[0])
     return (x.with_shape(known_shape(x)[:-1]), x)
 
@@ -119,7 +120,8 @@ op("cholesky(x) -> y", family=Family(_infer_same), numpy="np.linalg.cholesky({x}
    torch="torch.linalg.cholesky({x})", vjp={"x": _cholesky_vjp}, names=["numpy.linalg.cholesky"])
 
 
-def _eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> Expr:
+def eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> Expr:
+    """The gradient of a symmetric matrix, symmetric."""
     n = values.shape[-1]
     on_diagonal = Dense.of(np.eye(n, dtype=bool))
     row = values.reshape((*values.shape[:-1], 1, n))
@@ -131,8 +133,8 @@ def _eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> E
     return (whole + whole.mT) * 0.5
 
 
-op("eigh(x) -> values, vectors", family=Family(_infer_eigh), numpy="np.linalg.eigh({x})",
-   torch="torch.linalg.eigh({x})", vjp={"x": _eigh_vjp}, names=["numpy.linalg.eigh"],
+op("eigh(x) -> values, vectors", family=Family(infer_eigh), numpy="np.linalg.eigh({x})",
+   torch="torch.linalg.eigh({x})", vjp={"x": eigh_vjp}, names=["numpy.linalg.eigh"],
    doc="Reads the lower triangle. Gradients of the vectors need distinct values.")
 
 

@@ -22,6 +22,7 @@ from gradof.ir.types import TensorType, Type
 from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, common, composite
+from gradof.ops.incomplete import beta_slopes, gamma_slope
 from gradof.ops.registry import Family, Op, Refused, Rule, op
 from gradof.ops.special import scipy_special
 
@@ -146,22 +147,39 @@ def beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
     return F.exp(F.xlogy(a - 1.0, x) + F.xlog1py(b - 1.0, -x) - F.betaln(a, b))
 
 
-special("gammainc(a, x)", {"a": ORDER, "x": lambda g, a, x: g * gamma_density(a, x)})
-special("gammaincc(a, x)", {"a": ORDER, "x": lambda g, a, x: -(g * gamma_density(a, x))})
-special("gammaincinv(a, p)", {"a": ORDER, "p": lambda g, a, y: g / gamma_density(a, y)})
-special("gammainccinv(a, p)", {"a": ORDER, "p": lambda g, a, y: -(g / gamma_density(a, y))})
-_AB = {"a": ORDER, "b": ORDER}
-special("betainc(a, b, x)", _AB | {"x": lambda g, a, b, x: g * beta_density(a, b, x)})
-special("betaincc(a, b, x)", _AB | {"x": lambda g, a, b, x: -(g * beta_density(a, b, x))})
-special("betaincinv(a, b, p)", _AB | {"p": lambda g, a, b, y: g / beta_density(a, b, y)})
-special("betainccinv(a, b, p)", _AB | {"p": lambda g, a, b, y: -(g / beta_density(a, b, y))})
+special("gammainc(a, x)", {"a": lambda g, a, x: g * gamma_slope(a, x),
+                           "x": lambda g, a, x: g * gamma_density(a, x)})
+special("gammaincc(a, x)", {"a": lambda g, a, x: g * gamma_slope(a, x, upper=True),
+                            "x": lambda g, a, x: -(g * gamma_density(a, x))})
+special("gammaincinv(a, p)", {"a": lambda g, a, y: -(g * gamma_slope(a, y) / gamma_density(a, y)),
+                              "p": lambda g, a, y: g / gamma_density(a, y)})
+special("gammainccinv(a, p)", {
+    "a": lambda g, a, y: g * gamma_slope(a, y, upper=True) / gamma_density(a, y),
+    "p": lambda g, a, y: -(g / gamma_density(a, y))})
+special("betainc(a, b, x)", {
+    "a": lambda g, a, b, x: g * beta_slopes(a, b, x)[0],
+    "b": lambda g, a, b, x: g * beta_slopes(a, b, x)[1],
+    "x": lambda g, a, b, x: g * beta_density(a, b, x)})
+special("betaincc(a, b, x)", {
+    "a": lambda g, a, b, x: g * beta_slopes(a, b, x, upper=True)[0],
+    "b": lambda g, a, b, x: g * beta_slopes(a, b, x, upper=True)[1],
+    "x": lambda g, a, b, x: -(g * beta_density(a, b, x))})
+special("betaincinv(a, b, p)", {
+    "a": lambda g, a, b, y: -(g * beta_slopes(a, b, y)[0] / beta_density(a, b, y)),
+    "b": lambda g, a, b, y: -(g * beta_slopes(a, b, y)[1] / beta_density(a, b, y)),
+    "p": lambda g, a, b, y: g / beta_density(a, b, y)})
+special("betainccinv(a, b, p)", {
+    "a": lambda g, a, b, y: g * beta_slopes(a, b, y, upper=True)[0] / beta_density(a, b, y),
+    "b": lambda g, a, b, y: g * beta_slopes(a, b, y, upper=True)[1] / beta_density(a, b, y),
+    "p": lambda g, a, b, y: -(g / beta_density(a, b, y))})
 
 # --- error functions and related integrals (DLMF 6, 7) ------------------------------------------
 
 
 def _logit_x(g: Expr, x: Expr) -> Expr:
     at_end = (x == 0.0) | (x == 1.0)  # infinite there, from either side, as in torch
-    inside = g / F.where(at_end, 0.25, x * (1.0 - x))
+    safe = F.where(at_end, 0.25, x)
+    inside = g / (safe * (1.0 - safe))
     return F.where((x < 0.0) | (x > 1.0), math.nan, F.where(at_end, g * math.inf, inside))
 
 
@@ -298,57 +316,3 @@ several("ellipj(u, m) -> sn, cn, dn, ph", {  # 22.13.1 to 22.13.3; 22.16.1
 
 # 19.8.5
 composed("agm(a, b)", lambda a, b: (a + b) * (math.pi / 4) / F.ellipk(F.square((a - b) / (a + b))))
-
-# --- distribution functions ---------------------------------------------------------------------
-
-
-def _t_density(df: Expr, t: Expr) -> Expr:
-    half = (df + 1.0) * 0.5
-    scale = F.exp(F.lgamma(half) - F.lgamma(df * 0.5)) / F.sqrt(df * math.pi)
-    return scale * F.exp(-(half * F.log1p(t * t / df)))
-
-
-def _f_density(m: Expr, n: Expr, x: Expr) -> Expr:
-    """I_z(m/2, n/2) at z = m x / (n + m x)."""
-    whole = n + m * x
-    return beta_density(m * 0.5, n * 0.5, m * x / whole) * (m * n / (whole * whole))
-
-
-def _chi_density(v: Expr, x: Expr) -> Expr:
-    return gamma_density(v * 0.5, x * 0.5) * 0.5
-
-
-special("chdtr(v, x)", {"v": ORDER, "x": lambda g, v, x: g * _chi_density(v, x)})
-special("chdtrc(v, x)", {"v": ORDER, "x": lambda g, v, x: -(g * _chi_density(v, x))})
-special("chdtri(v, p)", {"v": ORDER, "p": lambda g, v, y: -(g / _chi_density(v, y))})
-special("gdtr(a, b, x)", {"a": lambda g, a, b, x: g * (gamma_density(b, a * x) * x), "b": ORDER,
-                          "x": lambda g, a, b, x: g * (gamma_density(b, a * x) * a)})
-special("gdtrc(a, b, x)", {"a": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * x)), "b": ORDER,
-                           "x": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * a))})
-special("fdtr(m, n, x)", {"m": ORDER, "n": ORDER,
-                          "x": lambda g, m, n, x: g * _f_density(m, n, x)})
-special("fdtrc(m, n, x)", {"m": ORDER, "n": ORDER,
-                           "x": lambda g, m, n, x: -(g * _f_density(m, n, x))})
-special("fdtri(m, n, p)", {"m": ORDER, "n": ORDER,
-                           "p": lambda g, m, n, y: g / _f_density(m, n, y)})
-special("stdtr(df, t)", {"df": ORDER, "t": lambda g, df, t: g * _t_density(df, t)})
-special("stdtrit(df, p)", {"df": ORDER, "p": lambda g, df, y: g / _t_density(df, y)})
-# k successes: sums of probabilities, which the incomplete functions give; k and n are whole
-_KN = {"k": None, "n": None}
-special("pdtr(k, m)", {"k": None, "m": lambda g, k, m: -(g * gamma_density(F.floor(k) + 1.0, m))})
-special("pdtrc(k, m)", {"k": None, "m": lambda g, k, m: g * gamma_density(F.floor(k) + 1.0, m)})
-special("pdtri(k, p)", {"k": None, "p": lambda g, k, y: -(g / gamma_density(k + 1.0, y))},
-        whole("pdtri"))
-_SUMS: dict[str, tuple[str, Rule]] = {
-    "bdtr": ("p", lambda g, k, n, p: -(g * beta_density(n - k, k + 1.0, 1.0 - p))),
-    "bdtrc": ("p", lambda g, k, n, p: g * beta_density(n - k, k + 1.0, 1.0 - p)),
-    "bdtri": ("q", lambda g, k, n, y: -(g / beta_density(n - k, k + 1.0, 1.0 - y))),
-    "nbdtr": ("p", lambda g, k, n, p: g * beta_density(n, k + 1.0, p)),
-    "nbdtrc": ("p", lambda g, k, n, p: -(g * beta_density(n, k + 1.0, p))),
-    "nbdtri": ("q", lambda g, k, n, y: g / beta_density(n, k + 1.0, y)),
-}
-for _name, (_last, _rule) in _SUMS.items():
-    special(f"{_name}(k, n, {_last})", _KN | {_last: _rule}, whole(_name, 2))
-special("tklmbda(x, shape)", {  # the quantile function is (p^shape - (1 - p)^shape)/shape
-    "x": lambda g, shape, y: g / (F.pow(y, shape - 1.0) + F.pow(1.0 - y, shape - 1.0)),
-    "shape": ORDER})

@@ -296,4 +296,9 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
         )
     from gradof.tracer.numpy.tracer import trace_numpy
 
+    if "scipy" in sys.modules:
+        from gradof.tracer.scipy.adaptors import catch_calls
+
+        catch_calls()
+
     return trace_numpy

@@ -2,13 +2,16 @@
 
     case("numpy.linalg.solve", "np.linalg.solve(x, y)", matrix(3), R(3, 2))
 
-The operands are called x, y, z, u, v in turn. `np` is numpy and `special` is scipy.special, which
-is loaded when a case that names it is compiled. A source of several lines is a function's body.
+The operands are called x, y, z, u, v in turn. `np` is numpy, `special` is scipy.special; what a
+source names as `scipy.linalg` or the like is loaded when it is compiled. A source of several lines
+is a function's body.
 """
 
 from __future__ import annotations
 
+import importlib
 import linecache
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,18 +57,20 @@ class Case:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         space: dict[str, Any] = {"np": np, "__name__": "numpy_table"}
         if "special." in text:
-            space["special"] = _scipy_special()
+            space["special"] = _scipy("scipy.special")
+        for module in set(re.findall(r"scipy\.(?:sparse\.linalg|spatial\.distance|\w+)", text)):
+            _scipy(module)
+            space["scipy"] = _scipy("scipy")
         exec(compile(text, file, "exec"), space)
         function: Callable[..., Any] = space["sample"]
         return function
 
 
-def _scipy_special() -> Any:
+def _scipy(module: str) -> Any:
     try:
-        import scipy.special
+        return importlib.import_module(module)
     except ModuleNotFoundError:
         raise UnsupportedOpError("scipy is not installed", hint="pip install scipy") from None
-    return scipy.special
 
 
 def case(name: str, source: str, *samples: Sample) -> Case:

@@ -105,6 +105,16 @@ CALLS: list[Row] = [
     *((name, ((4, 2),), {}) for name in ("svd", "svdvals", "qr", "lu_pivots")),
     ("pinv", ((4, 2),), {"rcond": 1e-6}),
     ("solve", ((2, 3, 3), (3, 2)), {}),
+    ("solve_triangular", ((2, 3, 3), (3, 2)), {"lower": True}),
+    ("solve_banded", ((3, 4), (4, 2)), {"low": 1, "high": 1}),
+    ("sylvester", ((3, 3), (2, 2), (3, 2)), {}),
+    ("matrix_sqrt", ((2, 2),), {}), ("matrix_log", ((2, 2),), {}),
+    ("eigh_by", ((2, 3, 3),), {"driver": "lower"}),
+    ("trig_transform", (X,), {"cosine": True, "type": 2, "dim": 1}),
+    ("correlate1d", (X, (3,)), {"dim": 1}), ("lfilter", ((2,), (2,), X), {}),
+    ("quantile_of", (X,), {"dist": "norm", "method": "_ppf"}),
+    ("gammainc_moment", (X, X), {"n": 1, "upper": False}),
+    ("betainc_moment", (X, X, X), {"n": 1, "m": 0, "upper": True}),
 ]  # fmt: skip
 
 

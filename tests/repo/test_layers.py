@@ -37,7 +37,7 @@ CODEGEN = {
     "machine": 0, "fusion": 0, "lowering": 2, "matmul": 1, "loops": 3, "tiles": 4, "triton": 4,
     "llvm": 5, "targets": 6, "host": 7, "export": 8,
 }
-TRACER = {"state": 0, "core": 1, "aten": 2, "numpy": 3, "torch": 4}
+TRACER = {"state": 0, "core": 1, "aten": 2, "numpy": 3, "scipy": 4, "torch": 5}
 ROOMS = {
     **{f"gradof.codegen.{name}": rank for name, rank in CODEGEN.items()},
     **{f"gradof.tracer.{name}": rank for name, rank in TRACER.items()},
@@ -50,6 +50,7 @@ TORCH_FILES = ("tracer/torch/", "tracer/aten/", "gradof/runtime/torch_", "gradof
 # Rooms and files that may not import torch at all, not even in a function.
 NO_TORCH = (
     "gradof/errors.py", "gradof/ir/", "gradof/ops/", "gradof/passes/", "autodiff/", "tracer/numpy/",
+    "tracer/scipy/",
 )
 
 # The one room that may import triton, inside functions.

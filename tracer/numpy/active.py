@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
 _THREAD = threading.local()  # .recorder
+# What libraries on top of numpy put in place while a trace runs; they register here.
+SURROUNDINGS: list[Callable[[Recorder], AbstractContextManager[None]]] = []
 
 
 def active_recorder() -> Recorder | None:
@@ -24,6 +26,9 @@ def activate(recorder: Recorder) -> Iterator[None]:
     before = active_recorder()
     _THREAD.recorder = recorder
     try:
-        yield
+        with ExitStack() as stack:
+            for around in SURROUNDINGS:
+                stack.enter_context(around(recorder))
+            yield
     finally:
         _THREAD.recorder = before

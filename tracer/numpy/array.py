@@ -24,7 +24,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradof.errors import DataDependentError, ShapeError, TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
-from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.source import scipy_call, user_loc
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
@@ -141,8 +141,10 @@ class TracedArray(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.is_constant:
             return self.plain() if dtype is None else self.plain().astype(dtype)
+        caller = scipy_call()
         raise UnsupportedOpError(
-            "a traced array would become a plain numpy array, and its gradient would be lost",
+            ("" if caller is None else f"in {caller}, ")
+            + "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
             hint="a plain array cannot hold traced values: make it with np.zeros_like, np.stack, "
             "or np.zeros or np.array spelled so in the function itself (np.zeros_like(a) + a for "

@@ -229,6 +229,11 @@ def _replacements(loaded: tuple[str, ...]) -> dict[int, tuple[Any, Any]]:
     return table
 
 
+def replacements() -> dict[int, tuple[Any, Any]]:
+    """By id: what traced code sees in another place (the second) than numpy's (the first)."""
+    return _replacements(tuple(p for p in _WRAPS if p in sys.modules))
+
+
 def _enter(table: dict[int, tuple[Any, Any]], original: Any, replacement: Any) -> None:
     # under the replacement too: a trace in another thread may have put it there already
     table[id(original)] = table[id(replacement)] = (original, replacement)
@@ -241,7 +246,7 @@ Place = tuple[dict[str, Any], str, Any, Any]  # globals, name, what stands there
 
 def _places(roots: Sequence[Any]) -> list[Place]:
     """The globals to replace: of every function that can be reached."""
-    table = _replacements(tuple(p for p in _WRAPS if p in sys.modules))
+    table = replacements()
     spaces: dict[int, dict[str, Any]] = {}
 
     def note(obj: Any) -> bool:

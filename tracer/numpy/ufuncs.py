@@ -55,7 +55,8 @@ _OWN: dict[str, Function] = {
     "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
     "vecmat": lambda a, b: np.matmul(np.conj(a)[..., None, :], b)[..., 0, :],
 }  # fmt: skip
-_COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
+# By library; others on top of numpy register theirs here.
+COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
 
 
 def record_ufunc(
@@ -111,7 +112,7 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     library = _library(ufunc)
     if name == "matmul":
         return recorder.handlers.function(recorder, np.matmul, inputs, {})
-    composition = _COMPOSED.get(library or "", {}).get(name)
+    composition = COMPOSED.get(library or "", {}).get(name)
     if composition is not None:
         want = recorder.numpy(ufunc, *inputs)
         return conform(recorder, f"{library}.{name}", composition(*inputs), want)
@@ -131,7 +132,7 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 def _library(ufunc: Any) -> str | None:
     """Where a ufunc is at home; others may share its name (numba's, `np.frompyfunc`'s)."""
     name = ufunc.__name__
-    for library in ("numpy", "scipy.special"):
+    for library in COMPOSED:
         if getattr(sys.modules.get(library), name, None) is ufunc:
             return library
     return None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from gradof.ir.core import Loc
 from gradof.tracer.state.bytecode import instructions
 
-_INTERNAL = frozenset({"gradof", "torch", "numpy", "functorch", "torchgen"}) | (
+_INTERNAL = frozenset({"gradof", "torch", "numpy", "scipy", "functorch", "torchgen"}) | (
     frozenset(sys.stdlib_module_names) - {"__main__"}
 )
 _STORES = frozenset(
@@ -113,6 +113,18 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and not _in_user_code(frame):
         frame = frame.f_back
     return frame
+
+
+def scipy_call() -> str | None:
+    """The function of scipy's that the user's code has called and that runs, by its public name."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_back is not None and not _in_user_code(frame.f_back):
+        frame = frame.f_back
+    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    if frame is None or module.partition(".")[0] != "scipy":
+        return None
+    public = [part for part in module.split(".") if not part.startswith("_")]
+    return ".".join([*public, frame.f_code.co_name])
 
 
 def function_loc(fn: object) -> Loc | None:

@@ -1,0 +1,147 @@
+"""Distribution functions of scipy.special (chdtr, fdtr, stdtr, pdtr, bdtr, ...) and their inverses.
+
+They are incomplete gamma and beta functions in other variables. Where a parameter counts, it has no
+gradient.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.ir.attrs import Attr
+from gradof.ir.types import TensorType, Type
+from gradof.ops.expr import Expr, F
+from gradof.ops.families import FLOATS, common
+from gradof.ops.incomplete import beta_slopes, gamma_slope
+from gradof.ops.registry import Family, Rule, op
+from gradof.ops.special_functions import beta_density, gamma_density, special, whole
+
+
+def _t_density(df: Expr, t: Expr) -> Expr:
+    half = (df + 1.0) * 0.5
+    scale = F.exp(F.lgamma(half) - F.lgamma(df * 0.5)) / F.sqrt(df * math.pi)
+    return scale * F.exp(-(half * F.log1p(t * t / df)))
+
+
+def _f_density(m: Expr, n: Expr, x: Expr) -> Expr:
+    """I_z(m/2, n/2) at z = m x / (n + m x)."""
+    whole = n + m * x
+    return beta_density(m * 0.5, n * 0.5, m * x / whole) * (m * n / (whole * whole))
+
+
+def _chi_density(v: Expr, x: Expr) -> Expr:
+    return gamma_density(v * 0.5, x * 0.5) * 0.5
+
+
+special("chdtr(v, x)", {"v": lambda g, v, x: g * gamma_slope(v * 0.5, x * 0.5) * 0.5,
+                        "x": lambda g, v, x: g * _chi_density(v, x)})
+special("chdtrc(v, x)", {"v": lambda g, v, x: g * gamma_slope(v * 0.5, x * 0.5, upper=True) * 0.5,
+                         "x": lambda g, v, x: -(g * _chi_density(v, x))})
+special("chdtri(v, p)", {"v": lambda g, v, y: g * (
+    gamma_slope(v * 0.5, y * 0.5, upper=True) * 0.5 / _chi_density(v, y)),
+                         "p": lambda g, v, y: -(g / _chi_density(v, y))})
+special("gdtr(a, b, x)", {"a": lambda g, a, b, x: g * (gamma_density(b, a * x) * x),
+                          "b": lambda g, a, b, x: g * gamma_slope(b, a * x),
+                          "x": lambda g, a, b, x: g * (gamma_density(b, a * x) * a)})
+special("gdtrc(a, b, x)", {"a": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * x)),
+                           "b": lambda g, a, b, x: g * gamma_slope(b, a * x, upper=True),
+                           "x": lambda g, a, b, x: -(g * (gamma_density(b, a * x) * a))})
+def _f_slopes(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr]:
+    """The derivatives of fdtr in m and n: z = m x / (n + m x) moves with them, too."""
+    whole = n + m * x
+    z = m * x / whole
+    in_a, in_b = beta_slopes(m * 0.5, n * 0.5, z)
+    moved = beta_density(m * 0.5, n * 0.5, z) * x / (whole * whole)
+    return in_a * 0.5 + moved * n, in_b * 0.5 - moved * m
+
+
+special("fdtr(m, n, x)", {"m": lambda g, m, n, x: g * _f_slopes(m, n, x)[0],
+                          "n": lambda g, m, n, x: g * _f_slopes(m, n, x)[1],
+                          "x": lambda g, m, n, x: g * _f_density(m, n, x)})
+special("fdtrc(m, n, x)", {"m": lambda g, m, n, x: -(g * _f_slopes(m, n, x)[0]),
+                           "n": lambda g, m, n, x: -(g * _f_slopes(m, n, x)[1]),
+                           "x": lambda g, m, n, x: -(g * _f_density(m, n, x))})
+special("fdtri(m, n, p)", {
+    "m": lambda g, m, n, y: -(g * _f_slopes(m, n, y)[0] / _f_density(m, n, y)),
+    "n": lambda g, m, n, y: -(g * _f_slopes(m, n, y)[1] / _f_density(m, n, y)),
+    "p": lambda g, m, n, y: g / _f_density(m, n, y)})
+
+
+def _t_slope(df: Expr, t: Expr) -> Expr:
+    """The derivative of stdtr in df: half of I_z(df/2, 1/2) at z = df/(df + t^2), by sides."""
+    whole = df + t * t
+    z = df / whole
+    half = df * 0.0 + t * 0.0 + 0.5
+    slope = beta_slopes(df * 0.5 + half * 0.0, half, z)[0] * 0.5
+    # the density in z, times dz/ddf = t^2 / whole^2; at t = 0 their product has the limit 0
+    zero = t == 0.0
+    safe = F.where(zero, 0.5, z)
+    moved = beta_density(df * 0.5, half, safe) * (t * t) / (whole * whole)
+    value = (slope + F.where(zero, 0.0, moved)) * 0.5
+    return F.where(t > 0.0, -value, F.where(zero, 0.0, value))
+
+
+special("stdtr(df, t)", {"df": lambda g, df, t: g * _t_slope(df, t),
+                         "t": lambda g, df, t: g * _t_density(df, t)})
+special("stdtrit(df, p)", {"df": lambda g, df, y: -(g * _t_slope(df, y) / _t_density(df, y)),
+                           "p": lambda g, df, y: g / _t_density(df, y)})
+# k successes: sums of probabilities, which the incomplete functions give; k and n are whole
+_KN = {"k": None, "n": None}
+special("pdtr(k, m)", {"k": None, "m": lambda g, k, m: -(g * gamma_density(F.floor(k) + 1.0, m))})
+special("pdtrc(k, m)", {"k": None, "m": lambda g, k, m: g * gamma_density(F.floor(k) + 1.0, m)})
+special("pdtri(k, p)", {"k": None, "p": lambda g, k, y: -(g / gamma_density(k + 1.0, y))},
+        whole("pdtri"))
+_SUMS: dict[str, tuple[str, Rule]] = {
+    "bdtr": ("p", lambda g, k, n, p: -(g * beta_density(n - k, k + 1.0, 1.0 - p))),
+    "bdtrc": ("p", lambda g, k, n, p: g * beta_density(n - k, k + 1.0, 1.0 - p)),
+    "bdtri": ("q", lambda g, k, n, y: -(g / beta_density(n - k, k + 1.0, 1.0 - y))),
+    "nbdtr": ("p", lambda g, k, n, p: g * beta_density(n, k + 1.0, p)),
+    "nbdtrc": ("p", lambda g, k, n, p: -(g * beta_density(n, k + 1.0, p))),
+    "nbdtri": ("q", lambda g, k, n, y: g / beta_density(n, k + 1.0, y)),
+}
+for _name, (_last, _rule) in _SUMS.items():
+    special(f"{_name}(k, n, {_last})", _KN | {_last: _rule}, whole(_name, 2))
+
+
+def _tukey_slope(y: Expr, shape: Expr) -> Expr:
+    return F.pow(y, shape - 1.0) + F.pow(1.0 - y, shape - 1.0)
+
+
+def _tukey_shape(g: Expr, shape: Expr, y: Expr) -> Expr:
+    # of the quantile (y^shape - (1 - y)^shape)/shape, in shape, over its slope
+    near = F.abs(shape) < 1e-6
+    power = F.where(near, 1.0, shape)
+    first, second = F.pow(y, power), F.pow(1.0 - y, power)
+    logs = first * F.log(y) - second * F.log1p(-y)
+    direct = (logs - (first - second) / power) / power
+    limit = (F.square(F.log(y)) - F.square(F.log1p(-y))) * 0.5
+    return -(g * F.where(near, limit, direct) / _tukey_slope(y, shape))
+
+
+special("tklmbda(x, shape)", {"x": lambda g, shape, y: g / _tukey_slope(y, shape),
+                              "shape": _tukey_shape})
+
+# --- quantiles that are found as roots ----------------------------------------------------------
+
+
+def _infer_quantile(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    dtype, device, shape = common(inputs, FLOATS)
+    assert shape is not None
+    return (TensorType(dtype, shape, device),)
+
+
+def _np_quantile(*xs: Any, dist: str, method: str) -> Any:
+    stats: Any = importlib.import_module("scipy.stats")
+    q, *shapes = xs
+    found = getattr(getattr(stats, dist), method.removeprefix("_"))(q, *shapes)
+    return np.asarray(found, np.result_type(*xs))
+
+
+op("quantile_of(*xs; dist, method) -> y", family=Family(_infer_quantile), numpy=_np_quantile,
+   vjp={"xs": None},
+   doc="A quantile of a distribution of scipy.stats; a constant to those who refine it.")

@@ -1,0 +1,64 @@
+"""The scipy table: scipy.stats, but for univariate distributions."""
+
+from __future__ import annotations
+
+from gradof.testing.numpy_samples import Case, R, Sample, case, definite, exactly, positive
+
+_S = "scipy.stats"
+
+
+def _of(name: str, *calls: str, on: tuple[Sample, ...] = (R(8),)) -> tuple[Case, ...]:
+    return tuple(case(f"{_S}.{name}", f"{_S}.{name}({call})", *on) for call in calls)
+
+
+def _both(name: str, call: str, *on: Sample, log: str = "logpdf") -> tuple[Case, ...]:
+    methods = (log, log.removeprefix("log"))
+    return tuple(
+        case(f"{_S}.{name}.{m}", f"{_S}.{name}.{m}({call})", *on) for m in methods
+    )
+
+
+MULTIVARIATE = (
+    *_both("multivariate_normal", "x, y, z @ z.T", R(4, 3), R(3), definite(3)),
+    *_both("multivariate_normal", "x, y, z", R(3), R(3), positive()),
+    *_both("multivariate_normal", "x", R(4)),
+    case(f"{_S}.multivariate_normal.logpdf",
+         f"{_S}.multivariate_normal(y, z @ z.T).logpdf(x)", R(4, 3), R(3), definite(3)),
+    *_of("multivariate_normal.entropy", "cov=x @ x.T", on=(definite(3),)),
+    *_both("multivariate_t", "x, y, z @ z.T, u", R(4, 3), R(3), definite(3), positive()),
+    *_both("dirichlet", "x / np.sum(x), y", positive(3), positive(3)),
+    *_both("multinomial", "np.array([2, 1, 3]), 6, x / np.sum(x)", positive(3), log="logpmf"),
+    *_both("dirichlet_multinomial", "np.array([2, 1, 3]), x, 6", positive(3), log="logpmf"),
+    *_both("wishart", "x @ x.T, y[()], z @ z.T", definite(2), exactly(4.2), definite(2)),
+    *_both("invwishart", "x @ x.T, y[()], z @ z.T", definite(2), exactly(4.2), definite(2)),
+    *_both("matrix_normal", "x, y, z @ z.T, u @ u.T", R(2, 3), R(2, 3), definite(2), definite(3)),
+    *_both("normal_inverse_gamma", "x, y, z, u, v, 1.5", R(3), positive(3), R(), positive(),
+           positive()),
+    *_both("vonmises_fisher", "np.array([[0.6, 0.8, 0.0]]), np.array([1.0, 0.0, 0.0]), x[()]",
+           exactly(1.7)),
+)  # fmt: skip
+SUMMARIES = (
+    *_of("zscore", "x", "x, ddof=1"), *_of("zmap", "x, x * x"), *_of("gzscore", "x * x"),
+    *_of("gmean", "x * x"), *_of("hmean", "x * x"), *_of("pmean", "x * x, 3"),
+    *_of("skew", "x", "x, bias=False"), *_of("kurtosis", "x"), *_of("moment", "x, 3"),
+    *_of("sem", "x"), *_of("variation", "x * x"), *_of("tmean", "x"), *_of("tvar", "x"),
+    *_of("tstd", "x"), *_of("tsem", "x"), *_of("trim_mean", "x, 0.2"), *_of("gstd", "x * x + 1"),
+    *_of("entropy", "x", "x, y", on=(positive(5), positive(5))),
+    *_of("circmean", "x"), *_of("circvar", "x"), *_of("circstd", "x"),
+    case(f"{_S}.pearsonr", f"{_S}.pearsonr(x, y)[0]", R(7), R(7)),
+    case(f"{_S}.linregress", f"tuple({_S}.linregress(x, y))[:3]", R(7), R(7)),
+    *(case(f"{_S}.{n}", f"{_S}.{n}(x, {o})[0]", R(7), R(7))
+      for n, o in (("ttest_1samp", "0.3"), ("ttest_ind", "y"), ("ttest_rel", "y"),
+                   ("f_oneway", "y"), ("bartlett", "y"), ("levene", "y"))),
+    *(case(f"{_S}.{n}", f"{_S}.{n}(x)[0]", R(20))
+      for n in ("jarque_bera", "skewtest", "kurtosistest", "normaltest")),
+    case(f"{_S}.chisquare", f"{_S}.chisquare(x)[0]", positive(5)),
+    case(f"{_S}.power_divergence", f"{_S}.power_divergence(x, lambda_=0.5)[0]", positive(5)),
+    case(f"{_S}.theilslopes", f"tuple({_S}.theilslopes(x, y))[:2]", R(5), R(5)),
+    *_of("differential_entropy", "x"), *_of("kstat", "x, 3"),
+    *_of("kstatvar", "x"),
+    *_of("wasserstein_distance", "x, y", on=(R(5), R(6))),
+    *_of("energy_distance", "x, y", on=(R(5), R(6))),
+    *_of("median_abs_deviation", "x"),
+)  # fmt: skip
+CASES = (*MULTIVARIATE, *SUMMARIES)

@@ -1,0 +1,22 @@
+"""The scipy table: every case, family by family; scipy.special stands in the numpy table."""
+
+from __future__ import annotations
+
+from gradof.testing import (
+    scipy_cases_distributions,
+    scipy_cases_fft,
+    scipy_cases_linalg,
+    scipy_cases_ndimage,
+    scipy_cases_signal,
+    scipy_cases_statistics,
+)
+from gradof.testing.numpy_samples import Case
+
+CASES: tuple[Case, ...] = (
+    *scipy_cases_linalg.CASES,
+    *scipy_cases_fft.CASES,
+    *scipy_cases_signal.CASES,
+    *scipy_cases_ndimage.CASES,
+    *scipy_cases_statistics.CASES,
+    *scipy_cases_distributions.CASES,
+)

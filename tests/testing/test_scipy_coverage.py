@@ -1,0 +1,148 @@
+"""The scipy table: every case right to second order, and how scipy's functions are caught."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.ndimage
+import scipy.stats
+from scipy.linalg import solve_triangular
+
+from gradof import errors, grad, value_and_grad
+from gradof.testing.numpy_coverage import try_case
+from gradof.testing.scipy_table import CASES
+from gradof.tracer.scipy.adaptors import ADAPTORS as MODULES
+from gradof.tracer.scipy.calls import ADAPTORS, function_at
+
+STEP = 97  # of the sample that is always tried
+
+
+@pytest.mark.parametrize(
+    "at",
+    [pytest.param(i, marks=() if i % STEP == 0 else pytest.mark.long) for i in range(len(CASES))],
+    ids=lambda i: CASES[i].name,
+)
+def test_case(at: int) -> None:
+    row = try_case(CASES[at])
+    assert row.ok, f"{row.source}: {row.reason}"
+
+
+def test_every_function_with_an_adaptor_is_there_and_in_the_table() -> None:
+    assert MODULES
+    missing = [a.path for a in ADAPTORS.values() if function_at(a.path) is None]
+    assert not missing, missing
+    named = {c.name for c in CASES}
+    inner = ("scipy.special.", "scipy._lib.", "scipy.stats._distn_infrastructure.")
+    rest = [
+        n for n in ADAPTORS
+        if n not in named and not n.startswith(inner) and not n.endswith((".__init__", ".__call__"))
+        and "_frozen." not in n
+    ]
+    assert not rest, rest
+
+
+def test_the_table_has_350_functions() -> None:
+    assert len({c.name for c in CASES}) >= 350
+
+
+A = np.array([[2.0, 0.0], [1.0, 3.0]])
+B = np.array([1.0, 2.0])
+TABLE = {"tri": scipy.linalg.solve_triangular}
+
+
+def _by_name(a: Any) -> Any:
+    return np.sum(solve_triangular(a, B, lower=True) ** 2)
+
+
+def _by_module(a: Any) -> Any:
+    return np.sum(scipy.linalg.solve_triangular(a, B, lower=True) ** 2)
+
+
+def _by_table(a: Any) -> Any:
+    return np.sum(TABLE["tri"](a, B, lower=True) ** 2)
+
+
+def _by_default(a: Any, solve: Any = solve_triangular) -> Any:
+    return np.sum(solve(a, B, lower=True) ** 2)
+
+
+def _by_getattr(a: Any) -> Any:
+    return np.sum(getattr(scipy.linalg, "solve_" + "triangular")(a, B, lower=True) ** 2)
+
+
+def _by_partial(a: Any) -> Any:
+    return np.sum(functools.partial(solve_triangular, lower=True)(a, B) ** 2)
+
+
+def _by_import(a: Any) -> Any:
+    from scipy import linalg
+
+    return np.sum(linalg.solve_triangular(a, B, lower=True) ** 2)
+
+
+@pytest.mark.parametrize(
+    "fn", [_by_name, _by_module, _by_table, _by_default, _by_getattr, _by_partial, _by_import]
+)
+def test_a_function_is_caught_however_it_is_reached(fn: Any) -> None:
+    value, slope = value_and_grad(fn)(A)
+    y = np.linalg.solve(A, B)
+    want = -np.outer(np.linalg.solve(A.T, 2 * y), y)
+    np.testing.assert_allclose(value, np.sum(y**2), rtol=1e-14)
+    np.testing.assert_allclose(slope, np.tril(want), rtol=1e-14, atol=1e-15)
+
+
+def test_scipy_is_left_as_it_was() -> None:
+    before = scipy.linalg.solve_triangular.__code__
+    inside = []
+
+    def fn(a: Any) -> Any:
+        inside.append(scipy.linalg.solve_triangular.__code__)
+        return np.sum(scipy.linalg.solve_triangular(a, B, lower=True))
+
+    grad(fn)(A)
+    assert inside[0] is not before
+    assert scipy.linalg.solve_triangular.__code__ is before
+    with pytest.raises(ZeroDivisionError):
+        grad(lambda a: np.sum(a) / (1 // 0))(A)
+    assert scipy.linalg.solve_triangular.__code__ is before
+
+
+def test_what_has_no_derivative_is_refused_with_its_name_and_the_users_line() -> None:
+    def fn(x: Any) -> Any:
+        return np.sum(scipy.ndimage.distance_transform_edt(x))
+
+    with pytest.raises(errors.UnsupportedOpError, match="distance_transform_edt") as e:
+        grad(fn)(A)
+    assert "test_scipy_coverage.py" in str(e.value)
+
+    def full(x: Any) -> Any:
+        return np.sum(scipy.linalg.qr(x)[0])
+
+    with pytest.raises(errors.UnsupportedOpError, match=r"scipy\.linalg\.qr") as e:
+        grad(full)(np.ones((3, 2)))
+    assert "test_scipy_coverage.py" in str(e.value)
+
+
+def test_scipys_own_errors_are_the_users() -> None:
+    def fn(a: Any) -> Any:
+        return np.sum(scipy.linalg.solve_triangular(a, B[:1]))
+
+    with pytest.raises(errors.ShapeError, match="shapes of a"):
+        grad(fn)(A)
+
+
+def test_a_distributions_domain_is_kept() -> None:
+    def fn(x: Any, a: Any) -> Any:
+        return scipy.stats.gamma.logpdf(x, a)
+
+    x = np.array([-1.0, 0.5, np.nan])
+    value, slope = value_and_grad(lambda x: np.sum(np.where(x > 0, fn(x, 2.0), 0.0)))(x)
+    np.testing.assert_allclose(value, scipy.stats.gamma.logpdf(0.5, 2.0), rtol=1e-14)
+    np.testing.assert_allclose(slope, [0.0, 1.0, 0.0], rtol=1e-14)
+    with np.errstate(invalid="ignore"):
+        bad = value_and_grad(lambda a: np.sum(fn(np.array([1.0]), a)))(np.float64(-1.0))[0]
+    assert np.isnan(bad)

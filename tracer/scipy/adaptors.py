@@ -1,0 +1,31 @@
+"""Every adaptor of scipy's functions: importing this registers them. Loaded where scipy is."""
+
+from __future__ import annotations
+
+from gradof.tracer.numpy.active import SURROUNDINGS
+from gradof.tracer.scipy import (
+    convolve,
+    distributions,
+    fourier,
+    images,
+    labels,
+    linalg,
+    matrices,
+    multivariate,
+    signals,
+    special,
+    special_functions,
+    statistics,
+)
+from gradof.tracer.scipy.calls import scipy_calls
+
+ADAPTORS = (
+    convolve, distributions, fourier, images, labels, linalg, matrices, multivariate, signals,
+    special, special_functions, statistics,
+)  # fmt: skip
+
+
+def catch_calls() -> None:
+    """From now on, what traces do with scipy's functions is recorded."""
+    if scipy_calls not in SURROUNDINGS:
+        SURROUNDINGS.append(scipy_calls)

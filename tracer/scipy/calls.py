@@ -1,0 +1,340 @@
+"""Calls of scipy's functions with traced arrays, however the function is reached.
+
+    @scipy_function("scipy.linalg.solve_triangular")
+    def _solve_triangular(a, b, trans=0, lower=False, ...):    # scipy's own signature
+        ...                                                    # written in numpy, or one op
+
+    from scipy.linalg import solve_triangular as tri           # any of these is caught
+    table = {"tri": scipy.linalg.solve_triangular}
+    functools.partial(getattr(scipy.linalg, name), lower=True)
+
+Note [Code of scipy's functions]
+scipy hands its arguments to C and Fortran, which take no traced arrays. Most of its functions are
+Python functions, and the object that `scipy.linalg.solve` names is one and the same wherever it is
+imported, stored or passed: so while a trace runs, its `__code__` is another, which asks whether the
+calling thread traces and an argument is traced, and goes on with the original code if not. So
+calls inside of scipy are caught as well. What was there is put back when the last trace ends; a
+frame that runs keeps the code it has.
+
+What scipy gives for the concrete arrays is computed, too: the record must have its shape, and is
+cast to its dtype. `raw=True` leaves that to the adaptor.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
+from gradof.ir import forks
+from gradof.tracer.core.number import TracedNumber, has_number, plain
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import conform
+from gradof.tracer.numpy.numbers import as_scalar
+from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Adaptor:
+    """What records the calls of one function of scipy's."""
+
+    name: str  # as users write it
+    path: str  # where its Python code is
+    record: Function
+    raw: bool
+
+
+ADAPTORS: dict[str, Adaptor] = {}  # by name
+_ACTIVE = threading.local()  # .recorder: of the trace this thread runs
+
+
+def scipy_function(
+    *names: str, at: str | None = None, raw: bool = False
+) -> Callable[[Function], Function]:
+    """Register an adaptor, which has the signature of the functions it serves.
+
+    `at` is where the Python code is, of a function that is none or has several names. A `raw`
+    adaptor gets the function first, and its result is what the call returns.
+    """
+
+    def register(record: Function) -> Function:
+        for name in names:
+            assert name not in ADAPTORS, name
+            ADAPTORS[name] = Adaptor(name, at or name, record, raw)
+        return record
+
+    return register
+
+
+def original_of(name: str) -> FunctionType:
+    """The function of a registered name as scipy has it, under another object."""
+    return _ORIGINALS[ADAPTORS[name].path]
+
+
+# --- one call -------------------------------------------------------------------------------------
+
+
+def _called(
+    adaptor: Adaptor, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What stands in the place of the original's code."""
+    recorder: Recorder | None = getattr(_ACTIVE, "recorder", None)
+    if recorder is None or recorder.closed:
+        return original(*args, **kwargs)
+    if recorder.numbers.active and (has_number(args) or has_number(kwargs)):
+        args = tuple(_number(recorder, a) for a in args)
+        kwargs = {k: _number(recorder, v) for k, v in kwargs.items()}
+    if adaptor.raw:
+        recorder.enter()
+        return adaptor.record(original, *args, **kwargs)
+    given = (*args, *kwargs.values())
+    if not any(map(holds_traced, given)):
+        return original(*args, **kwargs)
+    recorder.enter()
+    if all(map(_holds_constants, given)):
+        recorder.baked = True
+        return original(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
+    return _recorded(recorder, adaptor, original, args, kwargs)
+
+
+def _recorded(
+    recorder: Recorder, adaptor: Adaptor, original: Function, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    drawn = np.random.get_state()  # scipy estimates norms with numbers drawn there
+    want = recorder.numpy(original, *map(_concrete, args), **_concrete(kwargs))
+    np.random.set_state(drawn)
+    name = _display(adaptor, args)
+    try:
+        result = adaptor.record(*args, **kwargs)
+    except InferenceError as error:
+        raise recorder.unsupported(f"{name}: {error.message}") from error
+    except (UnsupportedOpError, DataDependentError) as error:
+        if "scipy." in error.message:
+            raise
+        raise type(error)(f"{name}: {error.message}", loc=recorder.loc, hint=_HINT) from error
+    except TypeError as error:
+        # scipy took these arguments; so the adaptor lacks one of them
+        if "argument" not in str(error):
+            raise
+        raise recorder.unsupported(f"{name} called with these arguments: {error}", _HINT) from error
+    return _conformed(recorder, adaptor, result, want, _float_of((*args, *kwargs.values())))
+
+
+_HINT = (
+    "docs/coverage.md lists the functions of scipy that have derivatives; others can be written in "
+    "those, or computed outside and passed as an argument"
+)
+
+
+def _display(adaptor: Adaptor, args: tuple[Any, ...]) -> str:
+    """The function as users know it, methods of distributions by their distribution."""
+    owner = getattr(args[0], "name", None) if args else None
+    if "rv_" in adaptor.path and isinstance(owner, str):
+        return f"scipy.stats.{owner}.{adaptor.name.rpartition('.')[2]}"
+    return adaptor.name
+
+
+def _conformed(
+    recorder: Recorder, adaptor: Adaptor, result: Any, want: Any, dtype: np.dtype[Any]
+) -> Any:
+    """The record in the types that scipy gives, named results included."""
+    kind = getattr(getattr(want, "dtype", None), "kind", "")
+    if isinstance(want, (str, bytes, type(None))) or kind == "O":
+        return want
+    if not isinstance(want, tuple) or type(want) is tuple:
+        return conform(recorder, adaptor.name, result, _numbers(want, dtype))
+    parts = [_conformed(recorder, adaptor, r, w, dtype) for r, w in zip(result, want, strict=True)]
+    made = tuple.__new__(type(want), parts)
+    for name, other in getattr(result, "__dict__", {}).items():  # what is no part of the tuple
+        traced = type(other) is TracedArray
+        kept = _conformed(recorder, adaptor, other, vars(want)[name], dtype) if traced else other
+        vars(made)[name] = kept
+    return made
+
+
+def _number(recorder: Recorder, value: Any) -> Any:
+    """A number that is an input as a traced scalar; whole ones are read."""
+    if type(value) is TracedNumber and isinstance(value.value, float):
+        return as_scalar(recorder, value, np.float64)
+    return plain(value)
+
+
+def _float_of(given: tuple[Any, ...]) -> np.dtype[Any]:
+    """The widest floating dtype among the traced arrays of a call."""
+    found = [a.dtype for a in given if type(a) is TracedArray and a.dtype.kind == "f"]
+    return np.result_type(*found) if found else np.dtype(np.float64)
+
+
+def _numbers(want: Any, dtype: np.dtype[Any]) -> Any:
+    """scipy's result with Python's numbers as numpy's; a float gives way to any other."""
+    if isinstance(want, (list, tuple)):
+        return type(want)([_numbers(w, dtype) for w in want])
+    if type(want) is float:
+        return dtype.type(want)
+    return np.int64(want) if type(want) is int else want
+
+
+def _own(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object of one of scipy's classes."""
+    if type(value).__module__.startswith("scipy.") and not isinstance(value, (type, FunctionType)):
+        found = getattr(value, "__dict__", None)
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def holds_traced(value: Any) -> bool:
+    """Whether a traced array is in a nest, or an attribute of an object of scipy's."""
+    if isinstance(value, dict):
+        return any(map(holds_traced, value.values()))
+    own = _own(value)
+    return any(map(contains_traced, own.values())) if own else contains_traced(value)
+
+
+def _holds_constants(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_holds_constants, value))
+    if isinstance(value, dict):
+        return all(map(_holds_constants, value.values()))
+    own = _own(value)
+    if own:
+        return all(map(_holds_constants, own.values()))
+    return type(value) is not TracedArray or value.is_constant
+
+
+def _plain(value: Any) -> Any:
+    return _mapped(lambda array: array.plain(), value)
+
+
+def _concrete(value: Any) -> Any:
+    return _mapped(real, value)
+
+
+def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:
+    if type(value) is TracedArray:
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        parts = [_mapped(function, v) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return {k: _mapped(function, v) for k, v in value.items()}
+    own = _own(value)
+    if own and holds_traced(value):
+        value = copy.copy(value)
+        vars(value).update({k: _mapped(function, v) for k, v in own.items()})
+    return value
+
+
+# --- putting it there -----------------------------------------------------------------------------
+
+Swap = tuple[FunctionType, CodeType, CodeType]  # a function, its code, and ours
+_LOCK = forks.lock()
+_SWAPS: dict[str, Swap] = {}  # by path; made once, from the code that scipy has
+_ORIGINALS: dict[str, FunctionType] = {}  # by path
+_tried: set[str] = set()  # modules whose functions have theirs
+_active = 0  # traces that run
+
+
+def function_at(path: str) -> FunctionType | None:
+    """The Python function a dotted path names; None where it is not loaded."""
+    module = path
+    rest: list[str] = []
+    while module not in sys.modules:
+        module, _, name = module.rpartition(".")
+        rest.insert(0, name)
+        if not module:
+            return None
+    found: Any = sys.modules[module]
+    for name in rest:
+        space = found.__dict__ if isinstance(found, type) else None
+        found = space.get(name) if space is not None else getattr(found, name, None)
+    return found if isinstance(found, FunctionType) else None
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__,
+        function.__closure__,
+    )  # fmt: skip
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = function.__qualname__
+    made.__module__ = function.__module__
+    made.__dict__.update(function.__dict__)
+    return made
+
+
+def _code(function: FunctionType, call: Function) -> CodeType:
+    """Code with the function's free variables that hands its arguments to `call`."""
+    free = function.__code__.co_freevars
+    lines = [
+        f"def outer({', '.join(free)}):",
+        "    def inner(*args, **kwargs):",
+        *([f"        if 0: {', '.join(free)}"] if free else []),
+        "        call = 'the call'",
+        "        return call(args, kwargs)",
+        "    return inner",
+    ]
+    space: dict[str, Any] = {}
+    exec("\n".join(lines), space)
+    inner: CodeType = space["outer"](*(None,) * len(free)).__code__
+    assert inner.co_freevars == tuple(sorted(free)) or not free
+    return inner.replace(
+        co_consts=tuple(call if c == "the call" else c for c in inner.co_consts),
+        co_name=function.__code__.co_name, co_filename=function.__code__.co_filename,
+        co_firstlineno=function.__code__.co_firstlineno,
+    )  # fmt: skip
+
+
+def _load() -> None:
+    """Make the swaps of modules that have been loaded since."""
+    loaded = {name for name in sys.modules if name.startswith("scipy.")} - _tried
+    if not loaded:
+        return
+    made = {id(function) for function, _, _ in _SWAPS.values()}
+    for adaptor in ADAPTORS.values():
+        function = None if adaptor.path in _SWAPS else function_at(adaptor.path)
+        if function is not None and id(function) not in made:
+            made.add(id(function))
+            _ORIGINALS[adaptor.path] = _copy(function)
+            call = functools.partial(_called, adaptor, _ORIGINALS[adaptor.path])
+            _SWAPS[adaptor.path] = swap = (function, function.__code__, _code(function, call))
+            if _active:
+                function.__code__ = swap[2]
+    _tried.update(loaded)
+
+
+@contextmanager
+def scipy_calls(recorder: Recorder) -> Iterator[None]:
+    """While active, scipy's functions that have an adaptor record for `recorder`.
+
+    See Note [Code of scipy's functions].
+    """
+    global _active
+    outer = getattr(_ACTIVE, "recorder", None)
+    with _LOCK:
+        _load()
+        if not _active:
+            for function, _, ours in _SWAPS.values():
+                function.__code__ = ours
+        _active += 1
+    _ACTIVE.recorder = recorder
+    try:
+        yield
+    finally:
+        _ACTIVE.recorder = outer
+        with _LOCK:
+            _active -= 1
+            if not _active:
+                for function, theirs, _ in _SWAPS.values():
+                    function.__code__ = theirs

@@ -1,0 +1,172 @@
+"""scipy's own Python code, made to run on traced arrays.
+
+    twin = twin_of(scipy.stats.gamma)       # an object whose methods take traced arrays
+    twin._logpdf(x, a)
+
+Much of scipy is written in numpy and would be recorded as the user's own code is, were it not for
+functions that numpy does not hand over (np.asarray, np.zeros). A twin of a class has copies of its
+functions whose globals are those of the module, with numpy's proxy in the place of numpy.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.numpy.creation import replacements
+from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.scipy.calls import original_of, scipy_function
+
+Function = Callable[..., Any]
+
+
+class _Namespace:
+    """What scipy's code calls `xp`: numpy's proxy, and the names that only its wrapper has."""
+
+    def __getattr__(self, name: str) -> Any:
+        proxy = replacements()[id(np)][1]
+        return getattr(proxy if hasattr(proxy, name) else importlib.import_module(_COMPAT), name)
+
+    def asarray(
+        self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None
+    ) -> Any:
+        """An array, traced or not."""
+        made = as_array(obj)
+        made = made if dtype is None or made.dtype == np.dtype(dtype) else made.astype(dtype)
+        return np.copy(made) if copy else made
+
+    newaxis = None
+
+
+class _At:
+    """`xpx.at(x, index).set(value)`, on a copy."""
+
+    def __init__(self, x: Any, index: Any = ...) -> None:
+        self.x, self.index = x, index
+
+    def __getitem__(self, index: Any) -> _At:
+        return _At(self.x, index)
+
+    def set(self, value: Any, /, copy: Any = None, xp: Any = None) -> Any:
+        """The array with other elements at the index."""
+        made = np.copy(self.x)
+        made[self.index] = value
+        return made
+
+
+class _Extra:
+    """What scipy's code calls `xpx`: functions beside the standard ones."""
+
+    at = _At
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("scipy._lib.array_api_extra"), name)
+
+
+# Beside a module's own, the functions that its twin sees as twins.
+_HELPERS = ("scipy._lib.", "scipy.signal._polyutils")
+_COMPAT = "scipy._lib.array_api_compat.numpy"
+XP = _Namespace()
+
+
+def _asarray(
+    array: Any, dtype: Any = None, order: Any = None, copy: Any = None, *, xp: Any = None,
+    check_finite: bool = False, subok: bool = False,
+) -> Any:  # fmt: skip
+    return XP.asarray(array, dtype=dtype, copy=copy)
+
+
+# What scipy's code asks about arrays and their library, answered for numpy's proxy.
+_STANDS_FOR: dict[str, Any] = {
+    "array_namespace": lambda *arrays, **options: XP, "np_compat": XP, "xpx": _Extra(),
+    "is_numpy": lambda xp: True, "is_lazy_array": lambda x: False, "_asarray": _asarray,
+    "xp_size": lambda x: x.size, "xp_device": lambda x: "cpu",
+    "xp_copy": lambda x, **options: np.copy(x),
+    "is_array_api_obj": lambda x: isinstance(x, (np.ndarray, np.generic)),
+    "is_marray": lambda xp: False,
+}  # fmt: skip
+_OF_MODULE: dict[str, dict[str, Any]] = {}
+_SPACES: dict[str, dict[str, Any]] = {}
+
+
+def twin_globals(module: str) -> dict[str, Any]:
+    """The names of a module, where numpy is its proxy and scipy's functions see that as well."""
+    if module in _SPACES:
+        return _SPACES[module]
+    space = _SPACES[module] = {}  # before it is filled: modules know each other
+    table = replacements()
+    for name, value in vars(sys.modules[module]).items():
+        found = table.get(id(value))
+        if found is not None:
+            space[name] = found[1]
+        elif name in _STANDS_FOR:
+            space[name] = _STANDS_FOR[name]
+        elif isinstance(value, FunctionType):
+            home = str(value.__globals__.get("__name__"))
+            if home == module or home.startswith(_HELPERS):
+                value = _moved(value, twin_globals(home))
+            space[name] = value
+        else:
+            space[name] = value
+    space.update(_OF_MODULE.get(module, {}))
+    return space
+
+
+def _moved(function: FunctionType, space: dict[str, Any]) -> FunctionType:
+    made = FunctionType(
+        function.__code__, space, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def stand_in(module: str, name: str) -> Callable[[Function], Function]:
+    """Register what twins see in the place of one function of a module."""
+
+    def register(function: Function) -> Function:
+        _OF_MODULE.setdefault(module, {})[name] = function
+        return function
+
+    return register
+
+
+def through(*names: str) -> None:
+    """Register functions whose own code is recorded as it runs on traced arrays."""
+    for name in names:
+        scipy_function(name)(functools.partial(_through, name))
+
+
+def _through(name: str, *args: Any, **kwargs: Any) -> Any:
+    kwargs.pop("_no_deco", None)  # of scipy's own calls
+    # without what scipy wraps around it, for masks of nan and other libraries' arrays
+    function: Any = inspect.unwrap(original_of(name))
+    return _moved(function, twin_globals(function.__globals__["__name__"]))(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=256)
+def twin_class(cls: type) -> type:
+    """A subclass whose functions, inherited ones too, take traced arrays."""
+    space: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if not base.__module__.startswith("scipy."):
+            continue
+        for name, value in vars(base).items():
+            if isinstance(value, FunctionType):
+                space[name] = _moved(value, twin_globals(value.__module__))
+    return type(cls.__name__, (cls,), space)
+
+
+def twin_of(obj: Any) -> Any:
+    """A copy of an object, of the twin of its class."""
+    made = copy.copy(obj)
+    cls: Any = type(obj)
+    made.__class__ = twin_class(cls)
+    return made
