@@ -157,6 +157,21 @@ def triton_target(graph: Graph, library: Library, *, interpreted: bool = False) 
     )  # fmt: skip
 
 
+def all_targets() -> tuple[Target, ...]:
+    """One target of each kind, for torch callers, with groups of any size that are not one copy.
+
+    For printing and trying passes; nothing is compiled.
+    """
+    passes = ("round-weak-numbers", "merge-matmuls", "hoist-slices", "fuse")
+    tiles = functools.partial(in_tiles, library="torch")
+    return (
+        Target("numpy", "torch", passes[:1]),
+        Target("tiles", "torch", passes, tiles, _is_work, rematerialize=False),
+        Target("native", "torch", passes, in_native, _is_work),
+        Target("triton", "torch", (*passes[:1], *ON_DEVICE), in_triton, device=True),
+    )
+
+
 def devices_of(graph: Graph) -> frozenset[str]:
     """The devices of all tensors of a graph."""
     values = [*graph.inputs, *(v for node in graph.nodes() for v in node.outputs)]

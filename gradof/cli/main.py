@@ -29,6 +29,8 @@ _OPT_HELP = """\b
 Examples:
   gradof show examples/mlp.py:loss --stage f > f.ir
   gradof opt f.ir -p common-subexpression -p eliminate-dead-code
+  gradof opt f.ir -p reverse   its reverse; -p df: the gradient as a graph of its own
+  gradof opt f.ir -p fuse --target triton
   gradof opt < f.ir            parse, verify and print
 """
 _OPS_HELP = """\b
@@ -95,12 +97,16 @@ _library = click.option(
     "--stage", type=click.Choice(sorted(STAGES)), default="trace", show_default=True,
     help="trace: the SSA graph; reverse: f with its GradOf blocks; f, df: the split; "
     "fused: what one loop computes; numpy: the emitted source of both; "
-    "triton: the kernels a GPU would run; explain: what is saved, and why",
+    "triton: the kernels a GPU would run; explain: what is saved, and why; "
+    "passes: the graph after each pass",
 )
+@click.option("--after", metavar="PASS", help="the graphs after this pass alone (stage passes)")
 @click.option("--locs/--no-locs", default=True, help="print the user's lines [default: on]")
 @_arg
 @_library
-def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: Any) -> None:
+def show(
+    target: str, stage: str, after: str | None, locs: bool, args: tuple[str, ...], library: Any
+) -> None:
     """Print one stage of the compilation of TARGET."""
     from gradof.cli.render import print_code
     from gradof.cli.stages import render_stage
@@ -108,7 +114,8 @@ def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: An
 
     fn, module = load_target(target)
     positional, named = inputs_for(fn, module, args, library)
-    text, language = render_stage(stage, fn, positional, named, locs=locs)
+    stage = "passes" if after else stage
+    text, language = render_stage(stage, fn, positional, named, locs=locs, after=after)
     print_code(text, language)
 
 
@@ -118,18 +125,20 @@ def show(target: str, stage: str, locs: bool, args: tuple[str, ...], library: An
     "-p", "--pass", "passes", multiple=True, metavar="PASS",
     help="a pass to run, in order; repeatable; `gradof opt --list` names them",
 )
-@click.option("--list", "listing", is_flag=True, help="list the passes")
-def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
+@click.option("--target", default="native", show_default=True, metavar="NAME",
+              help="whose rules a target's pass follows: numpy, tiles, native, triton")  # fmt: skip
+@click.option("--list", "listing", is_flag=True, help="list the passes of the whole pipeline")
+def opt(file: str, passes: tuple[str, ...], target: str, listing: bool) -> None:
     """Parse textual IR from FILE (default: standard input), verify it, run passes, print it."""
+    from gradof.cli.passes import pass_lines, run_named
     from gradof.cli.render import print_code
     from gradof.errors import ParseError, TargetError
     from gradof.ir.parser import parse_graph
     from gradof.ir.verify import verify
-    from gradof.passes.pipeline import PASSES, run_passes
 
     if listing:
-        for name, each in PASSES.items():
-            click.echo(f"{name:<24} {(each.__doc__ or '').splitlines()[0]}")
+        for line in pass_lines():
+            click.echo(line)
         return
     if file != "-" and not Path(file).is_file():
         raise TargetError(f"no file {file}")
@@ -145,9 +154,7 @@ def opt(file: str, passes: tuple[str, ...], listing: bool) -> None:
         ) from None
     graph = parse_graph(text, source="<stdin>" if file == "-" else file)
     verify(graph)
-    run_passes(graph, passes)
-    verify(graph)
-    print_code(str(graph), "gradof-ir")
+    print_code(str(run_named(graph, passes, target)), "gradof-ir")
 
 
 @main.command(epilog=_TARGET_HELP.format(name="check", first="", more=" --order 2"))

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-STAGES = ("trace", "reverse", "f", "df", "fused", "numpy", "triton", "gradient", "explain")
+STAGES = (
+    "trace", "reverse", "f", "df", "fused", "numpy", "triton", "gradient", "explain", "passes",
+)  # fmt: skip
 
 
 def render_stage(
-    stage: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, locs: bool
-) -> tuple[str, str]:
-    """The text of a stage and the language to colour it in; raises what tracing raises."""
+    stage: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
+    locs: bool, after: str | None = None,
+) -> tuple[str, str]:  # fmt: skip
+    """The text of a stage and the language to colour it in; raises what tracing raises.
+
+    `after` names the one pass that the stage `passes` is to show.
+    """
     from gradof.api import differentiate
     from gradof.autodiff.differentiate import show_reverse
     from gradof.ir.printer import print_graph
@@ -23,6 +29,8 @@ def render_stage(
         return f"{compiled.explain(*args, **kwargs)}\n", "text"
     if stage == "trace":
         return print_graph(compiled.trace(*args, **kwargs), locs=locs), "gradof-ir"
+    if stage == "passes":
+        return render_passes(compiled, args, kwargs, after, locs=locs), "gradof-ir"
     bound = compiled.bind(args, kwargs)
     flags = gradient_flags(bound)
     if stage == "reverse":
@@ -46,3 +54,45 @@ def render_stage(
         return f"{plan.f.executable.listing}\n\n{df.executable.listing}", "python"
     graph = {"f": plan.gradient.f, "df": plan.gradient.df}[stage]
     return print_graph(graph, locs=locs), "gradof-ir"
+
+
+def render_passes(
+    compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], after: str | None, *, locs: bool
+) -> str:
+    """Every pass that the compilation of the call and of its gradient runs, in order.
+
+    A graph is printed after each pass that changed it, or after the pass named `after` alone.
+    TargetError if no pass of that name runs.
+    """
+    from gradof.errors import TargetError
+    from gradof.ir.core import Graph
+    from gradof.ir.printer import print_graph
+    from gradof.passes.pipeline import watching
+    from gradof.runtime.results import gradient_flags
+
+    bound = compiled.bind(args, kwargs)
+    parts: list[str] = []
+    ran: dict[str, None] = {}
+    before: dict[str, str] = {}  # of each graph, by its name
+
+    def note(name: str, graph: Graph, changed: bool) -> None:
+        text = print_graph(graph, locs=locs)
+        ran[name] = None
+        head = f"# {graph.name}: {name}"
+        same = before.get(graph.name) == text
+        before[graph.name] = text
+        if after == name or (after is None and not same):
+            parts.append(f"{head}\n{text}")
+        elif after is None:
+            parts.append(f"{head}: nothing to do\n")
+
+    with watching(note):
+        plan = bound.entry.plan.gradient(gradient_flags(bound))
+        vjps = plan.gradient.df_input_vjps
+        defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
+        df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
+        for each in (plan.f, df):
+            _ = each.executable
+    if not parts:
+        raise TargetError(f"no pass {after!r} runs", hint="those that do: " + ", ".join(ran))
+    return "\n".join(parts)

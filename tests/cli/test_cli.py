@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from gradof.autodiff.differentiate import STEPS
 from gradof.cli.main import main
+from gradof.codegen.targets.passes import GRAPH_PASSES
 from gradof.ir.parser import parse_graph
 from gradof.ops.registry import all_ops, get_op
 from gradof.passes.pipeline import PASSES
@@ -50,6 +52,13 @@ import numpy as np
 def loss(x, w):
     h = np.tanh(x @ w)
     return np.sum(h * h)
+"""
+LOSS = """graph f(%x : f32[4,3], %b : f32[3]):
+  %z : f32[4,3] = add(%x, %b)
+  %h : f32[4,3] = softmax[dim=1](%z)
+  %y : f32[4,3] = mul(%h, %z)
+  %s : f32[] = sum[dims=(0,1), keepdims=False](%y)
+  return (%s)
 """
 GRAPH = """graph f(%x : f32[3]):
   %a : f32[3] = tanh(%x)
@@ -221,8 +230,36 @@ def test_opt_from_stdin_and_file(folder: Path) -> None:
 
 def test_opt_lists_passes() -> None:
     lines = run("opt", "--list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(PASSES)
-    assert all(len(line.split()) > 2 for line in lines)
+    listed = [line.split()[0] for line in lines if line and not line.startswith("#")]
+    assert set(listed) == {*PASSES, *GRAPH_PASSES, *STEPS, "f", "df"}
+    assert all(len(line.split()) > 2 for line in lines if line)
+    parts = [line for line in lines if line.startswith("#")]
+    assert parts[2:] == [f"# --target {name}" for name in ("numpy", "tiles", "native", "triton")]
+
+
+@pytest.mark.parametrize("name", sorted({*GRAPH_PASSES, *STEPS, "f", "df"}))
+def test_each_pass_runs_alone_on_a_text(name: str) -> None:
+    """What comes out is text that parses and verifies, and the same passes run on it again."""
+    out = run("opt", "-p", name, "--target", "triton", stdin=LOSS).stdout
+    assert run("opt", stdin=out).stdout == out
+
+
+def test_passes_run_one_after_the_other_and_by_target() -> None:
+    out = run("opt", "-p", "df", "-p", "eliminate-dead-code", stdin=LOSS).stdout
+    assert out.startswith("graph df(%ds")
+    assert "FusionGroup" in run("opt", "-p", "fuse", stdin=LOSS).stdout
+    assert "FusionGroup" not in run("opt", "-p", "fuse", "--target", "numpy", stdin=LOSS).stdout
+    assert "native" in run("opt", "-p", "fuse", "--target", "x", stdin=LOSS, code=2).stderr
+
+
+def test_show_prints_the_graph_after_every_pass(t: str) -> None:
+    text = run("show", f"{t}:loss", "--stage", "passes").stdout
+    heads = [line.split(":")[1].strip() for line in text.splitlines() if line.startswith("# ")]
+    assert heads[: len(STEPS)] == list(STEPS)
+    assert heads.count("canonicalize") >= 2  # of f, and of df
+    one = run("show", f"{t}:loss", "--after", "reverse").stdout
+    assert one.startswith("# loss: reverse\ngraph loss(") and "GradOf" in one and one in text
+    assert "choose-captures" in run("show", f"{t}:loss", "--after", "nope", code=2).stderr
 
 
 def test_opt_unknown_pass() -> None:
