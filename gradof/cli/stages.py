@@ -87,7 +87,8 @@ def render_passes(
             parts.append(f"{head}: nothing to do\n")
 
     with watching(note):
-        plan = bound.entry.plan.gradient(gradient_flags(bound))
+        fresh = bound.entry.plan.with_graph(bound.entry.plan.graph)  # what is kept runs no pass
+        plan = fresh.gradient(gradient_flags(bound))
         vjps = plan.gradient.df_input_vjps
         defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
         df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan

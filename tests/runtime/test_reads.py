@@ -192,7 +192,8 @@ def test_the_body_of_a_module_that_is_imported_first_is_not_what_the_function_do
         import gradof_lazy_plugin as plugin  # type: ignore[import-not-found]
         import gradof_lazy_registry as registry  # type: ignore[import-not-found]
 
-        return (x * plugin.SCALE * registry.scale()).sum()
+        scale: float = plugin.SCALE * registry.scale()
+        return (x * scale).sum()
 
     compiled = gradof.differentiate(f, strict=True)
     x = torch.ones(3, requires_grad=True)
