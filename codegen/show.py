@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from gradof.codegen.fusion.groups import bytes_of
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.loops.text import print_nest
 from gradof.codegen.targets.choose import ON_DEVICE, in_native
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import Target
@@ -34,7 +35,7 @@ def show_fused(graph: Graph, *, locs: bool = True) -> str:
         read, written = (sum(map(bytes_of, vs)) for vs in (node.inputs, node.outputs))
         count = sum(1 for n in node.blocks[0].nodes() if n.kind != "Constant")
         lines += ["", f"# kernel {k}: {count} nodes, reads {_size(read)}, writes {_size(written)}",
-                  str(schedule(node, f"kernel_{k}"))]  # fmt: skip
+                  print_nest(schedule(node, f"kernel_{k}"), locs=locs).rstrip()]  # fmt: skip
     if not groups:
         lines += ["", "# nothing to fuse"]
     return "\n".join(lines) + "\n"

@@ -14,25 +14,27 @@ one after another. Otherwise the call goes to numpy tiles, or, where there is ha
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.loops.ir import LoopNest
 
 _SHORTEST = 32  # columns of a segment, below which its loops are mostly beginnings and ends
 
 
 class Flat(NamedTuple):
-    """Strides of every buffer in elements, of rows and of the column axes there are, and these
-    axes' sizes: (columns,), or (segments, columns of one)."""
+    """Strides of every buffer in elements, of rows and of the column axes there are, these axes'
+    sizes: (columns,), or (segments, columns of one), and the axes of the nest that are one."""
 
     strides: list[list[int]]
     columns: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
 
 
 def collapsed(nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]) -> Flat | None:
     """With one column axis; None where they do not join. A nest without columns has one of them."""
-    return _flat(nest, views, sizes, None)
+    return None if _has_positions(nest) else _flat(nest, views, sizes, None)
 
 
 def segmented(nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]) -> Flat | None:
@@ -47,17 +49,15 @@ def segmented(nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]) -> Fla
     return None
 
 
-def with_columns(buffer: Buffer, rows: int, count: int) -> Buffer:
-    """The buffer with so many column axes, all of which it has dims along if it has of any."""
-    columns = [d for d in buffer.dims[rows:] if d is not None]
-    tail = (columns[-1] if columns else None,) * count if len(buffer.dims) > rows else ()
-    return Buffer(buffer.name, buffer.dtype, buffer.shape, (*buffer.dims[:rows], *tail))
-
-
 def _may_have_segments(nest: LoopNest) -> bool:
     """Whether nothing asks for the place of a column: no position, no sum of each column's own."""
     placed = any(i.op == "index" or (i.op == "fold" and i.level == "cell") for i in nest.body)
     return nest.rows > 0 and not placed
+
+
+def _has_positions(nest: LoopNest) -> bool:
+    """Whether anything asks for a position along one of several axes of columns."""
+    return len(nest.sizes) > nest.rows + 1 and any(i.op == "index" for i in nest.body)
 
 
 def _flat(
@@ -83,11 +83,12 @@ def _flat(
                     return None
         last = [group[-1][2] if group else 0 for group in groups]
         found.append([*rows, *(last if len(sizes) > nest.rows else [])])
-    wide = [n for n in sizes[nest.rows :] if n != 1]
-    parts = [wide] if cut is None else [wide[:cut], wide[cut:]]
-    columns = []
-    for part in parts:
-        columns.append(1)
-        for n in part:
-            columns[-1] *= n
-    return Flat(found, tuple(columns))
+    axes = range(nest.rows, len(sizes))
+    if cut is None:
+        joined = [tuple(axes)]
+    else:
+        first = [a for a in axes if sizes[a] != 1][cut]
+        joined = [tuple(a for a in axes if a < first), tuple(a for a in axes if a >= first)]
+    columns = tuple(math.prod(sizes[a] for a in part) for part in joined)
+    merged = (*((a,) for a in range(nest.rows)), *(part for part in joined if part))
+    return Flat(found, columns, merged)

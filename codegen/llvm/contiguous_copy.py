@@ -20,11 +20,20 @@ from gradof.codegen.llvm.collapse import collapsed
 from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.codegen.loops.interpret import as_nest, nest_sizes
 from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.loops.verify import checked
 
 
 def can_rearrange(nest: LoopNest) -> bool:
     """Whether every output varies along all of the columns, or none: then a copy collapses."""
     return all(_columns(nest, b) in ((), _columns(nest)) for b in nest.outputs)
+
+
+def in_order(nest: LoopNest) -> LoopNest:
+    """The nest of arrays that have their axes in its order."""
+    return replace(
+        nest, inputs=tuple(_in_order(nest, b) for b in nest.inputs),
+        outputs=tuple(_in_order(nest, b) for b in nest.outputs),
+    )  # fmt: skip
 
 
 class Rearranged:
@@ -34,10 +43,7 @@ class Rearranged:
 
     def __init__(self, nest: LoopNest, openmp: bool) -> None:
         self.nest = nest
-        self.kernel = NativeKernel(replace(
-            nest, inputs=tuple(_in_order(nest, b) for b in nest.inputs),
-            outputs=tuple(_in_order(nest, b) for b in nest.outputs),
-        ), openmp)  # fmt: skip
+        self.kernel = NativeKernel(checked(in_order(nest), "llvm", "order-axes"), openmp)
 
     @property
     def source(self) -> str:

@@ -14,16 +14,16 @@ left to numpy tiles.
 
 from __future__ import annotations
 
+import functools
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradof.codegen.fusion.concat_in_place import placed
-from gradof.codegen.llvm.collapse import collapsed, segmented, with_columns
+from gradof.codegen.llvm.collapse import collapsed, segmented
 from gradof.codegen.llvm.emit import Code, emit_ir, lanes_for
 from gradof.codegen.llvm.memory import Stride
 from gradof.codegen.llvm.partials import Partials
@@ -31,8 +31,12 @@ from gradof.codegen.llvm.streaming import streamed
 from gradof.codegen.llvm.vectors import supports
 from gradof.codegen.loops.interpret import as_nest, nest_sizes, output_shape
 from gradof.codegen.loops.ir import Buffer, LoopNest
-from gradof.codegen.loops.picked_sums import with_picks
-from gradof.codegen.loops.widen_half import has_halves, in_float32
+from gradof.codegen.loops.passes.expand_sign import with_sign_of_nan
+from gradof.codegen.loops.passes.merge_axes import Groups, merge_axes
+from gradof.codegen.loops.passes.picked_sums import with_picks
+from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
+from gradof.codegen.loops.passes.widen_half import has_halves, in_float32
+from gradof.codegen.loops.text import print_nest
 from gradof.codegen.lowering.half import raw_numpy_dtype
 from gradof.codegen.machine import runtime_ir as place
 from gradof.codegen.machine.engine import Effort, address_of, vector_bits
@@ -76,6 +80,18 @@ def is_native(nest: LoopNest) -> bool:
     return True
 
 
+def native_passes(torch: bool) -> list[NestPass]:
+    """What is done to a nest before its arrays are known; `torch` for a torch caller."""
+    widen = NestPass("widen-half", functools.partial(in_float32, torch=torch))
+    return [widen, *([NestPass("expand-sign", with_sign_of_nan)] if torch else [])]
+
+
+def layout_passes(groups: Groups, sizes: Sequence[int]) -> list[NestPass]:
+    """What is done to a nest for arrays of whose axes some are one."""
+    merge = functools.partial(merge_axes, groups=groups, sizes=sizes)
+    return [NestPass("merge-axes", merge), NestPass("pick-columns", with_picks)]
+
+
 def cost(nest: LoopNest) -> int:
     """About how many instructions a cell takes."""
     return sum(cost_of(i.op) for i in nest.body if i.level == "cell")
@@ -98,20 +114,20 @@ class NativeKernel:
     emitter = "native"
 
     def __init__(self, nest: LoopNest, openmp: bool = False) -> None:
-        self.nest = _signs_of(in_float32(nest, torch=openmp), torch=openmp)
+        self.nest = run_nest_passes(nest, native_passes(openmp), "llvm")
         self.given = nest
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
         self.lanes = lanes_for(self.nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(self.nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
-        self._variants: dict[tuple[int | Stride, ...], Code] = {}
+        self._variants: dict[tuple[Any, ...], Code] = {}
         self._other: TileKernel | HalfTiles | Rearranged | None = None
         self._scratch = Scratch()
 
     @property
     def source(self) -> str:
         """The loop nest, for people."""
-        return str(self.nest)
+        return print_nest(self.nest)
 
     def takes(self, k: int) -> bool:
         """Whether output k may be written into a given array: not if it is folded."""
@@ -174,7 +190,7 @@ class NativeKernel:
         mine = [k for k in range(len(outputs)) if k not in there and self.takes(k)]
         for k in streamed(nest, strides, flat, mine):
             classes[len(arrays) + k] = "streamed"
-        code = self._variant(tuple(classes), len(shape.columns))
+        code = self._variant(tuple(classes), shape.groups, sizes)
         arguments = [0] * len(views) + [s for each in strides for s in each] + flat
         held = sum((columns + self.lanes) * width for _, width in code.scratch)
         partials = Partials(nest, code, columns)
@@ -207,18 +223,15 @@ class NativeKernel:
             chunk = max(chunk, -(-rows // most))
         return rows, chunk
 
-    def _variant(self, classes: tuple[Stride, ...], axes: int) -> Code:
-        """The code for one pattern of column strides, and so many column axes."""
-        found = self._variants.get((axes, *classes))
+    def _variant(
+        self, classes: tuple[Stride, ...], groups: Groups, sizes: Sequence[int]
+    ) -> Code:  # fmt: skip
+        """The code for one pattern of column strides, and groups of axes that are one."""
+        key = (classes, tuple(map(tuple, groups)), tuple([n == 1 for n in sizes]))
+        found = self._variants.get(key)
         if found is None:
-            rows = self.nest.rows
-            nest = replace(
-                self.nest, sizes=self.nest.sizes[: rows + axes],
-                inputs=tuple(with_columns(b, rows, axes) for b in self.nest.inputs),
-                outputs=tuple(with_columns(b, rows, axes) for b in self.nest.outputs),
-            )  # fmt: skip
-            found = emit_ir(with_picks(nest), classes, self.lanes)
-            self._variants[(axes, *classes)] = found
+            nest = run_nest_passes(self.nest, layout_passes(groups, sizes), "llvm")
+            found = self._variants[key] = emit_ir(nest, classes, self.lanes)
         return found
 
     def _whole(self) -> TileKernel | HalfTiles | Rearranged:
@@ -231,14 +244,6 @@ class NativeKernel:
             else:
                 self._other = tiles_of(self.given, torch=self.openmp)
         return self._other
-
-
-def _signs_of(nest: LoopNest, torch: bool) -> LoopNest:
-    """The sign of nan is nan for numpy, and 0 for torch."""
-    if not torch or all(i.op != "sign" for i in nest.body):
-        return nest
-    body = (replace(i, op="sign_or_zero") if i.op == "sign" else i for i in nest.body)
-    return replace(nest, body=tuple(body))
 
 
 def _empty(buffer: Buffer, sizes: Sequence[int]) -> Any:

@@ -235,13 +235,6 @@ class Vectors:
             x = self._extreme("minimum", own, [x, self.constant(attrs["high"], own)])
         return x
 
-    def _sign_or_zero(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        v, zero = self.vector(own), self.constant(0, own)
-        up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
-        down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
-        some = self.emit(self.select(own, down, self.constant(-1, own), zero))
-        return self.emit(self.select(own, up, self.constant(1, own), some))
-
     def _sign(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         v, zero = self.vector(own), self.constant(0, own)
         up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")

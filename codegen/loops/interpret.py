@@ -1,7 +1,11 @@
-"""A loop nest evaluated by whole numpy arrays: the reference every emitter is compared with.
+"""A loop nest evaluated by whole numpy arrays: its meaning, with which every emitter is compared.
 
-Each value is an array with the nest's axes, of size 1 where it does not vary. Elementwise ops are
-the registry's numpy lowerings, in the dtype of their operands, as the unfused code has them.
+    run_nest(nest, [x, w])              # the outputs, in the order of the nest
+
+Each value is an array with the nest's axes, of size 1 where it does not vary. What an instruction
+computes stands in `instructions`; here are the arrays around them: what is loaded, and stored.
+bfloat16 is held in float32, and rounded after each instruction (Note [Half precision] in
+`gradof.codegen.lowering.half`).
 """
 
 from __future__ import annotations
@@ -12,36 +16,67 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.loops.instructions import evaluate, reduced
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
-from gradof.codegen.lowering.numpy import call, lowering
+from gradof.codegen.lowering.half import round_bf16
 from gradof.errors import CodegenError
 from gradof.ir.attrs import to_numpy_dtype
-from gradof.ops.registry import get_op
-
-REDUCE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+from gradof.ir.types import BF16
 
 
 def run_nest(nest: LoopNest, arrays: Sequence[Any]) -> list[Any]:
     """The outputs of a nest; arrays in the order of `nest.inputs`, outputs of `nest.outputs`."""
-    sizes = nest_sizes(nest, arrays)
-    columns = tuple(range(nest.rows, len(sizes)))
-    rows = tuple(range(nest.rows))
-    values: dict[str, Any] = {}
-    outputs: list[Any] = [None] * len(nest.outputs)
-    for i in nest.body:
-        args = [values[a] if isinstance(a, str) else a for a in i.args]
-        with np.errstate(all="ignore"):
-            if i.op in ("store", "fold"):
-                value = args[0]
-                if i.op == "fold":
-                    levels = {"row": (*rows, *columns), "cell": rows}[i.level]
-                    value = _varying(value, sizes, rows)
-                    value = _reduce(i, value, levels, value.dtype)
-                k = _index(i)
-                outputs[k] = _stored(i, nest.outputs[k], value, sizes, outputs[k])
-            else:
-                values[i.name] = _value(i, args, nest, arrays, sizes, columns)
-    return outputs
+    running = _Running(nest, arrays)
+    with np.errstate(all="ignore"):
+        for i in nest.body:
+            running.step(i)
+    return running.outputs
+
+
+class _Running:
+    """The arrays of one evaluation: a `Space` of `instructions`."""
+
+    def __init__(self, nest: LoopNest, arrays: Sequence[Any]) -> None:
+        self.nest = nest
+        self.arrays = arrays
+        self.sizes = nest_sizes(nest, arrays)
+        self.rows = tuple(range(nest.rows))
+        self.columns = tuple(range(nest.rows, len(self.sizes)))
+        self.values: dict[str, Any] = {}
+        self.beside: dict[str, dict[str, Any]] = {}
+        self.outputs: list[Any] = [None] * len(nest.outputs)
+
+    def step(self, i: Instr) -> None:
+        args = [self.values[a] if isinstance(a, str) else a for a in i.args]
+        if i.op not in ("store", "fold"):
+            self.values[i.name] = evaluate(self, i, args)
+            return
+        value = self.folded(i, args[0]) if i.op == "fold" else args[0]
+        k = _index(i)
+        self.outputs[k] = _stored(i, self.nest.outputs[k], value, self.sizes, self.outputs[k])
+
+    def folded(self, i: Instr, value: Any) -> Any:
+        """The operand of a fold, reduced over the rows; of row values, one number."""
+        if "part" in i.attrs:
+            value = self.beside[str(i.args[0])]["weight"]
+        value = reduced(i, value, self.rows, self.sizes)
+        return np.negative(value) if i.attrs.get("negated") else value
+
+    def load(self, i: Instr, args: Sequence[Any]) -> Any:
+        """The cells of an input; see `Space`."""
+        k = _index(i)
+        value = _load(i, args, self.nest.inputs[k], self.arrays[k], self.sizes)
+        return value.astype(to_numpy_dtype(i.dtype), copy=False)
+
+    def body(self, i: Instr) -> Any:
+        """The last cell of a body, whose names are its own."""
+        outside = self.values
+        self.values = dict(outside)
+        for j in i.body:
+            self.step(j)
+        found = self.values[i.body[-1].name]
+        self.values = outside
+        return found
 
 
 def _stored(
@@ -60,33 +95,9 @@ def _stored(
     return before
 
 
-def _value(
-    i: Instr, args: list[Any], nest: LoopNest, arrays: Sequence[Any], sizes: tuple[int, ...],
-    columns: tuple[int, ...],
+def _load(
+    i: Instr, args: Sequence[Any], buffer: Buffer, array: Any, sizes: tuple[int, ...]
 ) -> Any:  # fmt: skip
-    if i.op == "load":
-        return _load(i, args, nest.inputs[_index(i)], arrays[_index(i)], sizes)
-    if i.op == "index":
-        axis = i.attrs["axis"]
-        assert isinstance(axis, int)
-        shape = [1] * len(sizes)
-        shape[axis] = sizes[axis]
-        return np.arange(sizes[axis], dtype=np.int64).reshape(shape)
-    if i.op == "reduce":
-        return _reduce(i, _varying(args[0], sizes, columns), columns, to_numpy_dtype(i.dtype))
-    record = get_op(i.op)
-    low = lowering(record, "numpy")
-    if i.op == "cast":
-        args = [np.asarray(args[0])]  # of a number, too
-    names = [f"_{k}" for k in range(len(args))]
-    space = {"np": np, **dict(zip(names, args, strict=True))}
-    if low.function is not None:
-        space[low.text] = low.function
-    attrs = {k: v for k, v in i.attrs.items() if k in record.attrs}
-    return np.asarray(eval(call(record, low, names, attrs), space))
-
-
-def _load(i: Instr, args: list[Any], buffer: Buffer, array: Any, sizes: tuple[int, ...]) -> Any:
     value = as_nest(buffer, array)
     for axis, first, last in buffer.windows:
         value = np.broadcast_to(
@@ -169,16 +180,7 @@ def _as_output(buffer: Buffer, value: Any, sizes: tuple[int, ...]) -> Any:
     value = value.reshape([sizes[k] for k in named])
     dims = [d for d in buffer.dims if d is not None]
     value = value.transpose(np.argsort(dims)) if dims else value
-    return np.array(value.reshape(output_shape(buffer, sizes)), dtype=to_numpy_dtype(buffer.dtype))
-
-
-def _varying(value: Any, sizes: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    return np.broadcast_to(value, [n if k in axes else value.shape[k] for k, n in enumerate(sizes)])
-
-
-def _reduce(i: Instr, value: Any, axes: tuple[int, ...], dtype: Any) -> Any:
-    kind = i.attrs["kind"]
-    assert isinstance(kind, str)
-    if kind in ("sum", "prod"):
-        return REDUCE[kind].reduce(value, axis=axes, keepdims=True, dtype=dtype)
-    return REDUCE[kind].reduce(value, axis=axes, keepdims=True)
+    value = value.reshape(output_shape(buffer, sizes))
+    if buffer.dtype == BF16:
+        return round_bf16(value)
+    return np.array(value, dtype=to_numpy_dtype(buffer.dtype))

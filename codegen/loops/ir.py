@@ -35,7 +35,7 @@ strides being 0 or 1 (`Buffer.dims` None; contiguity), and which axes there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -72,13 +72,9 @@ class Buffer:
 class Instr:
     """One scalar operation; see Note [Loop nests].
 
-    `op` is `load`, `index` (position along nest axis `attrs["axis"]`, i64), `reduce`, `fold`,
-    `store`, or the kind of an elementwise op of the registry with that op's attributes.
-    A `load` with an argument is of the cell that it names along nest axis `attrs["axis"]`, a
-    `store` with an `attrs["offset"]` is so much further along it; only nests for a device have one,
-    or an `in_range`.
-    `load`, `store` and `fold` have `attrs["buffer"]`, an index into inputs or outputs;
-    `reduce` and `fold` have `attrs["kind"]`.
+    `op` is one of the table in `gradof.codegen.loops.instructions`, which says of each what its
+    operands, attributes, dtype and level are and which targets take it, or the kind of an
+    elementwise op of the registry with that op's attributes. `verify` checks it.
     """
 
     name: str
@@ -89,7 +85,7 @@ class Instr:
     stage: int
     attrs: Mapping[str, Attr] = field(default_factory=dict)
     loc: Loc | None = None
-    body: tuple[Instr, ...] = ()  # of a native `pick`
+    body: tuple[Instr, ...] = ()  # of a `pick`: cells, in names of their own
 
 
 @dataclass(frozen=True)
@@ -154,27 +150,6 @@ class LoopNest:
     def once(self) -> list[Instr]:
         """What does not vary at all."""
         return [i for i in self.body if i.level == "once"]
-
-    def lines(self) -> Iterator[str]:
-        """The nest as text, as `gradof show --stage fused` prints it."""
-        rows, columns = self.sizes[: self.rows], self.sizes[self.rows :]
-        yield f"nest {self.name} over rows {rows}, columns {columns}"
-        for which, buffers in (("in", self.inputs), ("out", self.outputs)):
-            for k, b in enumerate(buffers):
-                dims = ", ".join("-" if d is None else str(d) for d in b.dims)
-                shape = ",".join(map(str, b.shape))
-                yield f"  {which} {k}: {b.name} : {b.dtype}[{shape}] axes ({dims})"
-        for i in self.body:
-            attrs = ", ".join(f"{k}={v}" for k, v in i.attrs.items())
-            args = " ".join(str(a) for a in i.args)
-            head = f"{i.name} = " if i.name else ""
-            held = " held" if i.name in self.held else ""
-            loc = f"  # {i.loc}" if i.loc is not None else ""
-            text = f"{head}{i.op}{f'[{attrs}]' if attrs else ''} {args}".rstrip()
-            yield f"  {text} : {i.dtype} {i.level} {i.stage}{held}{loc}"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def _product(sizes: tuple[int, ...]) -> int:

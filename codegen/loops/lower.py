@@ -18,6 +18,7 @@ from gradof.codegen.fusion.access import Axes, follow, pads_of, shape_of
 from gradof.codegen.fusion.groups import is_free
 from gradof.codegen.fusion.iteration_space import NUMBERS, REDUCTIONS, Fit, Space
 from gradof.codegen.loops.ir import LEVELS, Buffer, Instr, Level, LoopNest, Operand
+from gradof.codegen.loops.verify import checked
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
@@ -78,7 +79,7 @@ class _Scheduler:
             self.name, sizes, self.rows, tuple(self.inputs), tuple(self.outputs),
             tuple(self.body), reads=tuple(self.reads),
         )  # fmt: skip
-        return replace(nest, held=held_cells(nest))
+        return checked(replace(nest, held=held_cells(nest)), after="lowering")
 
     # --- inputs and outputs ----------------------------------------------------------------------
 
@@ -278,7 +279,7 @@ class _Scheduler:
         if self.made[arg].dtype == dtype:
             return arg
         attrs: dict[str, Attr] = {"dtype": dtype}
-        if dtype in (F16, BF16):  # an emitter may have the number as it is (`loops/widen_half`)
+        if dtype in (F16, BF16):  # read as it is by some (`loops/passes/widen_half`)
             attrs["weak"] = True
         return self.emit("cast", (arg,), dtype, attrs=attrs)
 

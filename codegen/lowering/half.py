@@ -15,7 +15,7 @@ held like bfloat16. An array of bfloat16 is one of two things in emitted code:
   do numpy callers, the reference interpreter and exported files.
 - *raw*: their 16 bits each, as uint16. Kernels read and write those. For a torch caller they are
   what comes in and goes out: the tensors' own memory (`runtime.torch_bridge`). Native kernels widen
-  vectors as they load them and round after each op (`loops/widen_half`), so that a cell is 2 bytes
+  vectors as they load them and round after each op (`passes/widen_half`), so that a cell is 2 bytes
   in memory; float16 is loaded in the same way.
 
 `raw.with_raw` puts `widen_bf16` and `narrow_bf16` where the two meet.

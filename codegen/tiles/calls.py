@@ -65,16 +65,15 @@ class Calls:
         return writing(i.op)
 
     def fused(self, i: Instr) -> tuple[str, Callable[..., Any], Sequence[Operand], str]:
-        """Torch's function of a `fma` or `fdiv`, its name, operands, and keyword argument."""
+        """Torch's function of `addcmul` or `addcdiv`, its name, operands, and keyword argument."""
         self.of_torch.add(i.op)
         c, p, q = i.args
         by = i.attrs["by"]
         assert isinstance(by, float)
-        for factor, cells in ((p, q), (q, p)) if i.op == "fma" else ():
+        for factor, cells in ((p, q), (q, p)) if i.op == "addcmul" else ():
             if not isinstance(factor, str):
                 return "torch_add", of_torch("add"), (c, cells), f", alpha={by * factor!r}"
-        name = "addcmul" if i.op == "fma" else "addcdiv"
-        return f"torch_{name}", of_torch(name), (c, p, q), f", value={by!r}" if by != 1 else ""
+        return f"torch_{i.op}", of_torch(i.op), (c, p, q), f", value={by!r}" if by != 1 else ""
 
     def of_rows(self, i: Instr) -> tuple[str, Callable[[Any], Any]] | None:
         """Torch's function of a tensor's rows that reduces them; None: numpy's is called."""

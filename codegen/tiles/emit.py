@@ -190,7 +190,7 @@ class _Emitter:
             self.pick(i, f"at{k}")
         elif i.op == "place":
             self.placed(i, k)
-        elif i.op in ("fma", "fdiv"):
+        elif i.op in ("addcmul", "addcdiv"):
             self.lines += self.by_torch(i, k, self.tensors.call(*self.calls.fused(i)))
         elif i.op in ROWS:
             self.lines += self.whole_rows.lines(i)
@@ -251,7 +251,7 @@ class _Emitter:
             return self.tensors.call(*found, i.args)
         if i.op in SUMS:
             return f"{i.op}{'_blocks' if self.cut else ''}({', '.join(args)})"
-        if i.op == "rounded":  # see `loops/widen_half`
+        if i.op == "rounded":  # see `loops/passes/widen_half`
             return f"rounded_{i.attrs['dtype']}({args[0]})"
         record = get_op(i.op)
         low = self.calls.lowering(i)

@@ -4,11 +4,12 @@
     (y,) = kernel(x)                # raw arrays, as a native kernel has them
 
 Arrays are converted as a whole, and the tiles compute in float32, with roundings
-(`loops/widen_half`).
+(`loops/passes/widen_half`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from gradof.codegen.loops.ir import Buffer, LoopNest
-from gradof.codegen.loops.widen_half import has_halves, in_float32
+from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
+from gradof.codegen.loops.passes.widen_half import has_halves, in_float32
 from gradof.codegen.lowering.half import HALVES, narrow_bf16, widen_bf16
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.ir.types import BF16, F16, F32, DType
@@ -34,10 +36,7 @@ class HalfTiles:
 
     def __init__(self, nest: LoopNest, torch: bool = False) -> None:
         self.nest = nest
-        wide = in_float32(nest, torch)
-        self.tiles = TileKernel(
-            replace(wide, inputs=_wide(wide.inputs), outputs=_wide(wide.outputs)), torch
-        )
+        self.tiles = TileKernel(run_nest_passes(nest, half_passes(torch), "tiles"), torch)
 
     @property
     def source(self) -> str:
@@ -50,6 +49,15 @@ class HalfTiles:
         outputs = zip(self.nest.outputs, self.tiles(*given), strict=True)
         with np.errstate(all="ignore"):
             return tuple([_from_wide(b.dtype, a) for b, a in outputs])
+
+
+def half_passes(torch: bool) -> list[NestPass]:
+    """What is done to a nest of half precision before `tile_passes`."""
+    return [
+        NestPass("widen-half", functools.partial(in_float32, torch=torch)),
+        NestPass("widen-buffers", lambda nest: replace(
+            nest, inputs=_wide(nest.inputs), outputs=_wide(nest.outputs))),
+    ]  # fmt: skip
 
 
 def _wide(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:

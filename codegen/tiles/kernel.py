@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradof.codegen.loops.interpret import REDUCE, AsNest, nest_sizes, output_shape
+from gradof.codegen.loops.instructions import UFUNCS
+from gradof.codegen.loops.interpret import AsNest, nest_sizes, output_shape
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.machine.threads import run_chunks
@@ -217,5 +218,5 @@ class TileKernel:
         """A partial result of all tiles, in their order."""
         tiles = [found[start][place] for start in sorted(found)]
         parts = tiles[0] if len(tiles) == 1 else np.concatenate(tiles, axis=0)
-        ufunc = REDUCE[self.partials[place][1]]
+        ufunc = UFUNCS[self.partials[place][1]]
         return ufunc.reduce(parts, axis=0, keepdims=True, dtype=parts.dtype)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
+from gradof.codegen.loops.passes.restage import reads, restaged
 
 SUMS = frozenset({"reduce", "dot", "total"})
 
@@ -46,13 +47,6 @@ def load_axes(nest: LoopNest, i: Instr) -> frozenset[int]:
     k = i.attrs["buffer"]
     assert isinstance(k, int)
     return frozenset(axis for axis, d in enumerate(nest.inputs[k].dims) if d is not None)
-
-
-def reads(i: Instr) -> list[str]:
-    """The values an instruction reads, those of its own body left out."""
-    own = {j.name for j in i.body}
-    args = [*i.args, *(a for j in i.body for a in j.args)]
-    return [a for a in args if isinstance(a, str) and a not in own]
 
 
 def readers_of(nest: LoopNest) -> dict[str, list[Instr]]:
@@ -98,7 +92,7 @@ def each(nest: LoopNest, rule: Callable[[Known, Instr], Sequence[Instr] | None])
     for i in nest.body:
         made = rule(known, i)
         body += [i] if made is None else made
-    return replace(nest, body=without_unread(body))
+    return restaged(replace(nest, body=without_unread(body)))
 
 
 def without_unread(body: Sequence[Instr]) -> tuple[Instr, ...]:

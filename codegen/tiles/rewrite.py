@@ -14,20 +14,20 @@
     z = add w y        cell                z = place y t l   cell
 
     p = mul x y        cell
-    z = sub c p        cell         →      z = fma c x y     cell, by -1.0: where torch computes it
+    z = sub c p        cell         →      z = addcmul c x y cell, by -1.0: where torch computes it
 
     n = mul x 0.3      cell
     p = div n y        cell
-    z = add c p        cell         →      z = fdiv c x y    cell, by 0.3: the same
+    z = add c p        cell         →      z = addcdiv c x y cell, by 0.3: the same
 
     s = add x 1.0      cell
-    z = mul s 0.5      cell         →      z = fma 0.5 x 0.5 cell, where torch computes it
+    z = mul s 0.5      cell         →      z = addcmul 0.5 x 0.5 cell, where torch computes it
 
 Numpy computes each instruction in a pass of its own, so that what matters is their number. Sums
 come right after what they add up, whose memory is then free to be written over. Results are those
 of the nest, but for the order of sums (Note [Sums by BLAS] in `gradof.codegen.tiles.sums`), for
 the sign of a zero to which a `place` adds nothing. Sums of one cell a row become a `pick`, as in
-native code (`gradof.codegen.loops.picked_sums`).
+native code (`gradof.codegen.loops.passes.picked_sums`).
 
 `dot` and `total` have `attrs["kind"]` as a `reduce` has, and a `fold` may be `negated`.
 """
@@ -41,29 +41,49 @@ from dataclasses import replace
 import numpy as np
 
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
-from gradof.codegen.loops.picked_sums import with_picks
-from gradof.codegen.tiles.nest import SUMS, Known, each, reads
-from gradof.codegen.tiles.rows import in_one_call
+from gradof.codegen.loops.passes.picked_sums import with_picks
+from gradof.codegen.loops.passes.restage import reads
+from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
+from gradof.codegen.tiles.nest import SUMS, Known, each
+from gradof.codegen.tiles.rows import with_layer_norm, with_layer_norm_grad, with_softmax
 from gradof.ir.types import F32, F64
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
-    """The nest in fewer passes; its stages are not kept up to date.
+def tile_passes(torch: bool = False) -> list[NestPass]:
+    """The passes that make a nest one of few passes over a tile.
 
     `torch` has torch's functions of whole rows (`tiles/rows`), and its sums of a number and a
     product, which are rounded once (`tiles/torch_calls`).
     """
-    if nest.rows:
-        nest = with_picks(nest)
-        nest = each(nest, _placed)
-    nest = in_one_call(nest) if torch else nest
-    nest = each(nest, _signed)
+    rows = [
+        NestPass("torch-softmax", with_softmax),
+        NestPass("torch-layer-norm-grad", with_layer_norm_grad),
+        NestPass("torch-layer-norm", with_layer_norm),
+    ]
+    fused = [NestPass("torch-addcmul", lambda nest: each(nest, _fused))]
+    return [
+        NestPass("pick-columns", lambda nest: with_picks(nest) if nest.rows else nest),
+        NestPass("place-columns", lambda nest: each(nest, _placed) if nest.rows else nest),
+        *(rows if torch else []),
+        NestPass("negate-sums", lambda nest: each(nest, _signed)),
+        NestPass("fold-signs", _without_signs),
+        NestPass("sums-by-blas", lambda nest: each(nest, _by_blas)),
+        *(fused if torch else []),
+        NestPass("sums-first", _sums_first),
+    ]
+
+
+def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:
+    """The nest in fewer passes; see `tile_passes`."""
+    return run_nest_passes(nest, tile_passes(torch), "tiles")
+
+
+def _without_signs(nest: LoopNest) -> LoopNest:
     while (shorter := each(nest, _without_neg)) != nest:
         nest = shorter
-    nest = each(nest, _by_blas)
-    return _sums_first(each(nest, _fused) if torch else nest)
+    return nest
 
 
 def _signed(known: Known, i: Instr) -> list[Instr] | None:
@@ -149,7 +169,7 @@ def _fused(known: Known, i: Instr) -> list[Instr] | None:
         args = (i.args[1 - k], *factors)
         if _can_fuse(known, i, args):
             by = by if i.op == "add" else -by
-            op = "fma" if term.op == "mul" else "fdiv"
+            op = "addcmul" if term.op == "mul" else "addcdiv"
             return [replace(i, op=op, args=args, attrs={"by": by})]
     return None
 
@@ -182,7 +202,7 @@ def _scaled_sum(known: Known, i: Instr) -> list[Instr] | None:
     args = (c * two, x, two)
     if abs(c) < 1 / _LARGEST or not _can_fuse(known, i, args):  # of a smaller one bits may be lost
         return None
-    return [replace(i, op="fma", args=args, attrs={"by": 1.0})]
+    return [replace(i, op="addcmul", args=args, attrs={"by": 1.0})]
 
 
 def _can_fuse(known: Known, i: Instr, args: Sequence[Operand]) -> bool:

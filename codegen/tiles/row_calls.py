@@ -33,7 +33,7 @@ class RowCalls:
 
     def lines(self, i: Instr) -> list[str]:
         """The statements of one of `tile_rows.ROWS`."""
-        if i.op == "row_of":
+        if i.op == "inverse_deviation":
             return [f"{i.name} = {self.found[str(i.args[0])]}[2].numpy()"]
         name, loc = f"torch_{i.op}", "" if i.loc is None else f"  # {i.loc}"
         self.tensors.functions[name] = row_functions()[i.op]

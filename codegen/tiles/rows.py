@@ -15,7 +15,7 @@ A layer norm is n * w + b, where n = c * r, c = x - mean, r = rsqrt (mean of c *
 for the gradient g of n * w, the gradient is e = g * w * r - c * r * r * r * (mean of g * w * c):
 
     y = add (mul n w) b     cell    →    y = layer_norm x w b         cell    attrs: eps
-                                         r = row_of y                 row
+                                         r = inverse_deviation y      row
     d = sub e (mean of e)   cell    →    d = layer_norm_grad g c r w  cell    attrs: check, sum
     fold[0] (mul g n)       cell    →    fold[0] d                    part 1
 
@@ -38,20 +38,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
+from gradof.codegen.loops.passes.restage import restaged
 from gradof.codegen.tiles.nest import Known, each, in_order, without_unread
 from gradof.ir.types import F32, F64
 
 FEW = 64
 _ALONE = {"cells": False, "check": False}  # a sum is that of what it is computed from in any case
-ROWS = frozenset({"softmax", "softmax_grad", "layer_norm", "layer_norm_grad", "row_of"})
+ROWS = frozenset({"softmax", "softmax_grad", "layer_norm", "layer_norm_grad", "inverse_deviation"})
 
 
-def in_one_call(nest: LoopNest) -> LoopNest:
-    """The nest with what torch has for its rows."""
-    if not nest.rows or len(nest.sizes) != nest.rows + 1 or nest.sizes[-1] < FEW:
-        return nest
-    nest = each(each(nest, _softmax), _softmax_grad)
-    return _with_layer_norms(_with_gradients(nest))
+def has_rows(nest: LoopNest) -> bool:
+    """Whether rows are long enough for torch's calls."""
+    return bool(nest.rows) and len(nest.sizes) == nest.rows + 1 and nest.sizes[-1] >= FEW
+
+
+def with_softmax(nest: LoopNest) -> LoopNest:
+    """The nest with torch's softmax, and its gradient."""
+    return each(each(nest, _softmax), _softmax_grad) if has_rows(nest) else nest
+
+
+def with_layer_norm_grad(nest: LoopNest) -> LoopNest:
+    """The nest with torch's gradients of layer norms."""
+    return _with_gradients(nest) if has_rows(nest) else nest
+
+
+def with_layer_norm(nest: LoopNest) -> LoopNest:
+    """The nest with torch's layer norms."""
+    return _with_layer_norms(nest) if has_rows(nest) else nest
 
 
 def _softmax(known: Known, i: Instr) -> list[Instr] | None:
@@ -95,7 +108,7 @@ def _with_layer_norms(nest: LoopNest) -> LoopNest:
             out, *affine = next(_affine(known, normal, i), (normal,))
             y = replace(known.made[out], op="layer_norm", args=(x, *affine), attrs={"eps": eps})
             swaps[out] = [y]
-            swaps[i.name] = [replace(i, op="row_of", args=(out,))]
+            swaps[i.name] = [replace(i, op="inverse_deviation", args=(out,))]
     return _swapped(nest, nest.body, swaps) if swaps else nest
 
 
@@ -263,7 +276,7 @@ def _swapped(
     nest: LoopNest, body: Iterable[Instr], swaps: Mapping[str, list[Instr]]
 ) -> LoopNest:
     made = [j for i in body for j in swaps.get(i.name, [i])]
-    return replace(nest, body=without_unread(in_order(made)))
+    return restaged(replace(nest, body=without_unread(in_order(made))))
 
 
 def _fresh(known: Known, name: str) -> str:

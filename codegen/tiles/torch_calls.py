@@ -96,7 +96,7 @@ _VECTORS = 128  # bytes that are computed at a time, at most
 
 # Of these a cell is the same bits however torch's threads share the cells.
 SHARED = frozenset({
-    "add", "sub", "mul", "div", "fma", "fdiv", "rsqrt", "max", "min", "total", "softmax",
+    "add", "sub", "mul", "div", "addcmul", "addcdiv", "rsqrt", "max", "min", "total", "softmax",
     "softmax_grad", "layer_norm", "layer_norm_grad",
 })  # fmt: skip
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
+from gradof.codegen.loops.passes.restage import reads
 from gradof.codegen.lowering.numpy import literal
-from gradof.codegen.tiles.nest import readers_of, reads, varying
+from gradof.codegen.tiles.nest import readers_of, varying
 
 
 class Values:

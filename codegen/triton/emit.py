@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest, Operand
+from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
 from gradof.codegen.triton.fold_source import (
     combine,
     fold_groups,
@@ -54,6 +55,13 @@ def form_of(nest: LoopNest) -> Form:
     return "pointwise" if cells else "tiled"
 
 
+TRITON_PASSES = (
+    NestPass("rename-own-names", safe),
+    NestPass("widen-sums", wide_sums),
+    NestPass("hold-nothing", lambda nest: replace(nest, held=frozenset())),
+)
+
+
 def checks(nest: LoopNest) -> bool:
     """Whether a kernel looks at indices, which Triton compiles where it is to debug."""
     return any(i.op == "in_range" for i in nest.body)
@@ -75,7 +83,7 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
 class _Emitter:
     def __init__(self, nest: LoopNest, form: Form) -> None:
         self.form = form
-        self.nest = replace(wide_sums(safe(nest)), held=frozenset())
+        self.nest = run_nest_passes(nest, TRITON_PASSES, "triton")
         self.made = {i.name: i.dtype for i in self.nest.body if i.name}
         self.folds = folds_of(self.nest)
         self.online = online_sums(self.nest) if form == "looped" else {}

@@ -14,12 +14,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from gradof.codegen.loops.interpret import nest_sizes, output_shape
 from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.loops.passes.merge_axes import merge_axes
+from gradof.codegen.loops.verify import checked
 from gradof.codegen.machine.executable import remember_source
 from gradof.codegen.triton import tune
 from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of, multiprocessors
@@ -271,23 +273,9 @@ def _runs_down(
 
 def with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
     """The nest with these axes only; others were merged into the next one kept."""
-    def buffers(found: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-        return tuple(
-            replace(b, dims=tuple(b.dims[a] for a in kept),
-                    windows=tuple((kept.index(a), low, high) for a, low, high in b.windows),
-                    times=tuple((kept.index(a), n) for a, n in b.times))
-            for b in found
-        )  # fmt: skip
-
-    body = tuple(
-        replace(i, attrs={**i.attrs, "axis": kept.index(i.attrs["axis"])})
-        if isinstance(i.attrs.get("axis"), int) else i
-        for i in nest.body
-    )  # fmt: skip
-    return replace(
-        nest, sizes=tuple(nest.sizes[a] for a in kept), rows=sum(a < nest.rows for a in kept),
-        inputs=buffers(nest.inputs), outputs=buffers(nest.outputs), body=body,
-    )  # fmt: skip
+    groups = [range(first, last + 1) for first, last in
+              zip((0, *(a + 1 for a in kept)), kept, strict=False)]  # fmt: skip
+    return checked(merge_axes(nest, groups, nest.sizes), "triton", after="merge-axes")
 
 
 def _product(sizes: Sequence[int]) -> int:

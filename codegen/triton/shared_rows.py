@@ -36,6 +36,11 @@ def share_rows(nest: LoopNest) -> Totals | None:
 
     None, too, where a part would read no operand along an axis: sizes are those of operands.
     """
+    found = _share_rows(nest)
+    return None if found is None else found.verified("share-rows")
+
+
+def _share_rows(nest: LoopNest) -> Totals | None:
     totals = [i for i in nest.body if i.op == "reduce" and i.stage == 1]
     plain = not any(b.windows for b in nest.inputs) and not any(
         i.op == "in_range" or (i.op == "load" and i.args) for i in nest.body

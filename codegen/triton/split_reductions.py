@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
+from gradof.codegen.loops.verify import checked
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,24 @@ class Totals:
     given: tuple[int, ...]
     made: tuple[int, ...]
 
+    def verified(self, after: str) -> Totals:
+        """Itself; its nests are verified where GRADOF_CHECK=1."""
+        for nest in (self.first, self.second):
+            if nest is not None:
+                checked(nest, "triton", after)
+        return self
+
 
 def take_totals(nest: LoopNest) -> Totals | None:
     """The nest taken apart; None where it has rows that matter, or reduces nothing.
 
     None, too, where a part would read no operand along an axis: sizes are those of operands.
     """
+    found = _take_totals(nest)
+    return None if found is None else found.verified("split-reductions")
+
+
+def _take_totals(nest: LoopNest) -> Totals | None:
     if any(i.op == "load" and i.args for i in nest.body):
         return None  # it names a column
     if nest.rows:

@@ -25,23 +25,14 @@ import numpy as np
 
 from gradof.errors import ParseError
 from gradof.ir.attrs import Attr, Dense, to_numpy_dtype
-from gradof.ir.core import Block, Graph, Loc, Node, Value
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.tokens import HINT, Token, as_loc, tokenize
 from gradof.ir.types import BF16, DType, ScalarType, SizeType, TensorType, Type, all_dtypes
 
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t]+)|(?P<newline>\n)|(?P<loc>\#[^\n]*)
-    |(?P<value>%[\w.]+)
-    |(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
-    |(?P<number>-?(?:inf|nan)(?:j|\b)|-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?j?|-?\.\d+(?:[eE][+-]?\d+)?j?)
-    |(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
-    |(?P<arrow>->)|(?P<punct>[()\[\],:=*<>@+])""",
-    re.VERBOSE,
-)
 _DTYPE_NAMES: dict[str, DType] = {d.name: d for d in all_dtypes()}
 _WORDS: dict[str, Attr] = {"True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 DEEPEST, LONGEST = 100, 640  # nested blocks and tuples; digits, of which Python takes so many
-_HINT = "docs/architecture.md shows the text form, and print_graph writes it"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _ELEMENTS: dict[str, tuple[type, ...]] = {
     "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float),
@@ -49,36 +40,9 @@ _ELEMENTS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-class _Token:
-    __slots__ = ("column", "kind", "line", "text")
-
-    def __init__(self, kind: str, text: str, line: int, column: int) -> None:
-        self.kind, self.text, self.line, self.column = kind, text, line, column
-
-
-def _tokenize(text: str, source: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    line, start, at = 1, 0, 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise ParseError(
-                f"unexpected character {text[at]!r}", line=line, column=at - start + 1,
-                source=source, hint=_HINT,
-            )
-        kind = str(match.lastgroup)
-        if kind not in ("space", "newline"):
-            tokens.append(_Token(kind, match.group(), line, at - start + 1))
-        at = match.end()
-        if kind == "newline":
-            line, start = line + 1, at
-    tokens.append(_Token("end", "end of text", line, at - start + 1))
-    return tokens
-
-
 def parse_graph(text: str, source: str = "<text>") -> Graph:
     """Parse the text of one graph; `source` names it in errors."""
-    parser = _Parser(_tokenize(text, source), source)
+    parser = Parser(tokenize(text, source), source)
     graph = parser.graph()
     parser.expect("end", "end of text")
     return graph
@@ -92,40 +56,48 @@ def _unescape(match: re.Match[str]) -> str:
     return _ESCAPES.get(body, body)
 
 
-class _Parser:
-    def __init__(self, tokens: list[_Token], source: str) -> None:
-        self.tokens = [t for t in tokens if t.kind != "loc" or _as_loc(t) is not None]
+class Parser:
+    """Reads a graph; `gradof.codegen.loops.text` reads loop nests with the same words."""
+
+    def __init__(self, tokens: list[Token], source: str) -> None:
+        self.tokens = [t for t in tokens if t.kind != "loc" or as_loc(t) is not None]
         self.at = 0
         self.source = source
         self.depth = 0  # of blocks and of tuples
         self.values: dict[str, Value] = {}
 
     @property
-    def token(self) -> _Token:
+    def token(self) -> Token:
+        """The next word."""
         return self.tokens[self.at]
 
-    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
+    def fail(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise ParseError at a word, by default the next one."""
         where = token or self.token
         raise ParseError(
-            message, line=where.line, column=where.column, source=self.source, hint=_HINT
+            message, line=where.line, column=where.column, source=self.source, hint=HINT
         )
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
+        """The next word, which is read."""
         token = self.token
         self.at += token.kind != "end"
         return token
 
     def expect(self, kind: str, what: str) -> str:
+        """The text of the next word, which is to be of a kind."""
         if self.token.kind != kind:
             self.fail(f"expected {what}, found {self.token.text!r}")
         return self.take().text
 
     def punct(self, text: str) -> None:
+        """Read a sign."""
         if self.token.text != text or self.token.kind not in ("punct", "arrow"):
             self.fail(f"expected {text!r}, found {self.token.text!r}")
         self.take()
 
     def accept(self, text: str) -> bool:
+        """Whether the next word is this sign, which is then read."""
         if self.token.kind in ("punct", "arrow") and self.token.text == text:
             self.take()
             return True
@@ -141,11 +113,13 @@ class _Parser:
         self.depth -= 1
 
     def word(self, text: str) -> None:
+        """Read a word."""
         if self.token.text != text:
             self.fail(f"expected {text!r}, found {self.token.text!r}")
         self.take()
 
     def graph(self) -> Graph:
+        """A whole graph."""
         self.word("graph")
         graph = Graph(self.expect("name", "the graph's name"))
         self.params(graph.block)
@@ -158,10 +132,12 @@ class _Parser:
         return graph
 
     def skip_loc(self) -> None:
+        """Read a line of the user's, if there is one."""
         if self.token.kind == "loc":
             self.take()
 
     def params(self, block: Block) -> None:
+        """The inputs of a block."""
         self.punct("(")
         while not self.accept(")"):
             token, type_ = self.typed()
@@ -170,18 +146,21 @@ class _Parser:
                 self.punct(")")
                 return
 
-    def define(self, token: _Token, value: Value) -> None:
+    def define(self, token: Token, value: Value) -> None:
+        """Make a value known by its name."""
         if token.text in self.values:
             self.fail(f"{token.text} is defined twice", token)
         self.values[token.text] = value
 
-    def typed(self) -> tuple[_Token, Type]:
+    def typed(self) -> tuple[Token, Type]:
+        """A value and its type."""
         token = self.token
         self.expect("value", "a value such as %x")
         self.punct(":")
         return token, self.type()
 
     def body(self, block: Block, end: str) -> None:
+        """Nodes up to a word that ends them."""
         while self.token.text != end:
             if self.token.kind == "end":
                 self.fail(f"expected a node or {end!r}, found the end of the text")
@@ -190,7 +169,8 @@ class _Parser:
             self.node(block)
 
     def node(self, block: Block) -> None:
-        outputs: list[tuple[_Token, Type]] = []
+        """A node, with its blocks."""
+        outputs: list[tuple[Token, Type]] = []
         while self.token.kind == "value":
             outputs.append(self.typed())
             if not self.accept(","):
@@ -201,7 +181,7 @@ class _Parser:
         attrs = self.attrs() if self.token.text == "[" else {}
         node = Node(kind, self.operands(), attrs)
         if self.token.kind == "loc":
-            node.loc = _as_loc(self.take())
+            node.loc = as_loc(self.take())
         block.append(node)
         while self.token.kind == "name" and self.token.text == "block":
             self.take()
@@ -216,6 +196,7 @@ class _Parser:
             self.define(token, node.add_output(type_, _hint(token.text)))
 
     def operands(self) -> list[Value]:
+        """Values in parentheses."""
         self.punct("(")
         values: list[Value] = []
         while not self.accept(")"):
@@ -230,6 +211,7 @@ class _Parser:
         return values
 
     def attrs(self) -> dict[str, Attr]:
+        """The attributes in brackets, `[name=value, ...]`."""
         self.punct("[")
         attrs: dict[str, Attr] = {}
         while not self.accept("]"):
@@ -245,6 +227,7 @@ class _Parser:
         return attrs
 
     def attr(self) -> Attr:
+        """The value of an attribute."""
         token = self.take()
         if token.kind == "string":
             try:
@@ -265,19 +248,21 @@ class _Parser:
                 return self.tuple_or_complex()
         self.fail(f"expected an attribute value, found {token.text!r}", token)
 
-    def number(self, token: _Token) -> int | float | complex:
+    def number(self, token: Token) -> int | float | complex:
+        """The number of a word."""
         text = token.text
         if text.endswith("j"):
             return complex(text)
         return float(text) if re.search(r"[.eEin]", text) else self.whole(token)
 
-    def whole(self, token: _Token) -> int:
+    def whole(self, token: Token) -> int:
         """A whole number, of at most so many digits as Python reads."""
         if len(token.text) > LONGEST:
             self.fail(f"a number of {len(token.text)} digits, more than {LONGEST}", token)
         return int(token.text)
 
     def tuple_or_complex(self) -> Attr:
+        """What stands in parentheses."""
         items: list[Attr] = []
         while not self.accept(")"):
             first = self.token
@@ -291,7 +276,7 @@ class _Parser:
                 break
         return tuple(items)
 
-    def complex_after(self, real: _Token) -> complex:
+    def complex_after(self, real: Token) -> complex:
         """`(1+2j)` from behind the 1: complex numbers are read as Python prints them."""
         sign = "+" if self.accept("+") else ""
         token = self.token
@@ -303,6 +288,7 @@ class _Parser:
         return complex(real.text + sign + text)
 
     def dense(self) -> Dense:
+        """A constant array."""
         self.punct("<")
         start = self.token
         type_ = self.type()
@@ -332,6 +318,7 @@ class _Parser:
         return Dense(type_.dtype, type_.shape, data)
 
     def element(self, dtype: DType) -> bytes:
+        """An element of a constant array."""
         token = self.token
         value = self.attr()
         fits = isinstance(value, _ELEMENTS[dtype.kind])
@@ -343,6 +330,7 @@ class _Parser:
             self.fail(f"{token.text} is out of the range of {dtype}", token)
 
     def type(self) -> Type:
+        """A type, as `f32[3]`."""
         token = self.token
         name = self.expect("name", "a type such as f32[3]")
         if name in ("float", "int", "complex") or (name == "bool" and self.token.text != "["):
@@ -360,6 +348,7 @@ class _Parser:
         return TensorType(_DTYPE_NAMES[name], shape, device)
 
     def shape(self) -> tuple[int, ...] | None:
+        """Sizes in brackets; None for an unknown shape."""
         self.punct("[")
         if self.accept("*"):
             self.punct("]")
@@ -381,9 +370,3 @@ def _hint(text: str) -> str | None:
     """The name hint behind `%h.1`; None for a running number such as `%3`."""
     base = re.sub(r"(\.\d+)+$", "", text[1:])
     return None if base.isdigit() else base
-
-
-def _as_loc(token: _Token) -> Loc | None:
-    """`# file:line` as a Loc; None for any other comment, which is skipped."""
-    match = re.fullmatch(r"#\s*(.+):(\d{1,18})\s*", token.text)
-    return Loc(match.group(1), int(match.group(2))) if match else None

@@ -359,7 +359,7 @@ def test_show_fused_prints_groups_their_bytes_and_loops(tmp_path: Path) -> None:
     ).output  # fmt: skip
     assert "FusionGroup(" in text
     assert re.search(r"# kernel 0: \d+ nodes, reads \d+ bytes, writes \d+ bytes", text)
-    assert "nest kernel_0 over rows" in text and "fold[kind=sum" in text
+    assert "nest kernel_0 over rows" in text and "fold[kind='sum'" in text
 
 
 def test_show_triton_prints_the_kernels_of_f_and_df(tmp_path: Path) -> None:

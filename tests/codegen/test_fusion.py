@@ -15,6 +15,7 @@ from gradof.codegen.fusion.groups import Group
 from gradof.codegen.host.emit import emit
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.loops.text import print_nest
 from gradof.codegen.targets.choose import native_or_tiles
 from gradof.codegen.tiles import kernel as tiles
 from gradof.codegen.tiles.kernel import TileKernel
@@ -124,7 +125,7 @@ def test_siblings_over_the_same_array_share_a_pass() -> None:
     together = fused(graph)
     assert kinds(together) == [["tanh", "exp", "sum"]]
     (group,) = groups_of(together)
-    assert "fold[kind=sum, buffer=1] exp" in str(schedule(group))
+    assert "fold[kind='sum', buffer=1] %exp" in print_nest(schedule(group))
 
 
 def test_what_reads_a_fold_is_another_group() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gradof.codegen import compile_graph
 from gradof.codegen.llvm.kernel import NativeKernel
-from gradof.codegen.loops.picked_sums import with_picks
+from gradof.codegen.loops.passes.picked_sums import with_picks
 from gradof.codegen.lowering.numpy import Library
 from gradof.codegen.machine.engine import vector_bits
 from gradof.ir.parser import parse_graph

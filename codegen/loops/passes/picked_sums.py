@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
 from gradof.codegen.loops.lower import held_cells
+from gradof.codegen.loops.passes.restage import reads, restaged
 
 _ZERO_TO_ZERO = frozenset({"neg", "copy", "cast", "alias", "detach"})
 
@@ -30,8 +31,7 @@ def with_picks(nest: LoopNest) -> LoopNest:
         return nest
     picks = {name: _pick(made[name], place, made) for name, place in found.items()}
     body = [picks.get(i.name, i) if i.name else i for i in nest.body]
-    staged = _staged(_alive(body))
-    result = replace(nest, body=tuple(staged), held=frozenset())
+    result = restaged(replace(nest, body=tuple(_alive(body)), held=frozenset()))
     return replace(result, held=held_cells(result))
 
 
@@ -74,22 +74,5 @@ def _alive(body: Sequence[Instr]) -> list[Instr]:
         if i.name and i.name not in needed:
             continue
         alive.append(i)
-        own = {j.name for j in i.body}
-        args = [*i.args, *(a for j in i.body for a in j.args)]
-        needed.update(a for a in args if isinstance(a, str) and a not in own)
+        needed.update(reads(i))
     return alive[::-1]
-
-
-def _staged(body: Sequence[Instr]) -> list[Instr]:
-    """The body with its stages counted anew."""
-    stage: dict[str, int] = {}
-    result = []
-    for i in body:
-        own = {j.name for j in i.body}
-        args = [*i.args, *(a for j in i.body for a in j.args)]
-        found = max((stage[a] for a in args if isinstance(a, str) and a not in own), default=0)
-        found += i.op == "reduce"
-        if i.name:
-            stage[i.name] = found
-        result.append(replace(i, stage=found))
-    return result

@@ -1,0 +1,1 @@
+"""Passes over loop nests: LoopNest → LoopNest, each of them the same meaning."""
