@@ -19,7 +19,7 @@ _CONTINUOUS: dict[str, tuple[float, ...]] = {
     "dgamma": (2.1,), "dweibull": (2.07,), "erlang": (10,), "expon": (), "exponnorm": (1.5,),
     "exponpow": (2.7,), "exponweib": (2.9, 1.95), "f": (29, 18), "fatiguelife": (0.7,),
     "fisk": (3.1,), "foldcauchy": (1.7,), "foldnorm": (1.95,), "gamma": (1.99,),
-    "genexpon": (9.1, 16.2, 3.3), "genextreme": (-0.1,), "gengamma": (4.4, 3.1),
+    "genextreme": (-0.1,), "gengamma": (4.4, 3.1),
     "genhalflogistic": (0.77,), "genlogistic": (0.41,), "gennorm": (1.3,), "halfgennorm": (0.67,),
     "genpareto": (0.1,), "gibrat": (), "gompertz": (0.95,), "gumbel_l": (), "gumbel_r": (),
     "halfcauchy": (), "halflogistic": (), "halfnorm": (), "hypsecant": (), "invgamma": (4.1,),
@@ -38,7 +38,7 @@ _SOME: dict[str, tuple[tuple[float, ...], tuple[str, ...]]] = {
     "dpareto_lognorm": ((3, 1.2, 1.5, 2), _DENSITY), "norminvgauss": ((1.25, 0.5), _DENSITY),
     "rice": ((0.77,), _DENSITY), "rel_breitwigner": ((36.5,), _DENSITY),
     "vonmises": ((3.99,), _DENSITY), "vonmises_line": ((3.99,), _DENSITY),
-    "truncnorm": ((-1.1, 2.7), _METHODS[:7]),
+    "genexpon": ((9.1, 16.2, 3.3), _METHODS[:6]), "truncnorm": ((-1.1, 2.7), _METHODS[:7]),
 }  # fmt: skip
 _MASSES = ("pmf", "logpmf", "cdf", "logcdf", "sf", "logsf")
 # name: parameters in the source, where x is the vector of those that are not whole; their values
@@ -49,7 +49,7 @@ _DISCRETE: dict[str, tuple[str, tuple[float, ...], tuple[str, ...]]] = {
     "dlaplace": ("x[0]", (0.8,), _MASSES), "boltzmann": ("x[0], 19", (1.4,), _MASSES),
     "betabinom": ("5, x[0], x[1]", (2.3, 0.63), _MASSES[:2]),
     "betanbinom": ("5, x[0], x[1]", (9.3, 1.0), _MASSES[:2]),
-    "logser": ("x[0]", (0.6,), ("pmf", "logpmf", "sf", "logsf")),
+    "logser": ("x[0]", (0.6,), ("pmf", "logpmf", "sf")),
     "yulesimon": ("x[0]", (3.0,), _MASSES[:2]),
     "skellam": ("x[0], x[1]", (15.0, 8.0), _MASSES[:2]),
 }  # fmt: skip

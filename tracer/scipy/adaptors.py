@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradof.tracer.numpy.active import SURROUNDINGS
 from gradof.tracer.scipy import (
     convolve,
+    distances,
     distributions,
     fourier,
     images,
@@ -16,12 +17,13 @@ from gradof.tracer.scipy import (
     special,
     special_functions,
     statistics,
+    structured,
 )
 from gradof.tracer.scipy.calls import scipy_calls
 
 ADAPTORS = (
-    convolve, distributions, fourier, images, labels, linalg, matrices, multivariate, signals,
-    special, special_functions, statistics,
+    convolve, distances, distributions, fourier, images, labels, linalg, matrices, multivariate,
+    signals, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

@@ -125,6 +125,7 @@ def _moved(function: FunctionType, space: dict[str, Any]) -> FunctionType:
         function.__code__, space, function.__name__, function.__defaults__, function.__closure__
     )
     made.__kwdefaults__ = function.__kwdefaults__
+    made.__dict__.update(function.__dict__)
     return made
 
 
@@ -142,6 +143,16 @@ def through(*names: str) -> None:
     """Register functions whose own code is recorded as it runs on traced arrays."""
     for name in names:
         scipy_function(name)(functools.partial(_through, name))
+
+
+def through_callbacks(*names: str) -> None:
+    """The same of functions that call functions of the user's, which may know traced arrays."""
+
+    def record(name: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        return _through(name, *args, **kwargs)
+
+    for name in names:
+        scipy_function(name, raw=True)(functools.partial(record, name))
 
 
 def _through(name: str, *args: Any, **kwargs: Any) -> Any:
