@@ -5,9 +5,11 @@ from __future__ import annotations
 from gradof.testing import (
     scipy_cases_distributions,
     scipy_cases_fft,
+    scipy_cases_integrate,
     scipy_cases_linalg,
     scipy_cases_ndimage,
     scipy_cases_signal,
+    scipy_cases_sparse,
     scipy_cases_statistics,
 )
 from gradof.testing.numpy_samples import Case
@@ -18,5 +20,7 @@ CASES: tuple[Case, ...] = (
     *scipy_cases_signal.CASES,
     *scipy_cases_ndimage.CASES,
     *scipy_cases_statistics.CASES,
+    *scipy_cases_integrate.CASES,
+    *scipy_cases_sparse.CASES,
     *scipy_cases_distributions.CASES,
 )

@@ -75,6 +75,8 @@ ELSEWHERE = {
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
                      "fractional_max_pool3d", "window_sum", "window_spread"),
                     "windows of uneven size: tests/tracer/test_torch_pooling.py, against torch"),
+    **dict.fromkeys(("sparse_mm", "sparse_solve"),
+                    "places of elements: tests/testing/test_scipy_coverage.py"),
     **dict.fromkeys(("care", "dare"), "symmetric operands: tests/testing/test_scipy_coverage.py"),
     "svd": "its vectors are known up to a sign: tests/ops, against torch",
     "eigh": "its vectors are known up to a sign: tests/ops, against torch",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.ndimage
+import scipy.sparse.linalg
 import scipy.stats
 from scipy.linalg import solve_triangular
 
@@ -36,7 +37,10 @@ def test_every_function_with_an_adaptor_is_there_and_in_the_table() -> None:
     missing = [a.path for a in ADAPTORS.values() if function_at(a.path) is None]
     assert not missing, missing
     named = {c.name for c in CASES}
-    inner = ("scipy.special.", "scipy._lib.", "scipy.stats._distn_infrastructure.")
+    inner = (
+        "scipy.special.", "scipy._lib.", "scipy.stats._distn_infrastructure.", "scipy.sparse:",
+        "scipy.sparse.linalg.splu",
+    )
     rest = [
         n for n in ADAPTORS
         if n not in named and not n.startswith(inner) and not n.endswith((".__init__", ".__call__"))
@@ -146,3 +150,39 @@ def test_a_distributions_domain_is_kept() -> None:
     with np.errstate(invalid="ignore"):
         bad = value_and_grad(lambda a: np.sum(fn(np.array([1.0]), a)))(np.float64(-1.0))[0]
     assert np.isnan(bad)
+
+
+def test_the_elements_of_a_constant_matrix_are_read_again() -> None:
+    matrix = scipy.sparse.csr_array(A)
+    fn = value_and_grad(lambda x: np.sum((matrix @ x) ** 2))
+    assert fn(B)[0] == np.sum((matrix @ B) ** 2)
+    matrix.data[0] = 10.0
+    assert fn(B)[0] == np.sum((matrix @ B) ** 2)
+
+
+def test_a_system_is_factored_once_for_value_and_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradof.ops import sparse
+
+    rows, columns = np.array([0, 0, 1, 2, 2]), np.array([0, 2, 1, 0, 2])
+
+    def fn(x: Any) -> Any:
+        matrix = scipy.sparse.csc_array((x, (rows, columns)), shape=(3, 3))
+        return np.sum(scipy.sparse.linalg.spsolve(matrix, np.ones(3)) ** 2)
+
+    compiled = value_and_grad(fn)
+    compiled(np.array([4.0, 1.0, 3.0, 1.0, 5.0]))
+    monkeypatch.setattr(sparse, "_FACTORS", [])
+    made: list[Any] = []
+    splu = scipy.sparse.linalg.splu
+
+    def counted(matrix: Any) -> Any:
+        made.append(matrix)
+        return splu(matrix)
+
+    monkeypatch.setattr(scipy.sparse.linalg, "splu", counted)
+    x = np.array([4.5, 1.0, 3.0, 1.0, 5.0])
+    value, slope = compiled(x)
+    assert len(made) == 1
+    step = 1e-6 * np.array([1.0, -2.0, 0.5, 1.0, 3.0])
+    np.testing.assert_allclose(fn(x + step) - fn(x - step), 2 * slope @ step, rtol=1e-6)
+    assert value == pytest.approx(fn(x), rel=1e-14)

@@ -390,3 +390,11 @@ for _name in (
     "round", "argsort", "argpartition", "searchsorted", "copy", "nonzero", "put", "choose",
 ):  # fmt: skip
     setattr(TracedArray, _name, _method(_name))
+
+
+def _operator(function: Callable[..., Any]) -> Callable[..., Any]:  # sparse matrices have theirs
+    return lambda a, b: NotImplemented if "scipy.sparse" in type(b).__module__ else function(a, b)
+
+
+setattr(TracedArray, "__matmul__", _operator(np.matmul))  # noqa: B010
+setattr(TracedArray, "__mul__", _operator(np.multiply))  # noqa: B010

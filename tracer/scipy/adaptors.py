@@ -14,6 +14,8 @@ from gradof.tracer.scipy import (
     matrices,
     multivariate,
     signals,
+    sparse,
+    sparse_systems,
     special,
     special_functions,
     statistics,
@@ -23,7 +25,7 @@ from gradof.tracer.scipy.calls import scipy_calls
 
 ADAPTORS = (
     convolve, distances, distributions, fourier, images, labels, linalg, matrices, multivariate,
-    signals, special, special_functions, statistics, structured,
+    signals, sparse, sparse_systems, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

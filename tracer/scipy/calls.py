@@ -140,10 +140,9 @@ _HINT = (
 
 def _display(adaptor: Adaptor, args: tuple[Any, ...]) -> str:
     """The function as users know it, methods of distributions by their distribution."""
-    owner = getattr(args[0], "name", None) if args else None
-    if "rv_" in adaptor.path and isinstance(owner, str):
-        return f"scipy.stats.{owner}.{adaptor.name.rpartition('.')[2]}"
-    return adaptor.name
+    if ".rv_" not in adaptor.path:
+        return adaptor.name
+    return f"scipy.stats.{args[0].name}.{adaptor.name.rpartition('.')[2]}"
 
 
 def _conformed(
@@ -231,6 +230,8 @@ def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:
         return {k: _mapped(function, v) for k, v in value.items()}
     own = _own(value)
     if own and holds_traced(value):
+        if hasattr(type(value), "with_arrays"):
+            return value.with_arrays(function)
         value = copy.copy(value)
         vars(value).update({k: _mapped(function, v) for k, v in own.items()})
     return value

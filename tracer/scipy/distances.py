@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.numpy.functions import as_array, axis_of
+from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import scipy_function
 from gradof.tracer.scipy.twins import through, through_callbacks
 
@@ -150,7 +150,7 @@ def _squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
     if x.ndim == 2:
         first, second = np.triu_indices(x.shape[0], 1)
         return x[first, second]
-    n = int(round((1 + (1 + 8 * x.shape[0]) ** 0.5) / 2))
+    n = round((1 + (1 + 8 * x.shape[0]) ** 0.5) / 2)
     first, second = np.triu_indices(n, 1)
     places = np.zeros((n, n), np.int64)
     places[first, second] = places[second, first] = np.arange(1, x.shape[0] + 1)
