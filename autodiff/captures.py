@@ -201,7 +201,7 @@ def _steps(graph: Graph, free: set[Node]) -> list[set[Node]]:
     spread: dict[int, set[Node]] = {}
     products = 0
     for node in graph.nodes():
-        if node in free or not is_pure(node) or node.kind == "Opaque":
+        if node in free or not is_pure(node) or node.kind in ("Opaque", "python_call"):
             continue
         cheap = has_trait(node.kind, "elementwise")
         if cheap or node.kind in _REDUCTIONS:

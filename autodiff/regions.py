@@ -32,6 +32,6 @@ def checkpointed(graph: Graph) -> set[Node]:
 
     return {
         node for node, number in region.items()
-        if is_pure(node) and node.kind != "Opaque" and not node.blocks
+        if is_pure(node) and node.kind not in ("Opaque", "python_call") and not node.blocks
         and all(stays(out, number) for out in node.outputs)
     }  # fmt: skip

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
         jacobian,
         jvp,
         limits,
+        primitive,
         release_memory,
+        stop_gradient,
         value_and_grad,
+        value_of,
         vjp,
     )
 
@@ -45,8 +48,11 @@ __all__ = [
     "jacobian",
     "jvp",
     "limits",
+    "primitive",
     "release_memory",
+    "stop_gradient",
     "value_and_grad",
+    "value_of",
     "vjp",
 ]
 

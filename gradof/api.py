@@ -10,17 +10,19 @@ from gradof.ops.memory import clear
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
+from gradof.runtime.escapes import stop_gradient, value_of
 from gradof.runtime.forward import jvp
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import grad, hvp, value_and_grad, vjp
 from gradof.runtime.jacobians import hessian, jacobian
 from gradof.runtime.limits import limits
 from gradof.runtime.module import differentiate_module
+from gradof.runtime.primitive import primitive
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
     "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
-    "limits", "release_memory", "value_and_grad", "vjp",
+    "limits", "primitive", "release_memory", "stop_gradient", "value_and_grad", "value_of", "vjp",
 ]  # fmt: skip
 
 

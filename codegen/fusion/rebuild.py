@@ -141,5 +141,5 @@ class _Rebuild:
 def _has_effect(node: Node) -> bool:
     return (
         has_trait(node.kind, "random") or has_trait(node.kind, "effect")
-        or node.kind in ("Guard", "in_range", "Opaque")
+        or node.kind in ("Guard", "in_range", "Opaque", "python_call")
     )  # fmt: skip

@@ -66,7 +66,7 @@ class CustomVjp:
                 f"{self.__name__} has no rule", loc=function_loc(self.fn),
                 hint=f"call {self.__name__}.defvjp(fwd, bwd) first",
             )  # fmt: skip
-        call = _bind(self, plain(args), plain(kwargs))
+        call = bind(self, plain(args), plain(kwargs))
         if self.depth > 1:  # Note [A rule that calls its function]
             return self.fn(*call.arguments(call.leaves))
         if any(isinstance(leaf, TracedArray) for leaf in call.leaves):
@@ -112,9 +112,14 @@ def custom_vjp(
     to `bwd` first. Also usable as `@custom_vjp(nondiff_argnums=(0,))`. Raises ArgnumsError for
     places the function does not have.
     """
-    places = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
     if fn is None:
-        return functools.partial(custom_vjp, nondiff_argnums=places)
+        return functools.partial(custom_vjp, nondiff_argnums=nondiff_argnums)
+    return CustomVjp(fn, places_of(fn, nondiff_argnums))
+
+
+def places_of(fn: Callable[..., Any], nondiff_argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The places of static arguments; ArgnumsError for those the function does not have."""
+    places = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
     count = _positional_count(fn)
     if any(
         isinstance(n, bool) or not isinstance(n, int) or n < 0 or n >= count for n in places
@@ -123,7 +128,7 @@ def custom_vjp(
             f"nondiff_argnums {places} of a function with {count} arguments", loc=function_loc(fn),
             hint="name different arguments, the first being 0",
         )  # fmt: skip
-    return CustomVjp(fn, places)
+    return places
 
 
 def _positional_count(fn: Callable[..., Any]) -> float:
@@ -199,7 +204,7 @@ class Call:
 
     def _checked(self, i: int, grad: Any) -> Any:
         leaf = self.leaves[i]
-        if grad is None or not _is_inexact(leaf):
+        if grad is None or not is_inexact(leaf):
             return None
         shape = tuple(getattr(grad, "shape", ()))
         known = is_tensor(grad) or is_array(grad) or isinstance(grad, (TracedArray, int, float))
@@ -212,13 +217,15 @@ class Call:
         return grad
 
 
-def _is_inexact(leaf: Any) -> bool:
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf is a floating-point or complex array or tensor."""
     if is_tensor(leaf):
         return bool(leaf.is_floating_point() or leaf.is_complex())
     return (is_array(leaf) or isinstance(leaf, TracedArray)) and leaf.dtype.kind in "fc"
 
 
-def _bind(rule: CustomVjp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def bind(rule: CustomVjp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """The call of a function with these arguments; CallError where they do not fit."""
     try:
         bound = inspect.signature(rule.fn).bind(*args, **kwargs)
     except TypeError as error:

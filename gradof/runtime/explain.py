@@ -175,7 +175,7 @@ def _why(value: Value, kind: str, budget: float | None) -> str:
     if kind != "a temporary":
         return "there anyway"
     assert value.node is not None
-    if not is_pure(value.node) or value.node.kind == "Opaque":
+    if not is_pure(value.node) or value.node.kind in ("Opaque", "python_call"):
         return "cannot be computed again"
     if budget is None or budget == 1.0:
         return "least cost"

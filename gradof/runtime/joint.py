@@ -131,7 +131,8 @@ def is_possible(plan: GradientPlan) -> bool:
     if not type_.dtype.is_float or plan.f.memory_budget is not None or plan.f.library != "torch":
         return False
     graphs = (f, plan.gradient.df)
-    return not any(node.kind == "Opaque" for graph in graphs for node in graph.walk())
+    own = ("Opaque", "python_call")
+    return not any(node.kind in own for graph in graphs for node in graph.walk())
 
 
 def is_lean(plan: GradientPlan) -> bool:

@@ -59,7 +59,7 @@ class VaryingNumbers:
             if i in known.pinned:
                 self._count(known, call, i, name)
             elif values[i] != known.first[i]:
-                known.varying.add(i)
+                known.varying |= {j for j in _beside(call, i, places) if j not in known.pinned}
         return _lift(call, known.varying) if known.varying else None
 
     def pin(self, call: Call, leaves: Iterable[tuple[int, Loc | None]]) -> Call | None:
@@ -95,6 +95,18 @@ def _numbers(call: Call) -> list[int]:
         i for i, leaf in enumerate(call.leaves)
         if type(leaf) is float or (type(leaf) is int and -LARGEST < leaf < LARGEST)
     ]  # fmt: skip
+
+
+def _beside(call: Call, leaf: int, places: Iterable[int]) -> set[int]:
+    """The number and, where it is an item of a list, the list's other numbers of its type."""
+    holder, _, key = call.paths[leaf].rpartition("[")
+    if holder in ("args", "kwargs", "") or not key.rstrip("]").isdigit():
+        return {leaf}
+    kind = type(call.leaves[leaf])
+    return {
+        j for j in places
+        if call.paths[j].rpartition("[")[0] == holder and type(call.leaves[j]) is kind
+    }
 
 
 def _blank(call: Call, places: Iterable[int]) -> tuple[Any, ...]:

@@ -24,8 +24,11 @@ PUBLIC = [
     "jacobian",
     "jvp",
     "limits",
+    "primitive",
     "release_memory",
+    "stop_gradient",
     "value_and_grad",
+    "value_of",
     "vjp",
 ]
 

@@ -120,10 +120,6 @@ def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:
 
 LOST_GRADIENTS: list[Callable[[Any], Any]] = [
     lambda x: x * float(x[0]),
-    lambda x: x[0].item(),
-    lambda x: x.tolist(),
-    lambda x: __import__("math").sin(x[0]),
-    lambda x: f"{x[0]:.3f}",
     lambda x: complex(x[0]),
 ]
 
@@ -134,14 +130,18 @@ def test_python_values_of_traced_arrays(at: int) -> None:
         trace(LOST_GRADIENTS[at], V)
 
 
+def _made() -> Any:
+    return X * 1.0
+
+
 UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: np.roots(x), "numpy.roots"),
     (lambda x: np.histogram2d(x, x), "numpy.histogram2d"),
-    (lambda x: np.sum(x, out=V[:1].reshape(())), "plain array"),
+    (lambda x: np.sum(x, out=_made().reshape(-1)[:1].reshape(())), "plain array"),
     (lambda x: x.setfield(1, np.int64), "ndarray.setfield"),
     (lambda x: x.view(np.int64), "ndarray.view"),
     (lambda x: np.frompyfunc(abs, 1, 1)(x), "ufunc abs"),
-    (lambda x: X.dot(x), "X @ x"),
+    (lambda x: _made().dot(x), "X @ x"),
     (lambda x: np.quantile(x, 0.5, weights=x * x, method="inverted_cdf"), "weights"),
     (lambda x: np.polyfit(x, x, 1, full=True), "full"),
     (lambda x: x.reshape(3, order="A"), "order"),

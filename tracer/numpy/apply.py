@@ -1,7 +1,7 @@
 """numpy's helpers that call a Python function, or that are called by indexing: vectorize, r_, c_.
 
-numpy runs them in ways that do not reach its protocols (on arrays of objects, through C), so the
-names by which traced code knows them stand for these while a trace runs (see numpy_creation).
+numpy runs them in ways that do not reach its protocols (on arrays of objects, through C), so these
+stand in their place while a trace runs (see numpy_creation).
 """
 
 from __future__ import annotations
@@ -48,38 +48,37 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> 
     return x.astype(dtype, copy=copy)
 
 
-class Vectorize(np.vectorize):
-    """np.vectorize whose calls with traced arrays run the function element by element."""
+def vectorized(original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of an `np.vectorize` object; with traced arrays its function runs by element."""
+    self, args = args[0], args[1:]
+    if not contains_traced((*args, *kwargs.values())):
+        return original(self, *args, **kwargs)
+    if kwargs or self.excluded:
+        raise UnsupportedOpError(
+            "np.vectorize of traced arrays with keywords or excluded arguments",
+            loc=user_loc(), hint="pass them by position, or write a lambda around the function",
+        )
+    arrays = [as_array(a) for a in args]
+    ranks = [0] * len(arrays)
+    if self.signature is not None:
+        inputs = self.signature.partition("->")[0].split("),")
+        ranks = [len([d for d in part.strip("() ").split(",") if d]) for part in inputs]
+    loops = [np.shape(a)[: np.ndim(a) - k] for a, k in zip(arrays, ranks, strict=True)]
+    shape = np.broadcast_shapes(*loops)
+    wide = [
+        np.broadcast_to(a, (*shape, *np.shape(a)[np.ndim(a) - k :]))
+        for a, k in zip(arrays, ranks, strict=True)
+    ]
+    results = [self.pyfunc(*(a[place] for a in wide)) for place in np.ndindex(*shape)]
+    if not isinstance(results[0], tuple):
+        return _joined(self, results, shape)
+    return tuple(_joined(self, list(column), shape) for column in zip(*results, strict=True))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As numpy's, which the arguments choose."""
-        if not contains_traced((*args, *kwargs.values())):
-            return super().__call__(*args, **kwargs)
-        if kwargs or self.excluded:
-            raise UnsupportedOpError(
-                "np.vectorize of traced arrays with keywords or excluded arguments",
-                loc=user_loc(), hint="pass them by position, or write a lambda around the function",
-            )
-        arrays = [as_array(a) for a in args]
-        ranks = [0] * len(arrays)
-        if self.signature is not None:
-            inputs = self.signature.partition("->")[0].split("),")
-            ranks = [len([d for d in part.strip("() ").split(",") if d]) for part in inputs]
-        loops = [np.shape(a)[: np.ndim(a) - k] for a, k in zip(arrays, ranks, strict=True)]
-        shape = np.broadcast_shapes(*loops)
-        wide = [
-            np.broadcast_to(a, (*shape, *np.shape(a)[np.ndim(a) - k :]))
-            for a, k in zip(arrays, ranks, strict=True)
-        ]
-        results = [self.pyfunc(*(a[place] for a in wide)) for place in np.ndindex(*shape)]
-        if not isinstance(results[0], tuple):
-            return self._joined(results, shape)
-        return tuple(self._joined(list(column), shape) for column in zip(*results, strict=True))
 
-    def _joined(self, results: list[Any], shape: tuple[int, ...]) -> Any:
-        arrays = [as_array(r) for r in results]
-        joined = np.reshape(np.stack(arrays), (*shape, *np.shape(arrays[0])))
-        return joined.astype(self.otypes[0]) if self.otypes else joined
+def _joined(self: Any, results: list[Any], shape: tuple[int, ...]) -> Any:
+    arrays = [as_array(r) for r in results]
+    joined = np.reshape(np.stack(arrays), (*shape, *np.shape(arrays[0])))
+    return joined.astype(self.otypes[0]) if self.otypes else joined
 
 
 class Concatenator:

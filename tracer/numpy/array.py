@@ -16,14 +16,18 @@ TracedArray knows whether numpy's own result was a scalar (`is_scalar`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gradof.errors import DataDependentError, ShapeError, TraceError, UnsupportedOpError
+from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
+from gradof.tracer.numpy.active import namespace
+from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
+from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ class Later:
         return found
 
 
-class TracedArray(NDArrayOperatorsMixin):
+class TracedArray(PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
     `memory` is that array, too, but its elements may not be there yet (`numpy_deferred`).
@@ -85,7 +89,7 @@ class TracedArray(NDArrayOperatorsMixin):
     # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return np.ndarray
+        return self.memory.dtype.type if self.is_scalar else np.ndarray
 
     # --- values and mutation ----------------------------------------------------------------
 
@@ -141,15 +145,16 @@ class TracedArray(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.is_constant:
             return self.plain() if dtype is None else self.plain().astype(dtype)
-        caller = scipy_call()
+        caller, frame = scipy_call(), sys._getframe(1)
+        self.recorder.adoptions.note(frame)
+        if stores(frame):
+            raise UnsupportedOpError(INTO_PLAIN[0], loc=user_loc(), hint=INTO_PLAIN[1])
         raise UnsupportedOpError(
             ("" if caller is None else f"in {caller}, ")
             + "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
-            hint="a plain array cannot hold traced values: make it with np.zeros_like, np.stack, "
-            "or np.zeros or np.array spelled so in the function itself (np.zeros_like(a) + a for "
-            "a.copy()); write X @ x for X.dot(x), and np.take(table, i) for table[i]; code in C "
-            "cannot be traced",
+            hint="code in C cannot be traced: make it a gradof.primitive with a vjp, or compute it "
+            "outside; write X @ x for X.dot(x), and give an array a name before you write into it",
         )
 
     def plain(self) -> np.ndarray[Any, Any]:
@@ -160,59 +165,8 @@ class TracedArray(NDArrayOperatorsMixin):
 
     # --- Python's protocols -----------------------------------------------------------------
 
-    def _python_value(self, what: str) -> Any:
-        """The concrete value; DataDependentError where a gradient would be lost with it."""
-        if self.is_constant:
-            return self.concrete
-        if self.size == 1 and self.dtype.kind in "biu":
-            self.recorder.read_number(self)  # the trace holds for this number
-            return self.concrete
-        raise DataDependentError(
-            f"{what} needs the value of a traced array, and would lose its gradient",
-            loc=user_loc(),
-            hint="stay with arrays (np.sin for math.sin, x for float(x)), or make the argument "
-            "static (static_argnames)",
-        )
-
-    def __bool__(self) -> bool:
-        if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
-            raise ShapeError(
-                f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
-                hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
-            )
-        truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
-        return bool(truth._python_value("a branch (bool)"))
-
-    def __float__(self) -> float:
-        return float(self._python_value("float()"))
-
-    def __int__(self) -> int:
-        if self.dtype.kind == "f" and not self.is_constant:  # a step: its gradient is zero
-            whole: Any = np.trunc(self).astype(np.int64)
-            return int(whole._python_value("int()"))
-        return int(self._python_value("int()"))
-
-    def __round__(self, ndigits: Any = None) -> Any:
-        if not self.is_scalar:  # an array has no __round__
-            raise TypeError("type numpy.ndarray doesn't define __round__ method")
-        return int(np.rint(self)) if ndigits is None else np.round(self, ndigits)
-
-    def __complex__(self) -> complex:
-        return complex(self._python_value("complex()"))
-
-    def __index__(self) -> int:
-        return int(self._python_value("an index").__index__())
-
-    def __format__(self, spec: str) -> str:
-        return format(self._python_value("a format")[()], spec) if spec else repr(self)
-
-    def item(self, *args: Any) -> Any:
-        """A Python number: DataDependentError unless the array is constant."""
-        return self._python_value("item()").item(*args)
-
-    def tolist(self) -> Any:
-        """Python numbers: DataDependentError unless the array is constant."""
-        return self._python_value("tolist()").tolist()
+    def __array_namespace__(self, *, api_version: Any = None) -> Any:
+        return namespace()
 
     def __copy__(self) -> Any:
         return np.copy(self)
@@ -233,9 +187,6 @@ class TracedArray(NDArrayOperatorsMixin):
         if not self.memory.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"TracedArray({self.expr.value.type})"
 
     def __pow__(self, other: Any) -> Any:
         # ndarray's own shortcuts, which differ from np.power in the last bit and at -inf

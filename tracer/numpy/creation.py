@@ -1,55 +1,41 @@
 """Functions numpy does not hand over: np.zeros, np.array, and lists of traced arrays.
 
-    B = np.zeros(3); B[0] = x          # B must be able to hold a traced value
+    B = np.zeros(3); B[0] = x          # B is taken into the trace at once, rather than at the write
     np.array([x[0] ** 2, x[1]])        # numpy would ask each element for its number
     np.sum([x[0], x[1]])               # so would np.sum
-    np.take(table, i)                  # the table is a plain array, the index a traced one
+    np.exp([x[0], 1.0])                # and a ufunc
+    math.sin(x[0])                     # and Python's own
 
-Neither reaches numpy's protocols, so the names by which the traced code knows numpy stand for a
-proxy of it while the trace runs.
-
-Note [Only names in the traced code]
-numpy itself is left alone: C and Cython code takes what np.empty returns for a plain array without
-asking, so it must never see another. What is replaced are globals of the modules whose functions
-the traced function can reach, and only where they are bound to numpy (`np`) or to one of these
-functions (`from numpy import zeros`). The proxy's functions ask whether the calling thread is
-tracing, and if not, call numpy's own: other threads see no difference.
+None of them reaches numpy's protocols. Python functions have other code while a trace runs (Note
+[Swapped code]); functions in C are replaced by their wrappers where the traced code knows them
+(Note [Only names in the traced code]).
 """
 
 from __future__ import annotations
 
 import functools
-import sys
-import sysconfig
-import threading
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import numpy as np
 
 from gradof.errors import TraceError
-from gradof.ir import forks
-from gradof.tracer.numpy.apply import Concatenator, Vectorize
+from gradof.tracer.core.swaps import Swaps
+from gradof.tracer.numpy.active import active_recorder, naming
+from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import conform
+from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
+from gradof.tracer.numpy.names import Names, replaced
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
-from gradof.tracer.numpy.special import FUNCTIONS as SPECIAL
-from gradof.tracer.state.origins import Origins
+from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import user_loc
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function], Any]
-_LIBRARY_FOLDERS = tuple(
-    {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-_ACTIVE = threading.local()  # .recorder: of the trace this thread runs
-
-
-def _recorder() -> Recorder | None:
-    return getattr(_ACTIVE, "recorder", None)
 
 
 def _wrapper(
@@ -61,7 +47,7 @@ def _wrapper(
         def wrap(original: Function) -> Function:
             @functools.wraps(original)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                recorder = _recorder()
+                recorder = active_recorder()
                 if recorder is not None:
                     args, kwargs = in_function(recorder, original, args, kwargs)
                 if recorder is None or not applies(args, kwargs):
@@ -127,6 +113,12 @@ def _fresh(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) ->
     return recorder.wrap(made, recorder.constant(made))
 
 
+@_wrapper(_with_traced)
+def _full(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """np.full of a traced value, under a name that is not known."""
+    return _filled(recorder, False, *args, **kwargs)
+
+
 def _filled(
     recorder: Recorder, like: bool, first: Any, fill_value: Any, dtype: Any = None
 ) -> Any:
@@ -147,159 +139,159 @@ def _seeded(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -
     )
 
 
+@_wrapper(_always)
+def _collected(
+    recorder: Recorder, original: Function, values: Any, dtype: Any, count: int = -1,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """np.fromiter of an iterable that may give traced numbers."""
+    given = list(values)
+    if not contains_traced(given):
+        return original(given, dtype, count, **kwargs)
+    return recorder.traced(given[: count if count >= 0 else None]).astype(dtype)
+
+
 @_wrapper(_with_traced)
-def _special(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """Functions of scipy.special that are no ufuncs, in the dtype of scipy's own result."""
-    name = f"scipy.special.{original.__name__}"
-    want = recorder.numpy(original, *args, **kwargs)
-    dtype = np.result_type(*(want if isinstance(want, tuple) else (want,)))
-    used = [recorder.traced(a) if contains_traced(a) else a for a in args]
-    wide = [
-        recorder.cast(a, dtype) if type(a) is TracedArray and a.dtype.kind == "f" else a
-        for a in used
-    ]
-    try:
-        result = SPECIAL[original.__name__](*wide, **kwargs)
-    except TypeError as error:
-        raise recorder.unsupported(f"{name} called with these arguments: {error}") from error
-    return conform(recorder, name, result, want)
+def _enumerated(recorder: Recorder, original: Function, array: Any) -> Any:
+    """np.ndenumerate."""
+    whole: Any = recorder.traced(array)
+    return ((place, whole[place]) for place in np.ndindex(whole.shape))
 
 
-# --- names in the traced code ---------------------------------------------------------------------
-
-_WRAPS: dict[str, dict[str, Wrap]] = {
-    "numpy": {
-        **dict.fromkeys(
-            ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"), _holding),
-        "vectorize": lambda original: Vectorize, **dict.fromkeys(("r_", "c_"), Concatenator),
-        **dict.fromkeys(
-            ("zeros", "ones", "empty", "full", "eye", "identity",
-             "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
-        **dict.fromkeys(
-            ("sum", "mean", "prod", "max", "min", "amax", "amin", "std", "var", "median",
-             "average", "any", "all", "cumsum", "cumprod", "dot", "outer", "inner", "cov", "diff",
-             "sort", "argmax", "argmin", "ravel", "reshape", "transpose", "take", "allclose"),
-            _routed),
-    },
-    "numpy.linalg": {"norm": _routed},
-    "numpy.random": {"default_rng": _seeded},
-    "scipy.special": dict.fromkeys(SPECIAL, _special),
-    "scipy": {},
-}  # fmt: skip
+@_wrapper(_with_traced)
+def _of_math(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """A function of `math`, in numpy's."""
+    record = MATH.get(original.__name__)
+    if record is None:
+        raise recorder.unsupported(f"math.{original.__name__}", "write it with functions of numpy")
+    return record(*args, **kwargs)
 
 
-class _Proxy(ModuleType):
-    """A module with some functions wrapped; all else is the module's own."""
+class _Ufunc:
+    """A ufunc that takes lists of traced arrays, too; all else is the ufunc's own."""
 
-    def __init__(self, module: ModuleType, replaced: dict[str, Any]) -> None:
-        super().__init__(module.__name__, module.__doc__)
-        vars(self).update(vars(module))
-        vars(self).update(replaced)
-        vars(self)["_proxied"] = module
+    def __init__(self, ufunc: Any) -> None:
+        self.__dict__["_ufunc"] = ufunc
+        functools.update_wrapper(self, ufunc)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.ufunc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ufunc(*map(_gathered, args), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["_proxied"], name)
+        found = getattr(self._ufunc, name)
+        if name not in ("reduce", "accumulate", "outer", "reduceat"):
+            return found
+        return lambda *args, **kwargs: found(*map(_gathered, args), **kwargs)
 
-    # Equal to the module: code for several libraries compares it, or has it as a dict's key.
     def __eq__(self, other: object) -> bool:
-        mine = vars(self)["_proxied"]
-        return (vars(other)["_proxied"] if isinstance(other, _Proxy) else other) is mine
+        return (other._ufunc if isinstance(other, _Ufunc) else other) is self._ufunc
 
     def __hash__(self) -> int:
-        return hash(vars(self)["_proxied"])
+        return hash(self._ufunc)
+
+    def __reduce__(self) -> Any:
+        return self._ufunc.__reduce__()
 
 
-@functools.lru_cache(maxsize=4)
-def _replacements(loaded: tuple[str, ...]) -> dict[int, tuple[Any, Any]]:
-    """By id: what is replaced, and by what, for the libraries that are loaded."""
-    table: dict[int, tuple[Any, Any]] = {}
-    proxies: dict[str, ModuleType] = {}
-    for path in sorted(loaded, key=lambda p: -p.count(".")):  # submodules first
-        module = sys.modules[path]
-        replaced: dict[str, Any] = {
-            sub.rpartition(".")[2]: proxy for sub, proxy in proxies.items()
-            if sub.rpartition(".")[0] == path
-        }  # fmt: skip
-        for name, wrap in _WRAPS[path].items():
-            original = getattr(module, name)
-            replaced[name] = wrap(original)
-            _enter(table, original, replaced[name])
-        proxies[path] = _Proxy(module, replaced)
-        _enter(table, module, proxies[path])
-    return table
+def _gathered(value: Any) -> Any:
+    """A nest that holds traced arrays as one of them."""
+    if isinstance(value, (list, tuple)) and contains_traced(value):
+        recorder = active_recorder()
+        return value if recorder is None else recorder.traced(value)
+    return value
 
 
+# --- what is wrapped, and what is swapped ---------------------------------------------------------
+
+
+def _dispatchers(module: Any) -> dict[str, Any]:
+    """The functions of a module of numpy's that ask their arguments for a protocol."""
+    kind = type(np.sum)
+    return {n: f for n, f in vars(module).items() if type(f) is kind and not n.startswith("_")}
+
+
+def _in_c(module: Any) -> dict[str, Wrap]:
+    """Wrappers of those that are in C, and of ufuncs."""
+    found: dict[str, Wrap] = {
+        n: _routed for n, f in _dispatchers(module).items()
+        if not isinstance(f._implementation, FunctionType)
+    }
+    found.update((n, _Ufunc) for n, f in vars(module).items() if isinstance(f, np.ufunc))
+    return found
+
+
+_NAMES = Names({
+    "numpy": {
+        **_in_c(np),
+        **dict.fromkeys(
+            ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
+             "asarray_chkfinite"), _holding),
+        **dict.fromkeys(("r_", "c_"), Concatenator), "fromiter": _collected,
+        "ndenumerate": _enumerated,
+        **dict.fromkeys(
+            ("zeros", "ones", "empty", "full", "eye", "identity", "arange",
+             "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
+    },
+    "numpy.linalg": {},
+    "numpy.fft": {},
+    "numpy.random": {"default_rng": _seeded},
+    "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
+})  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:
     """By id: what traced code sees in another place (the second) than numpy's (the first)."""
-    return _replacements(tuple(p for p in _WRAPS if p in sys.modules))
+    return _NAMES.table().by_id
 
 
-def _enter(table: dict[int, tuple[Any, Any]], original: Any, replacement: Any) -> None:
-    # under the replacement too: a trace in another thread may have put it there already
-    table[id(original)] = table[id(replacement)] = (original, replacement)
+_SWAPS = Swaps()
 
 
-_LOCK = forks.lock()
-_counts: dict[tuple[int, str], int] = {}
-Place = tuple[dict[str, Any], str, Any, Any]  # globals, name, what stands there, its replacement
+def _swap_once() -> None:
+    """Swap numpy's Python functions, at the first trace."""
+    if _swapped:
+        return
+    _swapped.append(True)
+    for module in (np, np.linalg, np.fft):
+        for function in _dispatchers(module).values():
+            if isinstance(function._implementation, FunctionType):
+                _SWAPS.add(function._implementation, functools.partial(_dispatched, function))
+    _SWAPS.add(cast(FunctionType, np.full), _through(_full))
+    _SWAPS.add(np.vectorize.__call__, vectorized)  # type: ignore[arg-type]
 
 
-def _places(roots: Sequence[Any]) -> list[Place]:
-    """The globals to replace: of every function that can be reached."""
-    table = replacements()
-    spaces: dict[int, dict[str, Any]] = {}
-
-    def note(obj: Any) -> bool:
-        if isinstance(obj, FunctionType):
-            spaces[id(obj.__globals__)] = obj.__globals__
-        return False
-
-    for root in roots:
-        note(root)
-        Origins(root, note).all()
-    return [
-        (space, name, *table[id(value)])
-        for space in spaces.values()
-        if not _is_library(space)
-        for name, value in list(space.items())
-        if id(value) in table
-    ]
+_swapped: list[bool] = []
 
 
-def _is_library(space: dict[str, Any]) -> bool:
-    """Whether a module is installed or gradof's own: it may hand its arrays to C."""
-    top = str(space.get("__name__", "")).partition(".")[0]
-    file = str(space.get("__file__") or "")
-    return top in ("gradof", "numpy", "scipy") or file.startswith(_LIBRARY_FOLDERS)
+def _dispatched(
+    function: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Where numpy has not asked for the protocol: in lists."""
+    recorder = active_recorder()
+    if recorder is None or not _with_traced(args, kwargs):
+        return original(*args, **kwargs)
+    return recorder.handlers.function(recorder, function, args, kwargs)
+
+
+def _through(wrap: Wrap) -> Callable[..., Any]:
+    made: list[Function] = []
+
+    def call(original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if active_recorder() is None:
+            return original(*args, **kwargs)
+        if not made:
+            made.append(wrap(original))
+        return made[0](*args, **kwargs)
+
+    return call
 
 
 @contextmanager
-def creation_for(recorder: Recorder, roots: Sequence[Any]) -> Iterator[None]:
-    """While active, the functions reached from `roots` make their arrays for `recorder`.
-
-    See Note [Only names in the traced code].
-    """
-    outer = _recorder()
-    with _LOCK:
-        places = _places(roots)
-        for space, name, _, replacement in places:
-            space[name] = replacement
-            _counts[id(space), name] = _counts.get((id(space), name), 0) + 1
-    _ACTIVE.recorder = recorder
-    try:
+def creation_for(recorder: Recorder, roots: Sequence[Any], reads: Reads) -> Iterator[None]:
+    """While active, the functions reached from `roots` make their arrays for `recorder`."""
+    _swap_once()
+    numpy = _NAMES.table().proxies["numpy"]
+    with _SWAPS.at_work(), replaced(_NAMES, roots, reads.held), naming(numpy):
         yield
-    finally:
-        _ACTIVE.recorder = outer
-        with _LOCK:
-            _put_back(places)
-
-
-def _put_back(places: Sequence[Place]) -> None:
-    # the last trace to end puts back what was there
-    for space, name, original, replacement in places:
-        key = (id(space), name)
-        _counts[key] -= 1
-        if not _counts[key]:
-            del _counts[key]
-            if space.get(name) is replacement:
-                space[name] = original

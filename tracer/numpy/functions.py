@@ -68,13 +68,11 @@ def record_function(
     """
     recorder.enter()
     args, kwargs = in_function(recorder, func, args, kwargs)
+    args, kwargs = _gathered(recorder, func, args, kwargs)
     name = name_of(func)
     out = kwargs.pop("out", None)
     if out is not None and not isinstance(out, TracedArray):
-        raise recorder.unsupported(
-            f"{name} into a plain array, where the gradient would be lost",
-            "drop `out`, or give it a traced array",
-        )
+        raise recorder.into_plain(f"{name} into a plain array")
     if func in INPLACE:
         return INPLACE[func](recorder, *args, **kwargs)
     if func not in COMPOSED and func not in EXPRESSIONS and func not in QUERIES:
@@ -87,6 +85,31 @@ def record_function(
         recorder.handlers.set_item(out, ..., result)
         return out
     return result
+
+
+# Functions that take sequences of arrays, which are no arrays.
+_SEQUENCES = frozenset({
+    np.stack, np.concatenate, np.vstack, np.hstack, np.dstack, np.column_stack, np.select,
+    np.piecewise, np.choose, np.lexsort, np.linalg.multi_dot, np.broadcast_arrays,
+})  # fmt: skip
+
+
+def _gathered(
+    recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with an array for each nest of traced arrays and numbers."""
+    nested = [isinstance(a, (list, tuple)) for a in (*args, *kwargs.values())]
+    if not any(nested) or func is np.block:
+        return args, kwargs
+
+    def gather(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)) or not contains_traced(value):
+            return value
+        if func in _SEQUENCES:
+            return [recorder.traced(v) if isinstance(v, (list, tuple)) else v for v in value]
+        return recorder.traced(value)
+
+    return tuple(map(gather, args)), {k: gather(v) for k, v in kwargs.items()}
 
 
 def name_of(func: Any) -> str:

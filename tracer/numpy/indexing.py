@@ -17,9 +17,8 @@ import numpy as np
 from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
-from gradof.tracer.core.number import plain
 from gradof.tracer.numpy.array import TracedArray, View
-from gradof.tracer.numpy.numbers import in_assignment
+from gradof.tracer.numpy.numbers import in_assignment, in_index
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
 
 Shape = tuple[int, ...]
@@ -42,7 +41,7 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
     """`array[index]`; for a traced boolean mask the trace holds for as many elements."""
     recorder = array.recorder
     recorder.enter()
-    index = plain(index)
+    index = in_index(recorder, index)
     items = index if isinstance(index, tuple) else (index,)
     items = _without_masks(items)
     value = recorder.deferred.item(array, tuple(map(real, items)))
@@ -104,7 +103,7 @@ def add_at(array: TracedArray, index: Any, value: Any) -> None:
 
 
 def _is_basic(item: Any) -> bool:
-    if isinstance(item, (bool, np.bool_)):
+    if type(item) is TracedArray or isinstance(item, (bool, np.bool_)):
         return False
     return item is None or item is Ellipsis or isinstance(item, (int, np.integer, slice))
 
@@ -130,7 +129,7 @@ def _select(array: TracedArray, items: tuple[Any, ...]) -> Selection:
     items = tuple(_lift(array.recorder, i) for i in items)
     if any(isinstance(i, TracedArray) for i in items):
         return Gathered(array, items)
-    if any(isinstance(i, (np.ndarray, np.generic)) for i in items):
+    if any(is_plain(i) or issubclass(type(i), np.generic) for i in items):
         array.recorder.baked = True
     return Fixed(array.shape, items)
 

@@ -80,6 +80,18 @@ def _strong(recorder: Recorder, tree: Any) -> Any:
     return as_scalar(recorder, tree, np.result_type(type(tree.value)))
 
 
+def in_index(recorder: Recorder, index: Any) -> Any:
+    """An index without traced numbers: whole ones that stand alone as traced scalars."""
+    if not recorder.numbers.active:
+        return index
+    items = index if isinstance(index, tuple) else (index,)
+    scalars = tuple(
+        as_scalar(recorder, i, np.int64)
+        if type(i) is TracedNumber and type(i.value) is int else plain(i) for i in items
+    )
+    return scalars if isinstance(index, tuple) else scalars[0]
+
+
 def in_assignment(array: TracedArray, index: Any, value: Any) -> tuple[Any, Any]:
     """Index and value of `array[index] = value` without traced numbers."""
     recorder = array.recorder
@@ -87,4 +99,4 @@ def in_assignment(array: TracedArray, index: Any, value: Any) -> tuple[Any, Any]
         return index, value
     if type(value) is TracedNumber:
         value = as_scalar(recorder, value, array.dtype)
-    return plain(index), plain(value)
+    return in_index(recorder, index), plain(value)

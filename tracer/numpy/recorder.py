@@ -9,7 +9,7 @@ while every array the function can reach has the elements it had (`Traced.conten
 
 from __future__ import annotations
 
-import zlib
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,10 @@ from gradof.ir.core import Graph, Loc, Value
 from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.core.number import Numbers
+from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, memories, real
+from gradof.tracer.numpy.places import checksum, places_in
 from gradof.tracer.state.origins import Origin, Origins
 from gradof.tracer.state.source import Site, user_loc, user_site
 
@@ -67,6 +69,8 @@ class Recorder:
         self.free: dict[int, tuple[Array, Origin, TracedArray]] = {}
         self.baked = False  # see Note [Baked constants]
         self.closed = False
+        self.adoptions = Adoptions(fn)
+        self.texts: set[str] = set()
         self.guards = 0
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
@@ -125,6 +129,11 @@ class Recorder:
             what, loc=self.loc, hint=hint or "rewrite it with supported functions"
         )
 
+    def into_plain(self, what: str) -> UnsupportedOpError:
+        """The error for a traced value that goes into a plain array; see Note [Adopted arrays]."""
+        self.adoptions.note(sys._getframe(1))
+        return self.unsupported(f"{what}, where the gradient would be lost", INTO_PLAIN[1])
+
     def ir_dtype(self, dtype: Any) -> DType:
         """The IR dtype of anything numpy takes as a dtype; DtypeError where there is none."""
         given = np.dtype(dtype)
@@ -153,6 +162,11 @@ class Recorder:
             ) from error  # fmt: skip
         except np._core._exceptions.UFuncTypeError as error:  # type: ignore[attr-defined]
             raise DtypeError(f"{function.__name__.strip('_')}: {error}", loc=self.loc) from error
+
+    def shown(self, text: str) -> str:
+        """A text that shows a traced value: it may be printed, but not returned."""
+        self.texts.add(text)
+        return text
 
     def is_constant(self, value: Value) -> bool:
         """Whether no graph input takes part in a value."""
@@ -232,7 +246,7 @@ class Recorder:
         owner = array.base
         for known, _ in self.origins.all():
             if known is owner or known.base is owner:
-                places = _places_in(known, array)
+                places = places_in(known, array)
                 if places is not None:
                     lifted = self._lifted(known)
                     assert lifted is not None
@@ -270,6 +284,10 @@ class Recorder:
         self.deferred.borrow(array)
         return TracedArray(self, array, self.constant(array))
 
+    def own(self, array: Array) -> TracedArray:
+        """An array that nobody else has, as a constant that can be written to."""
+        return TracedArray(self, array, self.constant(array))
+
     def constant(self, array: Array) -> Expr:
         """A dense constant."""
         return self.emitter.wrap(self.builder.constant(Dense.of(array)))
@@ -278,7 +296,7 @@ class Recorder:
         """An operand of an elementwise op computed in `dtype`: weak scalars stay Python numbers."""
         if is_weak(value):
             return value
-        if isinstance(value, np.generic):
+        if issubclass(type(value), np.generic):
             self.baked = True
             return np.asarray(value).astype(dtype).item()  # the dtype of the op is known already
         return self.traced(value).expr.cast(self.ir_dtype(dtype))
@@ -354,35 +372,6 @@ def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
         dtype: np.dtype[Any] = result.dtype
         return dtype
     return np.result_type(*(x if is_weak(x) else np.asarray(memories(x)).dtype for x in operands))
-
-
-def _byte_offsets(array: Array) -> Array:
-    """Where each element is, in bytes from the first."""
-    offsets = np.zeros((), np.int64)
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        offsets = offsets[..., None] + np.arange(size) * stride
-    return offsets
-
-
-def _places_in(owner: Array, view: Array) -> Array | None:
-    """The flat positions in `owner` of the elements of `view`; None if it has others."""
-    if owner.dtype != view.dtype or not np.may_share_memory(owner, view):
-        return None
-    begin = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    mine = _byte_offsets(owner).reshape(-1)
-    order = np.argsort(mine, kind="stable")
-    wanted = _byte_offsets(view) + begin
-    found = np.searchsorted(mine, wanted, sorter=order)
-    places: Array = order[np.minimum(found, mine.size - 1)]
-    return places if (mine[places] == wanted).all() else None
-
-
-def checksum(array: Array) -> int:
-    """A checksum of an array's elements, dtype and shape (for objects, of their identities)."""
-    head = f"{array.dtype}{array.shape}".encode()
-    whole = np.ascontiguousarray(array).reshape(-1)
-    data = whole.tobytes() if array.dtype.hasobject else whole.view(np.uint8).data
-    return zlib.crc32(data, zlib.crc32(head))
 
 
 __all__ = ["Array", "Handlers", "Recorder", "checksum", "common_dtype", "contains_traced",

@@ -237,10 +237,7 @@ def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retst
 
 def _target(r: Recorder, name: str, array: Any) -> TracedArray:
     if not isinstance(array, TracedArray):
-        raise r.unsupported(
-            f"numpy.{name} into a plain array, where the gradient would be lost",
-            "make the array with np.zeros in the function itself, or np.zeros_like of an argument",
-        )
+        raise r.into_plain(f"numpy.{name} into a plain array")
     return array
 
 

@@ -49,6 +49,7 @@ from gradof.tracer.numpy import reductions as numpy_reductions
 from gradof.tracer.numpy import selection as numpy_selection
 from gradof.tracer.numpy import shapes as numpy_shapes
 from gradof.tracer.numpy.active import activate
+from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.functions import record_function
@@ -87,15 +88,46 @@ def trace_numpy(
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
     TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
     """
+    reads = Reads() if reads is None else reads
+    adoptions = Adoptions(fn)
+    while True:
+        try:
+            traced = _trace(fn, args, kwargs, static_argnames, numbers, reads, adoptions)
+        except Exception:
+            if not adoptions.fresh:  # Note [Adopted arrays]
+                raise
+        else:
+            if not adoptions.fresh:
+                return traced
+
+
+def put_back(reads: Reads) -> None:
+    """Make Python's state as it was before a run that is given up."""
+    for change in reads.held.changes():
+        change.undo()
+
+
+def _trace(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    static_argnames: Sequence[str], numbers: Collection[int], reads: Reads, adoptions: Adoptions,
+) -> Traced:  # fmt: skip
+    """One run."""
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
-    reads = Reads() if reads is None else reads
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     watch = _Watch(fn, recorder.origins, thawed, reads)
     positional, named = tree.unflatten(values)
-    with _recording(recorder, [fn, *filter(callable, thawed)]), reads:
-        result = _call(fn, positional, named)
+    working = _recording(recorder, [fn, *filter(callable, thawed)], reads)
+    with working:
+        try:
+            with reads, adoptions.at_work(recorder):
+                result = _call(fn, positional, named)
+        except Exception:
+            put_back(reads)
+            raise
+        if adoptions.fresh:  # the function went on where it could not
+            put_back(reads)
     watch.check()
     _refuse_changed_containers(fn, (positional, named), tree, values)
     _refuse_leaks(fn)
@@ -131,11 +163,11 @@ def trace_numpy(
 
 
 @contextmanager
-def _recording(recorder: Recorder, functions: list[Any]) -> Iterator[None]:
+def _recording(recorder: Recorder, functions: list[Any], reads: Reads) -> Iterator[None]:
     """While the functions run, what they do with traced arrays is recorded."""
     try:
-        created = creation_for(recorder, functions)
-        with few_collections(), activate(recorder), recording_into(recorder.builder), created:
+        created = creation_for(recorder, functions, reads)
+        with created, few_collections(), activate(recorder), recording_into(recorder.builder):
             yield
     finally:
         recorder.close()
@@ -184,12 +216,7 @@ def _unwrapped(cause: GradofError, text: str) -> GradofError:
     """Our error, where numpy's C code has raised one of its own about it."""
     if "setting an array element" not in text:
         return cause
-    return UnsupportedOpError(
-        "a traced value is assigned into a plain array, where its gradient would be lost",
-        loc=cause.loc,
-        hint="make the array with np.zeros or np.array, spelled so in the function itself, or "
-        "with np.zeros_like of an argument; or collect the values in a list and np.stack it",
-    )
+    return UnsupportedOpError(INTO_PLAIN[0], loc=cause.loc, hint=INTO_PLAIN[1])
 
 
 def _names(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
@@ -284,6 +311,11 @@ def _outputs(
     for leaf in map(plain, leaves):
         if is_plain(leaf) and leaf.dtype.kind in "biufc":
             leaf = recorder.traced(leaf)
+        if isinstance(leaf, str) and any(text in leaf for text in recorder.texts if text):
+            raise TraceError(
+                "a text that shows a traced value is returned; later calls would return it, too",
+                loc=recorder.loc, hint="return the value, and format what the call gives",
+            )
         if type(leaf) is not TracedArray:
             recorder.baked = recorder.baked or isinstance(leaf, (np.ndarray, np.generic))
             outputs.append(ConstantOut(leaf))

@@ -177,8 +177,7 @@ def record_at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
     """`ufunc.at(a, indices, b)`: elements named several times are changed several times."""
     target, name = inputs[0], ufunc.__name__
     if not isinstance(target, TracedArray):
-        raise recorder.unsupported(f"{name}.at on a plain array, where the gradient "
-                                   "would be lost", "start from np.zeros_like of it")  # fmt: skip
+        raise recorder.into_plain(f"{name}.at on a plain array")
     if name in ("add", "subtract"):
         add_at(target, inputs[1], inputs[2] if name == "add" else -inputs[2])
         return

@@ -159,10 +159,7 @@ def _into(recorder: Recorder, ufunc: Any, result: Any, out: Any, where: Any) -> 
 
 def _into_one(recorder: Recorder, ufunc: Any, result: Any, target: Any, where: Any) -> Any:
     if not isinstance(target, TracedArray):
-        raise recorder.unsupported(
-            f"{ufunc.__name__} into a plain array, where the gradient would be lost",
-            "give `out` a traced array, such as np.zeros_like(x) of an argument, or drop it",
-        )
+        raise recorder.into_plain(f"{ufunc.__name__} into a plain array")
     if target.is_scalar:  # see Note [Scalars are rebound]
         return result
     if not np.can_cast(cast(Any, result).dtype, target.dtype, "same_kind"):

@@ -25,7 +25,6 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ import numpy as np
 from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
 from gradof.ir import forks
 from gradof.tracer.core.number import TracedNumber, has_number, plain
+from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import as_scalar
@@ -56,7 +56,6 @@ class Adaptor:
 
 
 ADAPTORS: dict[str, Adaptor] = {}  # by name
-_ACTIVE = threading.local()  # .recorder: of the trace this thread runs
 
 
 def scipy_function(
@@ -89,7 +88,7 @@ def _called(
     adaptor: Adaptor, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What stands in the place of the original's code."""
-    recorder: Recorder | None = getattr(_ACTIVE, "recorder", None)
+    recorder = active_recorder()
     if recorder is None or recorder.closed:
         return original(*args, **kwargs)
     if recorder.numbers.active and (has_number(args) or has_number(kwargs)):
@@ -322,18 +321,15 @@ def scipy_calls(recorder: Recorder) -> Iterator[None]:
     See Note [Code of scipy's functions].
     """
     global _active
-    outer = getattr(_ACTIVE, "recorder", None)
     with _LOCK:
         _load()
         if not _active:
             for function, _, ours in _SWAPS.values():
                 function.__code__ = ours
         _active += 1
-    _ACTIVE.recorder = recorder
     try:
         yield
     finally:
-        _ACTIVE.recorder = outer
         with _LOCK:
             _active -= 1
             if not _active:

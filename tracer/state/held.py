@@ -38,7 +38,6 @@ from gradof.tracer.state.code_facts import Facts
 
 _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
-
 _ATOMS = frozenset({
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
     type(Ellipsis), type(NotImplemented),
@@ -46,7 +45,6 @@ _ATOMS = frozenset({
 _WITH_ATTRIBUTES: set[type] = set()
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
-
 
 _WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
 
@@ -81,7 +79,6 @@ class Held:
         self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
         self._seen: set[tuple[int, tuple[int, int]]] = set()
         self._alive: list[Any] = []  # ids stay theirs
-
     # --- before -----------------------------------------------------------------------------------
 
     def see(self, obj: Any, facts: Facts, given: bool = False) -> None:
@@ -255,6 +252,17 @@ class Held:
             if (kind not in _ATOMS and kind is not ModuleType) or _is_users(value):
                 self.see(value, facts)
 
+    def correct(self, kind: str, holder: Any, key: Any, value: Any) -> None:
+        """A reference that stood for another while the run went on; `value` was there before it."""
+        if kind == "item" and id(holder) in self._copies:
+            self._copies[id(holder)][1][key] = value
+        if kind == "item" and (id(holder), key) in self._names:
+            self._names[id(holder), key] = holder, value
+        elif kind == "cell" and id(holder) in self._cells:
+            self._cells[id(holder)] = holder, value
+        elif kind == "attr" and (holder, key) in self._class_names:
+            self._class_names[holder, key] = value
+
     # --- after ------------------------------------------------------------------------------------
 
     def entry(self, container: Any) -> Any:
@@ -366,7 +374,6 @@ def _put_back(obj: Any, before: Any) -> None:
 def is_iterator(cls: type) -> bool:
     """Whether instances are iterators, which are used up."""
     return issubclass(cls, Iterator)
-
 
 # Objects of C's that hand out others: what they lead to.
 REFERENCES: dict[type, Callable[[Any], Any]] = {

@@ -39,7 +39,7 @@ _LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
     "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
     "pytest", "_pytest", "pluggy",  # names that assertions rewritten by pytest refer to
 }  # fmt: skip
-_ATOMS = (
+ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,
     BuiltinFunctionType,
 )  # fmt: skip
@@ -224,7 +224,7 @@ class Origins:
         queue: deque[tuple[Any, Trail | None]] = deque([(self.fn, None)])
         while queue:
             obj, trail = queue.popleft()
-            if issubclass(type(obj), _ATOMS) or id(obj) in seen:
+            if issubclass(type(obj), ATOMS) or id(obj) in seen:
                 continue
             if len(seen) >= _MAX_OBJECTS:
                 self.complete = False
@@ -234,7 +234,7 @@ class Origins:
                 if trail is not None:
                     found[id(obj)] = (obj, trail)
                 continue
-            children = list(_children(obj, root=trail is None))
+            children = list(children_of(obj, root=trail is None))
             if self._held is not None:
                 self._held[id(obj)] = dict(children)
                 self._keep.append(obj)
@@ -242,7 +242,8 @@ class Origins:
                 queue.append((child, Trail(trail, step)))
 
 
-def _children(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
+def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
+    """What an object leads to, by one step each; of a library's function only if it is the root."""
     if isinstance(obj, FunctionType):
         yield from _of_function(obj, root)
     elif isinstance(obj, MethodType):

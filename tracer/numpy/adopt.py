@@ -1,0 +1,295 @@
+"""Plain arrays that a run writes traced values into, and methods of plain arrays that take them.
+
+    b = base * 1.0      # made by an operator that no trace sees
+    b[0] = x[0]         # numpy's C code asks x[0] for its number: the run is given up, and
+                        # the next one takes `b` into the trace before this line
+    X.dot(w)            # so does it here; the next run lends X's name to a traced array
+
+How the array was made does not matter: `np.array(base)`, a copy, a product, a method, a library.
+
+Note [Adopted arrays]
+Where a traced value is to go into a plain array, C code holds the array and asks the value for its
+number; neither knows the other. But the instruction that runs names the array (`b[0] = ...`). So
+the place is noted, the run fails, and what it wrote to Python's state is put back. The next run has
+a trace function, as debuggers have, that stops before that instruction's target is read and puts a
+traced array in the variable's place: a constant that can be written to. Nothing else may refer to
+the plain array then, or it would not see what is written; that is asked of its reference count. An
+array that a caller also holds is adopted there, at the call, in the run after.
+
+An array whose method is called is only lent: the variable is itself again at the next instruction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradof.tracer.state.bytecode import Instruction, instructions
+
+if TYPE_CHECKING:
+    from gradof.tracer.numpy.recorder import Recorder
+
+_LOCALS = frozenset({
+    "LOAD_FAST", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK",
+    "LOAD_FAST_LOAD_FAST", "LOAD_FROM_DICT_OR_DEREF",
+})  # fmt: skip
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
+INTO_PLAIN = (
+    "a traced value is assigned into a plain array, where its gradient would be lost",
+    "write into an array that is the function's own, a copy of it if need be, or collect the "
+    "values in a list and np.stack it"
+)
+_DEPTH = 3  # of containers and objects around an array
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """What to do before an instruction: adopt arrays under these names, and lend others."""
+
+    names: frozenset[str] = frozenset()
+    lent: frozenset[str] = frozenset()
+
+
+Stops = dict[CodeType, dict[int, _Stop]]
+_KNOWN: dict[Any, Stops] = {}  # by the traced function's code: later traces need no second run
+
+
+class Adoptions:
+    """The places of one function's runs where plain arrays are to be taken into the trace."""
+
+    def __init__(self, fn: Any) -> None:
+        self.stops = _KNOWN.setdefault(getattr(fn, "__code__", type(fn)), {})
+        self.fresh = False  # whether this run has found a place that was not known
+
+    def note(self, frame: FrameType | None) -> None:
+        """The instruction that runs in a frame was to take a traced value, and has failed.
+
+        Nothing is noted where it names no plain array.
+        """
+        while frame is not None and _is_ours(frame):
+            frame = frame.f_back
+        if frame is None:
+            return
+        code, known = frame.f_code, self.stops.get(frame.f_code, {})
+        read = _read_by(code, frame.f_lasti)
+        found: dict[int, _Stop] = {}
+        names = frozenset(n for i in read if i.opname != "LOAD_GLOBAL" for n in _names_of(i))
+        if any(_holds_array(frame.f_locals.get(n), names, _DEPTH) for n in names):
+            found[read[0].offset] = _Stop(names)
+        if _opname(code, frame.f_lasti) not in _STORES:
+            for load, after in itertools.pairwise(read):
+                method = after.opname in _ATTRIBUTES and load.opname not in _ATTRIBUTES
+                if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:
+                    before = found.get(load.offset, _Stop())
+                    found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
+        new = {offset: stop for offset, stop in found.items() if offset not in known}
+        if new:
+            self.stops.setdefault(code, {}).update(new)
+            self.fresh = True
+
+    @contextmanager
+    def at_work(self, recorder: Recorder) -> Iterator[None]:
+        """While the function runs, arrays are adopted at the places that are known."""
+        recorder.adoptions = self
+        self.fresh = False
+        if not self.stops:
+            yield
+            return
+        outer = sys.gettrace()
+        sys.settrace(_Following(self, recorder).call)
+        try:
+            yield
+        finally:
+            sys.settrace(outer)
+
+
+class _Following:
+    """The trace function of one run."""
+
+    def __init__(self, adoptions: Adoptions, recorder: Recorder) -> None:
+        self.adoptions = adoptions
+        self.recorder = recorder
+
+    def call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A function is called: only code with places is followed."""
+        stops = self.adoptions.stops.get(frame.f_code)
+        if stops is None:
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        lent: list[tuple[bool, str, Any]] = []
+
+        def step(frame: FrameType, event: str, arg: Any) -> Any:
+            stop = stops.get(frame.f_lasti) if event == "opcode" else None
+            if stop is None and not lent:
+                return step
+            local: Any = frame.f_locals  # asked for once: before Python 3.13 it is a copy
+            while lent:
+                is_local, name, array = lent.pop()
+                (local if is_local else frame.f_globals)[name] = array
+            if stop is not None:
+                self._adopt(frame, local, stop.names)
+                lent.extend(self._lend(frame, local, stop.lent))
+            return step
+
+        return step
+
+    def _lend(
+        self, frame: FrameType, local: Any, names: frozenset[str]
+    ) -> Iterator[tuple[bool, str, Any]]:
+        """Put traced arrays under these names; yields what was there."""
+        for name in names:
+            is_local = name in local
+            space = local if is_local else frame.f_globals
+            array = space.get(name)
+            if type(array) is np.ndarray and array.dtype.kind in "biufc":
+                yield is_local, name, array
+                space[name] = self.recorder.traced(array)
+
+    def _adopt(self, frame: FrameType, local: Any, names: frozenset[str]) -> None:
+        for name in names & local.keys():
+            value = local[name]
+            if type(value) is np.ndarray:
+                traced = self._adopted(value, frame, _LOCAL)
+                if traced is not None:
+                    local[name] = traced
+            else:
+                self._inside(value, names, frame, _DEPTH)
+
+    def _inside(self, value: Any, names: frozenset[str], frame: FrameType, depth: int) -> None:
+        """Adopt the arrays in a list or dict of the run's, or in attributes that are named."""
+        for key, item in _items(value, names):
+            if type(item) is np.ndarray:
+                traced = self._adopted(item, frame, _ITEM)
+                if traced is None:
+                    continue
+                if isinstance(value, (list, dict)):
+                    value[key] = traced
+                else:
+                    setattr(value, key, traced)
+            elif depth > 1:
+                self._inside(item, names, frame, depth - 1)
+
+    def _adopted(self, array: Any, frame: FrameType, expected: int) -> Any:
+        """A traced array in place of a plain one; None where others would not see its changes."""
+        recorder = self.recorder
+        if array.dtype.kind not in "biufc" or recorder.origins.find(array) is not None:
+            return None
+        base: Any = array.base
+        while base is not None:
+            if type(base) is not np.ndarray or sys.getrefcount(base) > _BASE:
+                return None
+            base = base.base
+        if sys.getrefcount(array) > expected:
+            self._at_the_caller(array, frame)
+            return None
+        recorder.baked = True
+        return recorder.own(np.array(array))
+
+    def _at_the_caller(self, array: Any, frame: FrameType) -> None:
+        back = frame.f_back
+        if back is not None and any(v is array for v in back.f_locals.values()):
+            self.adoptions.note(back)
+
+
+def stores(frame: FrameType) -> bool:
+    """Whether the instruction that runs in a frame stores into a container."""
+    return _opname(frame.f_code, frame.f_lasti) in _STORES
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in ("gradof", "numpy")
+
+
+def _items(value: Any, names: frozenset[str]) -> list[tuple[Any, Any]]:
+    if type(value) is dict:
+        return list(value.items())
+    if type(value) is list:
+        return list(enumerate(value))
+    held = getattr(value, "__dict__", None)
+    if type(held) is not dict or isinstance(value, (type, ModuleType)):
+        return []
+    return [(n, held[n]) for n in names & held.keys()]
+
+
+def _holds_array(value: Any, names: frozenset[str], depth: int) -> bool:
+    if type(value) is np.ndarray:
+        return bool(value.dtype.kind in "biufc")
+    return depth > 0 and any(
+        _holds_array(item, names, depth - 1) for _, item in _items(value, names)
+    )
+
+
+def _variables(frame: FrameType, load: Instruction) -> Any:
+    return frame.f_globals if load.opname == "LOAD_GLOBAL" else frame.f_locals
+
+
+def _names_of(load: Instruction) -> tuple[str, ...]:
+    return load.argval if isinstance(load.argval, tuple) else (load.argval,)
+
+
+def _opname(code: CodeType, offset: int) -> str:
+    return [i.opname for i in instructions(code) if i.offset <= offset][-1]
+
+
+def _read_by(code: CodeType, lasti: int) -> list[Instruction]:
+    """The loads of names that an instruction's own expression consists of, in order."""
+    positions = list(code.co_positions())
+    at: Any = positions[lasti // 2]
+    if None in at:
+        return []
+    read = []
+    for load in instructions(code):
+        if load.opname not in _LOCALS | _ATTRIBUTES | {"LOAD_GLOBAL"} or load.offset > lasti:
+            continue
+        p: Any = positions[load.offset // 2]
+        if None not in p and (at[0], at[2]) <= (p[0], p[2]) and (p[1], p[3]) <= (at[1], at[3]):
+            read.append(load)
+    return read
+
+
+# --- reference counts -----------------------------------------------------------------------------
+
+
+def _measured() -> tuple[int, int, int]:
+    """The counts of arrays that one variable, one list, one view refers to, when asked as above."""
+    found: list[int] = []
+
+    def ask(array: Any, frame: Any, expected: int) -> None:
+        base: Any = array.base
+        while base is not None:
+            found.append(sys.getrefcount(base))
+            base = base.base
+        found.append(sys.getrefcount(array))
+
+    def of_local(frame: FrameType) -> None:
+        local: Any = frame.f_locals
+        for name in {"array"} & local.keys():
+            value = local[name]
+            ask(value, frame, 0)
+
+    def of_item(value: Any) -> None:
+        for _, item in _items(value, frozenset()):
+            ask(item, None, 0)
+
+    def user() -> None:
+        array = np.zeros(2)  # noqa: F841  # found in the frame
+        of_local(sys._getframe())
+
+    user()
+    of_item([np.zeros(2)])
+    view = np.zeros(4).reshape(2, 2)
+    ask(view, None, 0)
+    return found[0], found[1], found[2]
+
+
+_LOCAL, _ITEM, _BASE = _measured()

@@ -1,0 +1,184 @@
+"""Functions that are not traced: called with arrays now, and again whenever the graph runs.
+
+    call(recorder, "solve", solve, (S, b), example=None)
+        →  %y : f64[3] = python_call[function='solve#2', ...](%b)      S is held by the function
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import DataDependentError, OutputError
+from gradof.ir.attrs import Dense
+from gradof.ir.builder import Builder
+from gradof.ir.clone import inline
+from gradof.ir.core import Graph
+from gradof.ops.expr import Expr
+from gradof.ops.python_call import Derivative, held
+from gradof.tracer.core.pytree import TreeDef, flatten
+from gradof.tracer.core.result import InputOut, OutputLeaf, TensorOut
+from gradof.tracer.numpy.active import deactivated
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.numpy.recorder import Recorder, is_plain, real
+from gradof.tracer.state.source import function_loc
+
+
+def call(
+    recorder: Recorder, name: str, fn: Callable[..., Any], args: tuple[Any, ...],
+    example: Callable[..., Any] | None, rule: Callable[..., Any] | None,
+) -> Any:  # fmt: skip
+    """Record one call; the result has the types of `example`'s, or of the function's own now.
+
+    `rule(args, result, cotangent)` gives one gradient or None per argument; it is traced when a
+    gradient is first asked for (Note [Rules that are traced late]).
+
+    Raises OutputError for results that are no arrays.
+    """
+    recorder.enter()
+    leaves, tree = flatten(args)
+    places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+    operands = [recorder.traced(leaves[i]) for i in places]
+    scalars = [o.is_scalar for o in operands]
+    now = list(map(real, leaves))
+    with untraced():
+        shown = (fn if example is None else example)(*tree.unflatten(list(now)))
+    found, out_tree = flatten(shown)
+    results = [_as_array(r, name, fn) for r in found]
+    types = tuple((recorder.ir_dtype(r.dtype), tuple(r.shape)) for r in results)
+    if len(places) < len(leaves):
+        recorder.baked = True  # what the others hold may come from free arrays
+
+    def function(*arrays: Any) -> tuple[Any, ...]:
+        given = list(leaves)
+        for place, array, scalar in zip(places, arrays, scalars, strict=True):
+            given[place] = array[()] if scalar else array
+        return _results(fn, name, tree, given, out_tree)
+
+    derivative = None if rule is None else _Rule(rule, name, tree, now, places, results, out_tree)
+    node = recorder.builder.emit_node(
+        "python_call", *(o.expr.value for o in operands),
+        function=held(name, function, derivative, recorder.loc), types=types,
+    )
+    values = [
+        recorder.wrap(np.array(r) if isinstance(r, np.ndarray) else r, Expr(v, recorder.emitter))
+        for r, v in zip(results, node.outputs, strict=True)
+    ]
+    return out_tree.unflatten(list(values))
+
+
+class _Rule:
+    """The derivative of one call, traced when it is first asked for."""
+
+    def __init__(
+        self, rule: Callable[..., Any], name: str, tree: TreeDef, leaves: list[Any],
+        places: list[int], results: list[Any], out_tree: TreeDef,
+    ) -> None:  # fmt: skip
+        self.rule, self.name, self.tree, self.out_tree = rule, name, tree, out_tree
+        self.leaves, self.places, self.results = leaves, places, results
+        self.found: Derivative | None = None
+
+    def __call__(self) -> Derivative:
+        if self.found is None:
+            self.found = self._traced()
+        return self.found
+
+    def _traced(self) -> Derivative:
+        from gradof.tracer.numpy.tracer import trace_numpy
+
+        given: list[int] = []
+
+        def rule(cotangents: Any, results: Any, operands: Any) -> Any:
+            leaves = list(self.leaves)
+            for place, operand in zip(self.places, operands, strict=True):
+                leaves[place] = operand
+            result, cotangent = (self.out_tree.unflatten(list(x)) for x in (results, cotangents))
+            grads = self.rule(self.tree.unflatten(leaves), result, cotangent)
+            given[:] = [
+                n for n, place in enumerate(self.places)
+                if grads[place] is not None and _is_float(self.leaves[place])
+            ]
+            return [
+                as_array(grads[self.places[n]]).astype(operands[n].dtype, copy=False)
+                for n in given
+            ]
+
+        operands = [self.leaves[i] for i in self.places]
+        ones = [np.ones(np.shape(r), np.asarray(r).dtype)[()] for r in self.results]
+        traced = trace_numpy(rule, (ones, list(self.results), operands), {})
+        if traced.deciding is not None:
+            raise DataDependentError(
+                f"the rule of {self.name} branches on a value", loc=function_loc(self.rule),
+                hint="use np.where, so that the rule is the same for all values",
+            )
+        graph = Graph(f"d{self.name}")
+        count = len(traced.arg_leaves)
+        params = [graph.block.add_param(v.type, v.hint) for v in traced.graph.inputs[:count]]
+        builder = Builder(graph.block)
+        free = [  # they are guarded by their elements: Note [Baked constants]
+            builder.constant(Dense.of(np.asarray(origin.read(rule)))) for origin in traced.origins
+        ]
+        values = inline(traced.graph.block, [*params, *free], graph.block, graph.block.returns)
+        inputs = [*params, *free]
+        graph.set_outputs([
+            values[o.index] if isinstance(o, TensorOut) else inputs[_input(o)]
+            for o in traced.outputs
+        ])  # fmt: skip
+        return Derivative(graph, tuple(given))
+
+
+def _input(out: OutputLeaf) -> int:
+    assert isinstance(out, InputOut), out  # every gradient is an array
+    return out.index
+
+
+def _results(
+    fn: Callable[..., Any], name: str, tree: TreeDef, given: list[Any], out_tree: TreeDef
+) -> tuple[Any, ...]:
+    with untraced():
+        leaves, structure = flatten(fn(*tree.unflatten(given)))
+    if structure != out_tree:
+        raise OutputError(
+            f"{name} returns {structure}, where it returned {out_tree} when it was traced",
+            loc=function_loc(fn), hint="return the same structure for arguments of the same types",
+        )
+    return tuple(_as_array(leaf, name, fn) for leaf in leaves)
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Within it, nothing is recorded, and what runs is not noted as the traced function's."""
+    hook, trace = sys.getprofile(), sys.gettrace()
+    sys.setprofile(None)
+    sys.settrace(None)
+    try:
+        with deactivated():
+            yield
+    finally:
+        sys.settrace(trace)
+        sys.setprofile(hook)
+
+
+def _is_float(leaf: Any) -> bool:
+    return np.asarray(leaf).dtype.kind in "fc"
+
+
+def _is_array(leaf: Any) -> bool:
+    kind = leaf.dtype.kind if is_plain(leaf) or isinstance(leaf, (TracedArray, np.generic)) else "O"
+    return kind in "biufc" and (type(leaf) in (np.ndarray, TracedArray) or np.ndim(leaf) == 0)
+
+
+def _as_array(result: Any, name: str, fn: Callable[..., Any]) -> Any:
+    if isinstance(result, (bool, int, float, complex)) and not isinstance(result, np.generic):
+        return np.asarray(result)[()]
+    if isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind in "biufc":
+        return np.asarray(result) if isinstance(result, np.ndarray) else result
+    raise OutputError(
+        f"{name} returns a {type(result).__name__}", loc=function_loc(fn),
+        hint="return arrays or numbers, or a nest of them",
+    )

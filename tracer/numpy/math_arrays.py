@@ -1,0 +1,102 @@
+"""Python's `math` for traced arrays of one element, in functions of numpy.
+
+    math.sin(x[0]) + math.hypot(x[1], 2.0)
+
+They compute in double precision, as Python does. The result has the dtype of the operand, for it
+has to give way to other arrays' as a Python number would.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import as_array
+
+Function = Callable[..., Any]
+
+
+def _number(x: Any) -> Any:
+    """One number, in double precision."""
+    if not isinstance(x, TracedArray):
+        return float(x)
+    if x.size != 1:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    return np.reshape(x, ()).astype(np.float64)[()]
+
+
+def _in_double(function: Function) -> Function:
+    @functools.wraps(function)
+    def computed(*args: Any) -> Any:
+        result = function(*map(_number, args))
+        dtypes = [a.dtype for a in args if isinstance(a, TracedArray)]
+        if any((d.kind == "f" and d.itemsize == 8) or d.kind != "f" for d in dtypes):
+            return result
+        return result.astype(np.result_type(*dtypes))
+
+    return computed
+
+
+def _special(name: str) -> Function:
+    """A function of scipy.special's, which is loaded where it is needed."""
+
+    def function(*args: Any) -> Any:
+        import scipy.special
+
+        return getattr(scipy.special, name)(*args)
+
+    return function
+
+
+def _log(x: Any, base: Any = math.e) -> Any:
+    return np.log(x) if base == math.e else np.log(x) / np.log(base)
+
+
+def _fsum(seq: Iterable[Any]) -> Any:
+    return np.sum(np.stack([as_array(x) for x in seq]).astype(np.float64))
+
+
+def _prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    return functools.reduce(operator.mul, iterable, start)
+
+
+def _dist(p: Iterable[Any], q: Iterable[Any]) -> Any:
+    return np.sqrt(_fsum([(a - b) ** 2 for a, b in zip(p, q, strict=True)]))
+
+
+def _sumprod(p: Iterable[Any], q: Iterable[Any]) -> Any:
+    return _fsum([a * b for a, b in zip(p, q, strict=True)])
+
+
+
+FUNCTIONS: dict[str, Function] = {
+    **{name: _in_double(getattr(np, ours)) for name, ours in {
+        "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
+        "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos",
+        "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+        "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "arcsinh", "acosh": "arccosh",
+        "atanh": "arctanh", "fabs": "abs", "fmod": "fmod", "copysign": "copysign",
+        "degrees": "degrees", "radians": "radians", "modf": "modf",
+    }.items()},
+    **{name: _in_double(_special(ours)) for name, ours in {
+        "erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln",
+    }.items()},
+    "log": _in_double(_log), "pow": _in_double(lambda x, y: np.power(x, y)),
+    "hypot": _in_double(lambda *x: np.sqrt(sum(v * v for v in x))),
+    "fma": _in_double(lambda x, y, z: x * y + z),
+    "ldexp": _in_double(lambda x, i: x * np.exp2(i)),
+    "fsum": _fsum, "prod": _prod, "dist": _dist, "sumprod": _sumprod,
+    "floor": lambda x: int(np.floor(x)), "ceil": lambda x: int(np.ceil(x)),
+    "trunc": lambda x: int(np.trunc(x)),
+    "isnan": lambda x: bool(np.isnan(x)), "isinf": lambda x: bool(np.isinf(x)),
+    "isfinite": lambda x: bool(np.isfinite(x)),
+    "isclose": lambda a, b, *, rel_tol=1e-9, abs_tol=0.0: bool(
+        np.abs(a - b) <= np.maximum(rel_tol * np.maximum(np.abs(a), np.abs(b)), abs_tol)
+    ),
+}  # fmt: skip

@@ -1,0 +1,304 @@
+"""The names by which traced code knows numpy, scipy and math, and what they stand for meanwhile.
+
+    from numpy import array                     def f(x, xp=np): ...
+    TABLE = {"lse": logsumexp}                  class Layer: act = staticmethod(np.tanh)
+    import numpy as npx  # in a function        functools.partial(np.full, 3)
+
+Note [Only names in the traced code]
+numpy itself is left alone: C and Cython code takes what np.empty returns for a plain array without
+asking, so it must never see another. What is replaced are references, wherever what the traced
+function can reach holds them: globals, closures, defaults, items, attributes, parts of partials.
+Modules are such references, too: a proxy stands for each, and for what the code imports while it
+runs. The replacements ask whether the calling thread is tracing, and if not, call the original:
+other threads see no difference. The state at entry that is noted (`tracer.held`) has the originals.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from gradof.ir import forks
+from gradof.tracer.state.held import Held
+from gradof.tracer.state.origins import ATOMS, Step, children_of
+
+Wrap = Callable[[Any], Any]
+_LIBRARY_FOLDERS = tuple(
+    {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_MAX_OBJECTS = 200_000
+
+
+class Proxy(ModuleType):
+    """A module with some functions wrapped; all else is the module's own."""
+
+    def __init__(self, module: ModuleType, replaced: dict[str, Any]) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        vars(self).update(vars(module))
+        vars(self).update(replaced)
+        vars(self)["_proxied"] = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_proxied"], name)
+
+    # Equal to the module: code for several libraries compares it, or has it as a dict's key.
+    def __eq__(self, other: object) -> bool:
+        mine = vars(self)["_proxied"]
+        return (vars(other)["_proxied"] if isinstance(other, Proxy) else other) is mine
+
+    def __hash__(self) -> int:
+        return hash(vars(self)["_proxied"])
+
+
+@dataclass(eq=False)
+class Names:
+    """What is replaced: by module, each name's wrapper. Tables are made for what is loaded."""
+
+    wraps: dict[str, dict[str, Wrap]]
+
+    def __post_init__(self) -> None:
+        self._made = functools.lru_cache(maxsize=4)(self._make)
+
+    def table(self) -> Table:
+        """The replacements for the libraries that are loaded."""
+        return self._made(tuple(path for path in self.wraps if path in sys.modules))
+
+    def _make(self, loaded: tuple[str, ...]) -> Table:
+        by_id: dict[int, tuple[Any, Any]] = {}
+        proxies: dict[str, Proxy] = {}
+        for path in sorted(loaded, key=lambda p: -p.count(".")):  # submodules first
+            module = sys.modules[path]
+            replaced: dict[str, Any] = {
+                sub.rpartition(".")[2]: proxy for sub, proxy in proxies.items()
+                if sub.rpartition(".")[0] == path
+            }  # fmt: skip
+            for name, wrap in self.wraps[path].items():
+                original = getattr(module, name)
+                known = by_id.get(id(original))
+                replaced[name] = wrap(original) if known is None else known[1]
+                _enter(by_id, original, replaced[name])
+            proxies[path] = Proxy(module, replaced)
+            _enter(by_id, module, proxies[path])
+        return Table(by_id, proxies)
+
+
+@dataclass(eq=False, frozen=True)
+class Table:
+    """Originals and their replacements, by the ids of both, and the proxies by path."""
+
+    by_id: dict[int, tuple[Any, Any]]
+    proxies: dict[str, Proxy]
+
+    def replacement(self, value: Any) -> Any:
+        """What stands for a value meanwhile; the value itself if nothing does."""
+        found = self.by_id.get(id(value))
+        if found is not None:
+            return found[1]
+        if type(value) in (tuple, list) and len(value) <= 64:
+            items = [self.replacement(v) for v in value]
+            if type(value) is tuple and any(a is not b for a, b in zip(items, value, strict=True)):
+                return tuple(items)
+        if isinstance(value, staticmethod):
+            inner = self.replacement(value.__func__)
+            return value if inner is value.__func__ else staticmethod(inner)
+        if type(value) is functools.partial:
+            func = self.replacement(value.func)
+            args = self.replacement(value.args)
+            named = {k: self.replacement(v) for k, v in value.keywords.items()}
+            changed = any(named[k] is not v for k, v in value.keywords.items())
+            if func is not value.func or args is not value.args or changed:
+                return functools.partial(func, *args, **named)
+        return value
+
+
+def _enter(by_id: dict[int, tuple[Any, Any]], original: Any, replacement: Any) -> None:
+    # under the replacement too: a trace in another thread may have put it there already
+    by_id[id(original)] = by_id[id(replacement)] = (original, replacement)
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Place:
+    """A reference: how it is written, and what was there."""
+
+    kind: str  # "item", "attr", "cell", "defaults" or "kwdefaults"
+    holder: Any
+    key: Any
+    original: Any
+    replacement: Any
+
+    @property
+    def id(self) -> tuple[str, int, Any]:
+        """What tells the place from others."""
+        return self.kind, id(self.holder), self.key
+
+    def write(self, value: Any) -> None:
+        """Let the place refer to a value."""
+        if self.kind == "item":
+            self.holder[self.key] = value
+        elif self.kind == "cell":
+            self.holder.cell_contents = value
+        elif self.kind == "defaults":
+            self.holder.__defaults__ = value
+        else:
+            setattr(self.holder, self.key, value)
+
+    def read(self) -> Any:
+        """What it refers to."""
+        if self.kind == "item":
+            return self.holder[self.key]
+        if self.kind == "cell":
+            return self.holder.cell_contents
+        if self.kind == "defaults":
+            return self.holder.__defaults__
+        return vars(self.holder)[self.key]
+
+
+def _place(obj: Any, step: Step, now: Any, old: Any, new: Any) -> Place | None:
+    """The place a step leads through, where `now` is found."""
+    if step.kind == "item" and type(obj) in (dict, list):
+        return Place("item", obj, step.key, old, new)
+    if step.kind == "closure":
+        cell = obj.__closure__[obj.__code__.co_freevars.index(step.key)]
+        return Place("cell", cell, None, old, new)
+    if step.kind == "kwdefault":
+        return Place("item", obj.__kwdefaults__, step.key, old, new)
+    if step.kind in ("attr", "method"):
+        held = getattr(obj, "__dict__", None)
+        if type(held) is dict and step.kind == "attr" and held.get(step.key) is now:
+            return Place("item", held, step.key, old, new)
+        owners = obj.__mro__ if isinstance(obj, type) else type(obj).__mro__
+        for owner in owners:
+            if vars(owner).get(step.key) is now and isinstance(now, staticmethod):
+                return Place("attr", owner, step.key, old, new)
+            if vars(owner).get(step.key) is now:  # C functions are not bound, ours would be
+                return Place("attr", owner, step.key, old, staticmethod(new))
+    return None
+
+
+def _places(roots: Sequence[Any], table: Table) -> list[Place]:
+    """The references to replace in everything that can be reached."""
+    found: dict[tuple[str, int, Any], Place] = {}
+    seen: dict[int, Any] = {}
+    todo = [(root, True) for root in roots]
+
+    def note(place: Place | None) -> None:
+        if place is not None and not (place.kind == "item" and _is_library(place.holder)):
+            found.setdefault(place.id, place)
+
+    while todo and len(seen) < _MAX_OBJECTS:
+        obj, root = todo.pop()
+        if id(obj) in seen or issubclass(type(obj), ATOMS):
+            continue
+        seen[id(obj)] = obj
+        if isinstance(obj, FunctionType):
+            if id(obj.__globals__) not in seen:
+                seen[id(obj.__globals__)] = obj.__globals__
+                for name, value in list(obj.__globals__.items()):
+                    if id(value) in table.by_id:
+                        note(Place("item", obj.__globals__, name, *table.by_id[id(value)]))
+            if obj.__defaults__:
+                new = table.replacement(obj.__defaults__)
+                if new is not obj.__defaults__:
+                    note(Place("defaults", obj, None, obj.__defaults__, new))
+        for step, child in children_of(obj, root):
+            old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
+            if new is not old:
+                note(_place(obj, step, child, old, new))
+            if id(child) not in table.by_id:
+                todo.append((child, False))
+    return list(found.values())
+
+
+def _is_library(space: dict[str, Any]) -> bool:
+    """Whether a module is installed or gradof's own: it may hand its arrays to C."""
+    if "__name__" not in space:
+        return False
+    top = str(space.get("__name__", "")).partition(".")[0]
+    file = str(space.get("__file__") or "")
+    return top in ("gradof", "numpy", "scipy") or file.startswith(_LIBRARY_FOLDERS)
+
+
+# --- while a trace runs ---------------------------------------------------------------------------
+
+_LOCK = forks.lock()
+_counts: dict[tuple[str, int, Any], int] = {}
+_THREAD = threading.local()  # .table: of the trace this thread runs
+_theirs = builtins.__import__
+_importing = 0  # traces that run
+
+
+@contextmanager
+def replaced(names: Names, roots: Sequence[Any], held: Held) -> Iterator[None]:
+    """While active, what the functions `roots` can reach refers to the replacements.
+
+    See Note [Only names in the traced code].
+    """
+    table = names.table()
+    with _LOCK:
+        places = _places(roots, table)
+        for place in places:
+            place.write(place.replacement)
+            _counts[place.id] = _counts.get(place.id, 0) + 1
+    try:
+        with _imports(table):
+            yield
+    finally:
+        with _LOCK:
+            _put_back(places)
+        for place in places:
+            held.correct(place.kind, place.holder, place.key, place.original)
+
+
+def _put_back(places: Sequence[Place]) -> None:
+    # the last trace to end puts back what was there
+    for place in places:
+        _counts[place.id] -= 1
+        if not _counts[place.id]:
+            del _counts[place.id]
+            try:
+                now = place.read()
+            except (LookupError, ValueError, AttributeError):
+                continue  # the run has taken it away
+            if now is place.replacement:
+                place.write(place.original)
+
+
+@contextmanager
+def _imports(table: Table) -> Iterator[None]:
+    """Imports of the traced thread's, in the user's code, give proxies."""
+    global _importing, _theirs
+    outer = getattr(_THREAD, "table", None)
+    with _LOCK:
+        _importing += 1
+        if _importing == 1:
+            _theirs, builtins.__import__ = builtins.__import__, _import
+    _THREAD.table = table
+    try:
+        yield
+    finally:
+        _THREAD.table = outer
+        with _LOCK:
+            _importing -= 1
+            if not _importing:
+                builtins.__import__ = _theirs
+
+
+def _import(
+    name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+) -> Any:
+    module = _theirs(name, globals, locals, fromlist, level)
+    table: Table | None = getattr(_THREAD, "table", None)
+    if table is None or globals is None or _is_library(globals):
+        return module
+    return table.proxies.get(getattr(module, "__name__", ""), module)

@@ -1,0 +1,98 @@
+"""What Python asks of a traced array: numbers, truth, texts.
+
+    if x > 0: ...        guarded: the trace holds where it is so again
+    x.item() * 2         a traced number, which keeps its gradient
+    float(x)             an error that names the line: the gradient would be lost
+    print(f"{x:.3f}")    the value while the function is traced
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import DataDependentError, ShapeError
+from gradof.tracer.state.source import user_loc
+
+
+class PythonValues:
+    """The part of TracedArray that answers Python."""
+
+    __slots__ = ()
+
+    def _python_value(self: Any, what: str) -> Any:
+        """The concrete value; DataDependentError where a gradient would be lost with it."""
+        if self.is_constant:
+            return self.concrete
+        if self.size == 1 and self.dtype.kind in "biu":
+            self.recorder.read_number(self)  # the trace holds for this number
+            return self.concrete
+        self.recorder.adoptions.note(sys._getframe(2))
+        raise DataDependentError(
+            f"{what} needs the value of a traced array, and would lose its gradient",
+            loc=user_loc(),
+            hint="x is a number already: leave it out, or show gradof.value_of(x), or make the "
+            "argument static (static_argnames)",
+        )
+
+    def __bool__(self: Any) -> bool:
+        if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
+            raise ShapeError(
+                f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
+                hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
+            )
+        truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
+        return bool(truth._python_value("a branch (bool)"))
+
+    def __float__(self: Any) -> float:
+        return float(self._python_value("float()"))
+
+    def __int__(self: Any) -> int:
+        if self.dtype.kind == "f" and not self.is_constant:  # a step: its gradient is zero
+            whole: Any = np.trunc(self).astype(np.int64)
+            return int(whole._python_value("int()"))
+        return int(self._python_value("int()"))
+
+    def __round__(self: Any, ndigits: Any = None) -> Any:
+        if not self.is_scalar:  # an array has no __round__
+            raise TypeError("type numpy.ndarray doesn't define __round__ method")
+        return int(np.rint(self)) if ndigits is None else np.round(self, ndigits)
+
+    def __complex__(self: Any) -> complex:
+        return complex(self._python_value("complex()"))
+
+    def __index__(self: Any) -> int:
+        return int(self._python_value("an index").__index__())
+
+    def __format__(self: Any, spec: str) -> str:
+        return str(self.recorder.shown(format(self._shown(), spec)))
+
+    def __str__(self: Any) -> str:
+        return str(self.recorder.shown(str(self._shown())))
+
+    def __repr__(self: Any) -> str:
+        return str(self.recorder.shown(repr(self._shown())))
+
+    def _shown(self: Any) -> Any:
+        """What is shown: the value that it has while the function is traced."""
+        return self.concrete[()] if self.is_scalar else self.concrete
+
+    def item(self: Any, *args: Any) -> Any:
+        """One element: of floating-point arrays a traced number, which keeps its gradient."""
+        if self.dtype.kind not in "fc" or self.is_constant:
+            return self._python_value("item()").item(*args)
+        if not args and self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        if len(args) == 1 and not isinstance(args[0], tuple):
+            return np.reshape(self, -1)[args[0]]
+        return self[args[0] if args and isinstance(args[0], tuple) else args] if args else (
+            np.reshape(self, -1)[0]
+        )
+
+    def tolist(self: Any) -> Any:
+        """Nested lists: of a floating-point array, of traced numbers."""
+        if self.dtype.kind not in "fc" or self.is_constant:
+            return self._python_value("tolist()").tolist()
+        return [part.tolist() for part in self] if self.ndim else self[()]
