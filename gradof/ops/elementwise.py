@@ -129,7 +129,7 @@ op("remainder(a, b) -> y", family=binary(), cost=CALL, numpy="np.remainder",
    names=["aten.remainder.Tensor", "aten.remainder.Scalar", "numpy.remainder"],
    domain=((1.1, 1.9), (2.1, 2.9)))
 op("floor_divide(a, b) -> y", family=binary(), cost=CALL, numpy="np.floor_divide",
-   vjp={"a": None, "b": None}, names=["aten.floor_divide", "numpy.floor_divide"])
+   vjp={"a": zeros_for, "b": zeros_for}, names=["aten.floor_divide", "numpy.floor_divide"])
 
 # --- extrema ------------------------------------------------------------------------------------
 
