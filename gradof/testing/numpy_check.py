@@ -132,6 +132,9 @@ def _along_lines(
 ) -> None:  # fmt: skip
     """One directional derivative per argument leaf."""
     names = _names(args)
+    with calling_plain():
+        outputs = _floats(plain(*_wide(args)))
+    terms = sum(float(np.nansum(np.abs(w * o))) for w, o in zip(weights, outputs, strict=True))
     for i, grad in enumerate(grads):
         if grad is None or not np.size(grad):
             continue
@@ -148,6 +151,7 @@ def _along_lines(
         ulp = float(np.finfo(dtype).eps)
         # numpy has no gradient of its own that could say how well conditioned this one is
         slack = 1e-4 * size if dtype != np.float64 else 0.0
+        slack += 8 * terms * float(np.finfo(np.float64).eps) / step  # terms of a sum may cancel
         row = directional(f"gradient of {names[i]}", ours, (back, here, on), step, size, ulp, slack)
         if row is None:
             report.notes.append(f"not finite around {names[i]}: no finite differences")

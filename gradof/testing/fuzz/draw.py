@@ -23,7 +23,7 @@ import numpy as np
 from gradof.testing.fuzz.forms import Form
 from gradof.testing.fuzz.places import PLACES, Context
 from gradof.testing.fuzz.program import FuzzProgram, Library, Setting, texts
-from gradof.testing.shrink import Call
+from gradof.testing.shrinking import Call
 
 _NAME = re.compile(r"\b[xv]\d+\b")
 Shape = tuple[int, ...]

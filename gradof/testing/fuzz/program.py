@@ -9,7 +9,7 @@
     program.setting
         Setting(backend='tiles', threads=2)
 
-It is a `Program` of `gradof.testing.shrink`, of which any calls are a program again, with three
+It is a `Program` of `gradof.testing.shrinking`, of which any calls are a program again, with three
 more things: the layout of its inputs, which share memory where those of the program did; a text
 in which every floating-point type is a double one, which is what the judge asks; and a setting.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from gradof.testing.literals import array_source, base_of, numpy_twins
-from gradof.testing.shrink import Program
+from gradof.testing.shrinking import Program
 
 Library = Literal["torch", "numpy"]
 IMPORTS = {

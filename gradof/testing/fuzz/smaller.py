@@ -14,7 +14,7 @@ from typing import Any
 from gradof.testing.fuzz.program import FuzzProgram, Setting
 from gradof.testing.fuzz.verdict import Verdict
 from gradof.testing.report import Report
-from gradof.testing.shrink import Program, Shrinker
+from gradof.testing.shrinking import Program, Shrinker
 
 SECONDS = 40.0
 
