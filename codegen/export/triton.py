@@ -35,15 +35,22 @@ from gradof.codegen.export.readable import comment, wrapped
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
-from gradof.codegen.lowering.torch_ops import HELPERS, needed_helpers, torch_expression
+from gradof.codegen.lowering.scalar import expand_scalars
+from gradof.codegen.lowering.torch_ops import (
+    HELPERS,
+    has_form,
+    needed_helpers,
+    torch_expression,
+)
 from gradof.codegen.triton.emit import HEADER, form_of
 from gradof.codegen.triton.helpers import needed
 from gradof.codegen.triton.interpreted import in_triton
 from gradof.codegen.triton.kernel import MAX_BLOCK
-from gradof.codegen.triton.ops import OPS, expression, literal
+from gradof.codegen.triton.ops import literal, statements
 from gradof.codegen.triton.split_reductions import take_totals
 from gradof.errors import CodegenError
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.opinfo import has_trait
 from gradof.ir.types import ScalarType, TensorType
 
 IMPORTS = (
@@ -179,7 +186,7 @@ class _Half:
     """The statements of one graph, and the launchers they call."""
 
     def __init__(self, graph: Graph, role: str, module: _Module) -> None:
-        self.graph = fuse(graph, _in_file, lambda group: True)
+        self.graph = expand_scalars(fuse(graph, _in_file, lambda group: True), has_form)
         self.role, self.module, self.taken = role, module, module.names
         self.names: dict[Value, str] = {}
         self.base: dict[Value, Value] = {}  # what a view is a view of
@@ -297,7 +304,7 @@ def _in_file(node: Node) -> bool:
     """
     if node.kind == "in_range":  # an error of Python's
         return False
-    if not in_triton(node) or node.kind not in OPS:
+    if not in_triton(node) or not has_trait(node.kind, "elementwise"):
         return in_triton(node)
     assert isinstance(node.output.type, TensorType)
     arguments, given = [], []
@@ -310,7 +317,8 @@ def _in_file(node: Node) -> bool:
             given += [value.type.dtype] if isinstance(value.type, TensorType) else []
     if node.kind == "where" and arguments[0] == "x0":
         given = given[1:]
-    text = expression(node.kind, node.output.type.dtype, arguments, given, node.attrs)
+    made = statements("y", node.kind, node.output.type.dtype, arguments, given, node.attrs)
+    text = "\n".join(expression for _, expression in made)
     return not any("libdevice." in part for part in (text, *needed(text)))
 
 

@@ -28,8 +28,9 @@ from typing import Any
 from gradof.codegen.host.emit import as_tuple, identifier, wrapped
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.lowering.scalar import expand_scalars
 from gradof.codegen.lowering.torch_calls import namespace, statement
-from gradof.codegen.lowering.torch_ops import torch_expression
+from gradof.codegen.lowering.torch_ops import has_form, torch_expression
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.targets.choose import devices_of, home_of, triton_target
 from gradof.codegen.targets.passes import run_target
@@ -136,6 +137,7 @@ def emit_torch(
     """
     plain = Target("torch", "torch", ("round-weak-numbers",))
     graph = run_target(graph, triton_target(graph, "torch") if fused else plain)
+    graph = expand_scalars(graph, has_form)
     return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()
 
 

@@ -75,7 +75,7 @@ def is_native(nest: LoopNest) -> bool:
         given = [made[a] for a in i.args if isinstance(a, str)]
         if i.op == "where":
             given = given[1:] if isinstance(i.args[0], str) else given
-        if not supports(i.op, given or [i.dtype], i.dtype):
+        if not supports(i.op, given or [i.dtype], i.dtype, i.attrs):
             return False
     return True
 

@@ -10,17 +10,23 @@ one function per instruction set: b SSE4, d AVX2, e AVX-512.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradof.codegen.llvm.composed import COMPOSED
 from gradof.codegen.llvm.exponential import LANES, exp_f32, tanh_f32
+from gradof.codegen.llvm.remainder import fmod
+from gradof.codegen.lowering.scalar import NO_ATTRS, dtype_of, dtypes_of, number_of, unfolded
 from gradof.codegen.machine.engine import half_dtypes
 from gradof.codegen.machine.llvm_types import ELEMENT, STORED
 from gradof.errors import CodegenError
+from gradof.ir.attrs import Attr
+from gradof.ir.opinfo import OPS
 from gradof.ir.types import BOOL, F16, F32, F64, I32, I64, DType
+from gradof.ops.cost import is_expensive
+from gradof.ops.registry import Op
 
 _STRAIGHT = {"exp": exp_f32, "tanh": tanh_f32}
 FLOATS = (F32, F64)
@@ -41,33 +47,43 @@ COMPARE = {
 }  # fmt: skip
 ARITHMETIC = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul")}
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
-SIMPLE = frozenset(
-    {"neg", "reciprocal", "square", "rsqrt", "relu", "sigmoid", "sign", "where", "cast", "copy",
-     "logical_not", "isnan", "isinf", "isfinite", "maximum", "minimum", "div", "clamp", "detach",
-     "alias"}
+BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+# Instructions, or a few: the methods of `Vectors` with an underscore before the name.
+_OWN = frozenset(
+    {"neg", "div", "where", "cast", "copy", "alias", "detach", "logical_not", "bitwise_not",
+     "isnan", "signbit", "maximum", "minimum", "fmod"}
 )  # fmt: skip
-CALLS = frozenset({*LIBMVEC, "sigmoid", *COMPOSED})  # of functions
-OPS = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *SIMPLE, *COMPOSED})
-_FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {
-    "reciprocal", "rsqrt", "sigmoid", "div", "isnan", "isinf", "isfinite", "sign", "relu", "clamp",
-    *COMPOSED,
-}  # fmt: skip
+_NESTS = frozenset({"rounded"})  # instructions of nests that are no ops
+INTRINSIC = frozenset({*LIBMVEC, *INTRINSICS, *COMPARE, *ARITHMETIC, *LOGICAL, *BITWISE, *_OWN})
+_FLOAT_ONLY = frozenset({*LIBMVEC, *INTRINSICS} - {"abs"}) | {"div", "isnan", "signbit", "fmod"}
 
 
-def supports(op: str, dtypes: Sequence[DType], result: DType) -> bool:
-    """Whether an op on operands of these dtypes can be native code."""
-    halves = half_dtypes()  # computed in float32
-    dtypes = [F32 if d in halves else d for d in dtypes]
-    result = F32 if result in halves else result
-    if op not in OPS or result not in ELEMENT or any(d not in ELEMENT for d in dtypes):
+def has(op: str, dtypes: Sequence[DType], result: DType) -> bool:
+    """Whether an op on operands of these dtypes is an instruction or a function here."""
+    if op not in INTRINSIC or result not in ELEMENT or any(d not in ELEMENT for d in dtypes):
         return False
     if op in _FLOAT_ONLY:
         return all(d in FLOATS for d in dtypes)
     if op in LOGICAL or op == "logical_not":
         return all(d is BOOL for d in dtypes)
-    if op in ("maximum", "minimum", "neg", "square", "abs", *ARITHMETIC):
+    if op in BITWISE or op == "bitwise_not":
+        return all(d not in FLOATS for d in dtypes)
+    if op in ("maximum", "minimum", "neg", "abs", *ARITHMETIC):
         return all(d is not BOOL for d in dtypes)
     return True
+
+
+def supports(
+    op: str, dtypes: Sequence[DType], result: DType, attrs: Mapping[str, Attr] = NO_ATTRS
+) -> bool:  # fmt: skip
+    """Whether an op on operands of these dtypes can be native code, by its expansion if need be."""
+    halves = half_dtypes()  # computed in float32
+    dtypes = [F32 if d in halves else d for d in dtypes]
+    result = F32 if result in halves else result
+    if has(op, dtypes, result):
+        return True
+    own = dtypes[0] if dtypes else result
+    return own in ELEMENT and unfolded(op, own, attrs, has) is not None
 
 
 class Vectors:
@@ -125,6 +141,8 @@ class Vectors:
     ) -> str:  # fmt: skip
         """One op on operands of the dtypes `given`; CodegenError for one that is not native."""
         own = given[0] if given else dtype
+        if kind not in _NESTS and not has(kind, given, dtype):
+            return self.unfolded(kind, own, args, attrs)
         if kind in ARITHMETIC:
             return self.binary(ARITHMETIC[kind][own not in FLOATS], own, args)
         if kind in COMPARE:
@@ -135,6 +153,8 @@ class Vectors:
             return self.emit(f"{word} {how} {self.vector(own)} {args[0]}, {args[1]}")
         if kind in LOGICAL:
             return self.binary(LOGICAL[kind], BOOL, args)
+        if kind in BITWISE:
+            return self.binary(BITWISE[kind], own, args)
         if kind in LIBMVEC:
             return self.library(kind, own, args)
         if kind == "abs" and own not in FLOATS:
@@ -142,13 +162,28 @@ class Vectors:
                                           self._minus(own, args[0]), args[0]))  # fmt: skip
         if kind in INTRINSICS:
             return self.intrinsic(INTRINSICS[kind], own, args)
-        if kind in COMPOSED:
-            return COMPOSED[kind](self, own, args, attrs)
-        method = getattr(self, f"_{kind}", None)
-        if method is None:
-            raise CodegenError(f"{kind} is no native op")
-        result: str = method(own, dtype, args, given, attrs)
+        result: str = getattr(self, f"_{kind}")(own, dtype, args, given, attrs)
         return result
+
+    def unfolded(
+        self, kind: str, own: DType, args: Sequence[str], attrs: Mapping[str, Any]
+    ) -> str:  # fmt: skip
+        """An op by the scalar expansion of its statement."""
+        graph = unfolded(kind, own, attrs, has)
+        if graph is None:
+            raise CodegenError(f"{kind} is no native op")
+        names = dict(zip(graph.inputs, args, strict=True))
+        for node in graph.nodes():
+            if node.kind == "Constant":
+                continue
+            given = [dtype_of(v, node) for v in node.inputs]
+            operands = [
+                names[v] if v in names else self.constant(number_of(v), d)
+                for v, d in zip(node.inputs, given, strict=True)
+            ]
+            _, dtype = dtypes_of(node)
+            names[node.output] = self.op(node.kind, dtype, operands, given, node.attrs)
+        return names[graph.outputs[0]]
 
     def binary(self, word: str, dtype: DType, args: Sequence[str]) -> str:
         """An instruction with two operands."""
@@ -165,7 +200,10 @@ class Vectors:
 
     def is_inline(self, op: str, dtype: DType) -> bool:
         """Whether an op that is a function of the library for others is straight code here."""
-        return op in ("sigmoid", *_STRAIGHT) and dtype is F32 and self.lanes == LANES
+        if dtype is not F32 or self.lanes != LANES:
+            return False
+        parts = [op] if op in _STRAIGHT else _parts(op)
+        return bool(parts) and all(p in _STRAIGHT for p in parts)
 
     def _isa(self, dtype: DType) -> str:
         bits = self.lanes * dtype.bits
@@ -186,23 +224,8 @@ class Vectors:
         (x,) = rest[1]
         return self.emit(f"fneg {self.vector(own)} {x}") if own in FLOATS else self._minus(own, x)
 
-    def _square(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.binary("fmul" if own in FLOATS else "mul", own, [args[0], args[0]])
-
     def _div(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self.binary("fdiv", own, args)
-
-    def _reciprocal(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        return self.binary("fdiv", own, [self.constant(1, own), args[0]])
-
-    def _rsqrt(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        root = self.intrinsic("sqrt", own, args)
-        return self.binary("fdiv", own, [self.constant(1, own), root])
-
-    def _sigmoid(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        e = self.library("exp", own, [self.emit(f"fneg {self.vector(own)} {args[0]}")])
-        one = self.constant(1, own)
-        return self.binary("fdiv", own, [one, self.binary("fadd", own, [e, one])])
 
     def _maximum(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self._extreme("maximum", own, args)
@@ -220,30 +243,6 @@ class Vectors:
         nan = self.emit(f"fcmp uno {v} {args[0]}, {args[0]}")
         return self.emit(self.select(own, self.binary("or", BOOL, [first, nan]), *args))
 
-    def _relu(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        zero = self.constant(0, own)
-        kept = self.emit(f"fcmp uge {self.vector(own)} {args[0]}, {zero}")  # nan, too
-        return self.emit(self.select(own, kept, args[0], zero))
-
-    def _clamp(
-        self, own: DType, dtype: DType, args: Sequence[str], given: Any, attrs: Mapping[str, Any]
-    ) -> str:
-        x = args[0]
-        if attrs["low"] is not None:
-            x = self._extreme("maximum", own, [x, self.constant(attrs["low"], own)])
-        if attrs["high"] is not None:
-            x = self._extreme("minimum", own, [x, self.constant(attrs["high"], own)])
-        return x
-
-    def _sign(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        v, zero = self.vector(own), self.constant(0, own)
-        up = self.emit(f"fcmp ogt {v} {args[0]}, {zero}")
-        down = self.emit(f"fcmp olt {v} {args[0]}, {zero}")
-        some = self.emit(self.select(own, down, self.constant(-1, own), args[0]))
-        signed = self.emit(self.select(own, up, self.constant(1, own), some))
-        at_zero = self.emit(f"fcmp oeq {v} {args[0]}, {zero}")
-        return self.emit(self.select(own, at_zero, zero, signed))
-
     def _where(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self.emit(self.select(dtype, *args))
 
@@ -252,19 +251,22 @@ class Vectors:
 
     _detach = _alias = _copy
 
+    def _fmod(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return fmod(self, own, args)
+
+    def _signbit(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        whole = I32 if own is F32 else I64
+        bits = self.emit(f"bitcast {self.vector(own)} {args[0]} to {self.vector(whole)}")
+        return self._negative(whole, bits)
+
+    def _bitwise_not(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
+        return self.binary("xor", own, [args[0], self.constant(1 if own is BOOL else -1, own)])
+
     def _logical_not(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self.binary("xor", BOOL, [args[0], self.constant(1, BOOL)])
 
     def _isnan(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         return self.emit(f"fcmp uno {self.vector(own)} {args[0]}, {args[0]}")
-
-    def _isinf(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        size = self.intrinsic("fabs", own, args)
-        return self.emit(f"fcmp oeq {self.vector(own)} {size}, {self.constant(math.inf, own)}")
-
-    def _isfinite(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
-        size = self.intrinsic("fabs", own, args)
-        return self.emit(f"fcmp olt {self.vector(own)} {size}, {self.constant(math.inf, own)}")
 
     def _cast(self, own: DType, dtype: DType, args: Sequence[str], *_: Any) -> str:
         (x,) = args
@@ -325,6 +327,16 @@ class Vectors:
             number = self.emit(f"fcmp ord {self.vector(F32)} {x}, {x}")
             kept = self.emit(self.select(I32, number, kept, self.constant(0x7FC00000, I32)))
         return self.emit(f"bitcast {whole} {kept} to {self.vector(F32)}")
+
+
+@functools.cache
+def _parts(op: str) -> tuple[str, ...]:
+    """The expensive ops that one without attributes unfolds to."""
+    record = OPS.get(op)
+    if not isinstance(record, Op) or record.attrs:
+        return ()
+    graph = unfolded(op, F32, {}, has)
+    return () if graph is None else tuple(n.kind for n in graph.nodes() if is_expensive(n.kind))
 
 
 def _float(value: float, dtype: DType) -> str:

@@ -40,18 +40,14 @@ _INFIX = {
 
 # --- tensors only: numbers among the operands become tensors --------------------------------------
 
+# `torch.NAME`, of ops that no function of aten maps to as it is; with such a function that is it.
 _CALLS = frozenset({
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_not", "ceil",
-    "complex", "cos", "cosh", "exp", "exp2", "expm1", "floor", "floor_divide", "fmod", "hypot",
-    "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "neg", "nextafter",
-    "reciprocal", "relu", "remainder", "round", "rsqrt", "signbit", "sin", "sinh", "sqrt",
-    "square", "tan", "tanh", "trunc",
+    "complex", "hypot", "logical_and", "logical_or", "logical_xor", "nextafter",
 })  # fmt: skip
 _TEMPLATES = {
     "alias": "{x}", "again": "{x}", "detach": "{x}", "copy": "{x}.clone()",
     "real": "{x}.real", "imag": "{x}.imag", "conj": "{x}.conj().resolve_conj()",
-    "log1p_exp": "torch.log1p(torch.exp({x}))", "clamp": "{x}.clamp(min={low}, max={high})",
+    "clamp": "{x}.clamp(min={low}, max={high})",
     "zero_unreached": "torch.where(({seed} == 0) & ~torch.isfinite({grad}), 0.0, {grad})",
     "reshape": "{x}.reshape({shape})", "expand": "{x}.expand({shape})",
     "flip": "{x}.flip({dims})",
@@ -135,17 +131,28 @@ def torch_expression(node: Node, operands: Sequence[str], device: str) -> str:
         a, b = operands
         return f"{_bracketed(a)} {_INFIX[node.kind]} {_bracketed(b)}"
     operands = _as_tensors(node, operands, device)
-    if node.kind in _CALLS:
-        return f"torch.{node.kind}({', '.join(operands)})"
     record = OPS.get(node.kind)
-    template = _TEMPLATES.get(node.kind)
-    if template is None and isinstance(record, Op):
-        template = record.torch
+    template = _template(record) if isinstance(record, Op) else None
     if template is None or not isinstance(record, Op) or node.kind in RANDOM_STATE:
         raise _none(node)
     if "{" not in template:
         return f"{template}({', '.join(operands)})"
     return _filled(record, template, operands, node.attrs, device)
+
+
+def _template(record: Op) -> str | None:
+    """A call, or a template, of torch's for an op."""
+    own = _TEMPLATES.get(record.name, record.torch)
+    if own is not None or record.is_composite:
+        return own
+    served = any(name.split(".")[:2] == ["aten", record.name] for name in record.names)
+    return f"torch.{record.name}" if served or record.name in _CALLS else None
+
+
+def has_form(kind: str) -> bool:
+    """Whether an op has an expression of its own here."""
+    record = OPS.get(kind)
+    return kind in TABLES or (isinstance(record, Op) and _template(record) is not None)
 
 
 def needed_helpers(source: str) -> list[str]:
@@ -315,3 +322,4 @@ _SPECIAL: dict[str, Callable[[Node, list[str], str], str]] = {
     "cumsum": _cumsum, "slice": _slice, "permute": _permute, "unslice": _unslice, "pad": _pad,
     "arange": _arange, "in_range": _in_range, "within": _within,
 }  # fmt: skip
+TABLES = frozenset({*_INFIX, *_CALLS, *_TEMPLATES, *_SPECIAL})

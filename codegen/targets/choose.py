@@ -223,7 +223,7 @@ def in_native(node: Node) -> bool:
         return bool(kinds) and all(d.is_float and supports("copy", [d], d) for d in kinds)
     if node.kind == "where":
         tensors = tensors[1:] if isinstance(node.inputs[0].type, TensorType) else tensors
-    return supports(node.kind, tensors or [result], result)
+    return supports(node.kind, tensors or [result], result, node.attrs)
 
 
 def in_tiles(node: Node, library: Library) -> bool:

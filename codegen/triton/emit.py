@@ -35,7 +35,7 @@ from gradof.codegen.triton.fold_source import (
 from gradof.codegen.triton.helpers import LIBDEVICE, needed
 from gradof.codegen.triton.named import safe, wide, wide_sums
 from gradof.codegen.triton.online import joined, online_sums, running
-from gradof.codegen.triton.ops import HALF, NAMES, expression, literal
+from gradof.codegen.triton.ops import HALF, NAMES, literal, statements
 from gradof.ir.types import BOOL, DType
 
 Form = Literal["pointwise", "tiled", "persistent", "looped"]
@@ -313,8 +313,9 @@ class _Emitter:
             given = [self.made[a] for a in i.args if isinstance(a, str)]
             if i.op == "where":
                 given = given[1:] if isinstance(i.args[0], str) else given
-            text = expression(i.op, i.dtype, args, given, i.attrs)
-            self.add(f"{i.name} = {text}", i.loc)
+            lines = statements(i.name, i.op, i.dtype, args, given, i.attrs)
+            for name, text in lines:
+                self.add(f"{name} = {text}", i.loc if name == i.name else None)
 
     def check(self, i: Instr, index: str) -> None:
         """Stop the device where an index is out of bounds, as eager's kernels do."""

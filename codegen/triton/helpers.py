@@ -58,32 +58,6 @@ def _log1p(x):
     small = tl.where(u == 1.0, x, tl.log(u))
     return tl.where(exact, small, tl.log(u) * (x / tl.where(exact, 1.0, u - 1.0)))
 ''',
-    # log(1 + exp(x)), which does not overflow
-    "_softplus": '''@triton.jit
-def _softplus(x):
-    above = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    return above + _log1p(_exp(-tl.abs(x)))
-''',
-    "_logaddexp": '''@triton.jit
-def _logaddexp(a, b):
-    top = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    return tl.where(a == b, a + 0.6931471805599453, top + _log1p(_exp(-tl.abs(a - b))))
-''',
-    # the sign of the divisor, as Python and torch have it
-    "_remainder": '''@triton.jit
-def _remainder(a, b):
-    rest = libdevice.fmod(a, b)
-    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
-''',
-    # a / b may round up to a whole number that it is not; the quotient of what fmod leaves is whole
-    "_floor_divide": '''@triton.jit
-def _floor_divide(a, b):
-    rest = libdevice.fmod(a, b)
-    below = ((rest != 0) & ((rest < 0) != (b < 0))).to(a.dtype)
-    whole = libdevice.rint((a - rest) / b - below)
-    signed = tl.where(whole == 0, (a / b) * 0, whole)
-    return tl.where(b == 0, a / b, signed)
-''',
     # C rounds to zero; nothing is divided by zero
     "_floor_quotient": '''@triton.jit
 def _floor_quotient(a, b):
@@ -111,43 +85,6 @@ def _left_shift(a, b, BITS: tl.constexpr):
     "_right_shift": '''@triton.jit
 def _right_shift(a, b, BITS: tl.constexpr):
     return a >> tl.where((b >= 0) & (b < BITS), b, b * 0 + (BITS - 1))
-''',
-    # in the lower tail erfc is small, and erfcx is what it is times exp(t t)
-    "_log_ndtr": '''@triton.jit
-def _log_ndtr(x):
-    t = x * 0.7071067811865476
-    low = tl.log(0.5 * libdevice.erfcx(-t)) - t * t
-    return tl.where(x < -1.0, low, _log1p(-0.5 * libdevice.erfc(t)))
-''',
-    # on [1, 2] Boost's quotient times the distance from the root, which cancels nowhere; beyond 10
-    # the asymptotic series; steps of 1 between them; below 0 the reflection
-    "_digamma": '''@triton.jit
-def _digamma(x):
-    below = x < 0
-    rest = x - tl.floor(x + 0.5)
-    y = tl.where(below, 1.0 - x, x)
-    far = y >= 10.0
-    steps = tl.where(y < 1.0, -1.0 / y, 0.0)
-    near = tl.where(far, 1.0, tl.where(y < 1.0, y + 1.0, y))
-    for _ in tl.static_range(8):
-        over = near > 2.0
-        near = tl.where(over, near - 1.0, near)
-        steps += tl.where(over, 1.0 / near, 0.0)
-    z = near - 1.0
-    p = (-0.0020713321167745952 * z - 0.045251321448739056) * z - 0.28919126444774784
-    p = ((p * z - 0.65031853770896507) * z - 0.32555031186804491) * z + 0.25479851061131551
-    q = (-0.55789841321675513e-6 * z + 0.0021284987017821144) * z + 0.054151797245674225
-    q = (((q * z + 0.43593529692665969) * z + 1.4606242909763515) * z + 2.0767117023730469) * z
-    away = (near - 1.4616321325302124) - 1.2438149938918909e-08
-    middle = away * 0.99558162689208984 + away * (p / (q + 1.0)) + steps
-    top = tl.where(far, y, 10.0)
-    w = 1.0 / (top * top)
-    series = 1 / 132 - w * (691 / 32760 - w / 12)
-    series = w * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w * (1 / 240 - w * series))))
-    value = tl.where(far, tl.log(top) - 0.5 / top - series, middle)
-    turn = rest * 3.141592653589793
-    mirrored = value - 3.141592653589793 * tl.cos(turn) / tl.sin(turn)
-    return tl.where(below, tl.where(rest == 0, float("nan"), mirrored), value)
 ''',
     # to the next number away from zero
     "_spacing": '''@triton.jit

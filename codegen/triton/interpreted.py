@@ -100,4 +100,4 @@ def in_triton(node: Node) -> bool:
         return all(min(pair) >= 0 for pair in pads_of(node))
     if node.kind == "where" and given and given[0] == BOOL and len(given) > 1:
         given = given[1:]
-    return supports(node.kind, given or [result], result)
+    return supports(node.kind, given or [result], result, node.attrs)

@@ -3,16 +3,20 @@
 >>> expression("relu", F32, ["x"], [F32], {})
 'tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)'
 
-What `triton.language` has is used where it can be, and functions made of it (`helpers`), so that
-triton's interpreter runs the kernel as it is. Rarer functions are libdevice's, NVIDIA's own, for
-which the interpreter needs `gradof.codegen.triton.interpreter`.
+The tables below are what Triton computes itself; every other op is unfolded into these by the
+scalar expansion of its statement (`statements`). What `triton.language` has is used where it can
+be, and functions made of it (`helpers`), so that triton's interpreter runs the kernel as it is.
+Rarer functions are libdevice's, NVIDIA's own, for which the interpreter needs
+`gradof.codegen.triton.interpreter`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
+from gradof.codegen.lowering.scalar import NO_ATTRS, dtypes_of, number_of, unfolded
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
@@ -33,7 +37,7 @@ LIBDEVICE_BINARY = {name: name for name in ("atan2", "fmod", "hypot", "nextafter
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 # {0}, {1}: operands. Of numbers of any kind:
 _ANY = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "square": "{0} * {0}",
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}",
     "neg": "-{0}", "abs": "tl.abs({0})", "copy": "{0}", "alias": "{0}", "detach": "{0}",
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}",
     "gt": "{0} > {1}", "ge": "{0} >= {1}",
@@ -44,26 +48,13 @@ _LOGICAL = {
     "bitwise_xor": "{0} ^ {1}", "bitwise_not": "{0} == 0",
 }  # fmt: skip
 _FLOAT = {
-    "div": "{0} / {1}", "reciprocal": "1.0 / {0}", "exp": "tl.exp({0})", "exp2": "tl.exp2({0})",
+    "div": "{0} / {1}", "exp": "tl.exp({0})", "exp2": "tl.exp2({0})",
     "log": "tl.log({0})", "log2": "tl.log2({0})", "sqrt": "tl.sqrt_rn({0})",
-    "rsqrt": "1.0 / tl.sqrt_rn({0})", "sin": "tl.sin({0})", "cos": "tl.cos({0})",
+    "sin": "tl.sin({0})", "cos": "tl.cos({0})",
     "erf": "tl.erf({0})", "floor": "tl.floor({0})", "ceil": "tl.ceil({0})",
     "trunc": "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
-    "sigmoid": "1.0 / (1.0 + tl.exp(-{0}))", "tanh": "_tanh({0})", "expm1": "_expm1({0})",
-    "log1p": "_log1p({0})", "log1p_exp": "_log1p(tl.exp({0}))", "log_sigmoid": "-_softplus(-{0})",
-    "logaddexp": "_logaddexp({0}, {1})", "log_ndtr": "_log_ndtr({0})",
-    "xlogy": "tl.where({0} == 0, tl.where({1} == {1}, 0.0, {1}), {0} * tl.log({1}))",
-    "xlog1py": "tl.where({0} == 0, tl.where({1} == {1}, 0.0, {1}), {0} * _log1p({1}))",
-    "entr": 'tl.where({0} > 0, -{0} * tl.log({0}), tl.where({0} < 0, float("-inf"), {0}))',
-    # torch cuts the logarithms off
-    "bernoulli_nll": f"({{1}} - 1.0) * tl.maximum(_log1p(-{{0}}), -100.0, {_NAN})"
-                     f" - {{1}} * tl.maximum(tl.log({{0}}), -100.0, {_NAN})",
-    "digamma": "_digamma({0})",
-    "spacing": "_spacing({0})",
-    "remainder": "_remainder({0}, {1})", "floor_divide": "_floor_divide({0}, {1})",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
-    "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")',
-    "isfinite": 'tl.abs({0}) < float("inf")', "relu": f"tl.maximum({{0}}, 0.0, {_NAN})",
+    "tanh": "_tanh({0})", "expm1": "_expm1({0})", "log1p": "_log1p({0})",
+    "spacing": "_spacing({0})", "relu": f"tl.maximum({{0}}, 0.0, {_NAN})",
     "maximum": f"tl.maximum({{0}}, {{1}}, {_NAN})",
     "minimum": f"tl.minimum({{0}}, {{1}}, {_NAN})",
     **{op: f"libdevice.{f}({{0}})" for op, f in LIBDEVICE_UNARY.items()},
@@ -71,23 +62,33 @@ _FLOAT = {
 }  # fmt: skip
 _INTEGER = {
     "maximum": "tl.maximum({0}, {1})", "minimum": "tl.minimum({0}, {1})",
-    "relu": "tl.maximum({0}, 0)", "sign": "tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))",
+    "relu": "tl.maximum({0}, 0)",
     "floor_divide": "_floor_quotient({0}, {1})", "remainder": "_floor_rest({0}, {1})",
-    "fmod": "_rest({0}, {1})", "signbit": "{0} < 0",
-    "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}",
+    "fmod": "_rest({0}, {1})",
     "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}",
     "bitwise_not": "~{0}", "left_shift": "_left_shift({0}, {1}, {bits})",
     "right_shift": "_right_shift({0}, {1}, {bits})",
 }  # fmt: skip
-_OTHERS = frozenset({"where", "cast", "clamp", "softplus", "signbit"})
+_OTHERS = frozenset({"where", "cast", "signbit"})
 _OWN_BITS = frozenset({"nextafter", "spacing"})  # of float32, half precision has no such bits
 _SAME = frozenset({"where", "copy", "alias", "detach", "eq", "ne"})  # of bool, too
-OPS = frozenset({*_ANY, *_LOGICAL, *_FLOAT, *_INTEGER, *_OTHERS})
+_LONG = 72  # characters of an expression that others are put into
+INTRINSIC = frozenset({*_ANY, *_LOGICAL, *_FLOAT, *_INTEGER, *_OTHERS})
 
 
-def supports(op: str, given: Sequence[DType], result: DType) -> bool:
-    """Whether an op on operands of these dtypes is a Triton expression."""
-    if op not in OPS or any(d not in NAMES for d in (*given, result)):
+def supports(
+    op: str, given: Sequence[DType], result: DType, attrs: Mapping[str, Attr] = NO_ATTRS
+) -> bool:  # fmt: skip
+    """Whether an op on operands of these dtypes can be in a kernel, by its expansion if need be."""
+    if any(d not in NAMES for d in (*given, result)):
+        return False
+    own = given[0] if given else result
+    return has(op, given, result) or unfolded(op, own, attrs, has) is not None
+
+
+def has(op: str, given: Sequence[DType], result: DType) -> bool:
+    """Whether an op on operands of these dtypes is one Triton expression."""
+    if op not in INTRINSIC or any(d not in NAMES for d in (*given, result)):
         return False
     if op == "cast":  # of nan and of what does not fit
         return not (any(d.is_float for d in given) and result in (I32, I64))
@@ -101,7 +102,7 @@ def supports(op: str, given: Sequence[DType], result: DType) -> bool:
         return False
     if all(d.is_float for d in given):
         return op in _FLOAT or op in _OTHERS
-    return (op in _INTEGER or op == "clamp") and all(d in (I32, I64) for d in given)
+    return op in _INTEGER and all(d in (I32, I64) for d in given)
 
 
 def expression(
@@ -111,7 +112,7 @@ def expression(
 
     Half precision is computed in float32 and rounded. CodegenError for an op that has none.
     """
-    if not supports(op, given, dtype):
+    if not has(op, given, dtype):
         raise CodegenError(f"{op} of {', '.join(map(str, given))} is no Triton op")
     own = given[0] if given else dtype
     if not given and op != "where":  # of numbers alone, which have no methods
@@ -129,13 +130,71 @@ def expression(
     if half:
         args = [f"{a}.to(tl.float32)" if a.isidentifier() else a for a in args]
     working = F32 if half else own
-    text = _attributed(op, args[0], working, attrs) or _from_table(op, args, working)
+    text = _from_table(op, args, working)
     if own == F32:  # rounded to half precision, a result does not show the fast one's error
         text = text.replace("tl.exp(", "_exp(")
     return f"({text}).to(tl.{NAMES[dtype]})" if half and dtype != BOOL else text
 
 
+def statements(
+    name: str, op: str, dtype: DType, args: Sequence[str], given: Sequence[DType],
+    attrs: Mapping[str, Attr],
+) -> list[tuple[str, str]]:  # fmt: skip
+    """An op as statements: a name and an expression each, `name` last.
+
+    One, or where Triton has no such function those of its scalar expansion.
+    """
+    if has(op, given, dtype):
+        return [(name, expression(op, dtype, args, given, attrs))]
+    own = given[0] if given else dtype
+    graph = unfolded(op, own, attrs, has)
+    if graph is None:
+        raise CodegenError(f"{op} of {', '.join(map(str, given))} is no Triton op")
+    lines: list[tuple[str, str]] = []
+    names = {}
+    for value, arg in zip(graph.inputs, args, strict=True):
+        if not arg.isidentifier():  # a number has the dtype of what it is computed with
+            lines.append((f"{name}__{value.hint}", _typed(arg, F32 if own in HALF else own)))
+            arg = lines[-1][0]
+        names[value] = arg
+    for number, node in enumerate(n for n in graph.nodes() if n.kind != "Constant"):
+        text = expression(
+            node.kind, dtypes_of(node)[1],
+            [names[v] if v in names else literal(number_of(v)) for v in node.inputs],
+            dtypes_of(node)[0], node.attrs,
+        )  # fmt: skip
+        names[node.output] = f"{name}__{number}"
+        lines.append((names[node.output], text))
+    last = names[graph.outputs[0]]
+    if not lines or lines[-1][0] != last:
+        return [*lines, (name, last)]
+    return _nested([*lines[:-1], (name, lines[-1][1])])
+
+
+_CALL = re.compile(r"[\w.]+\([^()]*\)")
+
+
+def _nested(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The statements, with each short expression that one statement reads put there."""
+    left = list(lines)
+    for name, _ in lines[:-1]:
+        place = next(k for k, (other, _) in enumerate(left) if other == name)
+        text = left[place][1]
+        reads = [len(re.findall(rf"\b{name}\b", t)) for _, t in left]
+        if sum(reads) != 1:
+            continue
+        user, whole = left[reads.index(1)]
+        inner = text if _CALL.fullmatch(text) or f"({name})" in whole else f"({text})"
+        made = re.sub(rf"\b{name}\b", lambda _, inner=inner: inner, whole)  # type: ignore[misc]
+        if len(made) <= _LONG:
+            left[reads.index(1)] = (user, made)
+            del left[place]
+    return left
+
+
 def _from_table(op: str, args: Sequence[str], own: DType) -> str:
+    if op == "signbit":
+        return f"{args[0]}.to(tl.{'int64' if own == F64 else 'int32'}, bitcast=True) < 0"
     if op == "pow" and args[1] in ("2.0", "3.0", "2", "3"):  # as eager does
         return " * ".join([args[0]] * int(float(args[1])))
     if own.is_float and op in _FLOAT:
@@ -153,25 +212,6 @@ def _from_table(op: str, args: Sequence[str], own: DType) -> str:
             args = [_typed(a, own) for a in args]
         return _INTEGER[op].format(*args, bits=own.bits)
     return _ANY[op].format(*args)
-
-
-def _attributed(op: str, x: str, own: DType, attrs: Mapping[str, Attr]) -> str | None:
-    """Ops with attributes, or whose expression is another for every dtype."""
-    if op == "clamp":
-        for bound, f in (("low", "maximum"), ("high", "minimum")):
-            if attrs[bound] is not None:
-                nan = f", {_NAN}" if own.is_float else ""
-                value = literal(attrs[bound])
-                x = f"tl.{f}({x}, {_typed(value, own) if own == F64 else value}{nan})"
-        return x
-    if op == "softplus":
-        beta, top = literal(attrs["beta"]), literal(attrs["threshold"])
-        if attrs["beta"] == 1:
-            return f"tl.where({x} > {top}, {x}, _softplus({x}))"
-        return f"tl.where({x} * {beta} > {top}, {x}, _softplus({x} * {beta}) / {beta})"
-    if op == "signbit" and own.is_float:
-        return f"{x}.to(tl.{'int64' if own == F64 else 'int32'}, bitcast=True) < 0"
-    return None
 
 
 def _typed(arg: str, dtype: DType) -> str:

@@ -56,10 +56,20 @@ def _softplus_vjp(g: Expr, x: Expr, beta: float, threshold: float) -> Expr:
     return F.where(z > float(threshold), g, g * F.sigmoid(z))
 
 
+def _softplus(x: Expr, beta: float, threshold: float) -> Expr:
+    z = x if beta == 1 else x * float(beta)
+    if threshold <= 80:  # beyond it, where exp may overflow, is the identity
+        soft = F.log1p(F.exp(z))
+    else:
+        soft = F.maximum(z, 0.0) + F.log1p(F.exp(-F.abs(z)))
+    return F.where(z > float(threshold), x, soft if beta == 1 else soft / float(beta))
+
+
 # Not composites: log(1 + exp z) would need a guarded branch, and its derivative by the chain rule
 # loses sigmoid's small tail.
 op("softplus(x; beta, threshold) -> y", family=unary(), cost=CALL, numpy=_np_softplus,
-   torch="torch.nn.functional.softplus({x}, {beta}, {threshold})", vjp={"x": _softplus_vjp},
+   torch="torch.nn.functional.softplus({x}, {beta}, {threshold})", scalar=_softplus,
+   vjp={"x": _softplus_vjp},
    formula="log(1 + exp(beta*x))/beta", doc="The identity where beta * x > threshold.")
 
 
@@ -74,12 +84,18 @@ def _logistic(x: Expr) -> Expr:
     return F.where(x > 0.0, 1.0 - tail, tail)
 
 
+def _log_sigmoid(x: Expr) -> Expr:
+    return F.where(x < 0.0, x, 0.0) - F.log1p(F.exp(-F.abs(x)))
+
+
 op("log_sigmoid(x) -> y", family=unary(), cost=CALL, numpy=_np_log_sigmoid,
-   torch="torch.nn.functional.logsigmoid", vjp={"x": lambda g, x: g * _logistic(-x)},
+   torch="torch.nn.functional.logsigmoid", scalar=_log_sigmoid,
+   vjp={"x": lambda g, x: g * _logistic(-x)},
    names=["scipy.special.log_expit"], formula="log(1/(1 + exp(-x)))")
 
 # Unlike softplus it overflows, as torch's soft_margin_loss does; the gradient does not.
 op("log1p_exp(x) -> y", family=unary(), cost=CALL, numpy="np.log1p(np.exp({x}))",
+   scalar=lambda x: F.log1p(F.exp(x)),
    vjp={"x": lambda g, x: g * _logistic(x)}, formula="log(1 + exp(x))")
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
-from gradof.ir.types import TensorType, Type
+from gradof.ir.types import BOOL, TensorType, Type
 from gradof.ops.complex_numbers import real_dtype
 from gradof.ops.cost import CALL, DIVISION
 from gradof.ops.expr import Expr, F, zeros_for
@@ -27,12 +27,9 @@ from gradof.ops.families import (
     ANY,
     ARITHMETIC,
     INEXACT,
-    INTEGERS,
-    LOGICAL,
     NUMBERS,
     binary,
     common,
-    predicate,
     tensor,
     unary,
 )
@@ -59,7 +56,7 @@ op("div(a, b) -> y", family=binary(INEXACT), cost=DIVISION, numpy="np.true_divid
 op("neg(x) -> y", family=unary(ARITHMETIC), numpy="np.negative", vjp={"x": lambda g: -g},
    traits={"linear"}, names=["aten.neg", "numpy.negative"], formula="-x")
 op("reciprocal(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="np.reciprocal",
-   vjp={"x": lambda g, y: -(g * (y * y))},
+   scalar=lambda x: 1.0 / x, vjp={"x": lambda g, y: -(g * (y * y))},
    names=["aten.reciprocal", "numpy.reciprocal"], formula="1/x", domain=(0.5, 2))
 
 
@@ -76,6 +73,7 @@ op("abs(x) -> y", family=Family(_infer_abs, frozenset({"elementwise"})), numpy="
    vjp={"x": _sign_product}, traits={"wirtinger"},
    names=["aten.abs", "numpy.absolute", "numpy.fabs"], formula="Abs(x)")
 op("square(x) -> y", family=unary(ARITHMETIC), numpy="np.square",
+   scalar=lambda x: x * x,
    vjp={"x": lambda g, x: g * (x * 2.0)}, names=["aten.square", "numpy.square"], formula="x**2")
 
 
@@ -124,12 +122,33 @@ def _remainder_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
 op("fmod(a, b) -> y", family=binary(), cost=CALL, numpy="np.fmod",
    vjp={"a": lambda g: g, "b": _fmod_divisor},
    names=["aten.fmod.Tensor", "aten.fmod.Scalar", "numpy.fmod"], domain=((1.1, 1.9), (2.1, 2.9)))
+
+
+def _remainder(a: Expr, b: Expr) -> Expr:
+    rest = F.fmod(a, b)
+    return F.where((rest != 0) & F.logical_xor(rest < 0, b < 0), rest + b, rest)
+
+
 op("remainder(a, b) -> y", family=binary(), cost=CALL, numpy="np.remainder",
-   vjp={"a": lambda g: g, "b": _remainder_divisor},
+   scalar=_remainder, vjp={"a": lambda g: g, "b": _remainder_divisor},
    names=["aten.remainder.Tensor", "aten.remainder.Scalar", "numpy.remainder"],
    domain=((1.1, 1.9), (2.1, 2.9)))
+
+
+def _floor_divide(a: Expr, b: Expr) -> Expr | None:
+    if not a.dtype.is_float:
+        return None
+    # a / b may round up to a whole number that it is not; that of what fmod leaves is whole
+    rest, quotient = F.fmod(a, b), a / b
+    below = (rest != 0.0) & F.logical_xor(rest < 0.0, b < 0.0)
+    near = (a - rest) / b
+    whole = F.round(F.where(below, near - 1.0, near))
+    return F.where(b == 0.0, quotient, F.where(whole == 0.0, quotient * 0.0, whole))
+
+
 op("floor_divide(a, b) -> y", family=binary(), cost=CALL, numpy="np.floor_divide",
-   vjp={"a": zeros_for, "b": zeros_for}, names=["aten.floor_divide", "numpy.floor_divide"])
+   scalar=_floor_divide,
+   vjp={"a": None, "b": None}, names=["aten.floor_divide", "numpy.floor_divide"])
 
 # --- extrema ------------------------------------------------------------------------------------
 
@@ -143,13 +162,24 @@ def _smaller(g: Expr, mine: Expr, other: Expr) -> Expr:
     return F.where(mine > other, 0.0, F.where(mine == other, g * 0.5, g))
 
 
+def _either(a: Expr, b: Expr) -> Expr | None:
+    return F.logical_or(a, b) if a.dtype == BOOL else None
+
+
+def _both(a: Expr, b: Expr) -> Expr | None:
+    return F.logical_and(a, b) if a.dtype == BOOL else None
+
+
 op("maximum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.maximum",
+   scalar=_either,
    vjp={"a": lambda g, a, b: _larger(g, a, b), "b": lambda g, a, b: _larger(g, b, a)},
    names=["aten.maximum", "numpy.maximum"], formula="Max(a, b)")
 op("minimum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.minimum",
+   scalar=_both,
    vjp={"a": lambda g, a, b: _smaller(g, a, b), "b": lambda g, a, b: _smaller(g, b, a)},
    names=["aten.minimum", "numpy.minimum"], formula="Min(a, b)")
 op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
+   scalar=lambda x: F.where(x < 0, 0, x),
    vjp={"x": lambda g, y: F.where(y <= 0.0, 0.0, g)}, names=["aten.relu"], formula="Max(x, 0)")
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------
@@ -181,7 +211,7 @@ op("cbrt(x) -> y", family=unary(), cost=CALL, numpy="np.cbrt",
    vjp={"x": lambda g, y: g / (y * y * 3.0)},
    names=["numpy.cbrt"], formula="cbrt(x)", domain=(0.3, 3))
 op("rsqrt(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="1 / np.sqrt({x})",
-   vjp={"x": lambda g, y: g * (y * y * y * -0.5)},
+   scalar=lambda x: 1.0 / F.sqrt(x), vjp={"x": lambda g, y: g * (y * y * y * -0.5)},
    names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
 
 
@@ -189,7 +219,13 @@ def _logaddexp_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
     return g / (F.exp(other - mine) + 1.0)  # not exp(mine - y): inf - inf
 
 
+def _logaddexp(a: Expr, b: Expr) -> Expr:
+    sum_ = F.where(a >= b, a, b) + F.log1p(F.exp(-F.abs(a - b)))
+    return F.where(a == b, a + LN2, sum_)  # infinite ones have no difference
+
+
 op("logaddexp(a, b) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy="np.logaddexp",
+   scalar=_logaddexp,
    vjp={"a": lambda g, a, b: _logaddexp_vjp(g, a, b), "b": lambda g, a, b: _logaddexp_vjp(g, b, a)},
    names=["aten.logaddexp", "numpy.logaddexp"], formula="log(exp(a) + exp(b))")
 
@@ -253,7 +289,7 @@ op("atanh(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arctanh",
    names=["aten.atanh", "numpy.arctanh"], formula="atanh(x)", domain=(-0.9, 0.9))
 
 
-def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+def _np_sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.kind == "c":
         plain: NDArray[Any] = 1 / (1 + np.exp(-x))
         return plain
@@ -263,8 +299,8 @@ def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-op("sigmoid(x) -> y", family=unary(INEXACT), cost=CALL, numpy=_sigmoid, torch="torch.sigmoid",
-   vjp={"x": lambda g, y: g * ((1.0 - y) * y)},
+op("sigmoid(x) -> y", family=unary(INEXACT), cost=CALL, numpy=_np_sigmoid, torch="torch.sigmoid",
+   scalar=lambda x: 1.0 / (1.0 + F.exp(-x)), vjp={"x": lambda g, y: g * ((1.0 - y) * y)},
    names=["aten.sigmoid", "scipy.special.expit"], formula="1/(1 + exp(-x))")
 
 # --- error function -----------------------------------------------------------------------------
@@ -296,40 +332,6 @@ op("erf(x) -> y", family=unary(), cost=CALL, numpy=_np_erf, torch="torch.erf",
 op("erfc(x) -> y", family=unary(), cost=CALL, numpy=_np_erfc, torch="torch.special.erfc",
    vjp={"x": lambda g, x: -(g * (F.exp(-(x * x)) * TWO_OVER_SQRT_PI))},
    names=["aten.erfc", "scipy.special.erfc"], formula="erfc(x)")
-
-# --- rounding: zero gradient almost everywhere, as in torch ------------------------------------
-
-for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
-                      ("round", "np.round({x})"), ("sign", "np.sign")):
-    op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
-       torch="torch.sign" if _name == "sign" else None,  # torch: sign(nan) is 0, numpy: nan
-       vjp={"x": zeros_for},
-       names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
-
-# --- comparisons and logic: no gradient ---------------------------------------------------------
-
-_ORDERS = ("gt", "ge", "lt", "le")
-for _name, _ufunc in (("gt", "np.greater"), ("ge", "np.greater_equal"), ("lt", "np.less"),
-                      ("le", "np.less_equal"), ("eq", "np.equal"), ("ne", "np.not_equal"),
-                      ("logical_and", "np.logical_and"), ("logical_or", "np.logical_or"),
-                      ("logical_xor", "np.logical_xor")):
-    op(f"{_name}(a, b) -> y", family=predicate(ANY if _name in _ORDERS else ALL), numpy=_ufunc,
-       vjp={"a": None, "b": None},
-       names=[f"numpy.{_ufunc.removeprefix('np.')}"])
-for _name, _ufunc in (("logical_not", "np.logical_not"), ("isnan", "np.isnan"),
-                      ("isinf", "np.isinf"), ("isfinite", "np.isfinite"),
-                      ("signbit", "np.signbit")):
-    op(f"{_name}(x) -> y", family=predicate(ANY if _name == "signbit" else ALL), numpy=_ufunc,
-       vjp={"x": None}, names=[f"aten.{_name}", f"numpy.{_name}"])
-for _name, _ufunc in (("bitwise_and", "np.bitwise_and"), ("bitwise_or", "np.bitwise_or"),
-                      ("bitwise_xor", "np.bitwise_xor")):
-    op(f"{_name}(a, b) -> y", family=binary(LOGICAL), numpy=_ufunc, vjp={"a": None, "b": None},
-       names=[f"numpy.{_name}"])
-op("bitwise_not(x) -> y", family=unary(LOGICAL), numpy="np.invert", vjp={"x": None},
-   names=["aten.bitwise_not", "numpy.invert"])
-for _name, _ufunc in (("left_shift", "np.left_shift"), ("right_shift", "np.right_shift")):
-    op(f"{_name}(a, b) -> y", family=binary(INTEGERS), numpy=_ufunc, vjp={"a": None, "b": None},
-       names=[f"numpy.{_name}"])
 
 # --- selection ----------------------------------------------------------------------------------
 
@@ -372,6 +374,11 @@ def _infer_clamp(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Typ
     return (result,)
 
 
+def _clamp(x: Expr, low: float | None, high: float | None) -> Expr:
+    x = x if low is None else F.maximum(x, low)
+    return x if high is None else F.minimum(x, high)
+
+
 op("clamp(x; low, high) -> y", family=Family(_infer_clamp, frozenset({"elementwise"})),
-   numpy=_np_clamp, vjp={"x": _clamp_vjp},
+   numpy=_np_clamp, scalar=_clamp, vjp={"x": _clamp_vjp},
    doc="Bounds may be None; the gradient passes at the bounds.")

@@ -82,10 +82,15 @@ def _bce_target(g: Expr, x: Expr) -> Expr:
     return g * (F.log1p(-x) - F.log(x))
 
 
+def _bernoulli_nll(x: Expr, target: Expr) -> Expr:
+    cut = F.maximum(F.log1p(-x), -100.0), F.maximum(F.log(x), -100.0)
+    return (target - 1.0) * cut[0] - target * cut[1]
+
+
 # A primitive for torch's cut-off, which no composition of differentiable ops has.
 op("bernoulli_nll(x, target) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy=_np_bce,
    torch="torch.nn.functional.binary_cross_entropy({x}, {target}, reduction='none')",
-   vjp={"x": _bce_x, "target": _bce_target},
+   scalar=_bernoulli_nll, vjp={"x": _bce_x, "target": _bce_target},
    formula="-(target*log(x) + (1 - target)*log(1 - x))", domain=((0.1, 0.9), (0.1, 0.9)))
 
 

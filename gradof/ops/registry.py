@@ -25,6 +25,10 @@ inlined before differentiation, from which types, gradients and lowerings follow
 dotted torch function, or a template, used instead where the caller's arrays are torch's and the
 op is not worth our own code.
 
+`scalar` is what one element is in other elementwise ops, written as rules are: what kernels compute
+where they have no function of that name. It may return None for a dtype that it does not know.
+An op with `scalar` and no `numpy` is inlined before any code is made, as with `expand`.
+
 `cost` is what an element costs beside reading and writing memory (`gradof.ops.cost`).
 
 Traits: `elementwise`, `view` (may alias its first input), `random`, `commutative`, `structural`,
@@ -98,6 +102,7 @@ class Op:
     formula: str | None
     domain: tuple[tuple[float, float], ...]
     expand: Callable[..., Any] | None
+    scalar: Callable[..., Any] | None = None
     cost: int = 1
     doc: str = ""
     module: str = ""
@@ -143,6 +148,7 @@ def op(
     domain: tuple[float, float] | tuple[tuple[float, float], ...] = (-2.0, 2.0),
     traits: Iterable[str] = (),
     expand: Callable[..., Any] | None = None,
+    scalar: Callable[..., Any] | None = None,
     cost: int = 1,
     doc: str = "",
 ) -> Op:
@@ -174,7 +180,8 @@ def op(
         names=tuple(names),
         formula=formula,
         domain=pairs,  # type: ignore[arg-type]  # normalised to a tuple of pairs just above
-        expand=expand,
+        expand=scalar if numpy is None and expand is None else expand,
+        scalar=scalar,
         cost=cost,
         doc=doc,
         module=str(caller.f_globals.get("__name__", "")),
@@ -226,6 +233,8 @@ def _check(record: Op) -> None:
     unknown = record.traits - _TRAITS
     if unknown:
         raise bad(f"unknown traits {sorted(unknown)}")
+    if record.scalar is not None and "elementwise" not in record.traits:
+        raise bad("scalar= is of elementwise ops; its family is of another kind")
     if record.expand is not None:
         if record.numpy is not None:
             raise bad("a composite takes its lowering from its expansion")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,53 @@ def _lowering(name: str) -> Callable[..., Array]:
 op("lgamma(x) -> y", family=unary(), cost=CALL, numpy=_lowering("gammaln"), torch="torch.lgamma",
    vjp={"x": lambda g, x: g * F.digamma(x)}, names=["aten.lgamma", "scipy.special.gammaln"],
    formula="loggamma(x)", domain=(0.5, 4))
+
+
+def _digamma(x: Expr) -> Expr:
+    """On [1, 2] Boost's quotient times the distance from the root, which cancels nowhere.
+
+    Beyond 10 the asymptotic series; steps of 1 between them; below 0 the reflection.
+    """
+    below = x < 0.0
+    y = F.where(below, 1.0 - x, x)
+    far = y >= 10.0
+    steps = F.where(y < 1.0, -1.0 / y, 0.0)
+    near = F.where(far, 1.0, F.where(y < 1.0, y + 1.0, y))
+    for _ in range(8):
+        over = near > 2.0
+        near = F.where(over, near - 1.0, near)
+        steps = steps + F.where(over, 1.0 / near, 0.0)
+    quotient = _horner(near - 1.0, _DIGAMMA_P) / _horner(near - 1.0, _DIGAMMA_Q)
+    away = (near - 1.4616321325302124) - 1.2438149938918909e-08
+    middle = away * 0.99558162689208984 + away * quotient + steps
+    top = F.where(far, y, 10.0)
+    w = 1.0 / (top * top)
+    series = F.log(top) - 0.5 / top - w * _horner(w, _DIGAMMA_SERIES)
+    value = F.where(far, series, middle)
+    rest = x - F.floor(x + 0.5)
+    turn = rest * math.pi
+    mirrored = value - math.pi * F.cos(turn) / F.sin(turn)
+    return F.where(below, F.where(rest == 0.0, math.nan, mirrored), value)
+
+
+def _horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """A polynomial; the first coefficient is that of the highest power."""
+    result: Any = coefficients[0]
+    for coefficient in coefficients[1:]:
+        result = x * result + coefficient
+    assert isinstance(result, Expr)
+    return result
+
+
+_DIGAMMA_P = (-0.0020713321167745952, -0.045251321448739056, -0.28919126444774784,
+              -0.65031853770896507, -0.32555031186804491, 0.25479851061131551)
+_DIGAMMA_Q = (-0.55789841321675513e-6, 0.0021284987017821144, 0.054151797245674225,
+              0.43593529692665969, 1.4606242909763515, 2.0767117023730469, 1.0)
+_DIGAMMA_SERIES = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+
+
 op("digamma(x) -> y", family=unary(), cost=CALL, numpy=_lowering("digamma"), torch="torch.digamma",
+   scalar=_digamma,
    vjp={"x": lambda g, x: g * F.polygamma(x, n=1)}, names=["aten.digamma", "scipy.special.psi"],
    formula="digamma(x)", domain=(0.5, 4))
 
@@ -80,9 +126,18 @@ def _ndtr(x: Expr) -> Expr:
 
 op("ndtr(x) -> y", family=unary(), expand=_ndtr, names=["scipy.special.ndtr"],
    formula="erfc(-x/sqrt(2))/2")
+
+
+def _log_ndtr(x: Expr) -> Expr:
+    # in the lower tail erfc is small, and erfcx is what it is times exp(t t)
+    t = x * SQRT_HALF
+    low = F.log(F.erfcx(-t) * 0.5) - t * t
+    return F.where(x < -1.0, low, F.log1p(F.erfc(t) * -0.5))
+
+
 op("log_ndtr(x) -> y", family=unary(), cost=CALL, numpy=_lowering("log_ndtr"),
    torch="torch.special.log_ndtr", names=["aten.special_log_ndtr", "scipy.special.log_ndtr"],
-   vjp={"x": lambda g, x: g * ((2.0 / SQRT_TWO_PI) / F.erfcx(x * -SQRT_HALF))},
+   scalar=_log_ndtr, vjp={"x": lambda g, x: g * ((2.0 / SQRT_TWO_PI) / F.erfcx(x * -SQRT_HALF))},
    formula="log(erfc(-x/sqrt(2))/2)")
 op("ndtri(x) -> y", family=unary(), cost=CALL, numpy=_lowering("ndtri"),
    torch="torch.special.ndtri",
@@ -141,10 +196,12 @@ def _xlog1py_a(g: Expr, a: Expr, b: Expr) -> Expr:
 
 
 op("xlogy(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy=_np_xlogy, torch="torch.xlogy",
+   scalar=lambda a, b: F.where((a == 0.0) & (b == b), 0.0, a * F.log(b)),
    vjp={"a": _xlogy_a, "b": lambda g, a, b: g * (a / b)}, names=["scipy.special.xlogy"],
    formula="a*log(b)", domain=((-2, 2), (0.3, 3)), doc="0 where a is 0, whatever b (but nan).")
 op("xlog1py(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy=_np_xlog1py,
    torch="torch.special.xlog1py",
+   scalar=lambda a, b: F.where((a == 0.0) & (b == b), 0.0, a * F.log1p(b)),
    vjp={"a": _xlog1py_a, "b": lambda g, a, b: g * (a / (b + 1.0))},
    names=["scipy.special.xlog1py"], formula="a*log(1 + b)", domain=((-2, 2), (-0.5, 3)))
 
@@ -164,8 +221,12 @@ def _entr_x(g: Expr, x: Expr) -> Expr:
     return g * F.where(positive, inside, F.where(x == 0.0, math.inf, nan))
 
 
+def _entr(x: Expr) -> Expr:
+    return F.where(x > 0.0, -x * F.log(x), F.where(x < 0.0, -math.inf, x))
+
+
 op("entr(x) -> y", family=unary(), cost=CALL, numpy=_np_entr, torch="torch.special.entr",
-   vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3),
+   scalar=_entr, vjp={"x": _entr_x}, formula="-x*log(x)", domain=(0.3, 3),
    names=["aten.special_entr", "scipy.special.entr"])
 
 

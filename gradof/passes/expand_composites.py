@@ -14,12 +14,14 @@ The result takes the composite's name hint; all new nodes take the user's line.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradof.errors import InferenceError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node
 from gradof.ir.opinfo import OPS
 from gradof.ir.types import BF16, F16, F32, TensorType, Type
-from gradof.ops.expr import Emitter, Expr
+from gradof.ops.expr import Emitter, Expansion, Expr
 from gradof.ops.registry import Op
 
 
@@ -61,13 +63,18 @@ def _widened(operand: Expr) -> Expr:
     return operand.cast(F32) if _is_half(operand.value.type) else operand
 
 
-def _expand(node: Node, record: Op, with_rules: bool) -> None:
-    """Replace one composite; its expansion may hold composites, which are expanded first."""
-    assert node.block is not None and record.expand is not None
+def inline(node: Node, expand: Expansion) -> list[Node] | None:
+    """Replace a node by what `expand` makes of its operands; returns the new nodes.
+
+    None, and nothing is replaced, where it makes None of them.
+    """
+    assert node.block is not None
     before = node._prev
     emitter = Emitter(Builder(node.block, node, node.loc))
     operands = [_widened(emitter.wrap(v)) for v in node.inputs]
-    result = record.expand(*operands, **node.attrs)
+    result = expand(*operands, **node.attrs)
+    if result is None:
+        return None
     results: tuple[Expr, ...] = result if isinstance(result, tuple) else (result,)
     for out, made in zip(node.outputs, results, strict=True):
         new = made.cast(out.type.dtype) if _is_half(out.type) else made  # type: ignore[union-attr]
@@ -77,11 +84,22 @@ def _expand(node: Node, record: Op, with_rules: bool) -> None:
                 loc=node.loc,
             )
         out.replace_all_uses_with(new.value)
-    stop, each = node, before.next if before is not None else next(iter(node.block.nodes()))
-    while each is not None and each is not stop:
-        following = each.next
+    first = before.next if before is not None else next(iter(node.block.nodes()))
+    made_nodes = list(_between(first, node))
+    node.erase()
+    return made_nodes
+
+
+def _between(node: Node | None, stop: Node) -> Iterator[Node]:
+    while node is not None and node is not stop:
+        yield node
+        node = node.next
+
+
+def _expand(node: Node, record: Op, with_rules: bool) -> None:
+    """Replace one composite; its expansion may hold composites, which are expanded next."""
+    assert record.expand is not None
+    for each in inline(node, record.expand) or ():
         inner = _composite(each, with_rules)
         if inner is not None:
             _expand(each, inner, with_rules)
-        each = following
-    node.erase()

@@ -15,18 +15,18 @@ from gradof.codegen import compile_graph
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.llvm import kernel
 from gradof.codegen.llvm.kernel import NativeKernel, is_native
-from gradof.codegen.llvm.vectors import OPS, supports
+from gradof.codegen.llvm.vectors import supports
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.machine import engine
 from gradof.codegen.targets.choose import in_native, kernel_maker
 from gradof.codegen.tiles.kernel import TileKernel
-from gradof.errors import CodegenError, ConfigError
+from gradof.errors import CodegenError, ConfigError, InferenceError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
-from gradof.ir.types import BOOL, F32, F64, I64, DType, dtype
-from gradof.ops.registry import get_op
+from gradof.ir.types import BOOL, F32, F64, I64, DType, TensorType, dtype
+from gradof.ops.registry import all_ops, get_op
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 DTYPES = [F32, F64, I64, dtype("i32"), BOOL]
@@ -79,10 +79,30 @@ def attrs_of(op: str) -> str:
     return f"[{given}]" if given else ""
 
 
+ELEMENTWISE = sorted(
+    {o.name for o in all_ops() if "elementwise" in o.traits and not o.is_composite} - ELSEWHERE
+)
+PREDICATES = {"eq", "ne", "lt", "le", "gt", "ge"}
+
+
+def is_defined(op: str, dt: DType) -> bool:
+    """Whether the op takes operands of the dtype."""
+    record = get_op(op)
+    try:
+        record.infer([_tensor(dt)] * len(record.inputs), ATTRS.get(op, dict.fromkeys(record.attrs)))
+    except InferenceError:
+        return False
+    return True
+
+
+def _tensor(dt: DType) -> Any:
+    return TensorType(dt, (61,))
+
+
 ROWS = [
-    (op, dt) for op in sorted(OPS - ELSEWHERE) for dt in DTYPES
-    if supports(op, [dt], BOOL if op in ("eq", "ne", "lt", "le", "gt", "ge") else dt)
-    and (op not in ("isnan", "isinf", "isfinite") or dt.is_float)
+    (op, dt) for op in ELEMENTWISE for dt in DTYPES
+    if is_defined(op, dt)
+    and supports(op, [dt], BOOL if op in PREDICATES else dt, ATTRS.get(op, {}))
 ]  # fmt: skip
 
 
@@ -104,12 +124,6 @@ def test_every_op_is_numpys(op: str, dt: DType) -> None:
         np.testing.assert_array_equal(np.isnan(have), np.isnan(want))
     else:
         np.testing.assert_array_equal(have, want)
-
-
-def _tensor(dt: DType) -> Any:
-    from gradof.ir.types import TensorType
-
-    return TensorType(dt, (61,))
 
 
 PAIRS = [(a, b) for a in DTYPES for b in DTYPES if a != b]

@@ -8,6 +8,7 @@ with it, or what was measured.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import sys
@@ -26,11 +27,12 @@ from gradof.codegen.loops.lower import schedule
 from gradof.codegen.triton.interpreted import in_triton
 from gradof.codegen.triton.kernel import TritonKernel
 from gradof.codegen.triton.ops import NAMES as DTYPES
-from gradof.codegen.triton.ops import OPS, supports
+from gradof.codegen.triton.ops import supports
+from gradof.errors import InferenceError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
-from gradof.ir.types import BF16, BOOL, F16, F32, F64, DType
-from gradof.ops.registry import get_op
+from gradof.ir.types import BF16, BOOL, F16, F32, F64, DType, TensorType
+from gradof.ops.registry import Op, all_ops, get_op
 
 COUNT = 200
 CAPABILITIES = (80, 90, 100)
@@ -41,6 +43,7 @@ ATTRS = {
     "softplus": ("beta=1.0, threshold=20.0", "beta=0.3, threshold=2.0"),
     "cast": ("dtype=f32", "dtype=f64", "dtype=bool"),
 }  # fmt: skip
+DTYPES_BY_NAME = {d.name: d for d in DTYPES}
 SKIPPED = ("where", "alias", "detach", "copy")  # in graphs of triton_cases; nothing is computed
 # j0 and its kind are noise far out; scipy's digamma is off by 400 ulps far below 0, ours is not
 LIMITS = {"j0": 50.0, "j1": 50.0, "y0": 50.0, "y1": 50.0, "digamma": 1e4, "sin": 1e4, "cos": 1e4,
@@ -49,14 +52,28 @@ LIMITS = {"j0": 50.0, "j1": 50.0, "y0": 50.0, "y1": 50.0, "digamma": 1e4, "sin":
 
 def cases() -> Iterator[tuple[str, DType, str]]:
     """Op, dtype of its operands, attributes."""
-    for op in sorted(OPS - set(SKIPPED)):
+    for record in all_ops():
+        if "elementwise" not in record.traits or record.is_composite or record.name in SKIPPED:
+            continue
         for dtype in DTYPES:
-            n = len(get_op(op).inputs)
-            for attrs in ATTRS.get(op, ("",)):
-                if op == "clamp" and not dtype.is_float:
+            for attrs in ATTRS.get(record.name, ("",)):
+                if record.name == "clamp" and not dtype.is_float:
                     attrs = "low=-1, high=3"
-                if supports(op, [dtype] * n, dtype):
-                    yield op, dtype, attrs
+                if is_supported(record, dtype, attrs):
+                    yield record.name, dtype, attrs
+
+
+def is_supported(record: Op, dtype: DType, attrs: str) -> bool:
+    """Whether the op takes operands of the dtype and can be in a kernel then."""
+    pairs = [part.split("=") for part in attrs.split(", ") if part]
+    values = {name: DTYPES_BY_NAME.get(text) or ast.literal_eval(text) for name, text in pairs}
+    operands = [TensorType(dtype, (COUNT,))] * len(record.inputs)
+    try:
+        (result,) = record.infer(operands, values or dict.fromkeys(record.attrs))
+    except InferenceError:
+        return False
+    assert isinstance(result, TensorType)
+    return supports(record.name, [dtype] * len(operands), result.dtype, values)
 
 
 def nest_of(

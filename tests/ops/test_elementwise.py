@@ -24,7 +24,7 @@ from gradof.ops.registry import Op, all_ops, get_op
 from tests.ops.reference import Array, build_graph, compare, evaluate, forward, gradient, type_of
 from tests.ops.test_sympy_proofs import ATTRS
 
-OWN = ("gradof.ops.elementwise", "gradof.ops.special", "gradof.ops.activation")
+OWN = ("gradof.ops.elementwise", "gradof.ops.logic", "gradof.ops.special", "gradof.ops.activation")
 SMOOTH = [
     o for o in all_ops()
     if "elementwise" in o.traits and o.module in OWN and o.formula is not None
@@ -235,7 +235,7 @@ ANY_ARRAYS: list[Array] = [
 ]  # fmt: skip
 PLAIN = [
     o for o in all_ops()
-    if o.module == "gradof.ops.elementwise" and o.formula is None and not o.is_composite
+    if o.module in OWN[:2] and o.formula is None and not o.is_composite
     and any(n.startswith("numpy.") for n in o.names) and o.name != "where"
 ]  # fmt: skip
 

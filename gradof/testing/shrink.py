@@ -21,7 +21,6 @@ as it stands, and the report's line of the user's code is where to look.
 
 from __future__ import annotations
 
-import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,17 +37,13 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call. `text(sizes)` is its source, numbers n among its arguments as `sizes[n]`.
-
-    Of a `block` the source are statements, which assign what it writes.
-    """
+    """One call. `text(sizes)` is its source, numbers n among its arguments as `sizes[n]`."""
 
     text: Callable[[Mapping[int, int]], str] | None  # None: the library has no such call
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     loc: str
     unpack: bool = False
-    block: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,11 +91,8 @@ class Program:
         lines = [f"def program({', '.join(self.inputs)}):"]
         for call in self.calls:
             assert call.text is not None
-            text = call.text(dict(self.sizes))
-            if call.block:
-                lines.append(textwrap.indent(text, "    "))
-                continue
             names = ", ".join(call.writes) + ("," if len(call.writes) == 1 and call.unpack else "")
+            text = call.text(dict(self.sizes))
             loc = f"  # {call.loc}" if call.loc else ""
             lines.append(f"    {names} = {text}{loc}")
         return "\n".join([*lines, f"    return {', '.join(self.outputs)}", ""])
@@ -177,7 +169,7 @@ def shrink(
     whole = record(fn, args, kwargs or {})
     if whole is None:
         return None
-    return Shrinker(report, seed, seconds).smallest(replace(whole, order=order, seed=seed))
+    return _Shrinker(report, seed, seconds).smallest(replace(whole, order=order, seed=seed))
 
 
 def kinds(report: Report) -> set[str]:
@@ -185,9 +177,7 @@ def kinds(report: Report) -> set[str]:
     return {row.what.split()[0] for row in report.rows if not row.ok}
 
 
-class Shrinker:
-    """Makes a failing program smaller; what fails is what `judge` says."""
-
+class _Shrinker:
     def __init__(self, report: Report, seed: int, seconds: float) -> None:
         self.kinds = kinds(report)
         self.lines = {culprit.loc for culprit in report.culprits}
@@ -216,7 +206,6 @@ class Shrinker:
         return None
 
     def smallest(self, whole: Program) -> Program | None:
-        """One call that fails alone, or calls none of which can be left out, sizes cut."""
         alone = sorted(whole.calls, key=lambda call: call.loc not in self.lines)
         for call in alone:
             found = self.judge(replace(whole, calls=(call,)))
