@@ -126,3 +126,47 @@ op("lfilter(b, a, x) -> y", family=Family(_infer_lfilter), numpy=_np_lfilter,
         "a": lambda g, a, y: -_by_coefficient(_backward(_one(a), a, g), y, a.shape[0]),
         "x": lambda g, b, a: _backward(b, a, g)},
    doc="A rational filter along the last dim, from rest.")
+
+# --- spline coefficients ------------------------------------------------------------------------
+
+
+def _infer_spline(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    (x,) = _real(inputs)
+    dim = attrs["dim"]
+    if attrs["mode"] not in ("mirror", "reflect", "grid-wrap"):
+        raise InferenceError(f"a spline does not go on by {attrs['mode']!r}")
+    if not isinstance(dim, int) or not 0 <= dim < len(known_shape(x)):
+        raise InferenceError(f"{x} has no dim {dim}")
+    return (x,)
+
+
+def _np_spline(x: Array, *, order: int, mode: str, dim: int) -> Array:
+    from scipy import ndimage
+
+    if not x.size:
+        return x.copy()
+    made: Array = ndimage.spline_filter1d(x, order, axis=dim, output=np.float64, mode=mode)
+    return made.astype(x.dtype, copy=False)
+
+
+def _spline_x(g: Expr, order: int, mode: str, dim: int) -> Expr:
+    def filtered(x: Expr) -> Expr:
+        return F.spline_filter(x, order=order, mode=mode, dim=dim)
+
+    if mode != "mirror" or g.shape[dim] == 1:  # symmetric
+        return filtered(g)
+    # an end has one neighbour that counts twice: symmetric when the ends count half
+    half = np.ones(g.shape[dim])
+    half[[0, -1]] = 0.5
+    shape = tuple(-1 if d == dim else 1 for d in range(g.rank))
+
+    def times(x: Expr, by: Array) -> Expr:
+        weight = Expr(x.emitter.body.constant(Dense.of(by.reshape(shape))), x.emitter)
+        return x * F.cast(weight, dtype=x.dtype)
+
+    return times(filtered(times(g, 1.0 / half)), half)
+
+
+op("spline_filter(x; order, mode, dim) -> y", family=Family(_infer_spline), numpy=_np_spline,
+   vjp={"x": _spline_x}, traits={"linear"},
+   doc="Coefficients of the B-spline through the elements along a dim.")

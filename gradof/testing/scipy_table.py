@@ -5,7 +5,9 @@ from __future__ import annotations
 from gradof.testing import (
     scipy_cases_distributions,
     scipy_cases_fft,
+    scipy_cases_grids,
     scipy_cases_integrate,
+    scipy_cases_interpolate,
     scipy_cases_linalg,
     scipy_cases_ndimage,
     scipy_cases_signal,
@@ -20,7 +22,9 @@ CASES: tuple[Case, ...] = (
     *scipy_cases_signal.CASES,
     *scipy_cases_ndimage.CASES,
     *scipy_cases_statistics.CASES,
+    *scipy_cases_grids.CASES,
     *scipy_cases_integrate.CASES,
+    *scipy_cases_interpolate.CASES,
     *scipy_cases_sparse.CASES,
     *scipy_cases_distributions.CASES,
 )

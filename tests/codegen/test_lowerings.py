@@ -112,6 +112,7 @@ CALLS: list[Row] = [
     ("eigh_by", ((2, 3, 3),), {"driver": "lower"}),
     ("trig_transform", (X,), {"cosine": True, "type": 2, "dim": 1}),
     ("correlate1d", (X, (3,)), {"dim": 1}), ("lfilter", ((2,), (2,), X), {}),
+    ("spline_filter", (X,), {"order": 3, "mode": "mirror", "dim": 1}),
     ("csr_rows", (("index", (4,)),), {"nnz": 0}),
     ("sparse_mm", ((0,), ("index", (0,)), ("index", (4,)), (3, 2)),
      {"shape": (3, 3), "turned": True}),

@@ -66,6 +66,7 @@ MORE: dict[str, tuple[tuple[Any, ...], dict[str, Attr]]] = {
 ELSEWHERE = {
     "Opaque": "it is torch's own autograd: tests/tracer/test_opaque.py",
     "AutogradAdd": "stands in reverse graphs only: tests/autodiff",
+    "python_call": "its rule is the user's: tests/runtime/test_primitive.py",
     "_grad_sum_to_size": "for shapes known at run time only: tests/autodiff",
     "expand_to_size": "for shapes known at run time only: tests/autodiff",
     "_size_if_not_equal": "has no gradient",

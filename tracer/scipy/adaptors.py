@@ -8,7 +8,9 @@ from gradof.tracer.scipy import (
     distances,
     distributions,
     fourier,
+    grids,
     images,
+    interpolation,
     labels,
     linalg,
     matrices,
@@ -24,8 +26,9 @@ from gradof.tracer.scipy import (
 from gradof.tracer.scipy.calls import scipy_calls
 
 ADAPTORS = (
-    convolve, distances, distributions, fourier, images, labels, linalg, matrices, multivariate,
-    signals, sparse, sparse_systems, special, special_functions, statistics, structured,
+    convolve, distances, distributions, fourier, grids, images, interpolation, labels, linalg,
+    matrices, multivariate, signals, sparse, sparse_systems, special, special_functions, statistics,
+    structured,
 )  # fmt: skip
 
 

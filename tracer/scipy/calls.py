@@ -186,10 +186,16 @@ def _numbers(want: Any, dtype: np.dtype[Any]) -> Any:
 
 def _own(value: Any) -> dict[str, Any] | None:
     """The attributes of an object of one of scipy's classes."""
-    if type(value).__module__.startswith("scipy.") and not isinstance(value, (type, FunctionType)):
-        found = getattr(value, "__dict__", None)
-        return found if isinstance(found, dict) else None
-    return None
+    cls = type(value)
+    if not cls.__module__.startswith("scipy.") or isinstance(value, (type, FunctionType)):
+        return None
+    found = dict(getattr(value, "__dict__", {}))
+    for base in cls.__mro__:
+        slots = getattr(base, "__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
 
 
 def holds_traced(value: Any) -> bool:
@@ -232,7 +238,11 @@ def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:
         if hasattr(type(value), "with_arrays"):
             return value.with_arrays(function)
         value = copy.copy(value)
-        vars(value).update({k: _mapped(function, v) for k, v in own.items()})
+        for name, held in own.items():
+            if contains_traced(held):
+                made = _mapped(function, held)  # C code wants it in one piece
+                whole = np.ascontiguousarray(made) if np.ndim(made) else made
+                object.__setattr__(value, name, whole)
     return value
 
 

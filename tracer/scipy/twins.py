@@ -23,7 +23,7 @@ import numpy as np
 
 from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.scipy.calls import original_of, scipy_function
+from gradof.tracer.scipy.calls import holds_traced, original_of, scipy_function
 
 Function = Callable[..., Any]
 
@@ -153,6 +153,16 @@ def through_callbacks(*names: str) -> None:
 
     for name in names:
         scipy_function(name, raw=True)(functools.partial(record, name))
+
+
+def through_traced(name: str, at: str) -> None:
+    """The same of a method that changes its object and returns nothing, where it is traced."""
+
+    @scipy_function(name, at=at, raw=True)
+    def record(original: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (any(map(holds_traced, args)) or holds_traced(kwargs)):
+            return original(*args, **kwargs)
+        return _through(name, *args, **kwargs)
 
 
 def _through(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,42 @@
+"""The scipy table: scipy.interpolate."""
+
+from __future__ import annotations
+
+from gradof.testing.numpy_samples import Case, R, Sample, case, rising
+
+_I = "scipy.interpolate"
+_AT = "np.array([-1.7, -0.3, 0.4, 1.1, 1.6])"
+_X = "np.linspace(-2.0, 2.0, 7)"
+
+
+def _of(name: str, *calls: str, on: tuple[Sample, ...], then: str = f"({_AT})") -> tuple[Case, ...]:
+    return tuple(case(f"{_I}.{name}", f"{_I}.{name}({call}){then}", *on) for call in calls)
+
+
+_CLASSES = ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator")
+CASES = (
+    *(c for n in _CLASSES for c in _of(n, "x, y", f"{_X}, y", on=(rising(7), R(7)))),
+    *_of("CubicSpline", f"{_X}, x, bc_type='natural'", f"{_X}, x, bc_type='clamped'",
+         f"{_X}, x, extrapolate=False", f"{_X}[:3], x[:3]", on=(R(7),)),
+    *_of("CubicSpline", f"{_X}, np.append(x, x[0]), bc_type='periodic'", on=(R(6),)),
+    *_of("CubicSpline", f"{_X}, x, axis=1", on=(R(2, 7),)),
+    *(c for n in _CLASSES for c in _of(n, f"{_X}, np.sin({_X})", on=(R(5),), then="(x)")),
+    *_of("CubicHermiteSpline", "x, y, z", on=(rising(7), R(7), R(7))),
+    case(f"{_I}.PPoly.derivative", f"{_I}.CubicSpline({_X}, x).derivative()({_AT})", R(7)),
+    case(f"{_I}.PPoly.derivative", f"{_I}.CubicSpline({_X}, x)({_AT}, 2)", R(7)),
+    case(f"{_I}.PPoly.antiderivative", f"{_I}.CubicSpline({_X}, x).antiderivative()({_AT})", R(7)),
+    case(f"{_I}.PPoly.integrate", f"{_I}.CubicSpline({_X}, x).integrate(-1.2, y)", R(7), R()),
+    case(f"{_I}.PPoly", f"{_I}.PPoly(x, np.array([0.0, 1.0, 2.0]))(y)", R(3, 2), R(4, low=0.1)),
+    *_of("interp1d", *(f"{_X}, x, kind='{k}'" for k in (
+        "linear", "nearest", "previous", "next", "cubic", "quadratic")), on=(R(7),)),
+    *_of("interp1d", "x, y, fill_value='extrapolate'",
+         "x, y, bounds_error=False, fill_value=(y[0], 2.0)", on=(rising(7), R(7))),
+    *_of("interp1d", f"{_X}, x, axis=0", on=(R(7, 2),)),
+    *_of("interp1d", f"{_X}, np.sin({_X})", f"{_X}, np.sin({_X}), kind='cubic'", on=(R(5),),
+         then="(x)"),
+    *_of("make_interp_spline", f"{_X}, x", f"{_X}, x, k=5", f"{_X}, x, bc_type='natural'",
+         on=(R(7),)),
+    *_of("make_interp_spline", f"{_X}, np.sin({_X})", on=(R(5),), then="(x)"),
+    *_of("make_interp_spline", f"{_X}, x", on=(R(7),), then=f"({_AT}, 1)"),
+    case(f"{_I}.BSpline", f"{_I}.BSpline(np.arange(10.0), x, 3)(y)", R(6), R(4, low=3.1, high=5.9)),
+)  # fmt: skip

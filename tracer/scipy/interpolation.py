@@ -1,0 +1,310 @@
+"""scipy.interpolate: piecewise polynomials, splines, grids."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.functions import as_array, traced_all
+from gradof.tracer.numpy.recorder import contains_traced
+from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.twins import through_traced
+
+_CUBIC, _PIECES = "scipy.interpolate._cubic", "scipy.interpolate._interpolate"
+
+# --- piecewise polynomials ------------------------------------------------------------------------
+
+# Their coefficients are computed by scipy's own code, and evaluated here.
+for _name in ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator", "CubicHermiteSpline"):
+    through_traced(f"scipy.interpolate.{_name}.__init__", at=f"{_CUBIC}.{_name}.__init__")
+
+
+@scipy_function("scipy.interpolate.PPoly.__init__", at=f"{_PIECES}._PPolyBase.__init__", raw=True)
+def _ppoly(
+    original: Any, self: Any, c: Any, x: Any, extrapolate: Any = None, axis: int = 0
+) -> None:
+    if not holds_traced((c, x)):
+        original(self, c, x, extrapolate, axis)
+        return
+    c, x = as_array(c).astype(np.float64), as_array(x).astype(np.float64)
+    axis = axis % (c.ndim - 1)
+    self._c = np.moveaxis(np.moveaxis(c, axis + 1, 0), axis + 1, 0) if axis else c
+    self._x, self.axis, self._asarray = x, axis, np.asarray
+    self.extrapolate = True if extrapolate is None else extrapolate
+
+
+def _traced(*values: Any) -> list[Any]:
+    """All of them traced where one is: numpy does not look at an index for that."""
+    return traced_all(*values) if contains_traced(values) else list(map(as_array, values))
+
+
+def _pieces(x: Any, count: int, at: Any) -> Any:
+    """Which interval each point is in; the outer ones have no outer end."""
+    return np.clip(np.searchsorted(x, at, side="right") - 1, 0, count - 1)
+
+
+def _periodic(at: Any, low: Any, high: Any) -> Any:
+    return low + np.mod(at - low, high - low)
+
+
+def evaluated(c: Any, x: Any, at: Any, nu: int, extrapolate: Any) -> Any:
+    """Piecewise polynomials, or a derivative: c is [powers, intervals, ...]."""
+    c, x, at = _traced(c, x, at)
+    if extrapolate == "periodic":
+        at = _periodic(at, x[0], x[-1])
+    piece = _pieces(x, c.shape[1], at)
+    away = np.reshape(at - np.take(x, piece), (*at.shape, *(1,) * (c.ndim - 2)))
+    order = c.shape[0] - 1
+    result: Any = 0.0
+    for k in range(c.shape[0] - nu):
+        power = order - k
+        factor = math.perm(power, nu)
+        result = result * away + factor * np.take(c[k], piece, axis=0)
+    result = result + 0.0 * away if c.shape[0] <= nu else result
+    if extrapolate is False:
+        inside = np.reshape((at >= x[0]) & (at <= x[-1]), away.shape)
+        result = np.where(inside, result, np.nan)
+    return result
+
+
+@scipy_function("scipy.interpolate.PPoly.__call__", at=f"{_PIECES}._PPolyBase.__call__")
+def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    if type(self).__name__ == "BPoly":
+        raise TypeError("argument: a BPoly")
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    rank = np.ndim(x)
+    y = evaluated(self._c, self._x, x, int(nu), extrapolate)
+    dims = list(range(y.ndim))
+    order = dims[rank : rank + self.axis] + dims[:rank] + dims[rank + self.axis :]
+    return np.transpose(y, order) if self.axis else y
+
+
+def _built(self: Any, c: Any) -> Any:
+    made = object.__new__(_ppoly_class())
+    made._c, made._x, made.axis, made.extrapolate = c, self._x, self.axis, self.extrapolate
+    made._asarray = np.asarray
+    return made
+
+
+def _ppoly_class() -> Any:
+    from scipy.interpolate import PPoly
+
+    return PPoly
+
+
+def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
+    def register(record: Callable[..., Any]) -> Any:
+        @scipy_function(f"scipy.interpolate.PPoly.{name}", at=f"{_PIECES}.PPoly.{name}", raw=True)
+        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            traced = holds_traced((self,)) or holds_traced(self) or holds_traced((args, kwargs))
+            return (record if traced else original)(self, *args, **kwargs)
+
+        return record
+
+    return register
+
+
+@_changed("derivative")
+def _derivative(self: Any, nu: int = 1) -> Any:
+    if nu < 0:
+        return _antiderivative(self, -nu)
+    c = as_array(self._c)
+    order = c.shape[0] - 1
+    rows = [c[k] * float(math.perm(order - k, nu)) for k in range(c.shape[0] - nu)]
+    return _built(self, np.stack(rows) if rows else c[:1] * 0.0)
+
+
+@_changed("antiderivative")
+def _antiderivative(self: Any, nu: int = 1) -> Any:
+    c, x = as_array(self._c), as_array(self._x)
+    for _ in range(nu):
+        order = c.shape[0]
+        rows = [c[k] / float(order - k) for k in range(order)]
+        width = np.reshape(np.diff(x), (-1,) + (1,) * (c.ndim - 2))
+        total: Any = 0.0
+        for row in rows:
+            total = (total + row) * width
+        start = np.cumsum(total, axis=0)
+        start = np.concatenate([start[:1] * 0.0, start[:-1]], axis=0)
+        c = np.stack([*rows, start])
+    return _built(self, c)
+
+
+@_changed("integrate")
+def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    if extrapolate is not None or self.extrapolate == "periodic":
+        raise TypeError("argument extrapolate")
+    whole = _antiderivative(self, 1)
+    ends = [evaluated(whole._c, whole._x, v, 0, self.extrapolate) for v in (a, b)]
+    return ends[1] - ends[0]
+
+
+# --- interp1d -------------------------------------------------------------------------------------
+
+_STEPS = ("nearest", "nearest-up", "previous", "next")
+_ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
+
+
+@scipy_function("scipy.interpolate.interp1d.__init__", at=f"{_PIECES}.interp1d.__init__", raw=True)
+def _interp1d(
+    original: Any, self: Any, x: Any, y: Any, kind: Any = "linear", axis: int = -1,
+    copy: bool = True, bounds_error: Any = None, fill_value: Any = np.nan,
+    assume_sorted: bool = False,
+) -> None:  # fmt: skip
+    if not holds_traced((x, y, fill_value)):
+        original(self, x, y, kind, axis, copy, bounds_error, fill_value, assume_sorted)
+        self._given = (x, y, kind, axis, bounds_error, fill_value)
+        return
+    x, y = as_array(x), as_array(y)
+    if not assume_sorted:
+        order = np.argsort(x, kind="mergesort")
+        x, y = np.take(x, order), np.take(y, order, axis=axis)
+    self._given = (x, y, kind, axis, bounds_error, fill_value)
+
+
+@scipy_function("scipy.interpolate.interp1d.__call__",
+                at="scipy.interpolate._polyint._Interpolator1D.__call__", raw=True)
+def _interpolated(original: Any, self: Any, x: Any) -> Any:
+    given = vars(self).get("_given")
+    if given is None and type(self).__name__ == "interp1d" and holds_traced(x):
+        given = (self.x, self.y, self._kind, self.axis, self.bounds_error, self.fill_value)
+    if given is None or not holds_traced((x, given)):
+        return original(self, x)
+    points, values, kind, axis, bounds_error, fill = given
+    at = as_array(x)
+    points, values = as_array(points), as_array(values)
+    rows = np.moveaxis(values, axis, 0)
+    dim = axis % values.ndim
+    y = _of_kind(kind, points, rows, at)
+    low, high = at < points[0], at > points[-1]
+    if isinstance(fill, str) and fill == "extrapolate":
+        return _placed(y, at, values.ndim, dim)
+    if bounds_error or (bounds_error is None and fill is np.nan):
+        if bool(np.any(low | high)):
+            return original(self, x)  # scipy says what is out of range
+    below, above = fill if isinstance(fill, tuple) else (fill, fill)
+    shape = (*at.shape, *(1,) * (rows.ndim - 1))
+    y = np.where(np.reshape(low, shape), below, np.where(np.reshape(high, shape), above, y))
+    return _placed(y, at, values.ndim, dim)
+
+
+def _placed(y: Any, at: Any, rank: int, dim: int) -> Any:
+    """The dims of the points in the place of the axis."""
+    n = at.ndim
+    order = [*range(n, n + dim), *range(n), *range(n + dim, n + rank - 1)]
+    return np.transpose(y, order)
+
+
+def _of_kind(kind: Any, points: Any, rows: Any, at: Any) -> Any:
+    x, rows, at = _traced(points, rows, at)
+    n = x.shape[0]
+    shape = (*at.shape, *(1,) * (rows.ndim - 1))
+    if kind in ("linear", 1, "slinear"):
+        right = np.clip(np.searchsorted(x, at), 1, n - 1)
+        left = right - 1
+        share = (at - np.take(x, left)) / (np.take(x, right) - np.take(x, left))
+        share = np.reshape(share, shape)
+        first = np.take(rows, left, axis=0)
+        return first + share * (np.take(rows, right, axis=0) - first)
+    if kind in _STEPS:
+        if kind == "previous":
+            place = np.searchsorted(x, at, side="right") - 1
+        elif kind == "next":
+            place = np.searchsorted(x, at, side="left")
+        else:
+            middles = (x[1:] + x[:-1]) * 0.5
+            place = np.searchsorted(middles, at, side="left" if kind == "nearest" else "right")
+        return np.take(rows, np.clip(place, 0, n - 1), axis=0)
+    order = _ORDERS.get(kind, kind)
+    if isinstance(points, TracedArray) or not isinstance(order, int):
+        raise TypeError(f"argument kind={kind!r}, of points that are traced")
+    knots, matrix = _spline_matrix(tuple(np.asarray(points).tolist()), order)
+    c = np.reshape(matrix @ np.reshape(rows, (n, -1)), (-1, *rows.shape[1:]))
+    return spline(knots, c, order, at)
+
+
+# --- B-splines ------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=16)
+def _spline_matrix(x: tuple[float, ...], k: int, bc_type: Any = None) -> tuple[Any, Any]:
+    """Knots, and the matrix from values to coefficients of an interpolating spline."""
+    from scipy.interpolate import make_interp_spline
+
+    made = make_interp_spline(np.array(x), np.eye(len(x)), k, bc_type=bc_type)
+    return made.t, made.c
+
+
+def spline(t: Any, c: Any, k: int, at: Any) -> Any:
+    """de Boor's algorithm: c is [coefficients, ...]; the outer intervals go on outside."""
+    n = c.shape[0]
+    inner, c, at = _traced(np.asarray(t), c, at)
+    piece = np.clip(np.searchsorted(inner, at, side="right") - 1, k, n - 1)
+    shape = (*at.shape, *(1,) * (c.ndim - 1))
+    rows = [np.take(c, piece - k + j, axis=0) for j in range(k + 1)]
+    for r in range(1, k + 1):
+        for j in range(k, r - 1, -1):
+            left = np.take(inner, piece - k + j)
+            share = np.reshape((at - left) / (np.take(inner, piece + 1 + j - r) - left), shape)
+            rows[j] = rows[j - 1] + share * (rows[j] - rows[j - 1])
+    return rows[k]
+
+
+_BS = "scipy.interpolate._bsplines"
+
+
+@scipy_function("scipy.interpolate.BSpline.__init__", at=f"{_BS}.BSpline.__init__", raw=True)
+def _bspline(
+    original: Any, self: Any, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0
+) -> None:
+    if not holds_traced((t, c)):
+        original(self, t, c, k, extrapolate, axis)
+        return
+    if isinstance(t, TracedArray):
+        raise TypeError("the knots of a BSpline are traced: they are constants of a trace")
+    self._t, self.k, self.extrapolate = np.asarray(t, np.float64), int(k), extrapolate
+    c = as_array(c).astype(np.float64)
+    self.axis, self._asarray = axis % c.ndim, np.asarray
+    self._c = np.moveaxis(c, self.axis, 0)[: len(self._t) - k - 1]
+
+
+@scipy_function("scipy.interpolate.BSpline.__call__", at=f"{_BS}.BSpline.__call__")
+def _bspline_call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    t, c, k = np.asarray(self._t), as_array(self._c), self.k
+    at = as_array(x)
+    low, high = t[k], t[len(t) - k - 1]
+    if extrapolate == "periodic":
+        at = _periodic(at, low, high)
+    for _ in range(nu):
+        width = t[k + 1 : k + c.shape[0]] - t[1 : c.shape[0]]
+        scale = np.reshape(k / np.where(width == 0, 1.0, width), (-1,) + (1,) * (c.ndim - 1))
+        c, t, k = np.diff(c, axis=0) * scale, t[1:-1], k - 1
+    y = spline(t, c, k, at)
+    if extrapolate is False:
+        shape = (*at.shape, *(1,) * (c.ndim - 1))
+        y = np.where(np.reshape((at >= low) & (at <= high), shape), y, np.nan)
+    return _placed(y, at, c.ndim, self.axis)
+
+
+@scipy_function("scipy.interpolate.make_interp_spline", raw=True)
+def _make_interp_spline(
+    original: Any, x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0,
+    check_finite: bool = True,
+) -> Any:  # fmt: skip
+    if not holds_traced((x, y, t)):
+        return original(x, y, k, t, bc_type, axis, check_finite)
+    if isinstance(x, TracedArray) or t is not None or not isinstance(bc_type, (str, type(None))):
+        raise TypeError("make_interp_spline of traced points, or with knots or conditions")
+    from scipy.interpolate import BSpline
+
+    y = as_array(y)
+    rows = np.moveaxis(y, axis, 0)
+    knots, matrix = _spline_matrix(tuple(np.asarray(x).tolist()), k, bc_type)
+    c = np.reshape(matrix @ np.reshape(rows, (rows.shape[0], -1)), (-1, *rows.shape[1:]))
+    return BSpline(knots, np.moveaxis(c, 0, axis), k, axis=axis)
