@@ -3,6 +3,7 @@
 # make long    what make test tries a sample of: all samples of every op, kernels for every GPU
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
+# make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
 # make models  every architecture of transformers, compared with eager
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
 # All but gpu set up .venv themselves the first time.
@@ -13,10 +14,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long programs check bench models gpu gpu-check gpu-dry-run clean
+.PHONY: help setup demo test long programs fuzz check bench models gpu gpu-check gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -8
+	@sed -n 's/^# //p' Makefile | head -9
 
 setup: $(READY)
 
@@ -42,6 +43,12 @@ long: $(READY)
 # Minutes: every sequence of tests/programs, a thousand shapes, a hundred thousand calls.
 programs: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/programs -m "programs or not programs"
+
+MINUTES ?= 10
+SEED ?= 0
+fuzz: $(READY)
+	$(BIN)/gradof fuzz --library torch --minutes $(MINUTES) --seed $(SEED) --reached
+	$(BIN)/gradof fuzz --library numpy --minutes $(MINUTES) --seed $(SEED) --reached
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -5,7 +5,8 @@ It runs rows r0..r1 and, of each, columns c0..c1, of every segment if there are 
 the address of every buffer, inputs first, then per buffer one stride per axis of the nest, in
 elements, then the sizes of the axes.
 Held cells go to `scratch`, a row each; folds to `partial`, which holds this chunk's part of every
-fold: one element per column for cells, one for row values. `finish` adds up the chunks.
+fold: one element per column for cells, one for row values. `finish` adds up the chunks. Sums over
+rows are made of the sums of every `ROWS` (Note [One order of adding]).
 
 Every value is a vector (`vectors`), those of rows and of the kernel with equal lanes. The innermost
 loop (`columns`) runs over full vectors, and once more, masked, over what is left.
@@ -17,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradof.codegen.llvm.emit_loops import Columns
-from gradof.codegen.llvm.instructions import WORD, identity, index_of, kind_of
+from gradof.codegen.llvm.instructions import identity, index_of, kind_of
 from gradof.codegen.llvm.memory import Stride
+from gradof.codegen.llvm.reductions import ROWS, in_blocks
 from gradof.codegen.loops.ir import Instr, LoopNest
 from gradof.codegen.machine.llvm_types import STORED
 from gradof.ir.types import F32, F64, I64, DType
@@ -50,6 +52,8 @@ class _Emitter(Columns):
         nest = self.nest
         self.scratch = [(n, self.made[n].dtype.itemsize) for n in sorted(nest.held)
                         if n not in self.lent]
+        self.scratch += [(f"total{self.folds.index(i)}", i.dtype.itemsize)
+                         for i in self.folds if i.level == "cell" and in_blocks(i)]
         for k in range(len(self.buffers)):
             self.argument(f"%base{k}", k)
         for axis in range(self.axes):
@@ -111,15 +115,17 @@ class _Emitter(Columns):
             rounded = self.code.emit(f"and i64 {aligned}, -64")
             at = self.code.emit(f"add i64 {at}, {rounded}")
             if i.level != "cell":
-                kind = kind_of(i)
-                self.slot(f"%acc{k}", i.dtype)
-                self.put(f"%acc{k}", self.code.constant(identity(kind, i.dtype), i.dtype), i.dtype)
+                none = self.code.constant(identity(kind_of(i), i.dtype), i.dtype)
+                for name in (f"%acc{k}", f"%total{k}")[: 1 + in_blocks(i)]:
+                    self.slot(name, i.dtype)
+                    self.put(name, none, i.dtype)
 
     # --- rows ------------------------------------------------------------------------------------
 
     def rows(self) -> None:
         head, body, done = self.label("row"), self.label("row_body"), self.label("row_done")
         self.head += ["  %row_at = alloca i64", "  %stream_at = alloca i64"]
+        self.totals("begin")
         self.line("store i64 %r0, ptr %row_at")
         self.line(f"br label %{head}")
         self.block(head)
@@ -128,18 +134,25 @@ class _Emitter(Columns):
         self.line(f"br i1 {more}, label %{body}, label %{done}")
         self.block(body)
         self.pointers = self.row_pointers(row)
+        in_block = self.code.emit(f"and i64 {row}, {ROWS - 1}")
+        self.ends_block = self.code.emit(f"icmp eq i64 {in_block}, {ROWS - 1}")
         for stage in range(self.last_stage + 1):
             for i in self.nest.between(stage):
                 self.row_instr(i)
             if stage < self.nest.stages:
                 self.stage(stage)
+        self.totals("add")
         following = self.code.emit(f"add i64 {row}, 1")
         self.line(f"store i64 {following}, ptr %row_at")
         self.line(f"br label %{head}")
         self.block(done)
+        self.totals("end")
         for k, i in enumerate(self.folds):
             if i.level != "cell":
-                self.store_lane(self.get(f"%acc{k}", i.dtype), f"%fold{k}", i.dtype)
+                value = self.get(f"%acc{k}", i.dtype)
+                if in_blocks(i):
+                    value = self.both(i, self.get(f"%total{k}", i.dtype), value)
+                self.store_lane(value, f"%fold{k}", i.dtype)
 
     @property
     def last_stage(self) -> int:
@@ -173,10 +186,7 @@ class _Emitter(Columns):
             value = self.operand(i.args[0], i.dtype)
             self.store_lane(value, self.pointers[k], self.buffers[k].dtype)
         elif i.op == "fold":
-            k = self.folds.index(i)
-            both = [self.get(f"%acc{k}", i.dtype), self.operand(i.args[0], i.dtype)]
-            kind = WORD[kind_of(i)]
-            self.put(f"%acc{k}", self.code.op(kind, i.dtype, both, [i.dtype] * 2, {}), i.dtype)
+            self.fold_row(i)
         elif i.op == "pick":
             self.pick(i)
         else:

@@ -53,9 +53,9 @@ class Memory:
             lane = self.code.emit(f"zext i1 {lane} to i8")
         self.line(f"store {STORED[dtype]} {lane}, ptr {pointer}")
 
-    def mask(self, column: str) -> str:
+    def mask(self, column: str, end: str = "%c1") -> str:
         """Lanes that are columns."""
-        left = self.code.emit(f"sub i64 %c1, {column}")
+        left = self.code.emit(f"sub i64 {end}, {column}")
         lanes = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
         limit = self.splat(left, "i64")
         return self.code.emit(f"icmp slt <{self.lanes} x i64> {lanes}, {limit}")

@@ -9,6 +9,10 @@ alone, or with its gradients. What differs is where the accumulators are. A shor
 additions, and one with exponentials for a long chain of instructions; these have a copy of their
 body for each accumulator, in a register (`in_registers`; the rest goes to the first, which is free
 by then). Any other has them in memory, chosen by an index.
+
+A sum over the rows takes one row after the other, and every ROWS of them what has come together
+goes to a total: in one long line of additions, numbers of about one size lose a digit with every
+digit of their number.
 """
 
 from __future__ import annotations
@@ -28,6 +32,13 @@ LONG = 96  # or all of one with functions that are straight code, of about
 INLINE = 20  # instructions each, if there are as many as
 WORK = 10  # for each vector in memory: others wait for that, and compiling takes longer for copies
 
+ROWS = 256  # whose sum is made before it is added to the total of a chunk
+
+
+def in_blocks(fold: Instr) -> bool:
+    """Whether a fold is a sum that rounds; see Note [One order of adding]."""
+    return kind_of(fold) == "sum" and fold.dtype.is_float
+
 
 class Reductions(Memory):
     """The accumulators of the loop that is emitted, and what is done with them."""
@@ -38,6 +49,8 @@ class Reductions(Memory):
         self.folds: list[Instr] = []
         self.in_registers = False
         self.labels = 0
+        self.segmented = False
+        self.ends_block = ""  # whether this row is the last of ROWS
 
     def label(self, what: str) -> str:
         """A new label."""
@@ -231,3 +244,53 @@ class Reductions(Memory):
         old = self.load(at, "one", -1, dtype, column, mask)
         new = self.both(i, old, self.operand(i.args[0], dtype))
         self.store(new, at, "one", -1, dtype, column, mask)
+
+    def fold_row(self, i: Instr) -> None:
+        """The value of a row into this chunk's sum, by way of that of its block."""
+        k = self.folds.index(i)
+        new = self.both(i, self.get(f"%acc{k}", i.dtype), self.operand(i.args[0], i.dtype))
+        if in_blocks(i):
+            v, total = self.code.vector(i.dtype), self.get(f"%total{k}", i.dtype)
+            none, ends = self.code.constant(0.0, i.dtype), f"select i1 {self.ends_block}"
+            with_block = self.both(i, total, new)
+            kept = self.code.emit(f"{ends}, {v} {with_block}, {v} {total}")
+            self.put(f"%total{k}", kept, i.dtype)
+            new = self.code.emit(f"{ends}, {v} {none}, {v} {new}")
+        self.put(f"%acc{k}", new, i.dtype)
+
+    def totals(self, what: str) -> None:
+        """The totals of folds of cells: to zero, with a block added to them, and to the folds."""
+        folds = [i for i in self.folds if i.level == "cell" and in_blocks(i)]
+        if not folds:
+            return
+        first, last = ("0", "%ncols") if self.segmented else ("%c0", "%c1")
+        start, head, body, done = map(self.label, ("total", "total_of", "total_body", "total_done"))
+        self.head.append(f"  %at_{start} = alloca i64")
+        self.line(f"br i1 {self.ends_block}, label %{start}, label %{done}" if what == "add"
+                  else f"br label %{start}")  # fmt: skip
+        self.block(start)
+        self.line(f"store i64 {first}, ptr %at_{start}")
+        self.line(f"br label %{head}")
+        self.block(head)
+        column = self.code.emit(f"load i64, ptr %at_{start}")
+        more = self.code.emit(f"icmp slt i64 {column}, {last}")
+        self.line(f"br i1 {more}, label %{body}, label %{done}")
+        self.block(body)
+        mask = self.mask(column, last)
+        for i in folds:
+            self._total(i, what, column, mask)
+        following = self.code.emit(f"add i64 {column}, {self.lanes}")
+        self.line(f"store i64 {following}, ptr %at_{start}")
+        self.line(f"br label %{head}")
+        self.block(done)
+
+    def _total(self, i: Instr, what: str, column: str, mask: str) -> None:
+        k, none = self.folds.index(i), self.code.constant(0.0, i.dtype)
+        fold, total = f"%fold{k}", f"%held_total{k}"
+        if what == "begin":
+            self.store(none, total, "one", -1, i.dtype, column, mask)
+            return
+        parts = [self.load(at, "one", -1, i.dtype, column, mask) for at in (total, fold)]
+        to, emptied = (total, fold) if what == "add" else (fold, total)
+        self.store(self.both(i, parts[0], parts[1]), to, "one", -1, i.dtype, column, mask)
+        self.store(none, emptied, "one", -1, i.dtype, column, mask)

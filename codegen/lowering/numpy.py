@@ -27,6 +27,7 @@ from gradof.ir.opinfo import OPS
 from gradof.ir.types import BF16, C32, F16, F32, F64, DType, ScalarType, TensorType, Type
 from gradof.ops.registry import Op
 
+_MANY_ROWS = 512
 Library = Literal["numpy", "torch"]
 # What a result may be written over: its own operands too, only arrays it does not read, or nothing.
 Writes = Literal["in place", "elsewhere", "never"]
@@ -106,7 +107,20 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         from gradof.codegen.lowering.products import mm
 
         return Lowering("function", "mm", mm)
+    if node.kind == "sum" and library == "torch" and _adds_many_rows(node):
+        function = _torch_function(record, "torch.sum({x}, {dims}, {keepdims})")
+        return Lowering("function", "sum", function, torch=True)
     return lowering(record, library)
+
+
+def _adds_many_rows(node: Node) -> bool:
+    """Whether it is a sum over rows, of which numpy adds one after the other, and loses digits."""
+    type_, dims = node.inputs[0].type, node.attrs["dims"]
+    if not isinstance(type_, TensorType) or type_.shape is None or not type_.dtype.is_float:
+        return False
+    assert isinstance(dims, tuple)
+    rows = math.prod(n for d, n in enumerate(type_.shape) if d in dims)
+    return len(type_.shape) - 1 not in dims and rows >= _MANY_ROWS
 
 
 def _are_stacks(a: Type, b: Type) -> bool:
@@ -295,9 +309,9 @@ def as_array(result: Any) -> Any:
 def _torch_function(record: Op, text: str | None = None) -> Callable[..., Any]:
     """A function of numpy arrays and keyword attributes that runs torch's own, or what `text` says.
     """
-    assert record.torch is not None
     names = [*record.inputs, *record.attrs]
     text = record.torch if text is None else text
+    assert text is not None
     if "{" not in text:
         text += "(" + ", ".join(f"{{{n}}}" for n in record.inputs) + ")"
     places = {field for _, field, _, _ in string.Formatter().parse(text) if field}

@@ -45,6 +45,14 @@ Examples:
 """
 
 
+_FUZZ_HELP = """\b
+Examples:
+  gradof fuzz --minutes 10                     torch programs, from seed 0 on
+  gradof fuzz --library numpy --programs 200 --seed 5000
+  gradof fuzz --subject torch.compile          another compiler's first gradients
+"""
+
+
 class _Group(click.Group):
     """Turns gradof's errors into a message on stderr and exit code 2, the target's into 3."""
 
@@ -75,6 +83,7 @@ def main() -> None:
     gradof export examples/mlp.py:loss -o mlp.py    f and df as a file that imports numpy only
     gradof ops                                      list the registered ops
     gradof coverage --op softmax                    every sample of torch's own table of ops
+    gradof fuzz --minutes 10                        random programs, to second gradients
 
     Exit codes: 0 fine, 1 a wrong gradient, 2 bad input or a function that cannot be followed,
     3 an exception of the target's own.
@@ -267,4 +276,38 @@ def coverage(dtypes: str, pattern: str, jobs: int | None, output: Path | None) -
     if output is None and Path("docs").is_dir():
         output = Path("docs/coverage.md")
     if not run_coverage(tuple(dtypes.split(",")), pattern, jobs, output):
+        raise click.exceptions.Exit(1)
+
+
+@main.command(epilog=_FUZZ_HELP)
+@click.option("--library", type=click.Choice(["torch", "numpy"]), default="torch",
+              show_default=True, help="whose programs")  # fmt: skip
+@click.option("--minutes", type=float, help="how long to search [default: 10, without --programs]")
+@click.option("--programs", type=click.IntRange(1), help="how many programs at most")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
+              help="of the first program; the others follow")  # fmt: skip
+@click.option("--size", type=click.Choice(["small", "middle", "large"]),
+              help="of the arrays [default: all three]")  # fmt: skip
+@click.option("--subject", type=click.Choice(["gradof", "torch.compile"]), default="gradof",
+              show_default=True, help="whose gradients are judged")  # fmt: skip
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default="fuzz-failures",
+              show_default=True, metavar="PATH", help="where failing programs go")  # fmt: skip
+@click.option("--reached/--no-reached", default=False, help="list the ops that no program had")
+def fuzz(
+    library: Any, minutes: float | None, programs: int | None, seed: int, size: str | None,
+    subject: str, folder: Path, reached: bool,
+) -> None:  # fmt: skip
+    """Compare random programs with eager and float64: values, gradients, second gradients.
+
+    What is wrong is made as small as it goes and written as a Python file that runs. Exit code 0 if
+    nothing is, 1 otherwise. Torch's table of ops needs its test dependency expecttest.
+    """
+    from gradof.cli.fuzz import run_fuzz
+    from gradof.errors import InputError
+
+    if subject != "gradof" and library != "torch":
+        raise InputError(f"{subject} runs torch programs", hint="--library torch")
+    if minutes is None and programs is None:
+        minutes = 10.0
+    if not run_fuzz(library, minutes, programs, seed, folder, subject, size, reached):
         raise click.exceptions.Exit(1)

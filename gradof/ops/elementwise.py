@@ -147,8 +147,8 @@ def _floor_divide(a: Expr, b: Expr) -> Expr | None:
 
 
 op("floor_divide(a, b) -> y", family=binary(), cost=CALL, numpy="np.floor_divide",
-   scalar=_floor_divide,
-   vjp={"a": None, "b": None}, names=["aten.floor_divide", "numpy.floor_divide"])
+   scalar=_floor_divide, vjp={"a": zeros_for, "b": zeros_for},
+   names=["aten.floor_divide", "numpy.floor_divide"])
 
 # --- extrema ------------------------------------------------------------------------------------
 

@@ -64,6 +64,11 @@ class GraphPlan:
         self._lock = forks.rlock()
 
     @cached_property
+    def shows_inputs(self) -> bool:
+        """Whether results are views of inputs."""
+        return any(isinstance(view, ViewOf) for _, view in self.views)
+
+    @cached_property
     def prepared(self) -> Graph:
         """The graph as it is emitted: primitives only, cleaned up."""
         graph = clone_graph(self.graph)

@@ -55,7 +55,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             gradient = plan.gradient(flags)
             begun = gradient.together.begun
             tensors = [_alive(t) for t in tensors]
-            if gradient.asked_of_leaves and not plan.views:
+            if gradient.asked_of_leaves and not plan.shows_inputs:
                 tensors = [_alias(t) if flags[i] and t.is_leaf else t
                            for i, t in enumerate(tensors)]  # fmt: skip
             if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:

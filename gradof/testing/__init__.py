@@ -22,8 +22,8 @@ def shrink(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:  # fmt: skip
-    """The smallest part of a function that is wrong by itself; see `gradof.testing.shrink`."""
-    from gradof.testing.shrink import shrink as find
+    """The smallest part of a function that is wrong by itself; see `gradof.testing.shrinking`."""
+    from gradof.testing.shrinking import shrink as find
 
     return find(fn, args, kwargs, **options)
 

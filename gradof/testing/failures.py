@@ -10,7 +10,7 @@ from typing import Any
 from gradof.errors import GradientMismatchError
 from gradof.testing import check
 from gradof.testing.report import Report
-from gradof.testing.shrink import shrink
+from gradof.testing.shrinking import shrink
 
 
 def file_name(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -49,3 +50,29 @@ def _bytes(value: Any) -> str:
         f"{array}({imported}({packed!r})), dtype={value.dtype.str!r})"
         f".reshape({value.shape!r}).copy()"
     )
+
+
+def base_of(array: Any) -> Any:
+    """The array that owns the memory of a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def numpy_twins(values: Sequence[Any]) -> list[Any]:
+    """Copies with the layout of the originals, which share memory where those do."""
+    memory: dict[int, Any] = {}
+    found = []
+    for value in values:
+        value = np.asarray(value)
+        base = base_of(value)
+        if base is value or not base.flags.contiguous:
+            found.append(value.copy(order="K"))
+            continue
+        if id(base) not in memory:
+            memory[id(base)] = base.copy(order="K").reshape(-1, order="A")
+        offset = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        found.append(np.ndarray(
+            value.shape, value.dtype, memory[id(base)].data, offset, value.strides
+        ))  # fmt: skip
+    return found

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradof.runtime.arrays import is_array
 from gradof.runtime.thread import calling_plain
-from gradof.testing.shrink import Call, Program
+from gradof.testing.shrinking import Call, Program
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.state.source import user_loc
 

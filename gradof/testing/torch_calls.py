@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradof.runtime.thread import calling_plain
-from gradof.testing.shrink import Call, Program
+from gradof.testing.shrinking import Call, Program
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.state.source import user_loc
 

@@ -34,7 +34,8 @@ def test_graphs_equal_numpy_or_eager(interpreted: tuple[dict[str, Any], Path]) -
     assert {k: v for k, v in found.items() if not isinstance(v, int)} == {}
     idle = {k for k, v in found.items() if v == 0}
     copies = {f"op df {d} add[]" for d in ("f32", "bf16")} | {"op df f32 cast[dtype=f32]"}
-    steps = ("floor", "ceil", "trunc", "round", "sign")  # zeros are filled in, not computed
+    # zeros are filled in, not computed
+    steps = ("floor", "ceil", "trunc", "round", "sign", "floor_divide")
     fills = {f"op df {d} {step}[]" for d in ("f32", "bf16") for step in steps}
     fills.add("op df f32 spacing[]")
     assert idle == copies | fills

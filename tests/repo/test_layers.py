@@ -45,7 +45,8 @@ ROOMS = {
 
 # Files that load torch when they are loaded: their names begin with these. No other file may load
 # them when it is loaded itself: test_files_with_torch_are_imported_lazily.
-TORCH_FILES = ("tracer/torch/", "tracer/aten/", "gradof/runtime/torch_", "gradof/testing/torch_")
+TORCH_FILES = ("tracer/torch/", "tracer/aten/", "gradof/runtime/torch_", "gradof/testing/torch_",
+               "gradof/testing/fuzz/torch_")
 
 # Rooms and files that may not import torch at all, not even in a function.
 NO_TORCH = (

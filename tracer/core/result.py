@@ -45,8 +45,8 @@ class Readable(Protocol):
 class TensorOut:
     """A leaf of the result: graph output `index`; whether the library lets it require grad.
 
-    `view`: it shares the memory of a graph input. `strides`: those of its memory, where that is not
-    contiguous because an input is not. `shared`: it shares the memory of another output.
+    `view`: it shares the memory of a graph input. `strides`: those of its memory, or none, which
+    is rows. `shared`: it shares the memory of another output.
     """
 
     index: int
@@ -252,7 +252,7 @@ class Traced:
             if isinstance(out, TensorOut) and out.view and out.view.input not in changed:
                 found.append((out.index, out.view))
             elif isinstance(out, TensorOut) and out.strides is not None and out.shared is None:
-                found.append((out.index, LaidOut(out.strides)))
+                found.append((out.index, LaidOut(out.strides, rows=not out.strides)))
         return tuple(found)
 
     @property

@@ -9,7 +9,7 @@ memory that is not in order) are copies here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +88,12 @@ class LaidOut:
     """A result of its own memory with these strides."""
 
     strides: tuple[int, ...]
+    rows: bool = False  # then they are those of rows, and any that mean the same will do
 
     def result(self, inputs: Sequence[Any], made: Any) -> Any:
         """As of a view."""
+        if self.rows:
+            return made.contiguous()
         if made.stride() == self.strides:
             return made
         return made.new_empty(0).set_(
@@ -98,9 +101,12 @@ class LaidOut:
         ).copy_(made)
 
 
-def root_of(value: Value) -> Value:
-    """What a value is a view of, by way of other views; itself if it is none."""
-    while value.node is not None and value.node.kind in _STEPS:
+def root_of(value: Value, copies: Container[str] = ()) -> Value:
+    """What a value is a view of, by way of other views; itself if it is none.
+
+    `copies` are views that the library at hand has to copy for.
+    """
+    while value.node is not None and value.node.kind in _STEPS and value.node.kind not in copies:
         value = value.node.inputs[0]
     return value
 

@@ -221,6 +221,9 @@ class Histories:
 
     def after(self, calls: Sequence[_Before], results: Any) -> None:
         """Take down what the call wrote; its results are seen."""
+        if torch.is_grad_enabled():
+            for tensor in wrappers_in(results):
+                self._cut_off(tensor)
         written = [self._notice(call.memory, call.family, call.handed) for call in calls]
         if self._memories:
             sound = {id(call.memory) for call in calls if call.handed}
@@ -231,6 +234,14 @@ class Histories:
             if call.value is not None and not wrote:
                 assert call.memory.root is not None
                 self.recorder.bind(inner(call.memory.root), call.value)
+
+    def _cut_off(self, tensor: Tensor) -> None:
+        """An opaque result for which torch has no gradient, and raises nothing, has none."""
+        if tensor.requires_grad or not tensor.is_floating_point():
+            return
+        value = self.recorder.find(inner(tensor))
+        if value is not None and value.node is not None and value.node.kind == "Opaque":
+            self.recorder.bind(inner(tensor), self.recorder.builder.emit("detach", value))
 
     def _hand_over(self, call: _Before) -> None:
         """Give the memory as a whole the gradient of the family that may write."""

@@ -48,8 +48,6 @@ _DROPOUTS = frozenset({
 _ROWS = frozenset({
     "mm", "bmm", "Constant", "full", "take", "gather", "index_select", "embedding", "one_hot",
 })  # fmt: skip
-
-
 class Layouts:
     """What one trace asked of the layout of its inputs."""
 
@@ -167,8 +165,13 @@ class Layouts:
     def of_result(
         self, wrapper: Tensor, value: Value, params: Sequence[Value], inputs: Sequence[Tensor]
     ) -> tuple[int, ...] | None:
-        """The strides of a result that is laid out as an input is, or as asked; None for rows."""
-        if wrapper.is_contiguous() or not _has_rows(value):
+        """The strides of a result in rows, or laid out as an input is, or as asked; None: any.
+
+        Those of rows are ().
+        """
+        if wrapper.is_contiguous():  # numpy may well leave them in another order
+            return () if wrapper.dim() else None
+        if not _has_rows(value):
             return None
         real = dict(zip(params, inputs, strict=True))
         rows = all(real[v].is_contiguous() for v in self.sources(value))

@@ -115,7 +115,7 @@ class Outcome:
                 found.append((out, self.values[out.index]))
         views: dict[OutputLeaf, TensorOut] = {}
         for group in groups.values():
-            roots = {root_of(value) for _, value in group}
+            roots = {root_of(value, copies=("flip",)) for _, value in group}
             if len(group) > 1 and len(roots) == 1:
                 views.update(self._views(group, roots.pop()))
         if not views:

@@ -116,12 +116,13 @@ def _scatter_reduce(
 
     ones = torch.ones_like(src)
     hits = added(ones.detach(), torch.zeros_like(x).detach())
-    kept = x if include_self else torch.where(hits > 0, 0.0, x)
+    kept = x if include_self else torch.where(hits > 0, 0, x)
     if reduce == "sum":
         return added(src, kept)
     if reduce == "mean":
         count = (hits + 1 if include_self else hits.clamp(min=1)).detach()
-        return added(src, kept) / count
+        whole = None if x.dtype.is_floating_point else "floor"
+        return torch.div(added(src, kept), count, rounding_mode=whole)
     if reduce == "prod":
         return _scatter_prod(x, dim, index, src, include_self)
     return _scatter_extreme(x, dim, index, src, hits, include_self, reduce)
@@ -133,6 +134,8 @@ def _scatter_extreme(
     """Ties share the gradient evenly, as in eager; the choice itself is a step."""
     best = _extreme(x.detach(), dim, index, src.detach(), include_self, reduce)
     best = _back(best, x, dim, index)
+    if not x.dtype.is_floating_point:
+        return best
     mine = src.detach() == best.gather(dim, index)
     own = (x.detach() == best) & ((hits == 0) | include_self)
     ties = own.to(x.dtype).scatter_add(dim, index, mine.to(x.dtype)).clamp(min=1)
@@ -194,12 +197,12 @@ def _scatter_prod(
     step = 1
     while step < running.shape[-1]:
         same = there[..., step:] == there[..., :-step]
-        before = torch.where(same, running[..., :-step], 1.0)
+        before = torch.where(same, running[..., :-step], 1)
         running = torch.cat([running[..., :step], running[..., step:] * before], -1)
         step *= 2
     ends = (count.cumsum(-1) - 1).clamp(min=0)
-    product = torch.where(count == 0, 1.0, running.gather(-1, ends))
-    keep = torch.where((count == 0) | include_self, targets, 1.0)
+    product = torch.where(count == 0, 1, running.gather(-1, ends))
+    keep = torch.where((count == 0) | include_self, targets, 1)
     return _back(product * keep, x, dim, index)
 
 

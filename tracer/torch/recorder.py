@@ -39,10 +39,8 @@ from gradof.tracer.aten.registry import ADAPTORS, RANDOM, Call, Results
 from gradof.tracer.aten.types import dense_of, type_of
 from gradof.tracer.state.source import Site
 from gradof.tracer.torch.deferred import Deferred
+from gradof.tracer.torch.narrow import in_range
 from gradof.tracer.torch.opaque import emit_opaque, refusal, warn_opaque
-
-# Steps: torch calls them differentiable, with a gradient of zero, which the graph need not have.
-_FLAT = frozenset({"floor_divide"})
 
 
 class Recorder:
@@ -185,8 +183,9 @@ class Recorder:
 
     def _emit(self, name: str, call: Call, site: Site) -> Sequence[Expr | None]:
         device = str(call.results[0].device) if call.results else "cpu"
-        args = tuple(self._operand(a, site, device) for a in call.args)
-        kwargs = {k: self._operand(v, site, device) for k, v in call.kwargs.items()}
+        given, named = in_range(call.func, call.args, call.kwargs)
+        args = tuple(self._operand(a, site, device) for a in given)
+        kwargs = {k: self._operand(v, site, device) for k, v in named.items()}
         adaptor = ADAPTORS.get(name)
         if adaptor is not None:
             return _as_list(adaptor(call, *args, **kwargs))
@@ -369,7 +368,7 @@ def _as_list(results: Results) -> Sequence[Expr | None]:
 
 def _carries(op: Any, index: int) -> bool:
     """Whether a gradient can flow through operand `index`."""
-    if op.is_composite or op.name in _FLAT:
+    if op.is_composite:
         return True
     name = op.inputs[0] if op.variadic else op.inputs[index]
     return op.vjp.get(name) is not None

@@ -21,6 +21,7 @@ as it stands, and the report's line of the user's code is where to look.
 
 from __future__ import annotations
 
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,13 +38,17 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call. `text(sizes)` is its source, numbers n among its arguments as `sizes[n]`."""
+    """One call. `text(sizes)` is its source, numbers n among its arguments as `sizes[n]`.
+
+    Of a `block` the source are statements, which assign what it writes.
+    """
 
     text: Callable[[Mapping[int, int]], str] | None  # None: the library has no such call
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     loc: str
     unpack: bool = False
+    block: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,11 @@ class Program:
         lines = [f"def program({', '.join(self.inputs)}):"]
         for call in self.calls:
             assert call.text is not None
-            names = ", ".join(call.writes) + ("," if len(call.writes) == 1 and call.unpack else "")
             text = call.text(dict(self.sizes))
+            if call.block:
+                lines.append(textwrap.indent(text, "    "))
+                continue
+            names = ", ".join(call.writes) + ("," if len(call.writes) == 1 and call.unpack else "")
             loc = f"  # {call.loc}" if call.loc else ""
             lines.append(f"    {names} = {text}{loc}")
         return "\n".join([*lines, f"    return {', '.join(self.outputs)}", ""])
@@ -169,7 +177,7 @@ def shrink(
     whole = record(fn, args, kwargs or {})
     if whole is None:
         return None
-    return _Shrinker(report, seed, seconds).smallest(replace(whole, order=order, seed=seed))
+    return Shrinker(report, seed, seconds).smallest(replace(whole, order=order, seed=seed))
 
 
 def kinds(report: Report) -> set[str]:
@@ -177,7 +185,9 @@ def kinds(report: Report) -> set[str]:
     return {row.what.split()[0] for row in report.rows if not row.ok}
 
 
-class _Shrinker:
+class Shrinker:
+    """Makes a failing program smaller; what fails is what `judge` says."""
+
     def __init__(self, report: Report, seed: int, seconds: float) -> None:
         self.kinds = kinds(report)
         self.lines = {culprit.loc for culprit in report.culprits}
@@ -206,6 +216,7 @@ class _Shrinker:
         return None
 
     def smallest(self, whole: Program) -> Program | None:
+        """One call that fails alone, or calls none of which can be left out, sizes cut."""
         alone = sorted(whole.calls, key=lambda call: call.loc not in self.lines)
         for call in alone:
             found = self.judge(replace(whole, calls=(call,)))

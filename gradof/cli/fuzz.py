@@ -1,0 +1,38 @@
+"""`gradof fuzz`: random programs, with a line of progress, counts and files of what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from gradof.testing.fuzz.program import Library
+from gradof.testing.fuzz.search import Found, search
+
+
+def run_fuzz(
+    library: Library, minutes: float | None, programs: int | None, seed: int, folder: Path,
+    subject: str, size: str | None, reached: bool,
+) -> bool:  # fmt: skip
+    """Search, print what was found; whether nothing was wrong."""
+    console = Console(stderr=True)
+    judge = None
+    if subject == "torch.compile":
+        from gradof.testing.fuzz.torch_subject import judge_compiled
+
+        judge = judge_compiled
+    with console.status("") as status:
+
+        def progress(found: Found) -> None:
+            status.update(f"{found.programs} programs, {len(found.wrong)} wrong")
+
+        options = {} if judge is None else {"judge": judge}
+        found = search(
+            library, minutes=minutes, programs=programs, seed=seed, folder=folder, size=size,
+            progress=progress, **options,
+        )  # fmt: skip
+    click.echo(found.summary())
+    if reached:
+        click.echo(found.unreached())
+    return not found.wrong

@@ -1,0 +1,113 @@
+"""Is a numpy program right? Beside plain numpy and float64, gradients by finite differences.
+
+    judge(program, inputs, Setting(backend="tiles"), seed=3)      # inputs() gives fresh arguments
+
+It is the harness's own judgement (`gradof.testing.numpy_check`) of a function compiled in a
+setting, and besides of dtypes, shapes and of what is left of the arguments.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import GradientMismatchError, GradofError
+from gradof.runtime.function import Differentiated
+from gradof.runtime.thread import calling_plain
+from gradof.testing.closeness import FACTOR, distance
+from gradof.testing.fuzz.program import Setting
+from gradof.testing.fuzz.verdict import Verdict, compiling_for
+from gradof.testing.numpy_check import check_numpy
+from gradof.testing.report import Row
+from gradof.tracer.core.pytree import flatten
+
+
+def judge(
+    fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting, seed: int = 0
+) -> Verdict:
+    """See the module. What gradof refuses to trace is counted as run eagerly."""
+    verdict = Verdict()
+    with warnings.catch_warnings(), np.errstate(all="ignore"), compiling_for(setting):
+        warnings.simplefilter("ignore")
+        args = inputs()
+        try:
+            with calling_plain():
+                plain = flatten(fn(*args))[0]
+        except Exception as error:  # whatever numpy refuses is no program
+            verdict.refused = f"{type(error).__name__}: {error}"
+            return verdict
+        verdict.compiled = Differentiated(
+            fn, memory_budget=setting.memory_budget, numerics=setting.numerics
+        )
+        try:
+            for _ in range(setting.calls):
+                _values(verdict, verdict.compiled, inputs, plain, args)
+            if not verdict.wrong:
+                _gradients(verdict, inputs, setting, seed)
+        except GradientMismatchError as error:
+            verdict.wrong.append(f"runs {error}")
+        except GradofError as error:
+            verdict.eager = f"{type(error).__name__}: {error}"
+        except Exception as error:  # any other error of ours is a finding
+            text = str(error).strip().splitlines()
+            verdict.wrong.append(f"error {type(error).__name__}: {text[0][:300] if text else ''}")
+    return verdict
+
+
+def _values(
+    verdict: Verdict, compiled: Differentiated, inputs: Callable[[], tuple[Any, ...]],
+    plain: list[Any], left: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Shapes and dtypes of the results, and what is left of the arguments."""
+    args = inputs()
+    ours = flatten(compiled(*args))[0]
+    if len(ours) != len(plain):
+        verdict.wrong.append(f"output {len(ours)} results, numpy has {len(plain)}")
+        return
+    for i, (a, b) in enumerate(zip(ours, plain, strict=True)):
+        mine, other = np.asarray(a), np.asarray(b)
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            verdict.wrong.append(
+                f"output {i}: {mine.dtype} {mine.shape}, numpy {other.dtype} {other.shape}"
+            )
+        elif mine.dtype.kind in "iub" and not np.array_equal(mine, other):
+            verdict.wrong.append(f"output {i}: other numbers")
+    for i, (a, b) in enumerate(zip(args, left, strict=True)):
+        if not np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc"):
+            verdict.wrong.append(f"input {i} is changed")
+
+
+def _without_noise(
+    rows: list[Row], fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], seed: int
+) -> list[Row]:
+    """The rows, those of results that move as far with inputs that are moved by an ulp left out."""
+    rng = np.random.default_rng(seed)
+    plain, noise = flatten(fn(*inputs()))[0], [0.0] * len(rows)
+    for _ in range(4):
+        moved = [x + x * rng.uniform(-1, 1, x.shape) * np.finfo(x.dtype).eps
+                 if x.dtype.kind == "f" else x for x in inputs()]  # fmt: skip
+        again = flatten(fn(*(m.astype(x.dtype) for m, x in zip(moved, inputs(), strict=True))))[0]
+        floats = [(a, b) for a, b in zip(plain, again, strict=True)
+                  if np.asarray(a).dtype.kind == "f"]  # fmt: skip
+        for i, (a, b) in enumerate(floats):
+            noise[i] = max(noise[i], distance(a, b))
+    return [row for row in rows if row.ok or not row.what.startswith("output")
+            or row.error > row.allowed + FACTOR * noise[int(row.what.split()[1])]]  # fmt: skip
+
+
+def _gradients(
+    verdict: Verdict, inputs: Callable[[], tuple[Any, ...]], setting: Setting, seed: int
+) -> None:
+    report = check_numpy(verdict.compiled, inputs(), setting.order, seed)
+    if any(not row.ok and row.what.startswith("output") for row in report.rows):
+        report.rows = _without_noise(report.rows, verdict.compiled.fn, inputs, seed)
+    said = {row.what.split()[0] for row in report.rows}
+    verdict.orders = 2 if "second" in said else 1 if "gradient" in said else 0
+    verdict.wrong += [
+        f"{row.what}, against {row.reference}: off by {row.error:.2e}, allowed {row.allowed:.2e}, "
+        f"largest {row.scale:.2e}"
+        for row in report.rows if not row.ok
+    ]  # fmt: skip

@@ -1,0 +1,394 @@
+"""Is a torch program right? Beside eager, to second order, with float64 as the judge.
+
+    judge(program, inputs, Setting(backend="tiles"), seed=3)      # inputs() gives fresh arguments
+
+Note [Fuzzing's bound]
+A tensor that is within 64 ulps (4 in half precision) of its own largest number of eager's is
+right. Otherwise it may be as far from float64 as eight times eager's distance, or eight times as
+far from eager as eager moves when its inputs, its cotangents and the results of all arithmetic
+are moved by up to three ulps, by which a number on which everything turns turns, too. Integers
+and booleans are equal, unless they move as well. Which results and gradients are None, dtypes,
+shapes, and what is left of the inputs have to be eager's exactly; what eager gives in rows has to
+lie in rows. A result of constants need not require a gradient that is zero, as it does in eager.
+Where a gradient of eager's is nan, ours may be anything: rules that divide by zero do so on
+different occasions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from gradof.errors import EagerWarning, GradofError, OpaqueOpWarning
+from gradof.runtime.function import Differentiated
+from gradof.runtime.thread import calling_plain
+from gradof.testing.closeness import FACTOR, HALF_ULPS, ULPS, distance, largest
+from gradof.testing.fuzz.program import Setting, made_from, widened
+from gradof.testing.fuzz.torch_noise import Noise
+from gradof.testing.fuzz.verdict import Verdict, compiling_for
+from gradof.tracer.core.pytree import flatten
+
+Tensor = torch.Tensor
+Group = list[Tensor | None]
+NAMES = ("output", "gradient", "second")
+MOVES = 6
+ROUGH = {"hardsigmoid": 1e-6, "hardswish": 1e-6}  # 1 / 6 is a float32 there
+
+
+@dataclass
+class Run:
+    """Results, gradients and second gradients; strides of the results; inputs afterwards."""
+
+    groups: list[Group] = field(default_factory=list)
+    strides: list[Any] = field(default_factory=list)
+    needs: list[bool] = field(default_factory=list)
+    left: list[Tensor] = field(default_factory=list)
+
+
+def judge(
+    fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting, seed: int = 0,
+    subject: Callable[..., Any] | None = None,
+) -> Verdict:  # fmt: skip
+    """See the module. `subject` is compiled code of another compiler's, in place of ours."""
+    verdict = Verdict()
+    with warnings.catch_warnings(), _threads(setting.threads):
+        warnings.simplefilter("ignore")
+        try:
+            theirs, setting = _reference(fn, inputs, setting, seed)
+        except Exception as error:  # whatever eager refuses is no program
+            verdict.refused = f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+            return verdict
+        verdict.orders = len(theirs.groups) - 1
+        with warnings.catch_warnings(record=True) as heard, compiling_for(setting):
+            warnings.simplefilter("always")
+            try:
+                _compare_runs(verdict, fn, inputs, setting, seed, theirs, subject)
+            except Exception as error:  # any error of ours is a finding
+                verdict.wrong.append(_error(error))
+        eager = [w for w in heard if issubclass(w.category, EagerWarning)]
+        verdict.opaque = tuple(str(w.message).split(" has")[0] for w in heard
+                               if issubclass(w.category, OpaqueOpWarning))  # fmt: skip
+        if eager:
+            verdict.eager = str(eager[0].message)
+        elif not verdict.wrong and subject is None:
+            _require_runs(verdict, theirs)
+    return verdict
+
+
+def _reference(
+    fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting, seed: int
+) -> tuple[Run, Setting]:
+    """Eager's run, of the first order alone where torch has no second derivative."""
+    with calling_plain():
+        try:
+            return _derivatives(fn, inputs(), setting.order, seed), setting
+        except (RuntimeError, NotImplementedError):
+            lower = replace(setting, order=1)
+            return _derivatives(fn, inputs(), 1, seed), lower
+
+
+def _error(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"error {type(error).__name__}: {text[0][:300] if text else ''}"
+
+
+def _require_runs(verdict: Verdict, theirs: Run) -> None:
+    info = verdict.compiled.cache_info()
+    gradients = [g for g in (theirs.groups[1] if len(theirs.groups) > 1 else []) if g is not None]
+    if info.eager_runs:
+        verdict.eager = "a call ran eagerly"
+    elif not info.forward_runs or (gradients and not info.backward_runs):
+        verdict.wrong.append("runs our own f and df did not run")
+
+
+def _compare_runs(
+    verdict: Verdict, fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]],
+    setting: Setting, seed: int, theirs: Run, subject: Callable[..., Any] | None,
+) -> None:  # fmt: skip
+    run: Callable[..., Any]
+    if subject is None:
+        run = verdict.compiled = Differentiated(
+            fn, memory_budget=setting.memory_budget, numerics=setting.numerics
+        )
+        if setting.prepare:
+            run = _prepared(verdict.compiled, inputs())
+    else:
+        run = subject(fn)
+    for call in range(setting.calls):
+        ours = _derivatives(run, inputs(), setting.order, seed)
+        judged = _Judge(fn, inputs, setting, seed, theirs, ours)
+        found = judged.wrong()
+        if found:
+            again = f" (call {call + 1})" if call else ""
+            verdict.wrong += [line + again for line in found]
+            return
+
+
+def _prepared(compiled: Differentiated, args: tuple[Any, ...]) -> Callable[..., Any]:
+    """The function for such arguments; as it is where it says that it needs the check."""
+    try:
+        return compiled.prepare(*args)
+    except GradofError:  # what cannot be traced is an EagerWarning of the call
+        return compiled
+
+
+def _derivatives(
+    fn: Callable[..., Any], args: tuple[Any, ...], order: int, seed: int,
+    moved: Callable[[Tensor], Tensor] | None = None,
+) -> Run:  # fmt: skip
+    """Everything of one run, for the same random cotangents each time."""
+    torch.default_generator.manual_seed(seed)
+    found = flatten(fn(*args))[0]
+    results = [t for t in found if isinstance(t, Tensor)]
+    run = Run([[t.detach().clone() for t in results]])
+    run.strides = [t.stride() if t.numel() else None for t in results]
+    run.needs = [t.requires_grad for t in results]
+    run.left = [t.detach().clone() for t in args if isinstance(t, Tensor)]
+    generator = torch.Generator().manual_seed(seed + 1)
+    wanted = [t for t in args if isinstance(t, Tensor) and t.requires_grad]
+    pairs = [(t, _random_like(t, generator)) for t in results]
+    for k in range(order):
+        live = [(t, way) for t, way in pairs if t is not None and t.requires_grad]
+        if not live or not wanted:
+            break
+        outputs, seeds = zip(*live, strict=True)
+        if moved is not None:
+            seeds = tuple(map(moved, seeds))
+        grads = torch.autograd.grad(
+            outputs, wanted, seeds, create_graph=k + 1 < order, allow_unused=True
+        )
+        run.groups.append([None if g is None else g.detach().clone() for g in grads])
+        pairs = [(g, _random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
+    return run
+
+
+def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    double = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=generator, dtype=double)
+    return drawn.to(tensor.dtype)
+
+
+class _Judge:
+    """One run of ours beside eager's; see Note [Fuzzing's bound]."""
+
+    def __init__(
+        self, fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting,
+        seed: int, theirs: Run, ours: Run,
+    ) -> None:  # fmt: skip
+        self.fn, self.inputs, self.setting, self.seed = fn, inputs, setting, seed
+        self.theirs, self.ours = theirs, ours
+        self._exact: Run | None = None
+        self._moved: list[Run] | None = None
+
+    def wrong(self) -> list[str]:
+        """What is wrong, of the lowest order at which anything is."""
+        mine, other = self.ours, self.theirs
+        if len(mine.groups[0]) != len(other.groups[0]):
+            return [f"output {len(mine.groups[0])} results, eager has {len(other.groups[0])}"]
+        found = self._exactly(mine, other)
+        for k in range(len(other.groups)):
+            ours = mine.groups[k] if k < len(mine.groups) else [None] * len(other.groups[k])
+            for i, (a, b) in enumerate(zip(ours, other.groups[k], strict=True)):
+                line = self._one(k, i, a, b)
+                if line:
+                    found.append(f"{NAMES[k]} {i}: {line}")
+            if found:
+                return found
+        for i, (a, b) in enumerate(zip(mine.left, other.left, strict=True)):
+            line = self._one(-1, i, a, b)
+            if line:
+                found.append(f"input {i} afterwards: {line}")
+        return found
+
+    def _exactly(self, mine: Run, other: Run) -> list[str]:
+        found = [
+            f"output {i}: requires_grad {a}, eager {b}"
+            for i, (a, b) in enumerate(zip(mine.needs, other.needs, strict=True))
+            if a and not b  # the other way around, gradients are zero, or they differ
+        ]  # fmt: skip
+        if not found and self.setting.numerics == "eager":
+            found = [
+                f"strides {i}: {a}, eager {b}"
+                for i, (a, b) in enumerate(zip(mine.strides, other.strides, strict=True))
+                if _rows(b, other.groups[0][i]) and not _rows(a, other.groups[0][i])
+            ]  # fmt: skip
+        return found
+
+    def _one(self, k: int, i: int, mine: Tensor | None, other: Tensor | None) -> str:
+        if mine is None or other is None:
+            if mine is other:
+                return ""
+            there = other if mine is None else mine
+            if k == 2 or mine is None:  # a second gradient of None is zero
+                return "" if there is not None and not there.any() else "None, or not"
+            return f"None {mine is None}, eager {other is None}"
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return f"{mine.dtype} {tuple(mine.shape)}, eager {other.dtype} {tuple(other.shape)}"
+        a, b = _array(mine), _array(other)
+        if k > 0:  # see Note [Fuzzing's bound]
+            a, b = _where_number(a, b)
+        apart = distance(a, b)
+        eps = _eps(other)
+        ulps = (HALF_ULPS if eps > 1e-4 else ULPS) * eps
+        allowed = (ulps + self._rough(eps)) * largest(b)
+        if apart <= allowed:
+            return ""
+        own = self._own(k, i, b)
+        if own is not None:
+            exact, off = own
+            if distance(a, exact) <= (FACTOR * off if math.isfinite(off) else 0.0) + allowed:
+                return ""
+        noise = self._noise(k, i, b)
+        if apart <= FACTOR * noise + allowed:
+            return ""
+        size = largest(b)
+        return (f"{other.dtype} {tuple(other.shape)} off by {apart:.2e}, allowed "
+                f"{FACTOR * noise + allowed:.2e}, largest {size:.2e}")  # fmt: skip
+
+    def _rough(self, eps: float) -> float:
+        """What eager's own constants lose, which are float32 in float64, too."""
+        if eps > 1e-10:
+            return 0.0
+        text = inspect.getsource(self.fn)
+        return max((rough for name, rough in ROUGH.items() if name in text), default=0.0)
+
+    def _own(self, k: int, i: int, theirs: Any) -> tuple[Any, float] | None:
+        """The tensor in float64, and how far eager is from it."""
+        if self._exact is None:
+            self._exact = self._in_float64()
+        groups = self._exact.groups if k >= 0 else [self._exact.left]
+        if not groups or k >= len(groups) or i >= len(groups[k]):
+            return None
+        exact = groups[k][i]
+        if exact is None or not (exact.is_floating_point() or exact.is_complex()):
+            return None
+        array = _array(exact)
+        return (array, distance(theirs, array)) if array.shape == theirs.shape else None
+
+    def _in_float64(self) -> Run:
+        fn = made_from(widened(_whole_source(self.fn)), self.fn.__name__)
+        default = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float64)
+            with calling_plain():
+                return _derivatives(fn, tuple(map(_wide, self.inputs())), self.setting.order,
+                                    self.seed)  # fmt: skip
+        except Exception:  # what does not run in float64 is judged without it
+            return Run([])
+        finally:
+            torch.set_default_dtype(default)
+
+    def _noise(self, k: int, i: int, theirs: Any) -> float:
+        """How far eager moves when everything is moved by an ulp."""
+        if self._moved is None:
+            self._moved = self._move()
+        worst = 0.0
+        for run in self._moved:
+            group = run.left if k < 0 else run.groups[k] if k < len(run.groups) else []
+            tensor = group[i] if i < len(group) else None
+            worst = max(worst, math.inf if tensor is None else distance(_array(tensor), theirs))
+        return worst
+
+    def _move(self) -> list[Run]:
+        generator = torch.Generator().manual_seed(self.seed + 2)
+
+        def move(tensor: Any) -> Any:
+            if not isinstance(tensor, Tensor) or not (
+                tensor.is_floating_point() or tensor.is_complex()
+            ):
+                return tensor
+            ways = torch.empty(tensor.shape, dtype=torch.float64)
+            ways.uniform_(-1, 1, generator=generator)
+            eps = torch.finfo(tensor.dtype).eps
+            return (tensor.detach() * (1 + eps * ways)).to(tensor.dtype)
+
+        runs = []
+        for way in range(MOVES):
+            args = self.inputs()
+            with torch.no_grad():
+                for t in args:
+                    if isinstance(t, Tensor) and way < MOVES // 3 and _apart(t):
+                        t.copy_(move(t))
+            try:
+                with calling_plain(), Noise(self.seed + way, 1 + way % 3):
+                    runs.append(_derivatives(self.fn, args, self.setting.order, self.seed, move))
+            except Exception:  # a moved input may take another path, which may be refused
+                continue
+        return runs
+
+
+def _whole_source(fn: Callable[..., Any]) -> str:
+    """The source of a function and of the imports of the file it is in."""
+    lines = linecache.getlines(fn.__code__.co_filename)
+    head = [line for line in lines if line.startswith(("import ", "from "))
+            and "gradof.testing" not in line]  # fmt: skip
+    return "".join(head) + inspect.getsource(fn)
+
+
+def _rows(strides: Any, result: Tensor | None) -> bool:
+    """Whether a result lies in rows, so that a view of any shape can be taken of it."""
+    if strides is None or result is None or len(strides) < 2:
+        return False
+    step = 1
+    for n, stride in zip(reversed(result.shape), reversed(strides), strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
+def _apart(tensor: Tensor) -> bool:
+    """Whether no two elements share memory, so that each can be moved by itself."""
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
+    whole = tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+    return whole and not any(step == 0 and n > 1 for step, n in steps)
+
+
+def _wide(tensor: Any) -> Any:
+    if not isinstance(tensor, Tensor):
+        return tensor
+    source = tensor.detach()
+    if source.is_floating_point():
+        source = source.double()
+    elif source.is_complex():
+        source = source.to(torch.complex128)
+    else:
+        return tensor
+    return source.requires_grad_(tensor.requires_grad)
+
+
+def _where_number(a: Any, b: Any) -> tuple[Any, Any]:
+    import numpy as np
+
+    known = ~np.isnan(b)
+    return np.where(known, a, 0.0), np.where(known, b, 0.0)
+
+
+def _array(tensor: Tensor) -> Any:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.double().numpy(force=True)
+
+
+def _eps(tensor: Tensor) -> float:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return float(torch.finfo(tensor.dtype).eps)
+    return 0.0
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
