@@ -14,23 +14,24 @@ not so of what is small beside the largest array: 1/std of a row is saved, not i
 budget bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
 operands feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
 
-Without a budget only pointwise ops and views of large arrays (`LARGE`) run twice, and of those with
-many instructions at most `DEPTH` in a row: less than what writing and reading their results takes.
-Small arrays are saved: they cost nothing but their bytes. Where kernels fuse arrays of any size
-(`kernels`), any may be computed again: what is not saved of a cast of a weight is neither written
-nor read. A `memory_budget` below 1 lets further
-nodes run twice, in order: pointwise ones and reductions, by bytes of their results; then products
-and all other pure nodes: every second one, then every fourth and so on. What is saved is then
-spread evenly, so that the peak falls too: one long stretch would hold more than was spared. As each
-step only adds nodes that may run twice, the least cut never grows; the first step is taken whose
-captures have at most that share of the bytes that are captured without a budget. At 0, inputs alone
-are captured, and random results. Random numbers and effects never run twice.
+Without a budget only pointwise ops and views of large arrays (`KERNEL_CELLS`) run twice, and of
+those with many instructions at most `CAPTURE_CALLS` in a row: less than what writing and reading
+their results takes. Small arrays are saved: they cost nothing but their bytes. Where kernels fuse
+arrays of any size (`kernels`), any may be computed again: what is not saved of a cast of a weight
+is neither written nor read. A `memory_budget` below 1 lets further nodes run twice, in order:
+pointwise ones and reductions, by bytes of their results; then products and all other pure nodes:
+every second one, then every fourth and so on. What is saved is then spread evenly, so that the peak
+falls too: one long stretch would hold more than was spared. As each step only adds nodes that may
+run twice, the least cut never grows; the first step is taken whose captures have at most that share
+of the bytes that are captured without a budget. At 0, inputs alone are captured, and random
+results. Random numbers and effects never run twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof import tuning
 from gradof.autodiff.cut import Network, minimum_cut
 from gradof.autodiff.optimize import captured_uses
 from gradof.autodiff.recompute import recompute
@@ -42,9 +43,6 @@ from gradof.ir.types import TensorType
 from gradof.ops.cost import is_expensive
 from gradof.passes.purity import is_constant, is_pure, is_view
 
-LARGE = 1 << 15  # elements: what the emitters fuse
-DEPTH = 3
-ROW = 16  # times as large as what there is of it for each row, at least
 _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin"})
 
 
@@ -60,7 +58,7 @@ def choose_captures(
     if not any(_is_saved(v, graph) for v in captured):
         return
     inside = checkpointed(graph)
-    free = _free(graph, 1 if kernels else LARGE) | inside
+    free = _free(graph, 1 if kernels else tuning.KERNEL_CELLS) | inside
     free -= {node for node in free if not overwritten.isdisjoint(node.inputs)}
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
     if budget is None and not again:
@@ -101,7 +99,7 @@ def _runs_twice_for_free(node: Node, least: int) -> bool:
 
 
 def _free(graph: Graph, least: int) -> set[Node]:
-    """Nodes that run twice without a budget: no more than DEPTH expensive ones in a row.
+    """Nodes that run twice without a budget: few expensive ones in a row (`CAPTURE_CALLS`).
 
     Pointwise ones are of arrays with `least` elements or more.
     """
@@ -110,7 +108,7 @@ def _free(graph: Graph, least: int) -> set[Node]:
         if _runs_twice_for_free(node, least):
             below = [depth.get(v.node, 0) for v in node.inputs if v.node is not None]
             total = max(below, default=0) + is_expensive(node.kind)
-            if total <= DEPTH:
+            if total <= tuning.CAPTURE_CALLS:
                 depth[node] = total
     return set(depth)
 
@@ -152,7 +150,7 @@ def _least_cut(
 def _least_dear(graph: Graph) -> int:
     """Bytes from which a value is a pass over memory, and not what a row has beside its cells."""
     values = (*graph.inputs, *(v for n in graph.nodes() for v in n.outputs))
-    return max(map(_bytes, values), default=0) // ROW
+    return max(map(_bytes, values), default=0) // tuning.CAPTURE_ROW
 
 
 def _cost(value: Value, shared: bool, of_a_loop: bool) -> int:

@@ -5,10 +5,11 @@ turn, and nothing is saved. Computed once, all eight would be held at the same t
 been saved.
 
 Note [Halving]
-So a stretch of nodes that is read from more than `LEAF` times its largest value is halved: what the
-later half needs of the earlier one is computed and held, the later half is served, then dropped;
-then the earlier half is computed again. At most log2(n) + LEAF values are held, for log2(n)
-computations of each. Results are clones, so any order of reads is right; only their number differs.
+So a stretch of nodes that is read from more than `RECOMPUTE_LEAF` times its largest value is
+halved: what the later half needs of the earlier one is computed and held, the later half is served,
+then dropped; then the earlier half is computed again. At most log2(n) + `RECOMPUTE_LEAF` values
+are held, for log2(n) computations of each. Results are clones, so any order of reads is right; only
+their number differs.
 
 Note [Computed where it is read]
 Clones, and the views that an earlier step made at the top of the reverse, stand before their first
@@ -20,14 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gradof import tuning
 from gradof.autodiff.optimize import captured_uses
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.types import TensorType
 from gradof.passes.purity import is_constant, is_view
-
-LEAF = 2
 
 
 def recompute(
@@ -49,7 +49,7 @@ def recompute(
     replay = _Replay(nodes, reverse, saved, [v for _, _, v in uses])
     replay.apart = apart
     if halves:
-        replay.limit = LEAF * max(replay.read.values(), default=0)
+        replay.limit = tuning.RECOMPUTE_LEAF * max(replay.read.values(), default=0)
     for k, node, i, value in placed:
         found = value if value in saved else replay.get(value, tops[k])
         node.replace_input(i, replay.read_here(value, found, tops[k]) if halves else found)

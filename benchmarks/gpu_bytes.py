@@ -25,12 +25,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gradof import tuning
 from gradof.codegen.host.torch_emit import TorchExecutable, emit_torch
 from gradof.codegen.loops.interpret import nest_sizes
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.lowering.torch_ops import dtype_text
 from gradof.codegen.triton.emit import emit_triton, form_of
-from gradof.codegen.triton.kernel import MAX_BLOCK, _empty
+from gradof.codegen.triton.kernel import _empty
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.tracer.aten import types as torch_types
 from gradof.tracer.torch import modes as torch_modes
@@ -122,7 +123,7 @@ class Calls(TorchDispatchMode):
             for n in sizes[nest.rows :]:
                 columns *= n
             form = form_of(nest)
-            form = "looped" if form == "persistent" and columns > MAX_BLOCK else form
+            form = "looped" if form == "persistent" and columns > tuning.ROW_BLOCK else form
             text = emit_triton(nest, form)
             with self.uncounted():
                 made = tuple(_empty(b, sizes, META) for b in nest.outputs)

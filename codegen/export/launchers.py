@@ -23,19 +23,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gradof import tuning
 from gradof.codegen.export.readable import names_in, one_tile, readable, renamed, wrapped
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
 from gradof.codegen.lowering.torch_ops import dtype_text
 from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of
 from gradof.codegen.triton.emit import HEADER, Form, emit_triton, form_of
 from gradof.codegen.triton.fold_source import fold_source, folds_of
-from gradof.codegen.triton.kernel import (
-    MAX_BLOCK,
-    WIDE_INDEX,
-    indexed_loads,
-    merged_axes,
-    with_axes,
-)
+from gradof.codegen.triton.kernel import WIDE_INDEX, indexed_loads, merged_axes, with_axes
 from gradof.codegen.triton.named import wide
 from gradof.errors import CodegenError
 from gradof.ir.types import DType
@@ -84,12 +79,14 @@ class _Writer:
         rows = 0 if self.form == "pointwise" else nest.rows
         self.n_rows = _product(nest.sizes[:rows])
         self.n_columns = _product(nest.sizes[rows:])
-        if self.form == "persistent" and self.n_columns > MAX_BLOCK:
+        if self.form == "persistent" and self.n_columns > tuning.ROW_BLOCK:
             self.form = "looped"
         strides = [_contiguous(b) for b in (*nest.inputs, *nest.outputs)]
         self.groups = merged_axes(nest.sizes, rows, strides, indexed_loads(nest))
         self.row_groups = sum(g[-1] < rows for g in self.groups)
-        self.blocks: Blocks = blocks_for(nest, self.form, self.n_rows, self.n_columns, MAX_BLOCK)
+        self.blocks: Blocks = blocks_for(
+            nest, self.form, self.n_rows, self.n_columns, tuning.ROW_BLOCK
+        )
         columns = len(self.groups) - self.row_groups
         self.axes = [f"n{k}" for k in range(len(self.groups))]  # names of their sizes
         if self.row_groups == 1:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gradof import tuning
 from gradof.codegen.export.launchers import Launcher, write_launcher
 from gradof.codegen.export.naming import (
     POSTFIX,
@@ -45,7 +46,6 @@ from gradof.codegen.lowering.torch_ops import (
 from gradof.codegen.triton.emit import HEADER, form_of
 from gradof.codegen.triton.helpers import needed
 from gradof.codegen.triton.interpreted import in_triton
-from gradof.codegen.triton.kernel import MAX_BLOCK
 from gradof.codegen.triton.ops import literal, statements
 from gradof.codegen.triton.split_reductions import take_totals
 from gradof.errors import CodegenError
@@ -234,7 +234,7 @@ class _Half:
     ) -> list[str]:
         """Calls of the launchers of a nest; a row too long for one program is taken apart."""
         tensors = [operands[k] for k in nest.reads]
-        long = form_of(nest) == "persistent" and nest.n_columns > MAX_BLOCK
+        long = form_of(nest) == "persistent" and nest.n_columns > tuning.ROW_BLOCK
         parts = take_totals(nest) if long else None
         if parts is None:
             return self.launch(nest, operands, results)

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from gradof import tuning
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F32, F64, TensorType
 from gradof.ops.memory import empty
-
-LARGE = 1 << 14  # elements of a part that is worth it
 
 
 @dataclass
@@ -64,7 +63,8 @@ def _is_part(
     if value.node not in takes or len(value.uses) != 1 or not isinstance(own, TensorType):
         return False
     assert value.node is not None
-    return own.size >= LARGE and own.dtype == whole.dtype and takes[value.node](value.index)
+    large = own.size >= tuning.CONCAT_PART and own.dtype == whole.dtype
+    return large and takes[value.node](value.index)
 
 
 def _earliest(nodes: Iterable[Node]) -> Node:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from gradof import tuning
 from gradof.codegen.fusion.access import follow, shape_of
 from gradof.codegen.fusion.groups import Group, cells, is_free, own_cells
 from gradof.codegen.fusion.iteration_space import Fit, Space
@@ -29,9 +30,6 @@ from gradof.codegen.fusion.rebuild import with_groups_as_nodes
 from gradof.codegen.fusion.rematerialize import computed_again
 from gradof.ir.core import Graph, Node, Value
 
-MERGED = 64  # nodes: larger groups are not tried again as a whole
-ROUNDS = 3  # of computing again what is computed again elsewhere
-SHARED = 4  # groups that read an operand too and are tried
 Worth = Callable[[Group], bool]
 
 
@@ -47,7 +45,7 @@ def fuse(
     each pass over memory counts.
     """
     groups = _kernels(graph, supports, worth, device)
-    for _ in range(ROUNDS if device else 1):
+    for _ in range(tuning.REMATERIALIZE_ROUNDS if device else 1):
         other = computed_again(graph, groups, device) if again else None
         fewer = _kernels(other, supports, worth, device) if other is not None else []
         if other is None or len(fewer) > len(groups):
@@ -179,7 +177,8 @@ class _Grouping:
             shape = shape_of(value)
             if shape is None or len(shape) == 0:
                 continue
-            for number in reversed(self.readers.get(follow(value).base, [])[-SHARED:]):
+            latest = self.readers.get(follow(value).base, [])[-tuning.SIBLINGS_TRIED :]
+            for number in reversed(latest):
                 if number in self.groups and number not in seen:
                     seen.add(number)
                     yield self.groups[number]
@@ -207,7 +206,7 @@ class _Grouping:
 
     def merge(self, a: Group, b: Group) -> Group:
         """The union of two groups if it fits and nothing outside runs between them, else `a`."""
-        if min(len(a.nodes), len(b.nodes)) > MERGED:
+        if min(len(a.nodes), len(b.nodes)) > tuning.FUSED_NODES:
             return a
         waits = 0
         for node in (*a.nodes, *b.nodes):
@@ -244,7 +243,7 @@ class _Grouping:
                 return after
         nodes = sorted((*large.nodes, *small.nodes), key=_position)
         space = Space(self.supports, self.device)
-        return space.with_nodes(nodes) if len(nodes) <= 2 * MERGED else None
+        return space.with_nodes(nodes) if len(nodes) <= 2 * tuning.FUSED_NODES else None
 
     def rename(self, old: int, new: int) -> None:
         bit = 1 << old

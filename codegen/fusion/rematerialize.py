@@ -13,13 +13,15 @@ Results are the same bits, as the ops are the same. `again` keeps the second ker
 merged with the first.
 
 What a kernel reads of an earlier one is computed again if nobody else reads it, by ops on cells
-alone, few (`LONG`) and fewer that are many instructions (`DEPTH`), from fewer bytes than it has.
+alone, few (`REMATERIALIZE_NODES`) and fewer that are many instructions (`REMATERIALIZE_CALLS`),
+from fewer bytes than it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gradof import tuning
 from gradof.codegen.fusion.access import follow, renames_axes, shape_of
 from gradof.codegen.fusion.groups import Group
 from gradof.codegen.fusion.iteration_space import NUMBERS
@@ -31,10 +33,6 @@ from gradof.ir.types import TensorType
 from gradof.ops.cost import is_expensive
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.purity import is_pure
-
-DEPTH = 3  # instructions of many that one value may take: as many as a gradient's
-LONG = 64  # instructions in all
-_SMALL = 8  # a reduction's result may be read where it has so many times fewer bytes
 
 
 def computed_again(graph: Graph, groups: Sequence[Group], device: bool = False) -> Graph | None:
@@ -128,14 +126,14 @@ class _Search:
             kept = self.device and at is not value and None in self.readers.get(at, ())
             if node is None or kept or self.group_of.get(node) is not source:
                 leaves.add(at)
-            elif _is_cells(node) and len(nodes) < LONG:
+            elif _is_cells(node) and len(nodes) < tuning.REMATERIALIZE_NODES:
                 nodes.add(node)
                 todo += map(_base, node.inputs)
-            elif _bytes(at) * _SMALL <= _bytes(value):
+            elif _bytes(at) * tuning.REMATERIALIZE_RATIO <= _bytes(value):
                 leaves.add(at)
             else:  # a reduction's result as large, or too many
                 return
-        if nodes and sum(is_expensive(n.kind) for n in nodes) <= DEPTH:
+        if nodes and sum(is_expensive(n.kind) for n in nodes) <= tuning.REMATERIALIZE_CALLS:
             one.nodes |= nodes
             one.leaves |= leaves
             one.values.add(value)

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from gradof import tuning
 from gradof.codegen.lowering.numpy import Writes, writes_zeros
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType, Type
-
-LARGE = 1 << 16  # bytes; smaller arrays are let go when the function returns
 
 
 class BufferPlan:
@@ -117,4 +116,6 @@ def may_alias(node: Node) -> bool:
 
 
 def _is_large(type_: Type) -> bool:
-    return isinstance(type_, TensorType) and (type_.shape is None or type_.nbytes >= LARGE)
+    if not isinstance(type_, TensorType):
+        return False
+    return type_.shape is None or type_.nbytes >= tuning.FREED_BYTES

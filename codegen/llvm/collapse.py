@@ -18,9 +18,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from gradof import tuning
 from gradof.codegen.loops.ir import LoopNest
-
-_SHORTEST = 32  # columns of a segment, below which its loops are mostly beginnings and ends
 
 
 class Flat(NamedTuple):
@@ -44,7 +43,7 @@ def segmented(nest: LoopNest, views: Sequence[Any], sizes: Sequence[int]) -> Fla
     wide = [n for n in sizes[nest.rows :] if n != 1]
     for cut in range(1, len(wide)):
         found = _flat(nest, views, sizes, cut)
-        if found is not None and found.columns[1] >= _SHORTEST:
+        if found is not None and found.columns[1] >= tuning.SEGMENT_COLUMNS:
             return found
     return None
 

@@ -1,6 +1,6 @@
 """The loops over the columns of a native kernel, and the values of its instructions.
 
-    stage 0:   for each block of columns, one vector at a time, or STREAMS
+    stage 0:   for each block of columns, one vector at a time, or `SUM_STREAMS`
                    cells; accumulators += cells
                once more, masked, over what is left
                value of the row = accumulators, their lanes combined
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gradof import tuning
 from gradof.codegen.llvm.instructions import index_of, last_reads, lent_outputs
 from gradof.codegen.llvm.memory import Stride
-from gradof.codegen.llvm.reductions import BLOCK, STREAMS, Reductions
+from gradof.codegen.llvm.reductions import BLOCK, Reductions
 from gradof.codegen.llvm.vectors import FLOATS
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
 from gradof.codegen.machine.llvm_types import ELEMENT, STORED
@@ -110,7 +111,7 @@ class Columns(Reductions):
         self.line(f"store i64 %c0, ptr {at}")
         end = self.full(self.lanes)
         if reductions or copied:
-            groups = self.full(self.lanes * STREAMS)
+            groups = self.full(self.lanes * tuning.SUM_STREAMS)
             self.blocks(body, stage, at, (groups, groups if copied else end))
         if copied or not reductions:
             some, none = self.label("some"), self.label("none")
@@ -179,7 +180,7 @@ class Columns(Reductions):
         stop = self.code.emit(f"select i1 {near}, i64 {far}, i64 {last}")
         self.begin_block(reductions)
         if self.in_registers:
-            self.vectors(body, stage, at, stop, STREAMS)
+            self.vectors(body, stage, at, stop, tuning.SUM_STREAMS)
         else:
             self.vectors(body, stage, at, stop, 1, grouped)
         self.line(f"br i1 {grouped}, label %{flush}, label %{done}")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.fusion.concat_in_place import placed
 from gradof.codegen.llvm.collapse import collapsed, segmented
 from gradof.codegen.llvm.emit import Code, emit_ir, lanes_for
@@ -39,6 +40,7 @@ from gradof.codegen.loops.passes.widen_half import has_halves, in_float32
 from gradof.codegen.loops.text import print_nest
 from gradof.codegen.lowering.half import raw_numpy_dtype
 from gradof.codegen.machine import runtime_ir as place
+from gradof.codegen.machine.bounded import keep
 from gradof.codegen.machine.engine import Effort, address_of, vector_bits
 from gradof.codegen.machine.parallel import new_job, run_job
 from gradof.codegen.machine.scratch import Scratch
@@ -52,10 +54,7 @@ from gradof.ops.memory import ALIGNED, maker
 if TYPE_CHECKING:
     from gradof.codegen.llvm.contiguous_copy import Rearranged
 
-CHUNK = 1 << 14  # cells of a chunk at least
 _CHUNKS, _MOST = 32, 16  # chunks that large arrays are to have, and how far a chunk grows for that
-_WORK = 1 << 20  # instructions of all cells that make another thread worth waking
-QUICK = 1 << 13  # cells, and fewer: optimised code would not be seen beside the call
 _PARTS, _FEWEST = 32 << 20, 8  # bytes of all partial results, and chunks that there may always be
 _MAX_LAYOUTS = 256  # kept per kernel
 _UNKNOWN = object()
@@ -143,9 +142,7 @@ class NativeKernel:
             key = (*key, *((k, a.strides) for k, a in into))
         layout = self._layouts.get(key, _UNKNOWN)
         if layout is _UNKNOWN:
-            if len(self._layouts) >= _MAX_LAYOUTS:
-                self._layouts.clear()
-            layout = self._layouts[key] = self._layout(given, dict(into))
+            layout = keep(self._layouts, key, self._layout(given, dict(into)), _MAX_LAYOUTS)
         if layout is None:
             return placed(self._whole()(*arrays), into)
         assert isinstance(layout, _Layout)
@@ -196,7 +193,7 @@ class NativeKernel:
         partials = Partials(nest, code, columns)
         count, chunk = self._chunks(rows, columns, partials)
         scratch = (held + 63) & ~63
-        effort: Effort = "quick" if rows * columns <= QUICK else "full"
+        effort: Effort = "quick" if rows * columns <= tuning.NATIVE_QUICK else "full"
         job = new_job({
             place.KERNEL: address_of(code.text, "kernel", effort), place.COUNT: count,
             place.CHUNK: chunk, place.CHUNKS: -(-count // chunk),
@@ -205,7 +202,7 @@ class NativeKernel:
             place.TEMPLATE: partials.template.__array_interface__["data"][0],
         }, arguments, partials.table(len(arrays)))  # fmt: skip
         made = [maker(o.shape, o.dtype) for o in outputs]
-        threads = 1 + rows * columns * cost(nest) // _WORK
+        threads = 1 + rows * columns * cost(nest) // tuning.NATIVE_THREAD
         return _Layout(job, threads, scratch, -(-count // chunk), partials, made)
 
     def _chunks(self, rows: int, columns: int, partials: Partials) -> tuple[int, int]:
@@ -214,7 +211,8 @@ class NativeKernel:
         They follow from the sizes alone: graphs with more or less in their kernels are cut alike,
         unless the rows that folds of cells leave would be too large.
         """
-        cells = min(max(CHUNK, rows * columns // _CHUNKS), _MOST * CHUNK)
+        least = tuning.NATIVE_CHUNK
+        cells = min(max(least, rows * columns // _CHUNKS), _MOST * least)
         if self.split:
             return columns, -(-cells // ALIGNED) * ALIGNED  # each begins at a line of any dtype
         chunk = max(1, cells // max(1, columns))

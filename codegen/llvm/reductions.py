@@ -1,14 +1,14 @@
 """Reductions over the columns of a native kernel, and folds over its rows.
 
 Note [One order of adding]
-Vector number v of a row's columns goes to accumulator v % STREAMS. After every BLOCK vectors, and
-after the last full group of STREAMS, the accumulators are added in pairs, and that to the row's
-result. What is left, the masked rest too, goes to one more and then to the result, whose lanes are
-combined in halves. So a sum is the same bits in every kernel, whatever else it computes: a loss
-alone, or with its gradients. What differs is where the accumulators are. A short loop waits for its
-additions, and one with exponentials for a long chain of instructions; these have a copy of their
-body for each accumulator, in a register (`in_registers`; the rest goes to the first, which is free
-by then). Any other has them in memory, chosen by an index.
+Vector number v of a row's columns goes to accumulator v % `SUM_STREAMS`. After every BLOCK vectors,
+and after the last full group of `SUM_STREAMS`, the accumulators are added in pairs, and that to
+the row's result. What is left, the masked rest too, goes to one more and then to the result, whose
+lanes are combined in halves. So a sum is the same bits in every kernel, whatever else it computes:
+a loss alone, or with its gradients. What differs is where the accumulators are. A short loop waits
+for its additions, and one with exponentials for a long chain of instructions; these have a copy of
+their body for each accumulator, in a register (`in_registers`; the rest goes to the first, which is
+free by then). Any other has them in memory, chosen by an index.
 
 A sum over the rows takes one row after the other, and every ROWS of them what has come together
 goes to a total: in one long line of additions, numbers of about one size lose a digit with every
@@ -19,18 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof import tuning
 from gradof.codegen.llvm.instructions import WORD, identity, kind_of, meets_nan
 from gradof.codegen.llvm.memory import Memory
 from gradof.codegen.loops.ir import Instr, Operand
 from gradof.ir.types import BOOL, DType
 from gradof.ops.cost import is_expensive
 
-STREAMS = 4
-BLOCK = 128 * STREAMS  # vectors whose sum is made before it is added to the row's
-SHORT = 16  # instructions for each reduction of a loop that is copied for each accumulator,
-LONG = 96  # or all of one with functions that are straight code, of about
-INLINE = 20  # instructions each, if there are as many as
-WORK = 10  # for each vector in memory: others wait for that, and compiling takes longer for copies
+BLOCK = 128 * tuning.SUM_STREAMS  # vectors whose sum is made before it is added to the row's
 
 ROWS = 256  # whose sum is made before it is added to the total of a chunk
 
@@ -91,21 +87,22 @@ class Reductions(Memory):
         reductions = sum(i.op == "reduce" for i in body)
         straight = sum(is_expensive(i.op) for i in body)
         if not straight:
-            return len(body) <= SHORT * reductions
+            return len(body) <= tuning.UNROLL_SHORT * reductions
         vectors = sum(i.op in ("load", "store") and i.level == "cell" for i in body)
-        return WORK * vectors <= len(body) + INLINE * straight <= LONG
+        work = len(body) + tuning.UNROLL_INLINE * straight
+        return tuning.UNROLL_WORK * vectors <= work <= tuning.UNROLL_LONG
 
     def begin(self, reductions: Sequence[Instr], copied: bool) -> None:
         """The variables of a loop's reductions."""
         self.in_registers = copied
-        streams = range(STREAMS if copied else 1)
+        streams = range(tuning.SUM_STREAMS if copied else 1)
         for i in reductions:
             for name in (f"%red_{i.name}", *(f"%part{k}_{i.name}" for k in streams)):
                 self.slot(name, i.dtype)
             self.reset(f"%red_{i.name}", i)
             self.reset(f"%part0_{i.name}", i)
             if not copied:
-                self.slot(f"%parts_{i.name}", i.dtype, STREAMS)
+                self.slot(f"%parts_{i.name}", i.dtype, tuning.SUM_STREAMS)
             if meets_nan(i):
                 for k in streams:
                     self.slot(f"%nan{k}_{i.name}", BOOL)
@@ -115,20 +112,21 @@ class Reductions(Memory):
         """All accumulators to the identity."""
         for i in reductions:
             if self.in_registers:
-                for k in range(STREAMS):
+                for k in range(tuning.SUM_STREAMS):
                     self.reset(f"%part{k}_{i.name}", i)
             else:
                 v = self.code.vector(i.dtype)
                 one = f"{v} {self.code.constant(identity(kind_of(i), i.dtype), i.dtype)}"
-                every = ", ".join([one] * STREAMS)
-                self.line(f"store [{STREAMS} x {v}] [{every}], ptr %parts_{i.name}, align 64")
+                every = ", ".join([one] * tuning.SUM_STREAMS)
+                array = f"[{tuning.SUM_STREAMS} x {v}]"
+                self.line(f"store {array} [{every}], ptr %parts_{i.name}, align 64")
 
     def accumulators(self, i: Instr) -> list[str]:
         """The addresses of the accumulators of groups."""
         if self.in_registers:
-            return [f"%part{k}_{i.name}" for k in range(STREAMS)]
+            return [f"%part{k}_{i.name}" for k in range(tuning.SUM_STREAMS)]
         v = self.code.vector(i.dtype)
-        more = range(1, STREAMS)
+        more = range(1, tuning.SUM_STREAMS)
         others = [self.code.emit(f"getelementptr {v}, ptr %parts_{i.name}, i64 {k}") for k in more]
         return [f"%parts_{i.name}", *others]
 
@@ -136,7 +134,7 @@ class Reductions(Memory):
         """The address of the accumulator in memory of a vector, so many columns from the first."""
         width = self.lanes * i.dtype.itemsize
         offset = self.code.emit(f"mul i64 {place}, {i.dtype.itemsize}")
-        offset = self.code.emit(f"and i64 {offset}, {STREAMS * width - 1}")
+        offset = self.code.emit(f"and i64 {offset}, {tuning.SUM_STREAMS * width - 1}")
         return self.code.emit(f"getelementptr i8, ptr %parts_{i.name}, i64 {offset}")
 
     def reset(self, name: str, i: Instr) -> None:

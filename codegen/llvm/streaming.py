@@ -17,10 +17,10 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradof import tuning
 from gradof.codegen.loops.ir import LoopNest
 from gradof.ops.memory import ALIGNED, is_aligned
 
-_USUAL = 32 << 20  # bytes of a last cache, where the system does not tell
 _UNITS = {"K": 10, "M": 20}
 
 
@@ -32,7 +32,7 @@ def last_cache() -> int:
         text = file.read_text().strip()
         if text[:-1].isdigit() and text[-1] in _UNITS:
             found.append(int(text[:-1]) << _UNITS[text[-1]])
-    return max(found, default=_USUAL)
+    return max(found, default=tuning.LAST_CACHE)
 
 
 def streamed(

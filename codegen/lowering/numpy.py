@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradof import tuning
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
@@ -158,12 +159,13 @@ def _is_scalar(value: Value) -> bool:
 
 
 _PRODUCTS = frozenset({"mm", "mv", "dot"})
-_SMALL = 64 * 64  # elements; below it, handing arrays to torch takes longer than the product
 
 
 def _is_small(value: Value) -> bool:
     type_ = value.type
-    return isinstance(type_, TensorType) and type_.dtype in (F32, F64) and type_.size <= _SMALL
+    if not isinstance(type_, TensorType) or type_.dtype not in (F32, F64):
+        return False
+    return type_.size <= tuning.TORCH_MATMUL_CELLS
 
 
 def _is_half(value: Value) -> bool:

@@ -31,20 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.lowering.numpy import Library, as_tensor
 from gradof.ir.core import Node
 from gradof.ir.types import F32, F64, TensorType
-
-SMALL = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
-_SMALL_VECTOR = 9216  # and where one of the operands has one row or column
-_NARROW = 8  # how much longer than wide
-# What our own kernel takes:
-_TILE = 8  # rows at least, and columns, but for stacks, which MKL multiplies slowly anyway;
-_FAR = 1 << 21  # elements of an operand at most, half of them where it is transposed,
-_NEAR = 1 << 18  # or as many, where it is oneDNN that it competes with,
-_MIDDLING = 1 << 24  # or multiplications, where that need not copy,
-_PANEL = 32  # and that many columns at least, and so for a numpy caller,
-_STACK = 1 << 22  # with more multiplications than that
 
 
 @functools.cache
@@ -82,11 +72,14 @@ def native_product(node: Node, library: Library) -> Callable[[Any, Any], Any] | 
         return None
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacks = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
-    if m < _TILE or (node.kind == "mm" and n < _TILE) or stacks * m * k * n <= SMALL:
+    each = m * k * n
+    few = m < tuning.MATMUL_LEAST or (node.kind == "mm" and n < tuning.MATMUL_LEAST)
+    if few or stacks * each <= tuning.BLAS_ONE_THREAD:
         return None
     if library == "torch":
         return product if has_native() else None
-    many = n >= _PANEL and stacks * m * k * n > _STACK and stacks > 1 and m * k * n <= _MIDDLING
+    many = n >= tuning.MATMUL_COLUMNS and stacks > 1 and tuning.MATMUL_STACK < stacks * each
+    many = many and each <= tuning.MATMUL_UNCOPIED
     return stacked if many and has_native() else None
 
 
@@ -112,12 +105,13 @@ def product(a: Any, b: Any) -> Any:
 def mm(a: Any, b: Any) -> Any:
     """The product of two matrices, numpy arrays over memory of torch's; a fresh array."""
     (m, k), n = a.shape, b.shape[1]
-    if m * k * n <= (SMALL if min(m, n) > 1 else _SMALL_VECTOR) and a.dtype.char in "fd":
+    small = tuning.BLAS_ONE_THREAD if min(m, n) > 1 else tuning.BLAS_ONE_THREAD_VECTOR
+    if m * k * n <= small and a.dtype.char in "fd":
         return np.matmul(a, b)
     x, y = as_tensor(a), as_tensor(b)
     if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
         return _torch(x, y)
-    if n * _NARROW <= m and x.stride(0) == 1:
+    if n * tuning.MATMUL_NARROW <= m and x.stride(0) == 1:
         return _linear()(y.t(), x, None, "none", [], "").t().contiguous().numpy()
     return _linear()(x, y.t(), None, "none", [], "").numpy()
 
@@ -128,14 +122,16 @@ def _is_native(a: Any, b: Any) -> bool:
     turned, turned_b = a.strides[-2] == a.itemsize, b.strides[-2] == b.itemsize
     if a.ndim == b.ndim == 2 and a.dtype.char == "f" and _is_of_onednn(m, k, n):
         if turned:
-            return m * k <= _NEAR
-        return n >= _PANEL and m * k * n <= _MIDDLING and (m >= k or not turned_b)
-    return m * k <= (_FAR // 2 if turned else _FAR) and k * n <= _FAR
+            return m * k <= tuning.MATMUL_NEAR
+        uncopied = m * k * n <= tuning.MATMUL_UNCOPIED and (m >= k or not turned_b)
+        return n >= tuning.MATMUL_COLUMNS and uncopied
+    far = tuning.MATMUL_FAR
+    return m * k <= (far // 2 if turned else far) and k * n <= far
 
 
 def _is_of_onednn(m: int, k: int, n: int) -> bool:
     """Whether oneDNN multiplies float32 matrices of such sizes, not MKL."""
-    return k < _NARROW * max(m, n) and float32_library() == "oneDNN"
+    return k < tuning.MATMUL_NARROW * max(m, n) and float32_library() == "oneDNN"
 
 
 def _torch(x: Any, y: Any) -> Any:

@@ -5,13 +5,13 @@ of one matrix of the batch, for a block of its rows. `ARGUMENTS` names what `arg
 are in bytes, and the result lies without gaps.
 
 Note [A product in registers]
-A panel of the second operand is as wide as `VECTORS` registers. It is copied, whatever its strides,
-to scratch, where its rows lie one behind the other (`pack`). A tile of the result, as many rows by
-that panel, stays in registers while one loop runs along the sum: each step loads a row of the
-panel, spreads one element of every row of the first operand, and multiplies and adds, rounded once.
-After `TERMS` terms the sums are added to those before, so that errors of long sums stay small.
-Every element of the result is so added up in one order, wherever it lies in a tile and whoever
-computes it: its bits depend on its row and its column alone.
+A panel of the second operand is as wide as `PANEL_VECTORS` registers. It is copied, whatever its
+strides, to scratch, where its rows lie one behind the other (`pack`). A tile of the result, as many
+rows by that panel, stays in registers while one loop runs along the sum: each step loads a row of
+the panel, spreads one element of every row of the first operand, and multiplies and adds, rounded
+once. After `MATMUL_TERMS` terms the sums are added to those before, so that errors of long sums
+stay small. Every element of the result is so added up in one order, wherever it lies in a tile and
+whoever computes it: its bits depend on its row and its column alone.
 
 Nothing is padded. Where fewer rows are left than a tile has, the last one takes the places of those
 that are missing: it is read again, and computed and stored again, the same. Where columns are, what
@@ -21,10 +21,10 @@ there to the result.
 
 from __future__ import annotations
 
-from gradof.codegen.matmul.pack import VECTORS, Panels, panel_width, tile_rows
+from gradof import tuning
+from gradof.codegen.matmul.pack import Panels, panel_width, tile_rows
 from gradof.ir.types import DType
 
-TERMS = 256  # that are added up in registers before they go to the result
 ARGUMENTS = (
     "a", "b", "c", "m", "n", "k", "inner", "a_outer", "a_inner", "a_row", "a_step",
     "b_outer", "b_inner", "b_step", "b_column", "block", "blocks", "panels",
@@ -198,10 +198,10 @@ done:
 """
 
     def along_text(self) -> str:
-        """The sums of a tile, over the next `TERMS` terms."""
+        """The sums of a tile, over the next `MATMUL_TERMS` terms."""
         return f"""begin:
   %from = phi i64 [ 0, %tile ], [ %till, %store ]
-  %far = add i64 %from, {TERMS}
+  %far = add i64 %from, {tuning.MATMUL_TERMS}
   %till = call i64 @llvm.smin.i64(i64 %far, i64 %k)
   %a_from = mul i64 %from, %a_step
   %skipped = mul i64 %from, {self.width}
@@ -231,7 +231,7 @@ sum:
   %v{j} = load {v}, ptr %from{j}, align 64
   %to{j} = getelementptr {v}, ptr %row, i64 {j}
   call void @llvm.masked.store.{self.name}.p0({v} %v{j}, ptr %to{j}, i32 {self.size},
-                                              {m} %mask{j})""" for j in range(VECTORS))
+                                              {m} %mask{j})""" for j in range(tuning.PANEL_VECTORS))
         return f"""
 define internal void @part(ptr %spare, ptr %c, i64 %c_row, i64 %left, i64 %columns) {{
 entry:
@@ -266,14 +266,14 @@ done:
         """What is added up so far of every element of a tile."""
         return "\n".join(
             f"  %s{i}_{j} = phi {self.vector} [ zeroinitializer, %begin ], [ %t{i}_{j}, %sum ]"
-            for i in range(self.rows) for j in range(VECTORS)
+            for i in range(self.rows) for j in range(tuning.PANEL_VECTORS)
         )  # fmt: skip
 
     def step(self) -> str:
         """One term of every sum of a tile."""
         v, w = self.vector, self.lanes
         lines = []
-        for j in range(VECTORS):
+        for j in range(tuning.PANEL_VECTORS):
             lines += [f"  %b_at{j} = getelementptr {v}, ptr %line, i64 {j}",
                       f"  %b{j} = load {v}, ptr %b_at{j}, align 64"]  # fmt: skip
         for i in range(self.rows):
@@ -283,7 +283,7 @@ done:
                 f"  %y{i} = insertelement {v} poison, {self.one} %x{i}, i32 0",
                 f"  %z{i} = shufflevector {v} %y{i}, {v} poison, <{w} x i32> zeroinitializer",
                 *(f"  %t{i}_{j} = call {v} @llvm.fma.{self.name}({v} %z{i}, {v} %b{j}, "
-                  f"{v} %s{i}_{j})" for j in range(VECTORS)),
+                  f"{v} %s{i}_{j})" for j in range(tuning.PANEL_VECTORS)),
             ]  # fmt: skip
         return "\n".join(lines)
 
@@ -294,7 +294,7 @@ done:
             lines += [f"  %to_skip{i} = mul i64 %near{i}, %to_row",
                       f"  %to{i} = getelementptr i8, ptr %to, i64 %to_skip{i}"]  # fmt: skip
             lines += [f"  %to{i}_{j} = getelementptr {self.vector}, ptr %to{i}, i64 {j}"
-                      for j in range(VECTORS)]  # fmt: skip
+                      for j in range(tuning.PANEL_VECTORS)]  # fmt: skip
         return "\n".join(lines)
 
     def adds(self) -> str:
@@ -303,12 +303,13 @@ done:
         return "\n".join(
             f"  %o{i}_{j} = load {v}, ptr %to{i}_{j}, align {self.size}\n"
             f"  %u{i}_{j} = fadd {v} %o{i}_{j}, %s{i}_{j}"
-            for i in range(self.rows) for j in range(VECTORS)
+            for i in range(self.rows) for j in range(tuning.PANEL_VECTORS)
         )  # fmt: skip
 
     def stores(self) -> str:
         """A tile to its place."""
-        v, cells = self.vector, [(i, j) for i in range(self.rows) for j in range(VECTORS)]
+        v, across = self.vector, range(tuning.PANEL_VECTORS)
+        cells = [(i, j) for i in range(self.rows) for j in across]
         return "\n".join([
             *(f"  %w{i}_{j} = phi {v} [ %s{i}_{j}, %summed ], [ %u{i}_{j}, %add ]"
               for i, j in cells),

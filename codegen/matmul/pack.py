@@ -7,10 +7,9 @@ of four by four, and so up to a multiple of four.
 
 from __future__ import annotations
 
+from gradof import tuning
 from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.ir.types import DType
-
-VECTORS = 2  # registers that a panel is wide
 
 
 def tile_rows(bits: int) -> int:
@@ -20,7 +19,7 @@ def tile_rows(bits: int) -> int:
 
 def panel_width(dtype: DType, bits: int) -> int:
     """Columns of a panel."""
-    return VECTORS * (bits // dtype.bits)
+    return tuning.PANEL_VECTORS * (bits // dtype.bits)
 
 
 class Panels:
@@ -97,7 +96,8 @@ done:
 
     def masks_text(self) -> str:
         """A mask for each vector of a panel."""
-        return "\n".join(self.lanes_text(f"mask{j}", j * self.lanes) for j in range(VECTORS))
+        vectors = range(tuning.PANEL_VECTORS)
+        return "\n".join(self.lanes_text(f"mask{j}", j * self.lanes) for j in vectors)
 
     def vectors_text(self) -> str:
         """A row of a panel, read at once."""
@@ -106,7 +106,7 @@ done:
   %v{j} = call {v} @llvm.masked.load.{self.name}.p0(ptr %from{j}, i32 {self.size}, {m} %mask{j},
                                                     {v} zeroinitializer)
   %to{j} = getelementptr {v}, ptr %line, i64 {j}
-  store {v} %v{j}, ptr %to{j}, align 64""" for j in range(VECTORS))
+  store {v} %v{j}, ptr %to{j}, align 64""" for j in range(tuning.PANEL_VECTORS))
 
     def turned_text(self) -> str:
         """Copies what squares of four fill of a panel whose columns lie in memory as rows do."""

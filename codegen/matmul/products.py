@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.machine import runtime_ir as place
+from gradof.codegen.machine.bounded import keep
 from gradof.codegen.machine.engine import address_of, vector_bits
 from gradof.codegen.machine.parallel import new_job, run_job
 from gradof.codegen.machine.scratch import Scratch
@@ -27,10 +29,6 @@ from gradof.codegen.matmul.pack import panel_width, tile_rows
 from gradof.ir.types import F32, F64
 from gradof.ops.memory import empty
 
-_ITEMS = 16  # pieces of work that a product is to have, so that many threads have some,
-_BLOCK = 64  # if each has as many rows: less, and copying panels takes as long as multiplying
-_CHUNK = 1 << 17  # multiplications of a chunk at least, about a microsecond
-_WORK = 1 << 19  # multiplications that make another thread worth waking
 _MAX_LAYOUTS = 256
 _DTYPES = {"f": F32, "d": F64}
 _UNKNOWN = object()
@@ -52,9 +50,7 @@ def product(a: Any, b: Any, openmp: bool) -> Any:
     key = (a.dtype.char, a.shape, a.strides, b.shape, b.strides)
     layout = _LAYOUTS.get(key, _UNKNOWN)
     if layout is _UNKNOWN:
-        if len(_LAYOUTS) >= _MAX_LAYOUTS:
-            _LAYOUTS.clear()
-        layout = _LAYOUTS[key] = _layout(a, b)
+        layout = keep(_LAYOUTS, key, _layout(a, b), _MAX_LAYOUTS)
     if layout is None:
         return None
     assert isinstance(layout, _Layout)
@@ -93,19 +89,19 @@ def _layout(a: Any, b: Any) -> _Layout | None:
     }  # fmt: skip
     each = max(1, block * panel_width(dtype, bits) * k)
     count = stacks * panels * blocks
-    chunk = max(1, _CHUNK // each)
+    chunk = max(1, tuning.MATMUL_CHUNK // each)
     scratch = scratch_bytes(k, dtype, bits)
     job = new_job({
         place.KERNEL: _address(dtype.name, bits), place.COUNT: count, place.CHUNK: chunk,
         place.CHUNKS: -(-count // chunk), place.SCRATCH_STEP: scratch,
     }, [values.get(name, 0) for name in ARGUMENTS], [])  # fmt: skip
-    return _Layout((*batch, m, n), job, 1 + stacks * m * n * k // _WORK, scratch)
+    return _Layout((*batch, m, n), job, 1 + stacks * m * n * k // tuning.MATMUL_THREAD, scratch)
 
 
 def _block(m: int, others: int, tile: int) -> int:
     """Rows of a piece of work: all of them, or fewer where there would be few pieces."""
-    wanted = -(-_ITEMS // others)  # blocks of each matrix
-    block = max(-(-m // wanted), _BLOCK)
+    wanted = -(-tuning.MATMUL_ITEMS // others)  # blocks of each matrix
+    block = max(-(-m // wanted), tuning.MATMUL_ROWS)
     return -(-block // tile) * tile
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
+from gradof import tuning
 from gradof.codegen.fusion.groups import Group, cells, is_free
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.loops.ir import LoopNest
@@ -39,9 +40,6 @@ _TILES: dict[Library, MakeKernel] = {
     "numpy": TileKernel, "torch": functools.partial(TileKernel, torch=True)
 }  # fmt: skip
 Backend = Literal["auto", "numpy", "tiles", "native", "triton"]
-SMALL = 1 << 15  # cells: below, whole arrays stay in the cache and statements cost less than tiles
-FEW, MANY = 6, 256  # ops of a function whose smaller arrays are native kernels' too, if
-SMALLEST = 1 << 12  # they have so many cells: below, numpy takes no longer, and nothing to compile
 
 
 def default_backend() -> Backend:
@@ -80,7 +78,7 @@ def native_or_tiles(
 
 def may_fuse(graph: Graph) -> bool:
     """Whether anything in the graph is large enough for a fusion group."""
-    least = SMALLEST if graph.small_kernels else SMALL
+    least = tuning.SMALL_KERNEL_CELLS if graph.small_kernels else tuning.KERNEL_CELLS
     return any(_largest(node) >= least for node in graph.nodes())
 
 
@@ -92,17 +90,19 @@ def has_small_kernels(graph: Graph) -> bool:
     """
     from gradof.codegen.machine.engine import status
 
-    if len(graph.block) > 4 * MANY or default_backend() not in ("auto", "native"):
+    least, most = tuning.SMALL_KERNEL_LEAST, tuning.SMALL_KERNEL_MOST
+    if len(graph.block) > 4 * most or default_backend() not in ("auto", "native"):
         return False
-    if not any(_largest(node) >= SMALLEST for node in graph.nodes()):
+    if not any(_largest(node) >= tuning.SMALL_KERNEL_CELLS for node in graph.nodes()):
         return False
     if any(n.kind in OPS and get_op(n.kind).is_composite for n in graph.nodes()):
         graph = clone_graph(graph)
         expand_composites(graph)
     ops = sum(
-        _largest(n) >= SMALLEST and len(n.outputs) == 1 and in_native(n) for n in graph.nodes()
+        _largest(n) >= tuning.SMALL_KERNEL_CELLS and len(n.outputs) == 1 and in_native(n)
+        for n in graph.nodes()
     )
-    return FEW <= ops <= MANY and bool(status()[0])  # which loads LLVM
+    return least <= ops <= most and bool(status()[0])  # which loads LLVM
 
 
 def target_of(graph: Graph, library: Library, backend: Backend | None = None) -> Target:
@@ -259,12 +259,12 @@ def _worth(group: Group) -> bool:
 
     numpy's `where` waits for each element of a random mask.
     """
-    return cells(group) >= SMALL and _is_work(group)
+    return cells(group) >= tuning.KERNEL_CELLS and _is_work(group)
 
 
 def _worth_small(group: Group) -> bool:
     """As `_worth`, of a function whose small arrays are kernels' too."""
-    return cells(group) >= SMALLEST and _is_work(group)
+    return cells(group) >= tuning.SMALL_KERNEL_CELLS and _is_work(group)
 
 
 def _is_work(group: Group) -> bool:

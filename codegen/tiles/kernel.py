@@ -13,8 +13,8 @@ reads what is reduced over them. Its size follows from the nest and its sizes al
 results are those of blocks within tiles (Note [Sums of tiles] in `tiles/sums`), so the order in
 which they are added depends on nothing but sizes. An eighth of the cells is
 enough for threads to share. Less pays only if scratch arrays of an eighth do not fit into a cache
-that is near (`SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's lock
-at its end, for which threads wait longer than for a cache that is further away.
+that is near (`TILE_SCRATCH`): each numpy call costs half a microsecond, and takes the interpreter's
+lock at its end, for which threads wait longer than for a cache that is further away.
 
 Note [One tile]
 Where there is but one tile its functions of torch's are shared by torch's threads, each by itself.
@@ -37,9 +37,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.loops.instructions import UFUNCS
 from gradof.codegen.loops.interpret import AsNest, nest_sizes, output_shape
 from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.machine.bounded import keep
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.machine.threads import run_chunks
 from gradof.codegen.tiles import sums as tile_sums
@@ -53,13 +55,8 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.memory import maker
 
-CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many
-SCRATCH = 7 << 20  # bytes of a tile, and no more
-SUMMED = 1 << 19  # cells of a tile whose rows torch sums, at most: Note [Sums of tiles]
-_SHARES = 8
 _BUFFER = 8192  # numpy's own, in elements
 _MAX_PLANS = 16  # shapes of one kernel
-_LONG = 256  # columns of which a row is worth an inner loop of its own
 
 
 def can_split_columns(nest: LoopNest) -> bool:
@@ -138,9 +135,7 @@ class TileKernel:
         key = tuple([a.shape for a in given])
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = self._plan(given)
+            plan = keep(self._plans, key, self._plan(given), _MAX_PLANS)
         inputs = [v.of(a) for v, a in zip(plan.inputs, given, strict=True)]
         outputs = tuple([make() for make in plan.make])
         written = [v.of(a) for v, a in zip(plan.outputs, outputs, strict=True)]
@@ -189,7 +184,8 @@ class TileKernel:
             raise CodegenError(f"{nest.name} is for {nest.sizes[-1]} columns, not {sizes[-1]}")
         n = sizes[0] if self.tiled and sizes else 1
         chunk = self._rows_of_a_tile(n, math.prod(sizes[1 if self.tiled else 0 :]))
-        buffer = sizes[-1] // 16 * 16 if sizes and _LONG <= sizes[-1] < _BUFFER else _BUFFER
+        long = bool(sizes) and tuning.TILE_LONG_ROW <= sizes[-1] < _BUFFER
+        buffer = sizes[-1] // 16 * 16 if long else _BUFFER
         shapes = [output_shape(b, sizes) for b in nest.outputs]
         dtypes = [to_numpy_dtype(b.dtype) for b in nest.outputs]
         inputs = [AsNest(b, a.shape) for b, a in zip(nest.inputs, arrays, strict=True)]
@@ -202,16 +198,16 @@ class TileKernel:
     def _rows_of_a_tile(self, n: int, cells: int) -> int:
         """See Note [Tiles]; n rows of so many cells."""
         if self.sums_tiles:
-            most = min(max(CELLS, n * cells // _SHARES), SUMMED)
+            most = min(max(tuning.TILE_CELLS, n * cells // tuning.TILE_SHARES), tuning.TILE_SUMMED)
         else:
-            most = max(CELLS * 4 // self.widest, n * cells // _SHARES)
-            most = min(most, SCRATCH // max(1, sum(self.widths)))
+            most = max(tuning.TILE_CELLS * 4 // self.widest, n * cells // tuning.TILE_SHARES)
+            most = min(most, tuning.TILE_SCRATCH // max(1, sum(self.widths)))
         count = -(-n * cells // max(1, most))
-        even = 1 << (count - 1).bit_length() if count <= _SHARES else -(-count // 8) * 8
+        even = 1 << (count - 1).bit_length() if count <= tuning.TILE_SHARES else -(-count // 8) * 8
         rows = max(1, -(-n // max(1, even)))
         if not self.partials:
             return rows
-        block = tile_sums.BLOCK if self.cut else tile_sums.block_rows(cells)
+        block = tuning.SUM_COLUMNS if self.cut else tile_sums.block_rows(cells)
         return max(block, (rows + block // 2) // block * block)
 
     def _total(self, place: int, found: dict[int, tuple[Any, ...]]) -> Any:

@@ -23,9 +23,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.machine.threads import n_threads
 
-MOST = 16 << 20  # bytes that are kept; a kernel that is not tiled may need any amount
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _KEPT: OrderedDict[int, _Memory] = OrderedDict()  # by thread, the longest unused first
 
@@ -72,7 +72,7 @@ def scratch(kernel: NeedsScratch, tile: tuple[int, ...]) -> Iterator[Any]:
     try:
         yield memory.arrays(kernel, tile)
     finally:
-        if need <= MOST:
+        if need <= tuning.TILE_KEPT:
             _KEPT[thread] = memory
         if len(_KEPT) > 2:
             while len(_KEPT) > 2 * n_threads():

@@ -28,7 +28,7 @@ Torch keeps a row in the nearest cache for all of these, where every instruction
 over a tile that is further away. Each is replaced by itself, whatever else reads what it is made
 of: a value has the same bits with its gradients, before them and alone.
 
-They are torch's for rows of `FEW` columns and more. Of shorter ones numpy's passes are faster.
+They are torch's for rows of `ROWS_FEW` columns and more. Of shorter ones numpy's passes are faster.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from gradof import tuning
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
 from gradof.codegen.loops.passes.restage import restaged
 from gradof.codegen.tiles.nest import Known, each, in_order, without_unread
 from gradof.ir.types import F32, F64
 
-FEW = 64
 _ALONE = {"cells": False, "check": False}  # a sum is that of what it is computed from in any case
 ROWS = frozenset({"softmax", "softmax_grad", "layer_norm", "layer_norm_grad", "inverse_deviation"})
 
 
 def has_rows(nest: LoopNest) -> bool:
     """Whether rows are long enough for torch's calls."""
-    return bool(nest.rows) and len(nest.sizes) == nest.rows + 1 and nest.sizes[-1] >= FEW
+    return bool(nest.rows) and len(nest.sizes) == nest.rows + 1 and nest.sizes[-1] >= tuning.ROWS_FEW
 
 
 def with_softmax(nest: LoopNest) -> LoopNest:

@@ -21,17 +21,17 @@ Note [Sums by BLAS]
 are two calls and an array in between, and it is faster than `np.add.reduce` for a plain sum, too.
 Two things need care. BLAS may start threads of its own for long vectors (OpenBLAS: over 10 000),
 inside our threads and with results that depend on their number; and it adds in a few dozen running
-sums, whose error grows with the length. So rows are cut into blocks of `BLOCK`, whose sums numpy
-adds in pairs. They are short, because numpy keeps Python's lock during a call of BLAS for 500 rows
-or less, however long they are: a tile of 2^17 cells has more blocks than that. Where columns are
-not next to one another, numpy would not call BLAS but add one by one; then the product is computed
-after all.
+sums, whose error grows with the length. So rows are cut into blocks of `SUM_COLUMNS`, whose sums
+numpy adds in pairs. They are short, because numpy keeps Python's lock during a call of BLAS for 500
+rows or less, however long they are: a tile of 2^17 cells has more blocks than that. Where columns
+are not next to one another, numpy would not call BLAS but add one by one; then the product is
+computed after all.
 
 Note [Sums of tiles]
 How large tiles are follows from how much their kernel computes. What they add up is to be the same
-bits in every kernel, so a tile gives a partial result for each block: `BLOCK` columns where these
-are cut, `block_rows` rows of cells that are folded, one row where row values are. Tiles begin and
-end with blocks, and the partial results of all tiles are added at once. Only the gradient of a
+bits in every kernel, so a tile gives a partial result for each block: `SUM_COLUMNS` columns where
+these are cut, `block_rows` rows of cells that are folded, one row where row values are. Tiles begin
+and end with blocks, and the partial results of all tiles are added at once. Only the gradient of a
 layer norm's weight is summed by torch, tile by tile (`tiles/rows`): by calls for blocks the kernel
 would take 1.6 times as long. How large such tiles are follows from their sizes alone.
 """
@@ -43,24 +43,20 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 256  # columns
-FOLDED = 1 << 16  # cells of a block of rows
-NARROW = 32  # columns: it pays to lay them out as rows first
-WIDE = 1024  # cells
-_FEW = 8  # columns, too few for a call of BLAS
+from gradof import tuning
 
 
 def block_rows(cells: int) -> int:
     """The rows of a block, of so many cells each."""
-    return max(1, FOLDED // max(1, cells))
+    return max(1, tuning.SUM_CELLS // max(1, cells))
 
 
 def dot(a: Any, b: Any) -> Any:
     """The sum of a * b over the last axis, which is kept; both vary along it."""
     n = a.shape[-1]
-    if n > BLOCK:
+    if n > tuning.SUM_COLUMNS:
         return along(np.add, dot_blocks(a, b))
-    if n <= _FEW or not _adjacent(a, b):
+    if n <= tuning.SUM_FEW or not _adjacent(a, b):
         return along(np.add, np.multiply(a, b))
     return np.vecdot(a, b)[..., None]
 
@@ -70,7 +66,7 @@ def dot_blocks(a: Any, b: Any) -> Any:
     if not _adjacent(a, b):
         return along_blocks(np.add, np.multiply(a, b))
     n = a.shape[-1]
-    even = n - n % BLOCK
+    even = n - n % tuning.SUM_COLUMNS
     if even == n:
         return np.vecdot(_blocks(a, n), _blocks(b, n))
     last = np.vecdot(a[..., even:], b[..., even:])[..., None]
@@ -82,19 +78,19 @@ def dot_blocks(a: Any, b: Any) -> Any:
 def total(a: Any) -> Any:
     """The sum over the last axis, which is kept."""
     n = a.shape[-1]
-    if n > BLOCK:
+    if n > tuning.SUM_COLUMNS:
         return along(np.add, total_blocks(a))
-    if n <= _FEW or not _adjacent(a):
+    if n <= tuning.SUM_FEW or not _adjacent(a):
         return along(np.add, a)
-    return np.vecdot(a, _ones(a.dtype, BLOCK)[:n])[..., None]
+    return np.vecdot(a, _ones(a.dtype, tuning.SUM_COLUMNS)[:n])[..., None]
 
 
 def total_blocks(a: Any) -> Any:
     """The sum of each block of the last axis."""
     if not _adjacent(a):
         return along_blocks(np.add, a)
-    n, ones = a.shape[-1], _ones(a.dtype, BLOCK)
-    even = n - n % BLOCK
+    n, ones = a.shape[-1], _ones(a.dtype, tuning.SUM_COLUMNS)
+    even = n - n % tuning.SUM_COLUMNS
     if even == n:
         return np.vecdot(_blocks(a, n), ones)
     last = np.vecdot(a[..., even:], ones[: n - even])[..., None]
@@ -105,7 +101,7 @@ def total_blocks(a: Any) -> Any:
 
 def along(ufunc: Any, a: Any) -> Any:
     """`ufunc.reduce` over the last axis, which is kept."""
-    if a.ndim == 2 and a.shape[1] <= NARROW:  # numpy's loops would be of a few cells
+    if a.ndim == 2 and a.shape[1] <= tuning.SUM_NARROW:  # numpy's loops would be of a few cells
         return ufunc.reduce(a.T.copy(), axis=0)[:, None]
     return ufunc.reduce(a, axis=-1, keepdims=True)
 
@@ -113,8 +109,8 @@ def along(ufunc: Any, a: Any) -> Any:
 def along_blocks(ufunc: Any, a: Any, dtype: Any = None) -> Any:
     """`ufunc.reduce` over each block of the last axis."""
     n = a.shape[-1]
-    parts = [ufunc.reduce(a[..., k : k + BLOCK], axis=-1, keepdims=True, dtype=dtype)
-             for k in range(0, n, BLOCK)]  # fmt: skip
+    parts = [ufunc.reduce(a[..., k : k + tuning.SUM_COLUMNS], axis=-1, keepdims=True, dtype=dtype)
+             for k in range(0, n, tuning.SUM_COLUMNS)]  # fmt: skip
     return np.concatenate(parts, axis=-1)
 
 
@@ -134,7 +130,7 @@ def _folded(ufunc: Any, a: Any, axes: tuple[int, ...]) -> Any:
     if a.ndim != 3:
         return ufunc.reduce(a, axis=tuple(k + 1 for k in axes), keepdims=True)[:, 0]
     blocks, n, columns = a.shape
-    together = WIDE // max(1, columns)
+    together = tuning.SUM_WIDE // max(1, columns)
     even = n - n % max(1, together)
     if together < 2 or not even or not a.flags.c_contiguous:
         return ufunc.reduce(a, axis=1)
@@ -150,7 +146,8 @@ def _adjacent(a: Any, b: Any = None) -> bool:
 
 def _blocks(a: Any, even: int) -> Any:
     *rows, n = a.shape
-    return (a if even == n else a[..., :even]).reshape(*rows, even // BLOCK, BLOCK)
+    cut = a if even == n else a[..., :even]
+    return cut.reshape(*rows, even // tuning.SUM_COLUMNS, tuning.SUM_COLUMNS)
 
 
 @functools.cache

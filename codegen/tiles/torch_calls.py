@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen.lowering.numpy import lowering
 from gradof.codegen.machine.openmp import has_threads, torch_cpu
 from gradof.codegen.machine.threads import n_threads
@@ -166,7 +167,6 @@ def in_vectors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # And short where they reduce rows, of which numpy takes one at a time.
 EXTREMES = {"max": ("amax", np.maximum), "min": ("amin", np.minimum)}
-_FEW = 8  # columns for which torch's loops are short, too
 
 
 @functools.cache
@@ -179,7 +179,7 @@ def extreme(kind: str) -> Callable[[Any], Any]:
     function = getattr(torch, name)
 
     def call(a: Any) -> Any:
-        if a.shape[-1] <= _FEW:
+        if a.shape[-1] <= tuning.TORCH_ROW_FEW:
             return along(ufunc, a.numpy())
         return function(a, -1, True).numpy()
 
@@ -197,7 +197,7 @@ def row_total() -> Callable[[Any], Any]:
     add = torch.sum
 
     def call(a: Any) -> Any:
-        if a.shape[-1] <= _FEW or a.stride(-1) != 1:
+        if a.shape[-1] <= tuning.TORCH_ROW_FEW or a.stride(-1) != 1:
             return total(a.numpy())
         return add(a, -1, True).numpy()
 

@@ -16,16 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gradof import tuning
 from gradof.codegen.loops.ir import Buffer, LoopNest
 from gradof.codegen.triton.emit import Form
 from gradof.codegen.triton.fold_source import folds_of
 from gradof.codegen.triton.named import wide
 
-CELLS = 2048  # of a tile, where rows are shorter
-MULTIPROCESSORS = 132  # of a device that nobody can ask, an H100's
 MAX_ROW_PROGRAMS = (1 << 16) - 1  # along the second axis of a grid
 MAX_WARPS = 16
-FOLD_CELLS = 8192  # of a tile of partial results
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Blocks:
 def multiprocessors(device: Any) -> int:
     """How many the device of a tensor has."""
     if device.type != "cuda":
-        return MULTIPROCESSORS
+        return tuning.MULTIPROCESSORS
     import torch
 
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
@@ -49,7 +47,7 @@ def multiprocessors(device: Any) -> int:
 
 def blocks_for(
     nest: LoopNest, form: Form, n_rows: int, n_columns: int, most: int,
-    units: int = MULTIPROCESSORS, *, down: bool = False,
+    units: int = tuning.MULTIPROCESSORS, *, down: bool = False,
 ) -> Blocks:  # fmt: skip
     """Sizes of the tile by what fits into registers; see `warps_for`.
 
@@ -61,16 +59,18 @@ def blocks_for(
     if form == "looped":
         rows = 16 if any(f.level == "cell" for f in folds) else 1
         # of rows that are read again, few at a time: they are to stay in the cache
-        cells = 4 * CELLS if rows == 1 and nest.stages > 1 else CELLS
+        cells = 4 * tuning.BLOCK_CELLS if rows == 1 and nest.stages > 1 else tuning.BLOCK_CELLS
         columns = min(power(n_columns), most, cells // (rows // 2 or 1))
         tiles = -(-n_rows // (rows * units * 8)) if folds and rows == 1 else 1
         return Blocks(rows, columns, max(1, tiles), warps_for(rows * columns, _is_half(nest)))
     if form == "tiled":
-        columns = min(power(n_columns), 4 if down and n_rows >= CELLS else 1024)
-        rows = max(1, min(power(n_rows), (CELLS if columns > 1 else 2 * CELLS) // columns))
+        columns = min(power(n_columns), 4 if down and n_rows >= tuning.BLOCK_CELLS else 1024)
+        cells = tuning.BLOCK_CELLS if columns > 1 else 2 * tuning.BLOCK_CELLS
+        rows = max(1, min(power(n_rows), cells // columns))
     else:
         columns = power(n_columns)
-        rows = min(64 if columns > 1 else 1024, max(1, CELLS // columns), power(n_rows))
+        most = 64 if columns > 1 else 1024
+        rows = min(most, max(1, tuning.BLOCK_CELLS // columns), power(n_rows))
     warps = warps_for(rows * columns, _is_half(nest))
     across = -(-n_columns // columns) or 1
     programs = MAX_ROW_PROGRAMS if form == "tiled" else n_rows or 1
@@ -108,7 +108,7 @@ def fold_blocks(columns: int, folds: int, units: int) -> Blocks:
         return Blocks(1024, 1, 1, 4)
     fitting = 1 << (max(1, columns * folds // units).bit_length() - 1)
     width = max(16, min(128, fitting))
-    return Blocks(FOLD_CELLS // width, width, 1, 8)
+    return Blocks(tuning.FOLD_BLOCK_CELLS // width, width, 1, 8)
 
 
 def _cells(nest: LoopNest) -> list[Buffer]:

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gradof import tuning
 from gradof.codegen.loops.interpret import nest_sizes, output_shape
 from gradof.codegen.loops.ir import Buffer, LoopNest
 from gradof.codegen.loops.passes.merge_axes import merge_axes
 from gradof.codegen.loops.verify import checked
+from gradof.codegen.machine.bounded import keep
 from gradof.codegen.machine.executable import remember_source
 from gradof.codegen.triton import tune
 from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of, multiprocessors
@@ -34,7 +36,6 @@ from gradof.codegen.triton.shared_rows import share_rows
 from gradof.codegen.triton.split_reductions import Totals, take_totals
 from gradof.errors import CodegenError
 
-MAX_BLOCK = 1 << 14  # columns that one program holds in registers
 WIDE_INDEX = 1 << 31
 MAX_PLANNED = 64  # sets of shapes and strides that a kernel remembers the launch of
 
@@ -68,7 +69,7 @@ class TritonKernel:
 
     def __init__(self, nest: LoopNest, max_block: int | None = None) -> None:
         self.nest = nest
-        self.max_block = max_block or MAX_BLOCK
+        self.max_block = max_block or tuning.ROW_BLOCK
         self.form = form_of(nest)
         self.source = emit_triton(nest, self.form)
         self._made: dict[tuple[Form, tuple[int, ...]], Source] = {}
@@ -81,10 +82,7 @@ class TritonKernel:
         key = self.key(tensors)
         planned = self.planned.get(key)
         if planned is None:
-            planned = self._plan(tensors)
-            if len(self.planned) >= MAX_PLANNED:
-                self.planned.clear()
-            self.planned[key] = planned
+            planned = keep(self.planned, key, self._plan(tensors), MAX_PLANNED)
         return planned(tensors)
 
     @staticmethod

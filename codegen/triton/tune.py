@@ -23,13 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
 from typing import Any
 
+from gradof import tuning
 from gradof.codegen.machine.object_cache import object_cache
 from gradof.codegen.triton.blocks import MAX_WARPS, Blocks, power
 from gradof.codegen.triton.interpreter import is_interpreting
 from gradof.errors import ConfigError
 
-SMALL = 1 << 20  # positions: below, a launch costs more than any tile saves
-LARGE = 1 << 14  # cells of a tile
 _chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
 _lock = threading.Lock()
 
@@ -44,7 +43,9 @@ def is_on() -> bool:
 
 def applies(device: Any, positions: int) -> bool:
     """Whether a kernel of so many positions is timed on the device."""
-    if device.type != "cuda" or positions < SMALL or is_interpreting() or not is_on():
+    if device.type != "cuda" or positions < tuning.TUNED_POSITIONS:
+        return False
+    if is_interpreting() or not is_on():
         return False
     import torch
 
@@ -82,7 +83,8 @@ def candidates(
                 warps = warps_of(default.rows * columns)
                 found.append(replace(default, columns=columns, tiles=tiles, warps=warps))
     # the largest tiles have more registers a cell, and fewer programs at once, with 32
-    most_warps = 2 * MAX_WARPS if default.rows * default.columns >= LARGE else MAX_WARPS
+    large = default.rows * default.columns >= tuning.TUNED_CELLS
+    most_warps = 2 * MAX_WARPS if large else MAX_WARPS
     for warps in (default.warps // 2, default.warps * 2):
         if 2 <= warps <= most_warps:
             found.append(replace(default, warps=warps))

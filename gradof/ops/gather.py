@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradof import tuning
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import Type
@@ -86,13 +87,10 @@ def _infer_index_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple
     return (x,)
 
 
-_WIDE = 128  # numbers of a row that is added at once
-
-
 def _np_index_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
     result = x.copy()
     rows, sources = np.moveaxis(result, dim, 0), np.moveaxis(src, dim, 0)
-    if src.size < _WIDE * index.size:
+    if src.size < tuning.ADDED_ROW * index.size:
         np.add.at(rows, index, sources)
         return result
     for k, row in zip(index.tolist(), sources, strict=True):  # np.add.at takes 10 ns a number
@@ -142,11 +140,9 @@ def _infer_scatter(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[T
     return (x,)
 
 
-_MANY = 1 << 12  # numbers
-
-
 def _np_scatter_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
-    if x.dtype not in (np.float32, np.float64) or not _MANY < x.size <= 4 * index.size:
+    counted = tuning.ADDED_SORTED < x.size <= 4 * index.size
+    if x.dtype not in (np.float32, np.float64) or not counted:
         result = x.copy()
         np.add.at(result, _grid(index, dim), src)
         return result

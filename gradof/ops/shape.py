@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradof import tuning
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import Type
@@ -142,13 +143,10 @@ def _np_pad(x: Array, *, pads: tuple[tuple[int, int], ...], value: float) -> Arr
     return result
 
 
-_FEW = 1 << 14  # elements that are set to zero faster than the borders are found
-
-
 def _np_unslice(
     g: Array, *, shape: Shape, dim: int, start: int, stop: int, step: int
 ) -> Array:
-    if step != 1 or g.size < _FEW:
+    if step != 1 or g.size < tuning.ZEROED_CELLS:
         result = np.zeros(shape, g.dtype)
         _np_slice(result, dim=dim, start=start, stop=stop, step=step)[...] = g
         return result

@@ -13,13 +13,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from gradof import tuning
 from gradof.ir.attrs import Attr
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
-
-LARGE = 1 << 15  # elements of what is sliced; smaller arrays are whole, one statement for each op
 
 
 def may_hoist(graph: Graph) -> bool:
@@ -53,7 +52,7 @@ def _sliced(node: Node) -> list[Node]:
     if not has_trait(node.kind, "elementwise") or len(node.outputs) != 1:
         return []
     type_ = node.output.type
-    if not isinstance(type_, TensorType) or type_.shape is None or type_.size < LARGE:
+    if not isinstance(type_, TensorType) or type_.shape is None or type_.size < tuning.KERNEL_CELLS:
         return []
     users = [use.node for use in node.output.uses]
     if not users or any(u.kind != "slice" or u.attrs["step"] != 1 for u in users):
@@ -113,7 +112,7 @@ def _summed_cat(node: Node) -> Node | None:
 
 
 def _is_large(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.size >= LARGE
+    return isinstance(value.type, TensorType) and value.type.size >= tuning.KERNEL_CELLS
 
 
 def _sum_parts(node: Node, cat: Node) -> None:

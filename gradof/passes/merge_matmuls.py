@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gradof import tuning
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import F32, TensorType
-
-LEAST, MOST = 1 << 18, 1 << 23  # multiplications of each product
-WORTH = 32  # multiplications for each element that is copied
 
 
 def may_merge(graph: Graph) -> bool:
@@ -42,7 +40,7 @@ def _is_middling(node: Node) -> bool:
         return False
     if a.shape is None or b.shape is None or a.dtype != F32 or a.device != "cpu":
         return False
-    return LEAST < _multiplications(node) <= MOST
+    return tuning.MERGED_LEAST < _multiplications(node) <= tuning.MERGED_MOST
 
 
 def _shape(value: Value) -> tuple[int, ...]:
@@ -88,7 +86,7 @@ def _shared(graph: Graph, nodes: list[Node], anchor: Node) -> bool:
     """Merge products of one first operand before `anchor`, if it pays."""
     outputs = set(graph.outputs)
     copied = sum(_size(n.inputs[1]) + (n.output in outputs) * _size(n.output) for n in nodes)
-    if copied * WORTH > sum(map(_multiplications, nodes)):
+    if copied * tuning.MERGED_WORTH > sum(map(_multiplications, nodes)):
         return False
     wide = _joined([n.inputs[1] for n in nodes], 1, anchor)
     assert anchor.block is not None
@@ -153,7 +151,7 @@ def _summed(nodes: Sequence[Node]) -> bool:
     total, *terms = nodes
     lefts, rights = zip(*(t.inputs for t in terms), strict=True)
     fresh = _size_to_join(lefts, 1, total) + sum(map(_size, rights))
-    if fresh * WORTH > sum(map(_multiplications, terms)):
+    if fresh * tuning.MERGED_WORTH > sum(map(_multiplications, terms)):
         return False
     assert total.block is not None
     plain = [_transposed(v) for v in rights]

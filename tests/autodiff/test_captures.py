@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from torch import nn
 
 import gradof
-from gradof.autodiff import captures
+from gradof import tuning
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
 from gradof.errors import InputError
@@ -104,7 +104,7 @@ def test_long_chains_are_cut() -> None:
     lines = "\n".join(f"%v{k + 1} : f32[256,256] = sin(%v{k})" for k in range(12))
     gradient = differentiate(parse_graph(
         f"graph f(%v0 : f32[256,256]):\n{lines}\nreturn (%v12)"))  # fmt: skip
-    assert 0 < len(saved(gradient)) <= 12 // captures.DEPTH
+    assert 0 < len(saved(gradient)) <= 12 // tuning.CAPTURE_CALLS
 
 
 @pytest.mark.parametrize("large", [2, 1 << 15])
@@ -112,7 +112,7 @@ def test_long_chains_are_cut() -> None:
 @given(case=graphs())
 def test_bytes_never_grow_as_the_budget_falls_and_numbers_stay(large: int, case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captures, "LARGE", large)
+        patch.setattr(tuning, "KERNEL_CELLS", large)
         before: list[Any] | None = None
         bytes_: list[int] = []
         rng = np.random.default_rng(3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from gradof import tuning
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.fusion.groups import Group
@@ -17,7 +18,6 @@ from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.loops.text import print_nest
 from gradof.codegen.targets.choose import native_or_tiles
-from gradof.codegen.tiles import kernel as tiles
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.ir.core import Graph, Node
 from gradof.ir.parser import parse_graph
@@ -69,7 +69,7 @@ def test_random_graphs_and_gradients_keep_their_numbers(
     run: Callable[..., Any], cells: int, case: Case
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "CELLS", cells)
+        patch.setattr(tuning, "TILE_CELLS", cells)
         compare(run, case)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.lowering import products
 from gradof.ir.clone import clone_graph
@@ -15,7 +16,7 @@ from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
 from gradof.ir.verify import verify
-from gradof.passes.merge_matmuls import LEAST, merge_matmuls
+from gradof.passes.merge_matmuls import merge_matmuls
 from gradof.testing import check
 
 SHARED = """graph f(%x : f32[512,64], %a : f32[64,64], %b : f32[64,32], %c : f32[64,64]):
@@ -125,7 +126,7 @@ def test_queries_keys_and_values_and_their_gradients() -> None:
     torch.manual_seed(1)
     x = torch.randn(4, 128, 64)
     weights = [torch.randn(64, 64) / 8.0 for _ in range(3)]
-    assert 512 * 64 * 64 > LEAST
+    assert 512 * 64 * 64 > tuning.MERGED_LEAST
     assert check(lambda *args: _attention(*args).square().mean(), (x, *weights)).ok
 
 

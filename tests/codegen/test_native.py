@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.fusion.fuse import fuse
-from gradof.codegen.llvm import kernel
 from gradof.codegen.llvm.kernel import NativeKernel, is_native
 from gradof.codegen.llvm.vectors import supports
 from gradof.codegen.loops.interpret import run_nest
@@ -221,8 +221,8 @@ def test_strides(name: str) -> None:
 def test_any_number_of_threads_gives_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel, "CHUNK", 64)
-    monkeypatch.setattr(kernel, "_WORK", 1)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 64)
+    monkeypatch.setattr(tuning, "NATIVE_THREAD", 1)
     for nest in nests(CHAINS[name]):
         arrays = arrays_for(nest, {6: 50, 4: 50, 7: 37, 42: 999})
         run = NativeKernel(nest)

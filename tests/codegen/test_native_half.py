@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.host.emit import emit
-from gradof.codegen.llvm import kernel
 from gradof.codegen.llvm.contiguous_copy import Rearranged
 from gradof.codegen.llvm.kernel import NativeKernel, is_native
 from gradof.codegen.llvm.vectors import supports
@@ -324,8 +324,8 @@ def test_no_rows_and_no_columns(half: str) -> None:
 def test_any_number_of_threads_gives_the_same_bits(
     name: str, half: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel, "CHUNK", 64)
-    monkeypatch.setattr(kernel, "_WORK", 1)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 64)
+    monkeypatch.setattr(tuning, "NATIVE_THREAD", 1)
     for nest in nests(CASES[name].replace("{h}", half)):
         arrays = raw_inputs(nest, half, {5: 50, 6: 50, 7: 50, 4: 50})
         run = NativeKernel(nest)
@@ -342,7 +342,7 @@ def test_sums_are_added_in_float32_and_rounded_once(
     half: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks too: in bfloat16 a sum of many ones stands still at 256, in float16 at 2048."""
-    monkeypatch.setattr(kernel, "CHUNK", 256)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 256)
     (nest,) = nests(
         f"graph f(%x : {half}[30,64]):\n %a : {half}[64] = sum[dims=(0,), keepdims=False](%x)\n"
         f" %b : {half}[] = sum[dims=(0, 1), keepdims=False](%x)\n return (%a, %b)"

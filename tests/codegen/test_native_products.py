@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradof
+from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.lowering import products
 from gradof.codegen.lowering.numpy import Library
@@ -170,7 +171,7 @@ def test_infinity_and_nan_stay_in_their_row_and_column() -> None:
 def test_bits_depend_on_neither_threads_nor_layouts(
     openmp: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "_WORK", 1)
+    monkeypatch.setattr(tuning, "MATMUL_THREAD", 1)
     a, b = made((3, 150, 50), "plain"), made((3, 50, 70), "plain")
     found = []
     for threads in ("1", "2", "5"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradof
+from gradof import tuning
 from gradof.codegen.llvm import kernel, streaming
 from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.ops import memory
@@ -111,7 +112,7 @@ def test_chunks_of_one_axis_begin_at_lines(n: int) -> None:
     run = NativeKernel(nest)
     assert run.split
     count, chunk = run._chunks(1, n, None)  # type: ignore[arg-type]  # which it does not look at
-    assert count == n and chunk % memory.ALIGNED == 0 and chunk >= min(n, kernel.CHUNK)
+    assert count == n and chunk % memory.ALIGNED == 0 and chunk >= min(n, tuning.NATIVE_CHUNK)
 
 
 def test_the_cache_has_a_size() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradof.codegen.llvm import kernel
+from gradof import tuning
 from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.codegen.machine import parallel, pool
 from gradof.codegen.machine.engine import vector_bits
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.skipif(not vector_bits(), reason="no native code here")
 @pytest.fixture
 def x(monkeypatch: pytest.MonkeyPatch) -> Any:
     """An array of many chunks, each worth a thread."""
-    monkeypatch.setattr(kernel, "CHUNK", 64)
-    monkeypatch.setattr(kernel, "_WORK", 1)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 64)
+    monkeypatch.setattr(tuning, "NATIVE_THREAD", 1)
     monkeypatch.setenv("GRADOF_NUM_THREADS", "3")
     return np.random.default_rng(0).random((500, 42)).astype(np.float32)
 

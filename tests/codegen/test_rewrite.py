@@ -11,12 +11,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gradof import tuning
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen import compile_graph
 from gradof.codegen.host.torch_emit import emit_torch
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
-from gradof.codegen.triton.graph import split_sums
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Value
 from gradof.ir.types import F64, TensorType
@@ -143,7 +143,7 @@ def agree(graph: Graph, given: Sequence[Any]) -> None:
 @given(graph=rewritten())
 def test_numbers_stay(backward: bool, graph: Graph) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split_sums, "SHORT", 2)
+        patch.setattr(tuning, "SPLIT_CELLS", 2)
         if backward:
             every = range(len(graph.inputs)), range(len(graph.outputs))
             graph = pullback_graph(graph, *every)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof import differentiate, value_and_grad
+from gradof import differentiate, tuning, value_and_grad
 from gradof.codegen import compile_graph, has_small_kernels
 from gradof.codegen.machine.engine import status
-from gradof.codegen.targets.choose import FEW, MANY, SMALLEST
 from gradof.ir.parser import parse_graph
 from gradof.testing import check
 
@@ -23,9 +22,13 @@ def _chain(ops: int, cells: int) -> str:
     return "\n".join([*lines, f" return (%v{ops})"])
 
 
+LEAST, MOST = tuning.SMALL_KERNEL_LEAST, tuning.SMALL_KERNEL_MOST
+CELLS = tuning.SMALL_KERNEL_CELLS
+
+
 @pytest.mark.parametrize("ops, cells, small", [
-    (FEW, SMALLEST, True), (FEW - 1, SMALLEST, False), (FEW, SMALLEST - 1, False),
-    (MANY, SMALLEST, True), (MANY + 1, SMALLEST, False),
+    (LEAST, CELLS, True), (LEAST - 1, CELLS, False), (LEAST, CELLS - 1, False),
+    (MOST, CELLS, True), (MOST + 1, CELLS, False),
 ])  # fmt: skip
 def test_which_are_kernels(ops: int, cells: int, small: bool) -> None:
     graph = parse_graph(_chain(ops, cells))

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import gradof
-from gradof.codegen.tiles import kernel as tiles
+from gradof import tuning
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.codegen.tiles.row_calls import row_functions
 from gradof.errors import CodegenError
@@ -300,7 +300,7 @@ def test_sums_are_the_same_bits_on_any_threads(
     for gradients in found[1:]:
         for one, other in zip(gradients, found[0], strict=True):
             assert torch.equal(one, other)
-    assert all(k.sums_tiles for k in kernels) and tiles.CELLS < x.numel() // 2
+    assert all(k.sums_tiles for k in kernels) and tuning.TILE_CELLS < x.numel() // 2
 
 
 def test_a_norm_is_for_its_number_of_columns(kernels: list[TileKernel]) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from gradof import tuning
 from gradof.codegen.machine import openmp, threads
 from gradof.codegen.machine.threads import run_chunks
-from gradof.codegen.tiles import kernel as tiles
 from gradof.codegen.tiles import memory as tile_memory
 from gradof.codegen.tiles.kernel import TileKernel
 from tests.codegen.test_tiles import NORM, inputs_of, nest_of, small_blocks
@@ -65,7 +65,7 @@ def test_an_error_of_a_chunk_is_raised_and_the_next_call_runs(torchs: bool) -> N
 def test_kernels_of_torch_callers_run_there_with_memory_that_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tiles, "CELLS", 70)
+    monkeypatch.setattr(tuning, "TILE_CELLS", 70)
     monkeypatch.setenv("GRADOF_NUM_THREADS", "2")
     small_blocks(monkeypatch)
     calls: list[int] = []

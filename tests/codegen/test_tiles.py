@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradof import tuning
 from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
@@ -110,8 +111,8 @@ def inputs_of(nest: LoopNest, seed: int = 3) -> list[Any]:
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a tile, which has whole blocks, may be small."""
-    monkeypatch.setattr(tile_sums, "BLOCK", 8)
-    monkeypatch.setattr(tile_sums, "FOLDED", 60)
+    monkeypatch.setattr(tuning, "SUM_COLUMNS", 8)
+    monkeypatch.setattr(tuning, "SUM_CELLS", 60)
 
 
 @pytest.mark.parametrize("cells", [1, 70, 1 << 17])
@@ -121,7 +122,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_are_those_of_the_nest_in_any_tile(
     torch: bool, text: str, dtype: str, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiles, "CELLS", cells)
+    monkeypatch.setattr(tuning, "TILE_CELLS", cells)
     small_blocks(monkeypatch)
     nest = nest_of(text.replace("{d}", dtype))
     inputs = inputs_of(nest)
@@ -154,7 +155,7 @@ def test_a_column_that_is_not_there_is_picked_as_zero_and_placed_nowhere() -> No
 
 def test_a_tile_has_so_many_blocks_that_numpy_lets_other_threads_run() -> None:
     """numpy keeps Python's lock during a call of BLAS for up to 500 vectors, of any length."""
-    assert tiles.CELLS // tile_sums.BLOCK > 500
+    assert tuning.TILE_CELLS // tuning.SUM_COLUMNS > 500
 
 
 def test_products_are_summed_without_an_array_of_them() -> None:
@@ -165,7 +166,7 @@ def test_products_are_summed_without_an_array_of_them() -> None:
 
 
 def test_a_sum_over_everything_is_cut_into_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "CELLS", 16)
+    monkeypatch.setattr(tuning, "TILE_CELLS", 16)
     small_blocks(monkeypatch)
     ran: list[tuple[int, int]] = []
 
@@ -235,7 +236,7 @@ def test_masks_choose_bits_as_where_does(dtype: Any) -> None:
 
 @pytest.mark.parametrize("text", [LOSS, NORM, LINE, MASKS])
 def test_bits_do_not_depend_on_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "CELLS", 70)
+    monkeypatch.setattr(tuning, "TILE_CELLS", 70)
     small_blocks(monkeypatch)
     nest = nest_of(text.replace("{d}", "f32"))
     inputs, kernel = inputs_of(nest), TileKernel(nest)
@@ -287,7 +288,7 @@ def test_kernels_of_a_thread_share_memory_which_one_of_them_has_at_a_time() -> N
 def test_scratch_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = TileKernel(nest_of(NORM.replace("{d}", "f64")))
     tile_memory._KEPT.clear()
-    monkeypatch.setattr(tile_memory, "MOST", 4096)
+    monkeypatch.setattr(tuning, "TILE_KEPT", 4096)
     with tile_memory.scratch(kernel, (600, 32)) as arrays:
         gone = weakref.ref(arrays[0].base)
     del arrays

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from gradof import tuning
 from gradof.codegen.machine.object_cache import object_cache
 from gradof.codegen.triton import tune
 from gradof.codegen.triton.blocks import MAX_WARPS, Blocks
@@ -113,24 +114,24 @@ def test_keys_tell_source_dtype_bucket_device_and_triton_apart(
 
 
 def test_only_large_kernels_on_a_gpu_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tune.applies(CUDA, tune.SMALL)
-    assert not tune.applies(CUDA, tune.SMALL - 1)
-    assert not tune.applies(torch.device("cpu"), tune.SMALL)
+    assert tune.applies(CUDA, tuning.TUNED_POSITIONS)
+    assert not tune.applies(CUDA, tuning.TUNED_POSITIONS - 1)
+    assert not tune.applies(torch.device("cpu"), tuning.TUNED_POSITIONS)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert not tune.applies(CUDA, tune.SMALL)
+    assert not tune.applies(CUDA, tuning.TUNED_POSITIONS)
 
 
 def test_nothing_is_timed_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "is_interpreting", lambda: True)
-    assert not tune.applies(CUDA, tune.SMALL)
+    assert not tune.applies(CUDA, tuning.TUNED_POSITIONS)
 
 
 def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADOF_AUTOTUNE", "0")
-    assert not tune.applies(CUDA, tune.SMALL)
+    assert not tune.applies(CUDA, tuning.TUNED_POSITIONS)
     monkeypatch.setenv("GRADOF_AUTOTUNE", "yes")
     with pytest.raises(ConfigError, match="GRADOF_AUTOTUNE is 'yes'"):
-        tune.applies(CUDA, tune.SMALL)
+        tune.applies(CUDA, tuning.TUNED_POSITIONS)
 
 
 @pytest.mark.parametrize("folds", [False, True])

@@ -25,14 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradof import differentiate, value_and_grad
+from gradof import differentiate, tuning, value_and_grad
 from gradof.autodiff.compose import pullback_graph
 from gradof.codegen import compile_graph
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.lowering.half import round_bf16
 from gradof.codegen.triton import kernel as kernel_module
 from gradof.codegen.triton.emit import Form, emit_triton
-from gradof.codegen.triton.kernel import MAX_BLOCK
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
@@ -235,7 +234,7 @@ def interpret(only: str, recorder: Recorder) -> dict[str, Any]:
                 attempt(name, partial(run_op, op, dtype, attrs, graph))
     for title in ("workload", "workload, long rows"):
         for name, case, benchmark in workloads():
-            kernel_module.MAX_BLOCK = MAX_BLOCK if title == "workload" else LONG[benchmark]
+            tuning.ROW_BLOCK = tuning.ROW_BLOCK if title == "workload" else LONG[benchmark]
             if re.search(only, f"{title} {name}"):
                 attempt(f"{title} {name}", partial(run_case, case))
     return found

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 RANK = {
     "gradof.errors": 0,
+    "gradof.tuning": 0,  # thresholds
     "gradof.ir": 1,
     "gradof.ops": 2,
     "gradof.passes": 3,

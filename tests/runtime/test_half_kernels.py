@@ -14,8 +14,7 @@ import torch
 from torch.nn import functional
 
 import gradof
-from gradof import differentiate
-from gradof.codegen.llvm import kernel
+from gradof import differentiate, tuning
 from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.ir.types import BF16, DType
 from gradof.runtime.function import Differentiated
@@ -129,8 +128,8 @@ def test_second_derivatives(fn: Program, dtype: torch.dtype) -> None:
 def test_one_thread_and_two_give_the_same_bits(
     fn: Program, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel, "CHUNK", 2048)
-    monkeypatch.setattr(kernel, "_WORK", 1)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 2048)
+    monkeypatch.setattr(tuning, "NATIVE_THREAD", 1)
     found = []
     for threads in ("1", "2"):
         monkeypatch.setenv("GRADOF_NUM_THREADS", threads)

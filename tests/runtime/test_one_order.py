@@ -13,10 +13,8 @@ import torch
 from torch.nn import functional as F
 
 import gradof
-from gradof.codegen.llvm import kernel
+from gradof import tuning
 from gradof.codegen.machine.engine import vector_bits
-from gradof.codegen.tiles import kernel as tiles
-from gradof.codegen.tiles import sums as tile_sums
 from gradof.runtime.joint import ENOUGH
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -35,12 +33,12 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if request.param == "native" and not vector_bits():
         pytest.skip("no native code here")
     monkeypatch.setenv("GRADOF_BACKEND", request.param)
-    monkeypatch.setattr(tiles, "CELLS", 1 << 13)
-    monkeypatch.setattr(tiles, "SCRATCH", 1 << 17)
-    monkeypatch.setattr(tile_sums, "FOLDED", 1 << 11)
-    monkeypatch.setattr(tile_sums, "BLOCK", 1 << 9)
-    monkeypatch.setattr(kernel, "CHUNK", 1 << 11)
-    monkeypatch.setattr(kernel, "_WORK", 1 << 12)
+    monkeypatch.setattr(tuning, "TILE_CELLS", 1 << 13)
+    monkeypatch.setattr(tuning, "TILE_SCRATCH", 1 << 17)
+    monkeypatch.setattr(tuning, "SUM_CELLS", 1 << 11)
+    monkeypatch.setattr(tuning, "SUM_COLUMNS", 1 << 9)
+    monkeypatch.setattr(tuning, "NATIVE_CHUNK", 1 << 11)
+    monkeypatch.setattr(tuning, "NATIVE_THREAD", 1 << 12)
 
 
 def of_torch(fn: Function, arrays: list[Any], argnums: tuple[int, ...]) -> list[list[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradof
+from gradof import tuning
 from gradof.errors import ShapeError, TraceError
 from gradof.tracer.numpy import deferred, waiting
 from gradof.tracer.numpy.array import Later
@@ -20,7 +21,7 @@ from gradof.tracer.numpy.tracer import _HANDLERS, trace_numpy
 from tests.tracer.numpy_eager import check
 
 Array = np.ndarray[Any, Any]
-N = deferred.LARGE
+N = tuning.DEFERRED_CELLS
 RNG = np.random.default_rng(7)
 
 
@@ -47,8 +48,8 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small results wait, too, however many are read."""
-    monkeypatch.setattr(deferred, "LARGE", 0)
-    monkeypatch.setattr(deferred, "READS", 1 << 30)
+    monkeypatch.setattr(tuning, "DEFERRED_CELLS", 0)
+    monkeypatch.setattr(tuning, "DEFERRED_READS", 1 << 30)
 
 
 def _heat(u: Array, k: Array, y: Array) -> Any:
@@ -308,7 +309,7 @@ def test_the_graph_is_that_of_computed_results(
 ) -> None:
     x = layout(np.random.default_rng(2).standard_normal((4, 3)) + 0.5)
     waited = trace_numpy(fn, (x,), {})
-    monkeypatch.setattr(deferred, "LARGE", N)
+    monkeypatch.setattr(tuning, "DEFERRED_CELLS", N)
     computed = trace_numpy(fn, (x,), {})
     assert waited.graph == computed.graph and waited.recorded == computed.recorded
     assert waited.outputs == computed.outputs and waited.content == computed.content
@@ -323,7 +324,7 @@ def test_a_function_that_reads_on_is_computed_as_it_goes(waited: list[tuple[int,
         return np.sum(y)
 
     trace_numpy(fn, (RNG.random(N),), {})
-    assert waited[-1][0] <= 2 and waited[-1][1] <= 4 * deferred.READS
+    assert waited[-1][0] <= 2 and waited[-1][1] <= 4 * tuning.DEFERRED_READS
 
 
 @pytest.mark.usefixtures("everything")

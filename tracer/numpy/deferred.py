@@ -30,15 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradof import tuning
 from gradof.errors import TraceError
 from gradof.tracer.numpy.array import Later, TracedArray
 from gradof.tracer.numpy.waiting import MOVERS, TYPES_ONLY, Results, results_of
 from gradof.tracer.state.source import user_loc
 
 Array = NDArray[Any]
-
-LARGE = 1 << 16  # elements of an operand; below it, computing is as quick as not to
-READS = 3  # of what waits; a function that reads more than that is computed as it goes
 
 
 @dataclass(eq=False)
@@ -88,7 +86,7 @@ class Deferred:
         """A copy of an argument, which stays as it is while the trace runs."""
         if isinstance(array, np.generic):
             return array
-        if array.size < max(LARGE, 1):
+        if array.size < max(tuning.DEFERRED_CELLS, 1):
             return np.array(array)
         made = np.empty_like(array, subok=False)
         self._wait(_Call(np.asarray, (array,), {}, (made,)))
@@ -144,8 +142,8 @@ class Deferred:
     # --- waiting ----------------------------------------------------------------------------------
 
     def _may_wait(self, args: Sequence[Any]) -> bool:
-        return self._reads < READS and any(
-            a.size >= LARGE or self.waits(a) for a in _memories(args)
+        return self._reads < tuning.DEFERRED_READS and any(
+            a.size >= tuning.DEFERRED_CELLS or self.waits(a) for a in _memories(args)
         )
 
     def _later(

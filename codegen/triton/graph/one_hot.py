@@ -12,14 +12,13 @@ One index a row is meant, in range (Note [One-hot gathers] in
 
 from __future__ import annotations
 
+from gradof import tuning
 from gradof.codegen.fusion.iteration_space import is_one_hot
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.passes.purity import is_pure
-
-LONG = 32  # ops between what is gathered and what is in memory
 
 
 def pick_from_memory(graph: Graph) -> None:
@@ -87,7 +86,7 @@ class _Above:
     def run(self) -> Value | None:
         """The result; None where nothing is above, or too much."""
         source = self.node.inputs[0].node
-        if source is None or not is_cells(source) or self.count(source, set()) > LONG:
+        if source is None or not is_cells(source) or self.count(source, set()) > tuning.PICKED_OPS:
             return None
         return self.of(self.node.inputs[0])
 

@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from gradof import tuning
 from gradof.codegen.fusion.access import renames_axes, shape_of
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.triton.graph.one_hot import is_cells
@@ -24,7 +25,6 @@ from gradof.ir.attrs import Attr
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 
-LARGEST = 400  # nodes of loops that are looked at as one
 _VIEWS = frozenset({"reshape", "permute", "expand"})
 _Dim = tuple[Value, int]
 
@@ -37,7 +37,7 @@ def refine_reshapes(graph: Graph) -> None:
             continue
         nodes = _connected(node)
         seen |= nodes
-        if len(nodes) <= LARGEST:
+        if len(nodes) <= tuning.REFINED_NODES:
             ordered = [n for n in graph.nodes() if n in nodes]
             classes = _Classes(ordered)
             if classes.settle() and classes.cuts:
@@ -66,7 +66,7 @@ def _connected(start: Node) -> set[Node]:
     """Loops and views around a reshape, as far as one makes what another reads."""
     found = {start}
     todo = [start]
-    while todo and len(found) <= LARGEST:
+    while todo and len(found) <= tuning.REFINED_NODES:
         node = todo.pop()
         near = [v.node for v in node.inputs if v.node is not None]
         near += [use.node for out in node.outputs for use in out.uses]

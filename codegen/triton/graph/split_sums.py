@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import math
 
+from gradof import tuning
 from gradof.codegen.fusion.access import shape_of
 from gradof.codegen.triton.ops import HALF
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node
 from gradof.ir.types import F32, TensorType
-
-FEW = 4096  # rows: of more, there are programs enough
-SHORT = 64  # cells that are summed first: of fewer, the second step would have much to read
 
 
 def split_sums(graph: Graph) -> None:
@@ -36,11 +34,12 @@ def _parts(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     assert isinstance(dims, tuple)
     summed = [d for d in dims if isinstance(d, int)]
     kept = [d for d, n in enumerate(shape) if d not in summed and n != 1]
-    if not kept or math.prod(shape[d] for d in kept) >= FEW:
+    if not kept or math.prod(shape[d] for d in kept) >= tuning.SPLIT_ROWS:
         return None
     leading = tuple(d for d in summed if d < kept[-1])
     trailing = tuple(d for d in summed if d > kept[-1])
-    if math.prod(shape[d] for d in leading) == 1 or math.prod(shape[d] for d in trailing) < SHORT:
+    rows, cells = (math.prod(shape[d] for d in dims) for dims in (leading, trailing))
+    if rows == 1 or cells < tuning.SPLIT_CELLS:
         return None
     return leading, trailing
 

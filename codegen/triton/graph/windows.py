@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradof import tuning
 from gradof.codegen.fusion.access import pads_of, renames_axes
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.triton.graph.one_hot import is_cells, shape_of
@@ -23,9 +24,6 @@ from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, TensorType
 from gradof.ops.cost import is_expensive
 
-PARTS = 8  # that one loop puts together
-LONG = 32  # ops that parts are computed by
-DEAR = 4  # of them those that are many instructions
 _DTYPES = (F32, F64, F16, BF16, I32, I64, BOOL)
 _Range = tuple[int, int]
 
@@ -115,11 +113,12 @@ class _Parts:
     def run(self) -> Value | None:
         """The value put together; None where that would take long."""
         parts = _PARTS[self.node.kind](self.node)
-        if not parts or len(parts) > PARTS:
+        if not parts or len(parts) > tuning.WINDOW_PARTS:
             return None
         for value, _, _ in parts:
             self.count(value)
-        if len(self.ops) > LONG or sum(is_expensive(op) for op in self.ops) > DEAR:
+        calls = sum(is_expensive(op) for op in self.ops)
+        if len(self.ops) > tuning.WINDOW_OPS or calls > tuning.WINDOW_CALLS:
             return None
         if self.node.kind == "cat":
             return self.cat(parts)

@@ -1,0 +1,98 @@
+"""Every threshold of the compiler, with the reason or the measurement it comes from.
+
+They decide what is fast, never what is right: tests set them to extremes. Measured on x86-64 with
+AVX-512 and two cores (`benchmarks/cpu.py`, `benchmarks/ops.py`), and on an H100
+(docs/gpu.md). Bounds of what is kept are in `gradof.limits` and beside their caches.
+"""
+
+from __future__ import annotations
+
+# --- What is worth a kernel ----------------------------------------------------------------------
+KERNEL_CELLS = 1 << 15  # cells of the largest array. Below, whole arrays stay in the cache, and
+# a statement each costs less than the chunks of a kernel. Captures, slices and emitters share it.
+SMALL_KERNEL_CELLS = 1 << 12  # cells, in functions of many small ops: below, numpy is as quick.
+SMALL_KERNEL_LEAST = 6  # ops of such a function: fewer do not repay what compiling costs.
+SMALL_KERNEL_MOST = 256  # ops of such a function: of more, compiling takes seconds.
+FUSED_NODES = 64  # nodes: larger groups are not tried again as a whole, which is quadratic.
+REMATERIALIZE_ROUNDS = 3  # on a device: what is computed again may be computed again elsewhere.
+SIBLINGS_TRIED = 4  # groups that read one operand too: the latest are the likely ones.
+REMATERIALIZE_CALLS = 3  # expensive ops that one value may take: as many as a gradient of one has.
+REMATERIALIZE_NODES = 64  # instructions in all: beyond, arithmetic costs more than the read.
+REMATERIALIZE_RATIO = 8  # a reduction is read, not redone, if it has so many times fewer bytes.
+CONCAT_PART = 1 << 14  # elements of a part: below, the copy that is spared costs less than it.
+
+# --- What is saved for the backward --------------------------------------------------------------
+CAPTURE_CALLS = 3  # expensive ops that may run twice so that one value is not saved.
+CAPTURE_ROW = 16  # how much larger than its row values an array is, to be computed again from them.
+RECOMPUTE_LEAF = 2  # nodes of a stretch that is not halved any further.
+
+# --- Products of matrices ------------------------------------------------------------------------
+MERGED_LEAST = 1 << 18  # multiplications of each product: small ones cost next to nothing.
+MERGED_MOST = 1 << 23  # multiplications of each product: large ones fill the cores by themselves.
+MERGED_WORTH = 32  # multiplications for each element that is copied to merge.
+TORCH_MATMUL_CELLS = 64 * 64  # elements: below, handing arrays to torch takes longer.
+BLAS_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
+BLAS_ONE_THREAD_VECTOR = 9216  # and where an operand has one row or column (OpenBLAS's own limits).
+MATMUL_NARROW = 8  # how much longer than wide; this and the next six: who multiplies fastest.
+MATMUL_LEAST = 8  # rows and columns, but for stacks, which MKL multiplies slowly anyway.
+MATMUL_FAR = 1 << 21  # elements of an operand at most; half of them where it is transposed.
+MATMUL_NEAR = 1 << 18  # elements, where it is oneDNN that it competes with.
+MATMUL_UNCOPIED = 1 << 24  # or multiplications, where that need not copy.
+MATMUL_COLUMNS = 32  # columns at least, and so for a numpy caller,
+MATMUL_STACK = 1 << 22  # with more multiplications than that.
+MATMUL_ITEMS = 16  # pieces of work of a product, so that many threads have some,
+MATMUL_ROWS = 64  # if each has as many rows: of less, packing takes as long as multiplying.
+MATMUL_CHUNK = 1 << 17  # multiplications of a chunk at least, about a microsecond.
+MATMUL_THREAD = 1 << 19  # multiplications that make another thread worth waking.
+PANEL_VECTORS = 2  # registers that a panel is wide, beside the 8 or 6 rows of a tile.
+MATMUL_TERMS = 256  # terms added in registers before they go to the result: long sums stay exact.
+
+# --- Arrays between statements -------------------------------------------------------------------
+FREED_BYTES = 1 << 16  # smaller arrays are let go when the function returns.
+ZEROED_CELLS = 1 << 14  # elements that are set to zero faster than the borders are found.
+ADDED_ROW = 128  # numbers of a row for which np.add, of 1 ns, beats np.add.at, of 10 ns a number.
+ADDED_SORTED = 1 << 12  # numbers of a result for which np.bincount beats np.add.at.
+DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick as not to.
+DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
+
+# --- Tiles: numpy over rows that fit the cache ---------------------------------------------------
+TILE_CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many; Note [Tiles].
+TILE_SCRATCH = 7 << 20  # bytes of a tile: so much fits into a cache that is near.
+TILE_SUMMED = 1 << 19  # cells of a tile whose rows torch sums, at most: Note [Sums of tiles].
+TILE_SHARES = 8  # tiles of a large array, for threads to share.
+TILE_LONG_ROW = 256  # columns of a row that is worth an inner loop: Note [numpy's buffers].
+TILE_KEPT = 16 << 20  # bytes kept for the next call; an untiled kernel may need any amount.
+SUM_COLUMNS = 256  # columns of a block that BLAS sums: its error grows with the length.
+SUM_CELLS = 1 << 16  # cells of a block of rows that are folded.
+SUM_NARROW = 32  # columns: it pays to lay fewer out as rows first.
+SUM_WIDE = 1024  # cells that are folded at once: narrower rows are taken several together.
+SUM_FEW = 8  # columns, too few for a call of BLAS.
+ROWS_FEW = 64  # columns: of shorter rows numpy's passes are faster than a call of torch.
+TORCH_ROW_FEW = 8  # columns for which torch's own loops are short, too.
+
+# --- Native code ---------------------------------------------------------------------------------
+NATIVE_CHUNK = 1 << 14  # cells of a chunk at least: handing it to a thread is little beside it.
+NATIVE_THREAD = 1 << 20  # instructions of all cells that make another thread worth waking.
+NATIVE_QUICK = 1 << 13  # cells: of fewer, optimised code would not be seen beside the call.
+SEGMENT_COLUMNS = 32  # columns: of fewer, the loops of a segment are mostly beginnings and ends.
+LAST_CACHE = 32 << 20  # bytes, where the system does not tell.
+SUM_STREAMS = 4  # accumulators, so that additions need not wait for one another.
+UNROLL_SHORT = 16  # instructions for each reduction of a loop that is copied for each accumulator,
+UNROLL_LONG = 96  # or all of one with functions that are straight code, of about
+UNROLL_INLINE = 20  # instructions each, if there are as many as
+UNROLL_WORK = 10  # for each vector in memory: others wait for that; copies take time to compile.
+
+# --- Triton --------------------------------------------------------------------------------------
+BLOCK_CELLS = 2048  # of a tile, where rows are shorter.
+FOLD_BLOCK_CELLS = 8192  # of a tile of partial results.
+MULTIPROCESSORS = 132  # of a device that nobody can ask: an H100's.
+ROW_BLOCK = 1 << 14  # columns that one program holds in registers; longer rows are loops.
+TUNED_POSITIONS = 1 << 20  # positions: below, a launch costs more than any tile saves.
+TUNED_CELLS = 1 << 14  # cells of the largest tile that is tried.
+WINDOW_PARTS = 8  # parts that one loop puts together: it computes each everywhere.
+WINDOW_OPS = 32  # ops that parts are computed by,
+WINDOW_CALLS = 4  # and of them those that are expensive.
+PICKED_OPS = 32  # ops between what is gathered and what is in memory.
+REFINED_NODES = 400  # nodes of loops that are looked at as one: the search is quadratic.
+SPLIT_ROWS = 4096  # rows: of more, there are programs enough.
+SPLIT_CELLS = 64  # cells summed first: of fewer, the second step would have much to read.
