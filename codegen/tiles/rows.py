@@ -49,7 +49,8 @@ ROWS = frozenset({"softmax", "softmax_grad", "layer_norm", "layer_norm_grad", "i
 
 def has_rows(nest: LoopNest) -> bool:
     """Whether rows are long enough for torch's calls."""
-    return bool(nest.rows) and len(nest.sizes) == nest.rows + 1 and nest.sizes[-1] >= tuning.ROWS_FEW
+    of_rows = bool(nest.rows) and len(nest.sizes) == nest.rows + 1
+    return of_rows and nest.sizes[-1] >= tuning.ROWS_FEW
 
 
 def with_softmax(nest: LoopNest) -> LoopNest:
