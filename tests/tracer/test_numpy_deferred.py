@@ -15,7 +15,6 @@ from gradof import tuning
 from gradof.errors import ShapeError, TraceError
 from gradof.tracer.numpy import deferred, waiting
 from gradof.tracer.numpy.array import Later
-from gradof.tracer.numpy.deferred import Deferred
 from gradof.tracer.numpy.recorder import Recorder
 from gradof.tracer.numpy.tracer import _HANDLERS, trace_numpy
 from tests.tracer.numpy_eager import check
@@ -29,9 +28,9 @@ RNG = np.random.default_rng(7)
 def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
     """Of each trace: how many arrays were never computed, how many later than they were made."""
     counts: list[tuple[int, int]] = []
-    forget, run, done = Deferred.forget, deferred._run, [0]
+    forget, run, done = deferred.Deferred.forget, deferred._run, [0]
 
-    def counting(self: Deferred) -> None:
+    def counting(self: deferred.Deferred) -> None:
         counts.append((len(self._waiting), done[0]))
         done[0] = 0
         forget(self)
@@ -40,7 +39,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
         done[0] += 1
         run(call)
 
-    monkeypatch.setattr(Deferred, "forget", counting)
+    monkeypatch.setattr(deferred.Deferred, "forget", counting)
     monkeypatch.setattr(deferred, "_run", running)
     yield counts
 
