@@ -14,14 +14,15 @@ from unittest import mock
 
 import numpy as np
 
+from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.host import torch_emit as execute
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.targets import choose
 from gradof.codegen.targets.choose import ON_DEVICE
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import Target
-from gradof.codegen.triton import kernel
 from gradof.codegen.triton.emit import form_of
 from gradof.codegen.triton.interpreted import in_triton
 from gradof.ir.attrs import to_numpy_dtype
@@ -189,7 +190,7 @@ CUTS = (1 << 14, 8)  # columns a program may hold: persistent, and looped
 
 def everywhere() -> Any:
     """Let kernels check indices, as they do on a device."""
-    return mock.patch.object(execute, "_in_kernel", lambda node, device: in_triton(node))
+    return mock.patch.object(choose, "_in_kernel", lambda node, device: in_triton(node))
 
 
 def grouped(name: str) -> tuple[Graph, list[LoopNest]]:
@@ -228,7 +229,7 @@ def interpret(name: str) -> str:
     want = compile_graph(graph, backend="numpy")(*given)
     grouped(name)
     for cut in CUTS:
-        with mock.patch.object(kernel, "MAX_BLOCK", cut), everywhere():
+        with mock.patch.object(tuning, "ROW_BLOCK", cut), everywhere():
             run = execute.emit_torch(graph)
             have = run(*map(torch.from_numpy, given))
         for a, b in zip(have, want, strict=True):

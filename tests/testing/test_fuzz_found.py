@@ -49,7 +49,8 @@ def _joined(x: Tensor) -> Tensor:
 
 
 def _normalised(x: Tensor) -> Tensor:
-    return x / (torch.linalg.vector_norm(x, dim=0, keepdim=True) + 0.1)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=0, keepdim=True)
+    return x / (norm + 0.1)
 
 
 def _repeated(x: Tensor) -> Tensor:
