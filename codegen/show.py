@@ -13,7 +13,8 @@ from __future__ import annotations
 from gradof.codegen.fusion.groups import bytes_of
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.loops.text import print_nest
-from gradof.codegen.targets.choose import ON_DEVICE, in_native
+from gradof.codegen.targets.choose import ON_DEVICE, all_targets, in_native
+from gradof.codegen.targets.nests import NEST_PASSES, after_each
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import Target
 from gradof.codegen.triton.attention.emit import emit_flash
@@ -39,6 +40,24 @@ def show_fused(graph: Graph, *, locs: bool = True) -> str:
     if not groups:
         lines += ["", "# nothing to fuse"]
     return "\n".join(lines) + "\n"
+
+
+def show_nests(graph: Graph, *, locs: bool = True) -> str:
+    """The loop nests of each target after each of its passes that changed them."""
+    lines: list[str] = []
+    for target in all_targets():
+        if target.name not in NEST_PASSES:
+            continue
+        nodes = [n for n in run_target(graph, target).nodes() if n.kind == "FusionGroup"]
+        for k, node in enumerate(nodes):
+            nest = schedule(node, f"{graph.name}_kernel_{k}")
+            for name, after in (("lowered", nest), *after_each(nest, target.name)):
+                if name == "lowered" or after != nest:
+                    lines += [f"# {target.name}, {nest.name}: {name}", print_nest(after, locs=locs)]
+                else:
+                    lines.append(f"# {target.name}, {nest.name}: {name}: nothing to do\n")
+                nest = after
+    return "\n".join(lines) if lines else f"# {graph.name} has no loop nests\n"
 
 
 def show_triton(graph: Graph) -> str:

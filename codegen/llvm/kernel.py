@@ -81,14 +81,19 @@ def is_native(nest: LoopNest) -> bool:
 
 def native_passes(torch: bool) -> list[NestPass]:
     """What is done to a nest before its arrays are known; `torch` for a torch caller."""
-    widen = NestPass("widen-half", functools.partial(in_float32, torch=torch))
-    return [widen, *([NestPass("expand-sign", with_sign_of_nan)] if torch else [])]
+    widen = NestPass("widen-half", functools.partial(in_float32, torch=torch),
+                     "Compute half precision in float32, and round after each op.")  # fmt: skip
+    sign = NestPass("expand-sign", with_sign_of_nan, "The sign of nan is 0, as torch has it.")
+    return [widen, sign] if torch else [widen]
 
 
 def layout_passes(groups: Groups, sizes: Sequence[int]) -> list[NestPass]:
     """What is done to a nest for arrays of whose axes some are one."""
     merge = functools.partial(merge_axes, groups=groups, sizes=sizes)
-    return [NestPass("merge-axes", merge), NestPass("pick-columns", with_picks)]
+    return [
+        NestPass("merge-axes", merge, "Neighbouring axes as one, where memory has them as one."),
+        NestPass("pick-columns", with_picks, "Pick the one cell of a row that a sum counts."),
+    ]
 
 
 def cost(nest: LoopNest) -> int:

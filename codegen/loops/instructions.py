@@ -224,6 +224,11 @@ INSTRUCTIONS: Mapping[str, Instruction] = {i.name: i for i in (
         "pick", "The last cell of the body in the column that the operand names, 0 where there is"
         " none.", ("position",), dtype="wide", level="row", targets=_CPU, meaning=_pick),
     Instruction(
+        "in_range", "The operand, an index, in 0 to `size`; with `wraps`, negative ones count from"
+        " the end. The kernel stops at any other, which raises `error`.", ("index",),
+        attrs={"size": int, "wraps": bool, "error": str}, targets=_GPU,
+        meaning=lambda space, i, args: _elementwise(i, args)),
+    Instruction(
         "total", "The sum of the columns, by BLAS.", ("cells",), frozenset({"cells"}), level="row",
         whole=True, attrs={"kind": str}, targets=_TILES, meaning=_reduce),
     Instruction(
@@ -265,13 +270,11 @@ INSTRUCTIONS: Mapping[str, Instruction] = {i.name: i for i in (
 
 def is_elementwise(op: str) -> bool:
     """Whether a name that is not in the table is an op of the registry a nest may have."""
-    return op == "in_range" or (op in OPS and has_trait(op, "elementwise"))
+    return op in OPS and has_trait(op, "elementwise")
 
 
 def takes(target: Target, op: str) -> bool:
     """Whether a target has code for an instruction; of elementwise ops it is asked itself."""
-    if op == "in_range":  # Python's error is not a tile's
-        return target == "triton"
     return op not in INSTRUCTIONS or target in INSTRUCTIONS[op].targets
 
 

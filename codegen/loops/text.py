@@ -38,7 +38,7 @@ from gradof.ir.types import DType, TensorType, all_dtypes
 
 _DTYPES: dict[str, DType] = {d.name: d for d in all_dtypes()}
 _PLAIN = re.compile(r"(?!(inf|nan)\b)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_LAST = frozenset({"end", "end of text"})
+_LAST = frozenset({"end", "nest", "end of text"})
 
 
 # --- printing ------------------------------------------------------------------------------------
@@ -99,6 +99,15 @@ def parse_nest(text: str, source: str = "<text>") -> LoopNest:
     nest = parser.nest()
     parser.expect("end", "an instruction, or the end of the text")
     return nest
+
+
+def parse_nests(text: str, source: str = "<text>") -> list[LoopNest]:
+    """Parse the text of one nest or more, one after the other."""
+    parser = _NestParser(tokenize(text, source), source)
+    nests = [parser.nest()]
+    while parser.token.kind != "end":
+        nests.append(parser.nest())
+    return nests
 
 
 class _NestParser(Parser):

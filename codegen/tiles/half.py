@@ -54,10 +54,17 @@ class HalfTiles:
 def half_passes(torch: bool) -> list[NestPass]:
     """What is done to a nest of half precision before `tile_passes`."""
     return [
-        NestPass("widen-half", functools.partial(in_float32, torch=torch)),
-        NestPass("widen-buffers", lambda nest: replace(
-            nest, inputs=_wide(nest.inputs), outputs=_wide(nest.outputs))),
+        NestPass("widen-half", functools.partial(in_float32, torch=torch),
+                 "Compute half precision in float32, and round after each op."),
+        NestPass("widen-buffers", _with_wide_buffers,
+                 "Read and write float32 where half precision is computed in it."),
     ]  # fmt: skip
+
+
+def _with_wide_buffers(nest: LoopNest) -> LoopNest:
+    if has_halves(nest):
+        return nest
+    return replace(nest, inputs=_wide(nest.inputs), outputs=_wide(nest.outputs))
 
 
 def _wide(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:

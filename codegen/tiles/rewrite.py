@@ -58,21 +58,26 @@ def tile_passes(torch: bool = False) -> list[NestPass]:
     product, which are rounded once (`tiles/torch_calls`).
     """
     rows = [
-        NestPass("torch-softmax", with_softmax),
-        NestPass("torch-layer-norm-grad", with_layer_norm_grad),
-        NestPass("torch-layer-norm", with_layer_norm),
-    ]
-    fused = [NestPass("torch-addcmul", lambda nest: each(nest, _fused))]
+        NestPass("torch-softmax", with_softmax, "One call of torch's for each softmax of rows."),
+        NestPass("torch-layer-norm-grad", with_layer_norm_grad,
+                 "One call of torch's for each gradient of a layer norm."),
+        NestPass("torch-layer-norm", with_layer_norm, "One call of torch's for each layer norm."),
+    ]  # fmt: skip
+    fused = [NestPass("torch-addcmul", lambda nest: each(nest, _fused),
+                      "Sums with a product or a quotient in one pass, by torch.")]  # fmt: skip
     return [
-        NestPass("pick-columns", lambda nest: with_picks(nest) if nest.rows else nest),
-        NestPass("place-columns", lambda nest: each(nest, _placed) if nest.rows else nest),
+        NestPass("pick-columns", lambda nest: with_picks(nest) if nest.rows else nest,
+                 "Pick the one cell of a row that a sum counts."),
+        NestPass("place-columns", lambda nest: each(nest, _placed) if nest.rows else nest,
+                 "Add in place to the one cell of a row that is not zero."),
         *(rows if torch else []),
-        NestPass("negate-sums", lambda nest: each(nest, _signed)),
-        NestPass("fold-signs", _without_signs),
-        NestPass("sums-by-blas", lambda nest: each(nest, _by_blas)),
+        NestPass("negate-sums", lambda nest: each(nest, _signed),
+                 "Negate sums in place of what they add up."),
+        NestPass("fold-signs", _without_signs, "Fold signs and exact inverses into arithmetic."),
+        NestPass("sums-by-blas", lambda nest: each(nest, _by_blas), "Sums of columns by BLAS."),
         *(fused if torch else []),
-        NestPass("sums-first", _sums_first),
-    ]
+        NestPass("sums-first", _sums_first, "Sums right after what they add up."),
+    ]  # fmt: skip
 
 
 def for_tiles(nest: LoopNest, torch: bool = False) -> LoopNest:

@@ -56,10 +56,11 @@ def form_of(nest: LoopNest) -> Form:
 
 
 TRITON_PASSES = (
-    NestPass("rename-own-names", safe),
-    NestPass("widen-sums", wide_sums),
-    NestPass("hold-nothing", lambda nest: replace(nest, held=frozenset())),
-)
+    NestPass("rename-own-names", safe, "Give values other names than the source has of its own."),
+    NestPass("widen-sums", wide_sums, "Keep row sums of half precision in float32 for a fold."),
+    NestPass("hold-nothing", lambda nest: replace(nest, held=frozenset()),
+             "Hold no cells: a row is in registers, or its cells are computed again."),
+)  # fmt: skip
 
 
 def checks(nest: LoopNest) -> bool:

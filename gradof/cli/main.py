@@ -31,6 +31,7 @@ Examples:
   gradof opt f.ir -p common-subexpression -p eliminate-dead-code
   gradof opt f.ir -p reverse   its reverse; -p df: the gradient as a graph of its own
   gradof opt f.ir -p fuse --target triton
+  gradof opt k.nest -p sums-by-blas --target tiles    loop nests, as show --stage fused has them
   gradof opt < f.ir            parse, verify and print
 """
 _OPS_HELP = """\b
@@ -139,7 +140,7 @@ def show(
 @click.option("--list", "listing", is_flag=True, help="list the passes of the whole pipeline")
 def opt(file: str, passes: tuple[str, ...], target: str, listing: bool) -> None:
     """Parse textual IR from FILE (default: standard input), verify it, run passes, print it."""
-    from gradof.cli.passes import pass_lines, run_named
+    from gradof.cli.passes import pass_lines, run_named, run_on_nests
     from gradof.cli.render import print_code
     from gradof.errors import ParseError, TargetError
     from gradof.ir.parser import parse_graph
@@ -161,7 +162,11 @@ def opt(file: str, passes: tuple[str, ...], target: str, listing: bool) -> None:
             column=error.start - data.rfind(b"\n", 0, error.start),
             source="<stdin>" if file == "-" else file, hint="save the text as UTF-8",
         ) from None
-    graph = parse_graph(text, source="<stdin>" if file == "-" else file)
+    source = "<stdin>" if file == "-" else file
+    if text.split(None, 1)[:1] == ["nest"]:
+        print_code(run_on_nests(text, passes, target, source), "gradof-ir")
+        return
+    graph = parse_graph(text, source)
     verify(graph)
     print_code(str(run_named(graph, passes, target)), "gradof-ir")
 

@@ -4,6 +4,8 @@
     f, df                     the split
     hoist-slices, fuse, ...   passes of the targets, with the target's own rules
 
+    widen-half, sums-first    passes of the targets over loop nests, on the text of a nest
+
 Each runs alone on a text. A step of `differentiate` needs those before it, and runs them.
 """
 
@@ -12,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gradof.autodiff.differentiate import STEPS, differentiate, run_steps
+from gradof.codegen.loops.text import parse_nests, print_nest
+from gradof.codegen.loops.verify import verify_nest
 from gradof.codegen.targets.choose import all_targets
+from gradof.codegen.targets.nests import NEST_PASSES
 from gradof.codegen.targets.passes import GRAPH_PASSES
 from gradof.codegen.targets.target import Target
 from gradof.errors import TargetError
@@ -39,6 +44,9 @@ def pass_lines() -> Iterator[str]:
     for target in all_targets():
         yield f"\n# --target {target.name}"
         yield from _of(target.passes)
+        if target.name in NEST_PASSES:
+            yield "# its loop nests"
+            yield from (_line(n, step.about) for n, step in NEST_PASSES[target.name].items())
     named = {*PREPARE, "attention", *(name for t in all_targets() for name in t.passes)}
     rest = [name for name in GRAPH_PASSES if name not in named]
     if rest:
@@ -56,6 +64,25 @@ def run_named(graph: Graph, names: Sequence[str], target: str) -> Graph:
         graph = _run(graph, name, targets[target])
         verify(graph)
     return graph
+
+
+def run_on_nests(text: str, names: Sequence[str], target: str, source: str) -> str:
+    """The nests of a text after the passes; TargetError for a name that the target has not."""
+    if target not in NEST_PASSES:
+        raise TargetError(f"no target {target!r} has loop nests",
+                          hint="one of " + ", ".join(NEST_PASSES))  # fmt: skip
+    nests = parse_nests(text, source)
+    for nest in nests:
+        verify_nest(nest)
+    for name in names:
+        step = NEST_PASSES[target].get(name)
+        if step is None:
+            known = ", ".join(NEST_PASSES[target])
+            raise TargetError(f"unknown pass {name!r} over nests for {target}", hint=known)
+        nests = [made for nest in nests for made in step.run(nest)]
+        for nest in nests:
+            verify_nest(nest, after=name)
+    return "\n".join(map(print_nest, nests))
 
 
 def _run(graph: Graph, name: str, target: Target) -> Graph:

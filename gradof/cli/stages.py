@@ -7,6 +7,7 @@ from typing import Any
 
 STAGES = (
     "trace", "reverse", "f", "df", "fused", "numpy", "triton", "gradient", "explain", "passes",
+    "nests",
 )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def render_stage(
     plan = bound.entry.plan.gradient(flags)
     if stage == "gradient":
         return f"{plan.gradient}\n", "gradof-ir"
-    if stage in ("numpy", "fused", "triton"):
+    if stage in ("numpy", "fused", "nests", "triton"):
         vjps = plan.gradient.df_input_vjps
         defined = tuple(i < plan.gradient.f_real_outputs for i in vjps)
         df = plan.df(defined, (True,) * len(plan.gradient.df_output_vjps)).plan
@@ -47,6 +48,10 @@ def render_stage(
 
             parts = [show_fused(p.prepared, locs=locs) for p in (plan.f, df)]
             return "\n".join(parts), "text"
+        if stage == "nests":
+            from gradof.codegen.show import show_nests
+
+            return "\n".join(show_nests(p.prepared, locs=locs) for p in (plan.f, df)), "text"
         if stage == "triton":
             from gradof.codegen.show import show_triton
 

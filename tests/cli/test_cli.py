@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from gradof.autodiff.differentiate import STEPS
 from gradof.cli.main import main
+from gradof.codegen.targets.nests import NEST_PASSES
 from gradof.codegen.targets.passes import GRAPH_PASSES
 from gradof.ir.parser import parse_graph
 from gradof.ops.registry import all_ops, get_op
@@ -231,9 +232,10 @@ def test_opt_from_stdin_and_file(folder: Path) -> None:
 def test_opt_lists_passes() -> None:
     lines = run("opt", "--list").stdout.splitlines()
     listed = [line.split()[0] for line in lines if line and not line.startswith("#")]
-    assert set(listed) == {*PASSES, *GRAPH_PASSES, *STEPS, "f", "df"}
+    of_nests = {name for steps in NEST_PASSES.values() for name in steps}
+    assert set(listed) == {*PASSES, *GRAPH_PASSES, *STEPS, "f", "df", *of_nests}
     assert all(len(line.split()) > 2 for line in lines if line)
-    parts = [line for line in lines if line.startswith("#")]
+    parts = [line for line in lines if line.startswith("#") and line != "# its loop nests"]
     assert parts[2:] == [f"# --target {name}" for name in ("numpy", "tiles", "native", "triton")]
 
 

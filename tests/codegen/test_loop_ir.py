@@ -174,7 +174,7 @@ def test_a_pass_that_breaks_a_nest_is_named() -> None:
     def breaks(nest: LoopNest) -> LoopNest:
         return parse_nest(RMS.replace("square", "squares"))
 
-    passes = [NestPass("nothing", lambda nest: nest), NestPass("breaks", breaks)]
+    passes = [NestPass("nothing", lambda nest: nest, ""), NestPass("breaks", breaks, "")]
     with pytest.raises(VerifyError, match="loop nest rms after breaks"):
         run_nest_passes(parse_nest(RMS), passes, "llvm")
 
@@ -315,6 +315,8 @@ MEANINGS: dict[str, tuple[str, Sequence[Any], Any]] = {
     "rounded": ("rounded[dtype=bf16, any_nan=True] %a : f32 cell 0", (X + np.float32(1 / 512),),
                 X + np.array([[0, 0, 0, 0], [1 / 512, 0, 0, 0]])),
     "reduce": ("reduce[kind='max'] %a : f32 row 1", (X,), X.max(1, keepdims=True)),
+    "in_range": ("in_range[size=9, wraps=True, error='index'] %a : i64 row 0",
+                 (np.array([[-1], [8]]),), np.array([[8], [8]])),
     "index": ("index[axis=1] : i64 cell 0", (), np.array([[0, 1, 2, 3]] * 2)),
 }  # fmt: skip
 
@@ -343,7 +345,7 @@ def test_instructions_mean_what_the_table_says(op: str) -> None:
     nest = nest_of(line, arrays)
     verify_nest(nest)
     (have,) = run_nest(nest, arrays)
-    assert have.dtype == (np.int64 if op == "index" else np.float32)
+    assert have.dtype == (np.int64 if " : i64 " in line else np.float32)
     np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
