@@ -337,7 +337,7 @@ def _finite_differences(
     def value(sign: float) -> float:
         for tensor, original, direction in zip(inputs.wanted, originals, directions, strict=True):
             tensor.data = original + sign * step * direction
-        with torch.no_grad(), calling_plain():
+        with calling_plain():  # with history: the function may take gradients itself
             leaves = flatten(eager(*inputs.args, **inputs.kwargs))[0]
         outputs = [t for t in leaves if isinstance(t, Tensor) and t.is_floating_point()]
         weights = torch.Generator().manual_seed(seed + 1)

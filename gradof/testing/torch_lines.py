@@ -48,7 +48,7 @@ def first_diverging_line(
 
     `values` are those of the graph for the inputs that `run_eager` uses.
     """
-    with _ByLine() as log, torch.no_grad():
+    with _ByLine() as log:  # with history: the function may take gradients itself
         run_eager()
     for node in graph.nodes():
         out = node.outputs[0] if node.outputs else None

@@ -178,6 +178,20 @@ def test_decorated_function_is_compared_with_its_original() -> None:
     assert compiled.cache_info().backward_runs >= 1
 
 
+def test_a_function_that_takes_a_gradient_itself() -> None:
+    """A force in a loss: its references need history, finite differences among them."""
+    weight = torch.tensor([1.5, -0.5], requires_grad=True)
+
+    def loss(x: Tensor) -> Tensor:
+        energy = torch.tanh(x * weight).sum()
+        (force,) = torch.autograd.grad(energy, x, create_graph=True)
+        total: Tensor = force.square().sum() + energy
+        return total
+
+    report = check(loss, (torch.tensor([0.3, 0.7], requires_grad=True),), order=2)
+    assert report.ok and "along a line" in str(report)
+
+
 def test_comparison_with_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that the runs were ours, and the reference's were not, is asked for."""
     x = torch.randn(3, requires_grad=True)
