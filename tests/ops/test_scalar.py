@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,9 @@ from gradof.ops.registry import Op, all_ops, get_op, op
 from tests.codegen.test_native import sample, ulps
 from tests.ops.test_registry import scratch as scratch  # a fixture
 
-WITH = [o for o in all_ops() if o.scalar is not None and not o.is_composite]
+PAGE = Path(__file__).parents[2] / "docs" / "adding_an_op.md"
+ELEMENTWISE = [o for o in all_ops() if "elementwise" in o.traits and not o.is_composite]
+WITH = [o for o in ELEMENTWISE if o.scalar is not None]
 ATTRS: dict[str, list[dict[str, Attr]]] = {
     "clamp": [{"low": 0, "high": None}, {"low": -1, "high": 1}],
     "softplus": [{"beta": 1.0, "threshold": 20.0}, {"beta": 1.5, "threshold": 1e9}],
@@ -150,3 +154,28 @@ def test_attributes_that_are_equal_and_not_the_same_are_told_apart() -> None:
        scalar=lambda x, by: x + by)  # fmt: skip
     found = [str(unfolded("shifted", F64, {"by": by}, vectors.has)) for by in (0.0, -0.0, 0)]
     assert len(set(found)) == 3
+
+
+PRIMITIVES = re.search(r"works everywhere: `([^`]+)`", PAGE.read_text())
+
+
+def test_the_page_names_what_every_target_computes_itself() -> None:
+    assert PRIMITIVES is not None
+    names = set(PRIMITIVES[1].split())
+    both = {
+        o.name for o in all_ops()
+        if o in ELEMENTWISE and all(has_all(o, has) for has in (vectors.has, triton_ops.has))
+    }  # fmt: skip
+    assert names == both
+
+
+def has_all(record: Op, has: Any) -> bool:
+    """Whether a target computes the op itself on float32 and float64, or on bools if of those."""
+    if record.name in ("where", "cast", "copy"):
+        return True
+    dtypes = [BOOL] if record.name.startswith("logical") else [F32, F64]
+    found = [result_of(record, dt, {}) if not record.attrs else None for dt in dtypes]
+    return all(
+        r is not None and has(record.name, [dt] * len(record.inputs), r)
+        for dt, r in zip(dtypes, found, strict=True)
+    )
