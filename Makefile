@@ -1,5 +1,6 @@
 # make demo    trains a classifier on handwritten digits with gradients gradof derived
 # make test    the whole test suite        make check   ruff and mypy --strict
+# make test-fast  a minute of it, while developing
 # make long    what make test tries a sample of: all samples of every op, kernels for every GPU
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
@@ -14,10 +15,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long programs fuzz check bench models gpu gpu-check gpu-dry-run clean
+.PHONY: help setup demo test test-fast long programs fuzz check bench models gpu gpu-check gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -9
+	@sed -n 's/^# //p' Makefile | head -10
 
 setup: $(READY)
 
@@ -36,6 +37,13 @@ demo: $(READY)
 # Each worker takes half, so that what a module sets up is set up once, and then from the other.
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# While developing: the IR, passes, the transform, the house's rules, and a few of everything else.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ir tests/passes tests/autodiff tests/errors \
+		tests/repo/test_layers.py tests/repo/test_sizes.py tests/repo/test_architecture.py \
+		tests/cli/test_cli.py tests/codegen/test_fusion.py tests/codegen/test_tiles.py \
+		tests/runtime/test_torch_autograd.py tests/runtime/test_numpy.py tests/testing/test_harness.py
 
 long: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long

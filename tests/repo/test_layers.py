@@ -8,6 +8,7 @@ An import inside a function counts like any other: a late import is an import.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def module_level(tree: ast.Module) -> Iterator[tuple[int, str]]:
             pending += ast.iter_child_nodes(node)
 
 
+@functools.cache
 def parse(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 
@@ -117,16 +119,17 @@ def library(module: str) -> str:
     return module.split(".")[0]
 
 
-@pytest.mark.parametrize("file", SOURCES)
-def test_imports_go_one_way(file: str) -> None:
-    here = room(SOURCES[file])
-    wrong = [
-        f"{file}:{line} {here} imports {module}"
-        for line, module in imported(parse(file))
-        if library(module) == "gradof"
-        and room(module) != here
-        and RANK[room(module)] >= RANK[here]
-    ]
+def test_imports_go_one_way() -> None:
+    wrong = []
+    for file in SOURCES:
+        here = room(SOURCES[file])
+        wrong += [
+            f"{file}:{line} {here} imports {module}"
+            for line, module in imported(parse(file))
+            if library(module) == "gradof"
+            and room(module) != here
+            and RANK[room(module)] >= RANK[here]
+        ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -135,34 +138,38 @@ def small_room(module: str) -> str:
     return ".".join(module.split(".")[:3])
 
 
-@pytest.mark.parametrize(
-    "file", [file for file, module in SOURCES.items() if small_room(module) in ROOMS]
-)
-def test_imports_inside_codegen_and_tracer_go_one_way(file: str) -> None:
-    here = small_room(SOURCES[file])
-    wrong = [
-        f"{file}:{line} {here} imports {module}"
-        for line, module in imported(parse(file))
-        if room(module) == room(here) and small_room(module) != here
-        and ROOMS.get(small_room(module), 9) >= ROOMS[here]
-    ]
+def test_imports_inside_codegen_and_tracer_go_one_way() -> None:
+    wrong = []
+    for file in [f for f, module in SOURCES.items() if small_room(module) in ROOMS]:
+        here = small_room(SOURCES[file])
+        wrong += [
+            f"{file}:{line} {here} imports {module}"
+            for line, module in imported(parse(file))
+            if room(module) == room(here) and small_room(module) != here
+            and ROOMS.get(small_room(module), 9) >= ROOMS[here]
+        ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", SOURCES)
-def test_no_private_name_crosses_files(file: str) -> None:
-    wrong = [
-        f"{file}:{node.lineno} imports {alias.name}"
-        for node in ast.walk(parse(file))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gradof")
-        for alias in node.names
-        if alias.name.startswith("_") and not alias.name.endswith("__")
-    ]
+def test_no_private_name_crosses_files() -> None:
+    wrong = []
+    for file in SOURCES:
+        wrong += [
+            f"{file}:{node.lineno} imports {alias.name}"
+            for node in ast.walk(parse(file))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gradof")
+            for alias in node.names
+            if alias.name.startswith("_") and not alias.name.endswith("__")
+        ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", SOURCES)
-def test_torch_and_triton_are_imported_where_they_may_be(file: str) -> None:
+def test_torch_and_triton_are_imported_where_they_may_be() -> None:
+    for file in SOURCES:
+        _check_torch_and_triton(file)
+
+
+def _check_torch_and_triton(file: str) -> None:
     tree = parse(file)
     anywhere = {library(module) for _, module in imported(tree)}
     on_load = {library(module) for _, module in module_level(tree)}
@@ -175,13 +182,14 @@ def test_torch_and_triton_are_imported_where_they_may_be(file: str) -> None:
     assert "triton" not in on_load, f"{file}: import triton in a function"
 
 
-@pytest.mark.parametrize("file", [file for file in SOURCES if not file.startswith(TORCH_FILES)])
-def test_files_with_torch_are_imported_lazily(file: str) -> None:
-    wrong = [
-        f"{file}:{line} imports {module} when it is loaded, and with it torch"
-        for line, module in module_level(parse(file))
-        if module in {name for path, name in SOURCES.items() if path.startswith(TORCH_FILES)}
-    ]
+def test_files_with_torch_are_imported_lazily() -> None:
+    wrong = []
+    for file in [f for f in SOURCES if not f.startswith(TORCH_FILES)]:
+        wrong += [
+            f"{file}:{line} imports {module} when it is loaded, and with it torch"
+            for line, module in module_level(parse(file))
+            if module in {name for path, name in SOURCES.items() if path.startswith(TORCH_FILES)}
+        ]
     assert not wrong, "\n".join(wrong)
 
 
