@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import FLOATS, binary
 from gradof.ops.registry import op
@@ -142,8 +143,8 @@ def _gamma_x(g: Expr, a: Expr, x: Expr, n: int, upper: bool) -> Expr:
     return -value if upper else value
 
 
-op("gammainc_moment(a, x; n, upper) -> y", family=binary(FLOATS), numpy=_np_gamma_moment,
-   vjp={"a": _gamma_a, "x": _gamma_x}, domain=((0.5, 3), (0.5, 3)),
+op("gammainc_moment(a, x; n, upper) -> y", family=binary(FLOATS), cost=CALL,
+   numpy=_np_gamma_moment, vjp={"a": _gamma_a, "x": _gamma_x}, domain=((0.5, 3), (0.5, 3)),
    doc="The integral of (log t - psi(a))^n over the gamma density below x, or above it.")
 
 
@@ -199,7 +200,8 @@ def _beta_x(g: Expr, a: Expr, b: Expr, x: Expr, n: int, m: int, upper: bool) -> 
     return -value if upper else value
 
 
-op("betainc_moment(a, b, x; n, m, upper) -> y", family=binary(FLOATS), numpy=_np_beta_moment,
+op("betainc_moment(a, b, x; n, m, upper) -> y", family=binary(FLOATS), cost=CALL,
+   numpy=_np_beta_moment,
    vjp={"a": lambda g, a, b, x, n, m, upper: g * _beta_slope(a, b, x, n, m, upper, True),
         "b": lambda g, a, b, x, n, m, upper: g * _beta_slope(a, b, x, n, m, upper, False),
         "x": _beta_x}, domain=((0.5, 3), (0.5, 3), (0.1, 0.9)),

@@ -69,13 +69,16 @@ ATOMS = {
 
 
 @np.errstate(all="ignore")
-@pytest.mark.parametrize(("record", "dt", "attrs"), CASES, ids=lambda v: getattr(v, "name", str(v)))
+@pytest.mark.parametrize(
+    ("record", "dt", "attrs"),
+    [c for c in CASES if unfolded(c[0].name, *c[1:], only_others) is not None],
+    ids=lambda v: getattr(v, "name", str(v)),
+)
 def test_an_expansion_is_what_numpy_computes(
     record: Op, dt: DType, attrs: dict[str, Attr]
 ) -> None:
     graph = unfolded(record.name, dt, attrs, only_others)
-    if graph is None:
-        pytest.skip("a primitive for this dtype")
+    assert graph is not None
     parts = [n for n in graph.nodes() if n.kind != "Constant"]
     assert (record.name, dt) not in {(n.kind, dtypes_of(n)[0][0]) for n in parts}
     kinds = {n.kind for n in parts}
