@@ -224,21 +224,22 @@ def _in_c(module: Any) -> dict[str, Wrap]:
     return found
 
 
+_NUMPY: dict[str, Wrap] = {
+    **_in_c(np),
+    **dict.fromkeys(
+        ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
+         "asarray_chkfinite"), _holding),
+    **dict.fromkeys(("r_", "c_"), Concatenator), "fromiter": _collected,
+    "ndenumerate": _enumerated,
+    **dict.fromkeys(
+        ("zeros", "ones", "empty", "full", "eye", "identity", "arange",
+         "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
+}  # fmt: skip
+_RANDOM: dict[str, Wrap] = {"default_rng": _seeded}
 _NAMES = Names({
-    "numpy": {
-        **_in_c(np),
-        **dict.fromkeys(
-            ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
-             "asarray_chkfinite"), _holding),
-        **dict.fromkeys(("r_", "c_"), Concatenator), "fromiter": _collected,
-        "ndenumerate": _enumerated,
-        **dict.fromkeys(
-            ("zeros", "ones", "empty", "full", "eye", "identity", "arange",
-             "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
-    },
-    "numpy.linalg": {},
-    "numpy.fft": {},
-    "numpy.random": {"default_rng": _seeded},
+    "numpy": _NUMPY, "gradof.autograd.numpy": _NUMPY,
+    "numpy.random": _RANDOM, "gradof.autograd.numpy.random": _RANDOM,
+    "numpy.linalg": {}, "numpy.fft": {},
     "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
 })  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:

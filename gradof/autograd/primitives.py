@@ -1,0 +1,221 @@
+"""autograd's `primitive`: a function that is not traced, with vjps and jvps by argument.
+
+    @primitive
+    def logsumexp(x): ...
+    defvjp(logsumexp, lambda ans, x: lambda g: g * np.exp(x - ans))
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from gradof.autograd.util import subval
+from gradof.runtime.functional import vjp as pullback
+from gradof.runtime.thread import is_nan_safe, tracing
+from gradof.tracer.core.pytree import flatten
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.array import TracedArray
+
+Function = Callable[..., Any]
+primitive_vjps: dict[Any, Function] = {}
+primitive_jvps: dict[Any, Function] = {}
+
+
+class Primitive:
+    """See the module docstring."""
+
+    def __init__(self, fun: Function) -> None:
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.is_constant = False
+        self._deprecated: dict[int, Function] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function; in a trace, whenever the graph runs."""
+        leaves = flatten((args, kwargs))[0]
+        recorder = active_recorder()
+        if recorder is None or not any(type(x) is TracedArray for x in leaves):
+            return self.fun(*args, **kwargs)
+        from gradof.tracer.numpy import black_box
+
+        def run(given: Any, named: Any) -> Any:
+            return self.fun(*given, **named)
+
+        name = getattr(self.fun, "__name__", "primitive")
+        found = black_box.call(recorder, name, run, (args, kwargs), None, self._gradients)
+        if not self.is_constant:
+            return found
+        from gradof.runtime.escapes import stop_gradient
+
+        return stop_gradient(found)
+
+    def _gradients(self, call: Any, ans: Any, g: Any) -> list[Any]:
+        """One gradient or None for each leaf of the arguments."""
+        args, kwargs = call
+        live = [i for i, a in enumerate(args) if any(map(_is_float, flatten(a)[0]))]
+        with tracing(is_nan_safe()):
+            found = self._by_argument(live, ans, args, kwargs, _conj(g))
+        leaves: list[Any] = []
+        for i, arg in enumerate(args):
+            given, number = found.get(i), len(flatten(arg)[0])
+            leaves += [None] * number if given is None else flatten(_conj(given))[0]
+        return leaves + [None] * len(flatten(kwargs)[0])
+
+    def _by_argument(
+        self, live: list[int], ans: Any, args: Any, kwargs: Any, g: Any
+    ) -> dict[int, Any]:
+        if self in primitive_vjps:
+            made = primitive_vjps[self](tuple(live), ans, args, kwargs)(g)
+            return {i: _like(v, args[i]) for i, v in zip(live, made, strict=True)}
+        if self in primitive_jvps:
+            rule = primitive_jvps[self]
+            gradients = pullback(
+                lambda *vs: rule(tuple(live), vs, ans, args, kwargs),
+                *(_zeros(args[i]) for i in live),
+            )[1](_conj(g))
+            return dict(zip(live, map(_conj, gradients), strict=True))
+        raise NotImplementedError(f"VJP of {self.__name__} wrt argnums {tuple(live)} not defined")
+
+    __name__: str
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # --- the ways of old versions -----------------------------------------------------------------
+
+    def defvjp(self, vjpmaker: Function, argnum: int = 0) -> None:
+        """Deprecated: `extend.defvjp`."""
+        from gradof.autograd.vspaces import vspace
+
+        def maker(ans: Any, *args: Any, **kwargs: Any) -> Function:
+            return lambda g: vjpmaker(g, ans, vspace(args[argnum]), vspace(g), *args, **kwargs)
+
+        self._old("defvjp", maker, argnum)
+
+    def defgrad(self, gradfun: Function, argnum: int = 0) -> None:
+        """Deprecated: `extend.defvjp`."""
+        self._old("defgrad", gradfun, argnum)
+
+    def defvjp_is_zero(self, argnums: Iterable[int] = (0,)) -> None:
+        """Deprecated: `extend.defvjp` with None."""
+        for argnum in argnums:
+            self._old("defvjp_is_zero", None, argnum)
+
+    def _old(self, what: str, maker: Any, argnum: int) -> None:
+        warnings.warn(f"{what} is deprecated: use autograd.extend.defvjp", stacklevel=3)
+        self._deprecated[argnum] = maker
+        argnums = sorted(self._deprecated)
+        defvjp(self, *(self._deprecated[n] for n in argnums), argnums=argnums)
+
+
+def _is_float(x: Any) -> bool:
+    kinds = (np.ndarray, np.generic)
+    return (isinstance(x, kinds) and x.dtype.kind in "fc") or isinstance(x, (float, complex))
+
+
+def _conj(tree: Any) -> Any:
+    leaves, structure = flatten(tree)
+    return structure.unflatten([np.conj(x) if np.iscomplexobj(x) else x for x in leaves])
+
+
+def _zeros(tree: Any) -> Any:
+    leaves, structure = flatten(tree)
+    return structure.unflatten([np.zeros(np.shape(x), getattr(x, "dtype", float)) for x in leaves])
+
+
+def _like(gradient: Any, arg: Any) -> Any:
+    """A gradient in the structure and shapes of its argument."""
+    if gradient is None:
+        return None
+    leaves, structure = flatten(arg)
+    given = flatten(gradient)[0]
+    return structure.unflatten([
+        g if np.shape(g) == np.shape(x) else np.broadcast_to(g, np.shape(x))
+        for g, x in zip(given, leaves, strict=True)
+    ])  # fmt: skip
+
+
+def _checked(fun: Any) -> Any:
+    if not isinstance(fun, Primitive):
+        raise TypeError(
+            f"{getattr(fun, '__name__', fun)} is no primitive: gradof derives numpy's functions "
+            "itself; wrap yours with @primitive"
+        )
+    return fun
+
+
+# --- reverse mode ---------------------------------------------------------------------------------
+
+
+def defvjp_argnums(fun: Any, vjpmaker: Function) -> None:
+    """`vjpmaker(argnums, ans, args, kwargs)(g)` gives the gradients of these arguments."""
+    primitive_vjps[_checked(fun)] = vjpmaker
+
+
+def defvjp_argnum(fun: Any, vjpmaker: Function) -> None:
+    """`vjpmaker(argnum, ans, args, kwargs)(g)` gives the gradient of one argument."""
+
+    def of_all(argnums: Any, *args: Any) -> Function:
+        vjps = [vjpmaker(argnum, *args) for argnum in argnums]
+        return lambda g: [vjp(g) for vjp in vjps]
+
+    defvjp_argnums(fun, of_all)
+
+
+def defvjp(fun: Any, *vjpmakers: Any, argnums: Iterable[int] | None = None) -> None:
+    """`vjpmakers[i](ans, *args, **kwargs)(g)` gives the gradient of argument i, None says zero."""
+    makers = dict(zip(count() if argnums is None else argnums, vjpmakers, strict=False))
+
+    def of_one(argnum: int, ans: Any, args: Any, kwargs: Any) -> Function:
+        if argnum not in makers:
+            raise NotImplementedError(f"VJP of {fun.__name__} wrt argnum {argnum} not defined")
+        maker = makers[argnum]
+        if maker is None:
+            return lambda g: None
+        vjp: Function = maker(ans, *args, **kwargs)
+        return vjp
+
+    defvjp_argnum(fun, of_one)
+
+
+# --- forward mode ---------------------------------------------------------------------------------
+
+
+def defjvp_argnums(fun: Any, jvpmaker: Function) -> None:
+    """`jvpmaker(argnums, gs, ans, args, kwargs)` gives the tangent of the result."""
+    primitive_jvps[_checked(fun)] = jvpmaker
+
+
+def defjvp_argnum(fun: Any, jvpmaker: Function) -> None:
+    """`jvpmaker(argnum, g, ans, args, kwargs)` gives one argument's part of the tangent."""
+
+    def of_all(argnums: Any, gs: Any, *args: Any) -> Any:
+        return sum(jvpmaker(argnum, g, *args) for argnum, g in zip(argnums, gs, strict=True))
+
+    defjvp_argnums(fun, of_all)
+
+
+def defjvp(fun: Any, *jvpfuns: Any, argnums: Iterable[int] | None = None) -> None:
+    """`jvpfuns[i](g, ans, *args, **kwargs)`; "same" for a linear argument, None for zero."""
+    rules = dict(zip(count() if argnums is None else argnums, jvpfuns, strict=False))
+
+    def of_one(argnum: int, g: Any, ans: Any, args: Any, kwargs: Any) -> Any:
+        rule = rules[argnum]
+        if rule is None:
+            return np.zeros_like(ans)
+        if rule == "same":
+            return fun(*subval(args, argnum, g), **kwargs)
+        return rule(g, ans, *args, **kwargs)
+
+    defjvp_argnum(fun, of_one)
+
+
+def def_linear(fun: Any) -> None:
+    """The function is linear in each argument."""
+    defjvp_argnum(fun, lambda n, g, ans, args, kwargs: fun(*subval(args, n, g), **kwargs))

@@ -1,0 +1,1 @@
+"""scipy's modules, under the names that code for autograd imports."""

@@ -1,0 +1,6 @@
+"""`scipy.special`, under the name that code for autograd imports."""
+
+import scipy.special as _module
+
+_OURS = frozenset(globals())
+globals().update({n: v for n, v in vars(_module).items() if n not in _OURS})
