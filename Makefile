@@ -5,6 +5,7 @@
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
+# make autograd  HIPS autograd's own tests and examples, with its import replaced
 # make models  every architecture of transformers, compared with eager
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
 # All but gpu set up .venv themselves the first time.
@@ -15,7 +16,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast long programs fuzz check bench models gpu gpu-check gpu-dry-run clean
+.PHONY: help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
+	gpu-dry-run clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -10
@@ -68,6 +70,11 @@ bench: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-e '.[torch,examples,dev,bench]' -c constraints.txt
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
+
+# An hour on two processors. Its source distribution is downloaded with pip, into build/autograd.
+autograd: $(READY)
+	@$(BIN)/python benchmarks/autograd_suite.py $(ARGS)
+	@$(BIN)/python benchmarks/autograd_suite.py --examples
 
 # About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
 models: $(READY)

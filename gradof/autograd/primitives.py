@@ -17,7 +17,7 @@ import numpy as np
 
 from gradof.autograd.util import subval
 from gradof.runtime.functional import vjp as pullback
-from gradof.runtime.thread import is_nan_safe, tracing
+from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
@@ -45,7 +45,8 @@ class Primitive:
         from gradof.tracer.numpy import black_box
 
         def run(given: Any, named: Any) -> Any:
-            return self.fun(*given, **named)
+            with calling_compiled():
+                return self.fun(*given, **named)
 
         name = getattr(self.fun, "__name__", "primitive")
         found = black_box.call(recorder, name, run, (args, kwargs), None, self._gradients)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
 from gradof.ir.types import C64, C128, F32, F64, TensorType, Type
-from gradof.ops.complex_numbers import complex_dtype
+from gradof.ops.complex_numbers import complex_dtype, real_dtype
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import broadcast_shapes, known_shape, tensor
 from gradof.ops.registry import Family, op
@@ -60,9 +60,10 @@ def _infer_two_numbers(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tup
 
 
 def infer_eigh(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    """Values and vectors of a symmetric matrix."""
-    x = _square(inputs[0])
-    return (x.with_shape(known_shape(x)[:-1]), x)
+    """Values and vectors of a symmetric, or Hermitian, matrix."""
+    x = _square(inputs[0], complex_too=True)
+    real = x.with_dtype(real_dtype(x.dtype)) if x.dtype.is_complex else x
+    return (real.with_shape(known_shape(x)[:-1]), x)
 
 
 def _infer_solve(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -126,11 +127,17 @@ def eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> Ex
     on_diagonal = Dense.of(np.eye(n, dtype=bool))
     row = values.reshape((*values.shape[:-1], 1, n))
     gaps = row - values.reshape((*values.shape, 1))
-    turned = vectors.mT @ g_vectors
-    off = F.where(on_diagonal, 0.0, turned / F.where(on_diagonal, 1.0, gaps))
     spread = g_values.reshape(row.shape).expand(gaps.shape)
-    whole = vectors @ F.where(on_diagonal, spread, off) @ vectors.mT
-    return (whole + whole.mT) * 0.5
+    turned = vectors.mT @ g_vectors
+    gaps = F.where(on_diagonal, 1.0, gaps)
+    if not vectors.dtype.is_complex:
+        off = F.where(on_diagonal, 0.0, turned / gaps)
+        whole = vectors @ F.where(on_diagonal, spread, off) @ vectors.mT
+        return (whole + whole.mT) * 0.5
+    off = F.where(on_diagonal, F.cast(spread, dtype=vectors.dtype),
+                  turned / F.cast(gaps, dtype=vectors.dtype))  # fmt: skip
+    whole = F.conj(vectors) @ off @ vectors.mT  # the rule is given the conjugates of the vectors
+    return (whole + F.conj(whole.mT)) * 0.5
 
 
 op("eigh(x) -> values, vectors", family=Family(infer_eigh), numpy="np.linalg.eigh({x})",

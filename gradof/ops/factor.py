@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
 from gradof.ir.types import TensorType, Type
+from gradof.ops.complex_numbers import real_dtype
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import known_shape, tensor
 from gradof.ops.registry import Family, Refused, op
@@ -26,10 +27,11 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 
-def _matrix(type_: Type) -> tuple[TensorType, Shape]:
+def _matrix(type_: Type, complex_too: bool = False) -> tuple[TensorType, Shape]:
     x = tensor(type_)
     shape = known_shape(x)
-    if len(shape) < 2 or x.dtype.kind != "float" or x.dtype.bits < 32:
+    is_complex = complex_too and x.dtype.is_complex and x.dtype.bits >= 64
+    if len(shape) < 2 or (not is_complex and (x.dtype.kind != "float" or x.dtype.bits < 32)):
         raise InferenceError(f"matrices of f32 or f64 are due, not {x}")
     return x, shape
 
@@ -44,10 +46,15 @@ def eye_like(n: int, x: Expr) -> Expr:
 
 
 def _infer_svd(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    x, (*batch, m, n) = _matrix(inputs[0])
+    x, (*batch, m, n) = _matrix(inputs[0], complex_too=True)
     k = min(m, n)
-    shapes = ((*batch, m, k), (*batch, k), (*batch, k, n))
-    return tuple(x.with_shape(tuple(shape)) for shape in shapes)
+    return x.with_shape((*batch, m, k)), _real(x).with_shape((*batch, k)), x.with_shape(
+        (*batch, k, n)
+    )
+
+
+def _real(x: TensorType) -> TensorType:
+    return x.with_dtype(real_dtype(x.dtype)) if x.dtype.is_complex else x
 
 
 def _svd_x(
@@ -59,6 +66,9 @@ def _svd_x(
     column = s.reshape((*s.shape, 1))
     # 1 / (s_j^2 - s_i^2), in factors that do not overflow
     gaps = F.where(on_diagonal, 1.0, (row - column) * (row + column))
+
+    if x.dtype.is_complex:
+        return _svd_complex(g_u, g_s, g_vh, u, s, vh, gaps)
 
     def turned(basis: Expr, g: Expr) -> Expr:
         inner = basis.mT @ g
@@ -75,6 +85,34 @@ def _svd_x(
     return whole
 
 
+def _svd_complex(
+    g_u: Expr, g_s: Expr, g_vh: Expr, u: Expr, s: Expr, vh: Expr, gaps: Expr
+) -> Expr:
+    """The same of a complex matrix; the vectors are given conjugated."""
+    k, m, n, dtype = s.shape[-1], u.shape[-2], vh.shape[-1], u.dtype
+    on_diagonal = Dense.of(np.eye(k, dtype=bool))
+    u, vh = F.conj(u), F.conj(vh)
+    s, gaps = F.cast(s, dtype=dtype), F.cast(gaps, dtype=dtype)
+    row, column = s.reshape((*s.shape[:-1], 1, k)), s.reshape((*s.shape, 1))
+
+    def adjoint(y: Expr) -> Expr:
+        return F.conj(y.mT)
+
+    v, g_v = adjoint(vh), adjoint(g_vh)
+    in_u, in_v = adjoint(u) @ g_u, vh @ g_v
+    skew_u, skew_v = in_u - adjoint(in_u), in_v - adjoint(in_v)
+    middle = F.where(on_diagonal, 0.0, skew_u / gaps) * row
+    middle = middle + column * F.where(on_diagonal, 0.0, skew_v / gaps)
+    phases = skew_u / (row * 2.0)  # of vectors whose common phase the result does not read
+    spread = F.cast(g_s, dtype=dtype).reshape(row.shape).expand(gaps.shape)
+    whole = u @ (middle + F.where(on_diagonal, spread + phases, 0.0)) @ vh
+    if m > k:
+        whole = whole + (g_u - u @ in_u) / row @ vh
+    if n > k:
+        whole = whole + u @ adjoint((g_v - v @ in_v) / row)
+    return whole
+
+
 op("svd(x) -> u, s, vh", family=Family(_infer_svd),
    numpy="np.linalg.svd({x}, full_matrices=False)",
    torch="torch.linalg.svd({x}, full_matrices=False)", vjp={"x": _svd_x},
@@ -82,13 +120,16 @@ op("svd(x) -> u, s, vh", family=Family(_infer_svd),
 
 
 def _infer_svdvals(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    x, (*batch, m, n) = _matrix(inputs[0])
-    return (x.with_shape((*batch, min(m, n))),)
+    x, (*batch, m, n) = _matrix(inputs[0], complex_too=True)
+    return (_real(x).with_shape((*batch, min(m, n))),)
 
 
 def _svdvals_x(g: Expr, x: Expr) -> Expr:
     u, _, vh = F.svd.multiple(x)
-    return (u * g.reshape((*g.shape[:-1], 1, g.shape[-1]))) @ vh
+    weights = g.reshape((*g.shape[:-1], 1, g.shape[-1]))
+    if x.dtype.is_complex:  # x is given conjugated
+        return F.conj((u * F.cast(weights, dtype=x.dtype)) @ vh)
+    return (u * weights) @ vh
 
 
 op("svdvals(x) -> s", family=Family(_infer_svdvals), vjp={"x": _svdvals_x},

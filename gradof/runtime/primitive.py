@@ -20,7 +20,7 @@ from gradof.errors import CustomRuleError
 from gradof.runtime.arrays import is_tensor
 from gradof.runtime.custom import CustomVjp, bind, is_inexact, places_of
 from gradof.runtime.functional import vjp as pullback_of
-from gradof.runtime.thread import is_nan_safe, tracing
+from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.number import plain
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
@@ -64,12 +64,17 @@ class Primitive(CustomVjp):
             from gradof.tracer.numpy import black_box
 
             return black_box.call(
-                recorder, self.__name__, self.fn, tuple(call.arguments(call.leaves)),
+                recorder, self.__name__, self._alone, tuple(call.arguments(call.leaves)),
                 self.example, None if self.bwd is None else self._gradients,
             )
         if self.bwd is None or not any(map(is_tensor, call.leaves)):
             return self.fn(*call.arguments(call.leaves))
         return super().__call__(*args, **kwargs)
+
+    def _alone(self, *args: Any) -> Any:
+        """The function as it runs outside of traces: compiled functions it calls are called."""
+        with calling_compiled():
+            return self.fn(*args)
 
     def _forward(self, *args: Any) -> tuple[Any, Any]:
         result = self.fn(*args)

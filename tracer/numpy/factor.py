@@ -25,7 +25,7 @@ from gradof.tracer.numpy.recorder import Recorder, real
 def _matrix(r: Recorder, a: Any, *others: Any) -> tuple[Expr, np.dtype[Any]]:
     array = r.traced(as_array(a))
     dtype = np.result_type(array.dtype, *(as_array(real(o)).dtype for o in others))
-    dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
+    dtype = dtype if dtype.kind in "fc" else np.dtype(np.float64)
     return array.expr.cast(r.ir_dtype(dtype)), dtype
 
 
@@ -68,8 +68,29 @@ def _eigh(a: Any, UPLO: Any = "L") -> Any:
     r = a.recorder
     values, vectors = np.linalg.eigh(real(a), UPLO)
     x = _matrix(r, a)[0]
-    w, v = F.eigh.multiple(x.mT if UPLO in ("U", "u") else x)
+    if UPLO in ("U", "u"):
+        x = F.conj(x.mT) if x.dtype.is_complex else x.mT
+    w, v = F.eigh.multiple(x)
     return r.wrap(values, w), r.wrap(vectors, v)
+
+
+@composed(np.linalg.eig)
+def _eig(a: Any) -> Any:
+    r = a.recorder
+    values, vectors = np.linalg.eig(real(a))
+    parts = F.eig.multiple(_matrix(r, a)[0])
+    whole = [r.wrap(np.asarray(c, p.dtype.name.replace("c", "complex")), p)
+             for c, p in zip((values, vectors), parts, strict=True)]  # fmt: skip
+    if np.iscomplexobj(a):
+        return tuple(whole)
+    # of a real matrix numpy gives real numbers where they all are: the trace holds where it does
+    is_real = bool(np.all(np.imag(whole[0]) == 0))
+    return tuple(map(np.real, whole)) if is_real else tuple(whole)
+
+
+@composed(np.linalg.eigvals)
+def _eigvals(a: Any) -> Any:
+    return np.linalg.eig(a)[0]
 
 
 @composed(np.linalg.eigvalsh)

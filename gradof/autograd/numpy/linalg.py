@@ -1,6 +1,25 @@
 """`numpy.linalg`, under the name that code for autograd imports."""
 
+from typing import Any as _Any
+
+import numpy as _np
 import numpy.linalg as _module
 
-_OURS = frozenset(globals())
-globals().update({n: v for n, v in vars(_module).items() if n not in _OURS})
+globals().update({n: v for n, v in vars(_module).items() if not n.startswith("__")})
+
+
+def _hermitian(a: _Any, UPLO: str) -> _Any:
+    """The matrix that a triangle stands for; its gradient is that triangle's."""
+    lower = a if UPLO in ("L", "l") else _np.swapaxes(_np.conj(a), -1, -2)
+    strict = _np.tril(lower, -1)
+    return _np.tril(lower) + _np.swapaxes(_np.conj(strict), -1, -2)
+
+
+def eigh(a: _Any, UPLO: str = "L") -> _Any:
+    """`np.linalg.eigh`, whose gradient is that of the triangle it reads."""
+    return _module.eigh(_hermitian(a, UPLO))
+
+
+def eigvalsh(a: _Any, UPLO: str = "L") -> _Any:
+    """`np.linalg.eigvalsh`, whose gradient is that of the triangle it reads."""
+    return _module.eigvalsh(_hermitian(a, UPLO))

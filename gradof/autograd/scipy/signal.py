@@ -2,5 +2,4 @@
 
 import scipy.signal as _module
 
-_OURS = frozenset(globals())
-globals().update({n: v for n, v in vars(_module).items() if n not in _OURS})
+globals().update({n: v for n, v in vars(_module).items() if not n.startswith("__")})

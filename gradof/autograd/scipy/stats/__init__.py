@@ -2,8 +2,7 @@
 
 import scipy.stats as _module
 
-_OURS = frozenset(globals())
-globals().update({n: v for n, v in vars(_module).items() if n not in _OURS})
+globals().update({n: v for n, v in vars(_module).items() if not n.startswith("__")})
 
 from gradof.autograd.scipy.stats import beta as beta  # noqa: E402
 from gradof.autograd.scipy.stats import chi2 as chi2  # noqa: E402

@@ -1,0 +1,213 @@
+"""HIPS autograd's names on gradof: each operator against numpy, by its own checks.
+
+`benchmarks/autograd_suite.py` runs autograd's own tests and examples.
+"""
+
+# mypy: disable-error-code="untyped-decorator, no-untyped-call, no-any-return, attr-defined"
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as onp
+import pytest
+
+import gradof.autograd.numpy as np
+import gradof.autograd.numpy.random as npr
+from gradof import autograd as ag
+from gradof.autograd.extend import defjvp, defvjp, notrace_primitive, primitive, vspace
+from gradof.autograd.misc import const_graph, flatten
+from gradof.autograd.misc.fixed_points import fixed_point
+from gradof.autograd.misc.optimizers import adam, rmsprop, sgd
+from gradof.autograd.test_util import check_equivalent, check_grads, combo_check
+from gradof.autograd.tracer import getval, isbox
+
+X = onp.array([0.3, 0.7, 1.1])
+
+
+def test_operators_of_one_number() -> None:
+    assert ag.grad(lambda x: x**3)(2.0) == 12.0
+    assert ag.grad(ag.grad(lambda x: x**3))(2.0) == 12.0
+    assert ag.grad(lambda x: 1.0)(2.0) == 0.0 and ag.grad(lambda x: x)(2.0) == 1.0
+    assert ag.deriv(np.sin)(0.0) == 1.0
+    assert ag.value_and_grad(lambda x: x**2)(3.0) == (9.0, 6.0)
+    assert ag.grad_named(lambda a, b: a * b**2, "b")(2.0, 3.0) == 12.0
+    with pytest.raises(TypeError, match="scalar-output"):
+        ag.grad(lambda x: x * 2)(X)
+
+
+def test_operators_of_arrays() -> None:
+    def fun(x: Any) -> Any:
+        return np.sin(x) * x[0]
+
+    jacobian = onp.diag(onp.cos(X) * X[0])
+    jacobian[:, 0] += onp.sin(X)
+    onp.testing.assert_allclose(ag.jacobian(fun)(X), jacobian)
+    onp.testing.assert_allclose(ag.elementwise_grad(fun)(X), jacobian.sum(0))
+    v = onp.array([1.0, -1.0, 2.0])
+    onp.testing.assert_allclose(ag.make_jvp(fun)(X)(v)[1], jacobian @ v)
+    onp.testing.assert_allclose(ag.make_vjp(fun)(X)[0](v), v @ jacobian)
+    onp.testing.assert_allclose(ag.make_jvp_reversemode(fun)(X)(v), jacobian @ v)
+    onp.testing.assert_allclose(ag.tensor_jacobian_product(fun)(X, v), v @ jacobian)
+
+    def loss(x: Any) -> Any:
+        return np.sum(x**3)
+
+    onp.testing.assert_allclose(ag.hessian(loss)(X), onp.diag(6 * X))
+    onp.testing.assert_allclose(ag.hessian_vector_product(loss)(X, v), 6 * X * v)
+    onp.testing.assert_allclose(ag.make_hvp(loss)(X)[0](v), 6 * X * v)
+    onp.testing.assert_allclose(ag.make_ggnvp(fun)(X)(v), jacobian.T @ jacobian @ v)
+    onp.testing.assert_allclose(ag.grad(loss)(X), 3 * X**2)
+    gradient, aux = ag.grad_and_aux(lambda x: (np.sum(x**2), x * 3))(X)
+    onp.testing.assert_allclose(gradient, 2 * X)
+    onp.testing.assert_allclose(aux, 3 * X)
+
+
+def test_one_function_is_traced_once() -> None:
+    traces: list[int] = []
+
+    def loss(x: Any, scale: float) -> Any:
+        traces.append(1)
+        return np.sum(x**2) * scale
+
+    for n in range(5):
+        onp.testing.assert_allclose(ag.grad(loss)(X * n, 2.0), 4 * X * n)
+    assert len(traces) <= 1  # the list is put back to what the trace found
+
+
+def test_arguments_by_place_name_and_structure() -> None:
+    def fun(a: Any, b: Any, *, c: float = 2.0) -> Any:
+        return np.sum(a["w"] * b[0]) * c + np.sum(b[1] ** 2)
+
+    a, b = {"w": X}, [X * 2, X * 3]
+    both = ag.grad(fun, argnum=[0, 1])(a, b, c=3.0)
+    onp.testing.assert_allclose(both[0]["w"], 6 * X)
+    onp.testing.assert_allclose(both[1][1], 6 * X)
+    named = ag.multigrad_dict(lambda x, y: np.sum(x * y))(X, 2 * X)
+    assert isinstance(named, collections.OrderedDict)
+    onp.testing.assert_allclose(named["y"], X)
+    assert ag.grad(fun, 1).__name__ == "grad_of_fun_wrt_argnum_1"
+
+
+def test_complex_numbers_have_autograds_convention() -> None:
+    z = 0.4 + 0.3j
+    onp.testing.assert_allclose(ag.holomorphic_grad(lambda z: np.sin(z) * z)(z),
+                                onp.cos(z) * z + onp.sin(z))  # fmt: skip
+    onp.testing.assert_allclose(ag.grad(lambda z: np.real(z * 1j))(z), 1j)
+    check_grads(lambda z: np.abs(z) * np.exp(z))(z)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [(3, 3), (4, 3), (3, 4)])
+def test_decompositions_of_complex_matrices(shape: tuple[int, int]) -> None:
+    npr.seed(0)
+    a = npr.randn(*shape) + 1j * npr.randn(*shape)
+
+    def rebuilt(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return np.dot(u * np.sin(s), vh)
+
+    check_grads(rebuilt)(a)
+    check_grads(lambda a: np.linalg.svd(a, compute_uv=False))(a)
+    square = np.dot(a, np.conj(a).T)
+    check_grads(lambda a: np.linalg.eigvalsh(a, "U"))(square)
+    check_grads(lambda a: np.abs(np.linalg.eig(a)[0]))(a[:3, :3])
+
+
+def test_the_triangle_that_eigh_reads_has_the_gradient() -> None:
+    a = onp.arange(9.0).reshape(3, 3) + 5 * onp.eye(3)
+    lower = ag.grad(lambda a: np.sum(np.linalg.eigvalsh(a) ** 3))(a)
+    assert not onp.triu(lower, 1).any() and lower[2, 1] > 0
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3)])
+def test_the_gradient_of_complex_singular_vectors(shape: tuple[int, int]) -> None:
+    npr.seed(0)
+    a = npr.randn(*shape) + 1j * npr.randn(*shape)
+
+    def rebuilt(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return np.dot(u * np.sin(s), vh)
+
+    check_grads(rebuilt, modes=["rev"], order=1)(a)
+    check_grads(lambda a: np.linalg.eigvalsh(a, "U"), modes=["rev"], order=1)(
+        np.dot(a, np.conj(a).T)
+    )
+
+
+def test_primitives_of_the_users_own() -> None:
+    @primitive
+    def product(x: Any, y: Any) -> Any:
+        assert type(x) is onp.ndarray
+        return onp.array([float(a) * float(b) for a, b in zip(x, y, strict=True)])
+
+    defvjp(product, lambda ans, x, y: lambda g: g * y, lambda ans, x, y: lambda g: g * x)
+    check_grads(lambda x, y: product(np.sin(x), y), (0, 1), modes=["rev"])(X, X * 2)
+
+    @primitive
+    def cube(x: Any) -> Any:
+        return x**3
+
+    defjvp(cube, lambda g, ans, x: 3 * x**2 * g)
+    check_grads(cube, modes=["fwd"])(X)
+    missing = primitive(lambda x: x * 2)
+    with pytest.raises(NotImplementedError, match="not defined"):
+        ag.grad(lambda x: np.sum(missing(x)))(X)
+    rounded = notrace_primitive(onp.round)
+    onp.testing.assert_allclose(ag.grad(lambda x: np.sum(rounded(x) * x))(X), onp.round(X))
+    with pytest.raises(TypeError, match="no primitive"):
+        defvjp(onp.sin, None)
+
+
+def test_spaces_and_boxes() -> None:
+    seen: list[Any] = []
+
+    def fun(x: Any) -> Any:
+        seen.append((isbox(x), ag.type(x) is onp.ndarray, ag.isinstance(x, onp.ndarray)))
+        assert seen[-1] == (True, True, True)
+        assert type(getval(x)) is onp.ndarray and vspace(x) == vspace(X)
+        return np.sum(x)
+
+    ag.grad(fun)(X)
+    space = vspace([1.0, (X, 2j)])
+    assert space.size == 6 and len(list(space.standard_basis())) == 6
+    check_equivalent(space.add(space.ones(), space.zeros()), space.ones())
+    combo_check(np.sum, [0])([X, onp.ones((3, 2))], axis=[None, 0])
+
+
+def test_tools() -> None:
+    value = {"b": [onp.ones(2), 3.0], "a": (onp.zeros((2, 2)),)}
+    flat, unflatten = flatten(value)
+    onp.testing.assert_array_equal(flat, [0, 0, 0, 0, 1, 1, 3])
+    assert unflatten(flat * 2)["b"][1] == 6.0
+    check_grads(lambda v: flatten({"x": v})[0] ** 2, modes=["rev"], order=1)(X)
+    for optimize in (sgd, rmsprop, adam):
+        told: list[int] = []
+
+        def tell(p: Any, i: int, g: Any, told: list[int] = told) -> None:
+            told.append(i)
+
+        found = optimize(lambda p, i: {"x": 2 * p["x"]}, {"x": X}, tell, num_iters=50,
+                         step_size=0.05)  # fmt: skip
+        assert onp.abs(found["x"]).sum() < onp.abs(X).sum() and told == list(range(50))
+    assert const_graph(lambda x, y: x * y, 3.0)(2.0) == 6.0
+
+    def newton(a: Any) -> Any:
+        return lambda x: 0.5 * (x + a / x)
+
+    def root(a: Any) -> Any:
+        return fixed_point(newton, a, 1.0, lambda x, y: abs(x - y), 1e-12)
+
+    assert abs(ag.grad(root)(2.0) - 0.5 / onp.sqrt(2.0)) < 1e-9
+    assert abs(ag.grad(ag.grad(root))(2.0) + 0.25 * 2.0**-1.5) < 1e-8
+
+
+def test_scipy_under_autograds_names() -> None:
+    import gradof.autograd.scipy.special as special
+    import gradof.autograd.scipy.stats as stats
+    import gradof.autograd.scipy.stats.norm as norm
+
+    def fun(x: Any) -> Any:
+        return special.logsumexp(x) + stats.norm.logpdf(x, 0.5, 2.0) + norm.logcdf(x)
+
+    check_grads(fun, modes=["rev"], order=1)(X)
