@@ -20,7 +20,7 @@ READY := $(VENV)/.gradof-installed
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -10
+	@sed -n 's/^# //p' Makefile | head -11
 
 setup: $(READY)
 
