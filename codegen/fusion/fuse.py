@@ -26,7 +26,7 @@ from gradof import tuning
 from gradof.codegen.fusion.access import follow, shape_of
 from gradof.codegen.fusion.groups import Group, cells, is_free, own_cells
 from gradof.codegen.fusion.iteration_space import Fit, Space
-from gradof.codegen.fusion.rebuild import with_groups_as_nodes
+from gradof.codegen.fusion.rebuild import has_effect, with_groups_as_nodes
 from gradof.codegen.fusion.rematerialize import computed_again
 from gradof.ir.core import Graph, Node, Value
 
@@ -75,6 +75,7 @@ class _Grouping:
         self.before: dict[int, int] = {}
         self.outside: dict[Value, int] = {}  # groups that values made outside of groups wait for
         self.readers: dict[Value, list[int]] = {}  # groups that read a value, latest last
+        self.effects = 0  # groups that the last effect outside of groups waits for
         self.counter = 0
 
     def run(self) -> None:
@@ -85,6 +86,9 @@ class _Grouping:
             mask = 0
             for value in node.inputs:
                 mask |= self.waits(value)
+            if has_effect(node):
+                mask |= self.closed(self.effects)
+                self.effects = mask
             for out in node.outputs:
                 self.outside[out] = mask
 
@@ -105,7 +109,10 @@ class _Grouping:
         group = self.made_in(value)
         if group is not None:
             return 1 << group.number | self.before[group.number]
-        mask = self.outside.get(value, 0)
+        return self.closed(self.outside.get(value, 0))
+
+    def closed(self, mask: int) -> int:
+        """These groups and all that have to run before them."""
         closed = mask
         for number in _bits(mask):
             closed |= self.before.get(number, 0)
@@ -254,6 +261,8 @@ class _Grouping:
         for value, mask in self.outside.items():
             if mask & bit:
                 self.outside[value] = (mask & ~bit) | 1 << new
+        if self.effects & bit:
+            self.effects = (self.effects & ~bit) | 1 << new
         for readers in self.readers.values():
             if old in readers:
                 readers[:] = [new if n == old else n for n in readers]

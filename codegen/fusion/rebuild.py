@@ -67,7 +67,7 @@ class _Rebuild:
             values = self.bases(node) if unit is not node else node.inputs
             mine.update(self.unit(v.node) for v in values if v.node is not None)
             mine.discard(unit)
-            if _has_effect(node) and unit is node:  # what kernels check, they check by and by
+            if has_effect(node) and unit is node:  # what kernels check, they check by and by
                 if last_effect is not None:
                     mine.add(last_effect)
                 last_effect = node
@@ -138,7 +138,7 @@ class _Rebuild:
         return False
 
 
-def _has_effect(node: Node) -> bool:
+def has_effect(node: Node) -> bool:
     return (
         has_trait(node.kind, "random") or has_trait(node.kind, "effect")
         or node.kind in ("Guard", "in_range", "Opaque", "python_call")

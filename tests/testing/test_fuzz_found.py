@@ -173,6 +173,21 @@ def test_sums_over_rows_at_the_ends_of_blocks(rows: int) -> None:
     assert differentiate(lambda x: (x * 1.5).exp().sum(0))(infinite.requires_grad_())[1] == math.inf
 
 
+@pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")
+def test_groups_of_which_a_later_check_needs_another() -> None:
+    generator = torch.Generator().manual_seed(5)
+    memory = torch.randn(31 * 404, generator=generator).bfloat16()
+    x = memory.as_strided((31, 202, 1), (404, 1, 1)).requires_grad_()
+    index = torch.randint(0, 202, x.shape, generator=generator)
+
+    def fn(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        places = torch.searchsorted(torch.linspace(-1, 1, 5, dtype=x.dtype), x.contiguous())
+        return places, x.scatter_reduce(1, index.abs(), x, "amax")
+
+    for have, want in zip(differentiate(fn)(x, index), fn(x, index), strict=True):
+        assert torch.equal(have, want)
+
+
 def test_copies_keep_their_layout() -> None:
     import numpy as np
 
