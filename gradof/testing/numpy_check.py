@@ -134,6 +134,9 @@ def _along_lines(
     names = _names(args)
     with calling_plain():
         outputs = _floats(plain(*_wide(args)))
+    if any(np.asarray(o).dtype != np.float64 for o in outputs):
+        report.notes.append("results of lower precision than the arguments: no finite differences")
+        return
     terms = sum(float(np.nansum(np.abs(w * o))) for w, o in zip(weights, outputs, strict=True))
     for i, grad in enumerate(grads):
         if grad is None or not np.size(grad):

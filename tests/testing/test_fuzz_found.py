@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradof import differentiate
+from gradof import differentiate, grad
 from gradof.testing.fuzz import Setting, confirm
 from gradof.testing.literals import numpy_twins
 from gradof.tracer.torch.narrow import in_range
@@ -186,6 +186,14 @@ def test_groups_of_which_a_later_check_needs_another() -> None:
 
     for have, want in zip(differentiate(fn)(x, index), fn(x, index), strict=True):
         assert torch.equal(have, want)
+
+
+def test_a_long_convolution_takes_no_square_of_memory() -> None:
+    import numpy as np
+
+    x, w = np.random.default_rng(3).standard_normal(30_000), np.array([1.0, -2.0, 3.0])
+    gradient = grad(lambda x: np.sum(np.convolve(x, w) ** 2))(x)  # 7 gigabytes, before
+    np.testing.assert_allclose(gradient, 2 * np.correlate(np.convolve(x, w), w), rtol=1e-10)
 
 
 def test_copies_keep_their_layout() -> None:

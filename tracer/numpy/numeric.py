@@ -119,6 +119,8 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
 
 def _full_convolution(a: Any, v: Any) -> Any:
     """Sums of the antidiagonals of the outer product, which a sheared reshape makes columns."""
+    if np.shape(a)[0] > np.shape(v)[0]:  # as many rows as the shorter has numbers
+        a, v = v, a
     m, n = np.shape(a)[0], np.shape(v)[0]
     products = np.outer(a, v)
     padded = np.concatenate([products, np.zeros((m, m), products.dtype)], axis=1)

@@ -20,7 +20,7 @@ ARITHMETIC = forms(
     "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} * {y}", "{x} / (np.abs({y:a}) + 0.5)", "-{x}",
     "{num:f} - {x}", "{num:f} * {x}", "{num:f} / (np.abs({x}) + 0.7)", "{x} ** 2", "{x} ** 3",
     "(np.abs({x}) + 0.1) ** {num:f}", "{pos} ** {x}", "(np.abs({x}) + 0.2) ** {y}", "{x} * {x}",
-    "{x} % {pos}", "{x} // {pos}", "abs({x})", "{x} * ({x} > {y})", "{x}.astype({type:f})",
+    "{x} % {pos}", "{x} // {pos}", "abs({x})", "{x} * ({x} > {y})", "{x}.astype(np.float64)",
     "np.maximum({x}, {y})", "np.clip({x}, -0.5, {of:0.7|1.5})", "np.add({x}, {y}, dtype=np.float64)",
     "np.hypot({x}, {s}) + np.sign({x})", "np.where({m}, {x}, {y})", "np.where({m}, {x}, {num:f})",
     "np.select([{x} > 0.5, {x} > 0], [{x} * 2, {s}], {num:f})", "np.piecewise({x:1}, [{x} > 0], [lambda t: t * 2, lambda t: -t])",

@@ -45,7 +45,8 @@ def squashed(form: Form) -> Form:
 
 @functools.cache
 def _cases() -> tuple[Case, ...]:
-    return CASES
+    # what is searched has to be sorted, which what a program has made is not
+    return tuple(c for c in CASES if "searchsorted" not in c.source)
 
 
 def add_case(draw: Draw) -> bool:

@@ -33,6 +33,7 @@ from gradof.runtime.function import Differentiated
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, HALF_ULPS, ULPS, distance, largest
 from gradof.testing.fuzz.program import Setting, made_from, widened
+from gradof.testing.fuzz.torch_arrays import apart, array, eps, where_number, wide
 from gradof.testing.fuzz.torch_noise import Noise
 from gradof.testing.fuzz.verdict import Verdict, compiling_for
 from gradof.tracer.core.pytree import flatten
@@ -237,27 +238,27 @@ class _Judge:
             return f"None {mine is None}, eager {other is None}"
         if mine.dtype != other.dtype or mine.shape != other.shape:
             return f"{mine.dtype} {tuple(mine.shape)}, eager {other.dtype} {tuple(other.shape)}"
-        a, b = _array(mine), _array(other)
+        a, b = array(mine), array(other)
         if k > 0:  # see Note [Fuzzing's bound]
-            a, b = _where_number(a, b)
-        apart = distance(a, b)
-        eps = _eps(other)
-        ulps = (HALF_ULPS if eps > 1e-4 else ULPS) * eps
-        allowed = (ulps + self._rough(eps)) * largest(b)
-        if apart <= allowed:
+            a, b = where_number(a, b)
+        off = distance(a, b)
+        ulp = eps(other)
+        ulps = (HALF_ULPS if ulp > 1e-4 else ULPS) * ulp
+        allowed = (ulps + self._rough(ulp)) * largest(b)
+        if off <= allowed:
             return ""
         own = self._own(k, i, b)
         if own is not None:
-            exact, off = own
-            if distance(a, exact) <= (FACTOR * off if math.isfinite(off) else 0.0) + allowed:
+            exact, lost = own
+            if distance(a, exact) <= (FACTOR * lost if math.isfinite(lost) else 0.0) + allowed:
                 return ""
         noise = 0.0
         for moved in self._moved_runs():
             noise = max(noise, self._moves(moved, k, i, b))
-            if apart <= FACTOR * noise + allowed:
+            if off <= FACTOR * noise + allowed:
                 return ""
         size = largest(b)
-        return (f"{other.dtype} {tuple(other.shape)} off by {apart:.2e}, allowed "
+        return (f"{other.dtype} {tuple(other.shape)} off by {off:.2e}, allowed "
                 f"{FACTOR * noise + allowed:.2e}, largest {size:.2e}")  # fmt: skip
 
     def _is_at_a_kink(self) -> bool:
@@ -283,8 +284,8 @@ class _Judge:
         exact = groups[k][i]
         if exact is None or not (exact.is_floating_point() or exact.is_complex()):
             return None
-        array = _array(exact)
-        return (array, distance(theirs, array)) if array.shape == theirs.shape else None
+        right = array(exact)
+        return (right, distance(theirs, right)) if right.shape == theirs.shape else None
 
     def _in_float64(self) -> Run:
         fn = made_from(widened(_whole_source(self.fn)), self.fn.__name__)
@@ -292,7 +293,7 @@ class _Judge:
         try:
             torch.set_default_dtype(torch.float64)
             with calling_plain():
-                return _derivatives(fn, tuple(map(_wide, self.inputs())), self.setting.order,
+                return _derivatives(fn, tuple(map(wide, self.inputs())), self.setting.order,
                                     self.seed)  # fmt: skip
         except Exception:  # what does not run in float64 is judged without it
             return Run([])
@@ -312,7 +313,7 @@ class _Judge:
         """How far a tensor of eager's has moved."""
         group = run.left if k < 0 else run.groups[k] if k < len(run.groups) else []
         tensor = group[i] if i < len(group) else None
-        return math.inf if tensor is None else distance(_array(tensor), theirs)
+        return math.inf if tensor is None else distance(array(tensor), theirs)
 
     def _move(self, way: int) -> Run | None:
         generator = torch.Generator().manual_seed(self.seed + 2 + way)
@@ -328,7 +329,7 @@ class _Judge:
         args = self.inputs()
         with torch.no_grad():
             for t in args:
-                if isinstance(t, Tensor) and way < MOVES // 3 and _apart(t):
+                if isinstance(t, Tensor) and way < MOVES // 3 and apart(t):
                     t.copy_(move(t))
         try:
             with calling_plain(), Noise(self.seed + way, 1 + way % 3):
@@ -355,45 +356,6 @@ def _rows(strides: Any, result: Tensor | None) -> bool:
             return False
         step *= n
     return True
-
-
-def _apart(tensor: Tensor) -> bool:
-    """Whether no two elements share memory, so that each can be moved by itself."""
-    steps = zip(tensor.stride(), tensor.shape, strict=True)
-    whole = tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
-    return whole and not any(step == 0 and n > 1 for step, n in steps)
-
-
-def _wide(tensor: Any) -> Any:
-    if not isinstance(tensor, Tensor):
-        return tensor
-    source = tensor.detach()
-    if source.is_floating_point():
-        source = source.double()
-    elif source.is_complex():
-        source = source.to(torch.complex128)
-    else:
-        return tensor
-    return source.requires_grad_(tensor.requires_grad)
-
-
-def _where_number(a: Any, b: Any) -> tuple[Any, Any]:
-    import numpy as np
-
-    known = ~np.isnan(b)
-    return np.where(known, a, 0.0), np.where(known, b, 0.0)
-
-
-def _array(tensor: Tensor) -> Any:
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.double().numpy(force=True)
-
-
-def _eps(tensor: Tensor) -> float:
-    if tensor.is_floating_point() or tensor.is_complex():
-        return float(torch.finfo(tensor.dtype).eps)
-    return 0.0
 
 
 @contextmanager
