@@ -202,7 +202,9 @@ def lowering(record: Op, library: Library) -> Lowering:
             hint="expand composites and specialise symbolic zeros first",
         )
     if callable(record.numpy):
-        return Lowering("function", record.name, record.numpy)
+        # a number in the source is written as Python's complex(...), which the op must not hide
+        name = "complex_" if record.name == "complex" else record.name
+        return Lowering("function", name, record.numpy)
     text = record.numpy
     if "{" not in text:
         return Lowering("call", text, writes=_writes(text.removeprefix("np.")))

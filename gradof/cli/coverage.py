@@ -26,6 +26,7 @@ def run_coverage(
     from gradof.testing.coverage import op_names, run_torch
     from gradof.testing.coverage_page import page, triton_section
     from gradof.testing.numpy_coverage import numpy_rows
+    from gradof.testing.scipy_page import section_of
 
     names = op_names(pattern)
     if not names:
@@ -44,7 +45,8 @@ def run_coverage(
             cases = numpy_rows(lambda _: progress.advance(bar))
     _print(rows, cases)
     if output is not None and not pattern:
-        kept = triton_section(output.read_text()) if output.exists() else ""
+        text = output.read_text() if output.exists() else ""
+        kept = section_of(text) + triton_section(text)
         output.write_text(page(rows, cases, kept))
         click.echo(f"wrote {output}")
     wrong = [r for r in rows if any(r.status(order) in BAD for order in range(3))]

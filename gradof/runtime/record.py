@@ -32,7 +32,7 @@ from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
-from gradof.runtime.thread import tracing
+from gradof.runtime.thread import calling_compiled, tracing
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Traced
 from gradof.tracer.state.caches import ColdCache
@@ -287,6 +287,20 @@ class Tracing:
             timer.cancel()
 
 
+def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    from gradof.runtime.functional import grad
+
+    slope = grad(function)
+
+    def gradient(x: Any) -> Any:
+        if type(x) is not np.ndarray:
+            return slope(x)
+        with calling_compiled():  # of numbers, while something else is traced
+            return slope(x)
+
+    return gradient
+
+
 def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
     if call.library == "torch":
         from gradof.tracer.torch.tracer import trace_torch
@@ -299,6 +313,6 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
     if "scipy" in sys.modules:
         from gradof.tracer.scipy.adaptors import catch_calls
 
-        catch_calls()
+        catch_calls(_gradient)
 
     return trace_numpy

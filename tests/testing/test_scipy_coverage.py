@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.ndimage
+import scipy.optimize
 import scipy.sparse.linalg
 import scipy.stats
 from scipy.linalg import solve_triangular
@@ -186,3 +187,29 @@ def test_a_system_is_factored_once_for_value_and_gradient(monkeypatch: pytest.Mo
     step = 1e-6 * np.array([1.0, -2.0, 0.5, 1.0, 3.0])
     np.testing.assert_allclose(fn(x + step) - fn(x - step), 2 * slope @ step, rtol=1e-6)
     assert value == pytest.approx(fn(x), rel=1e-14)
+
+
+def test_a_root_is_found_again_for_other_values() -> None:
+    from scipy.optimize import brentq
+
+    def fn(a: Any) -> Any:
+        return brentq(lambda t: t**3 - a * t - 1.0, 0.5, 9.0, xtol=1e-14)
+
+    compiled = value_and_grad(fn)
+    for a in (2.0, 5.0):
+        value, slope = compiled(np.float64(a))
+        root = fn(a)
+        assert value == pytest.approx(root, rel=1e-13)
+        assert slope == pytest.approx(root / (3 * root**2 - a), rel=1e-12)
+
+
+def test_a_minimum_without_a_given_gradient() -> None:
+    def fn(a: Any) -> Any:
+        cost = lambda v: np.sum((v - a) ** 2) + 0.1 * np.sum(v**4)  # noqa: E731
+        return np.sum(scipy.optimize.minimize(cost, np.zeros(2), tol=1e-12).x)
+
+    a = np.array([0.3, -0.7])
+    value, slope = value_and_grad(fn)(a)
+    x = scipy.optimize.minimize(lambda v: np.sum((v - a) ** 2) + 0.1 * np.sum(v**4), a).x
+    np.testing.assert_allclose(value, np.sum(x), atol=1e-5)
+    np.testing.assert_allclose(slope, 2.0 / (2.0 + 1.2 * x**2), rtol=1e-5)

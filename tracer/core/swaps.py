@@ -37,10 +37,13 @@ class Swaps:
         with _LOCK:
             if id(function) in self._swaps:
                 return
-            ours = _handing_on(function, functools.partial(call, _copy(function)))
+            ours = _handing_on(function, functools.partial(call, copy_of(function)))
             self._swaps[id(function)] = function, function.__code__, ours
             if self._active:
                 function.__code__ = ours
+
+    def __contains__(self, function: FunctionType) -> bool:
+        return id(function) in self._swaps
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -60,7 +63,8 @@ class Swaps:
                         function.__code__ = theirs
 
 
-def _copy(function: FunctionType) -> FunctionType:
+def copy_of(function: FunctionType) -> FunctionType:
+    """Another object with the code that a function has now."""
     made = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__,
         function.__closure__,
@@ -68,6 +72,7 @@ def _copy(function: FunctionType) -> FunctionType:
     made.__kwdefaults__ = function.__kwdefaults__
     made.__qualname__ = function.__qualname__
     made.__module__ = function.__module__
+    made.__dict__.update(function.__dict__)
     return made
 
 

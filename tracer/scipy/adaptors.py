@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gradof.tracer.numpy.active import SURROUNDINGS
 from gradof.tracer.scipy import (
     convolve,
@@ -15,6 +18,7 @@ from gradof.tracer.scipy import (
     linalg,
     matrices,
     multivariate,
+    optimize,
     signals,
     sparse,
     sparse_systems,
@@ -27,12 +31,16 @@ from gradof.tracer.scipy.calls import scipy_calls
 
 ADAPTORS = (
     convolve, distances, distributions, fourier, grids, images, interpolation, labels, linalg,
-    matrices, multivariate, signals, sparse, sparse_systems, special, special_functions, statistics,
-    structured,
+    matrices, multivariate, optimize, signals, sparse, sparse_systems, special, special_functions,
+    statistics, structured,
 )  # fmt: skip
 
 
-def catch_calls() -> None:
-    """From now on, what traces do with scipy's functions is recorded."""
+def catch_calls(gradient: Callable[..., Any]) -> None:
+    """From now on, what traces do with scipy's functions is recorded.
+
+    `gradient(f)` is a function that gives the gradient of f, within a trace, too.
+    """
     if scipy_calls not in SURROUNDINGS:
         SURROUNDINGS.append(scipy_calls)
+        optimize.GRADIENT.append(gradient)

@@ -8,14 +8,8 @@
     table = {"tri": scipy.linalg.solve_triangular}
     functools.partial(getattr(scipy.linalg, name), lower=True)
 
-Note [Code of scipy's functions]
 scipy hands its arguments to C and Fortran, which take no traced arrays. Most of its functions are
-Python functions, and the object that `scipy.linalg.solve` names is one and the same wherever it is
-imported, stored or passed: so while a trace runs, its `__code__` is another, which asks whether the
-calling thread traces and an argument is traced, and goes on with the original code if not. So
-calls inside of scipy are caught as well. What was there is put back when the last trace ends; a
-frame that runs keeps the code it has.
-
+Python functions, and are caught by their code (Note [Swapped code]), calls inside of scipy as well.
 What scipy gives for the concrete arrays is computed, too: the record must have its shape, and is
 cast to its dtype. `raw=True` leaves that to the adaptor.
 """
@@ -28,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -36,6 +30,7 @@ import numpy as np
 from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
 from gradof.ir import forks
 from gradof.tracer.core.number import TracedNumber, has_number, plain
+from gradof.tracer.core.swaps import Swaps, copy_of
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import conform
@@ -248,12 +243,10 @@ def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:
 
 # --- putting it there -----------------------------------------------------------------------------
 
-Swap = tuple[FunctionType, CodeType, CodeType]  # a function, its code, and ours
-_LOCK = forks.lock()
-_SWAPS: dict[str, Swap] = {}  # by path; made once, from the code that scipy has
+_SWAPS = Swaps()
 _ORIGINALS: dict[str, FunctionType] = {}  # by path
-_tried: set[str] = set()  # modules whose functions have theirs
-_active = 0  # traces that run
+_LOCK = forks.lock()
+_tried: set[str] = set()  # modules whose functions are among the swaps
 
 
 def function_at(path: str) -> FunctionType | None:
@@ -272,55 +265,16 @@ def function_at(path: str) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
-def _copy(function: FunctionType) -> FunctionType:
-    made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__,
-        function.__closure__,
-    )  # fmt: skip
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__ = function.__qualname__
-    made.__module__ = function.__module__
-    made.__dict__.update(function.__dict__)
-    return made
-
-
-def _code(function: FunctionType, call: Function) -> CodeType:
-    """Code with the function's free variables that hands its arguments to `call`."""
-    free = function.__code__.co_freevars
-    lines = [
-        f"def outer({', '.join(free)}):",
-        "    def inner(*args, **kwargs):",
-        *([f"        if 0: {', '.join(free)}"] if free else []),
-        "        call = 'the call'",
-        "        return call(args, kwargs)",
-        "    return inner",
-    ]
-    space: dict[str, Any] = {}
-    exec("\n".join(lines), space)
-    inner: CodeType = space["outer"](*(None,) * len(free)).__code__
-    assert inner.co_freevars == tuple(sorted(free)) or not free
-    return inner.replace(
-        co_consts=tuple(call if c == "the call" else c for c in inner.co_consts),
-        co_name=function.__code__.co_name, co_filename=function.__code__.co_filename,
-        co_firstlineno=function.__code__.co_firstlineno,
-    )  # fmt: skip
-
-
 def _load() -> None:
-    """Make the swaps of modules that have been loaded since."""
+    """Add the functions of modules that have been loaded since."""
     loaded = {name for name in sys.modules if name.startswith("scipy.")} - _tried
     if not loaded:
         return
-    made = {id(function) for function, _, _ in _SWAPS.values()}
     for adaptor in ADAPTORS.values():
-        function = None if adaptor.path in _SWAPS else function_at(adaptor.path)
-        if function is not None and id(function) not in made:
-            made.add(id(function))
-            _ORIGINALS[adaptor.path] = _copy(function)
-            call = functools.partial(_called, adaptor, _ORIGINALS[adaptor.path])
-            _SWAPS[adaptor.path] = swap = (function, function.__code__, _code(function, call))
-            if _active:
-                function.__code__ = swap[2]
+        function = None if adaptor.path in _ORIGINALS else function_at(adaptor.path)
+        if function is not None and function not in _SWAPS:
+            _ORIGINALS[adaptor.path] = copy_of(function)
+            _SWAPS.add(function, functools.partial(_called, adaptor))
     _tried.update(loaded)
 
 
@@ -328,20 +282,9 @@ def _load() -> None:
 def scipy_calls(recorder: Recorder) -> Iterator[None]:
     """While active, scipy's functions that have an adaptor record for `recorder`.
 
-    See Note [Code of scipy's functions].
+    See Note [Swapped code].
     """
-    global _active
     with _LOCK:
         _load()
-        if not _active:
-            for function, _, ours in _SWAPS.values():
-                function.__code__ = ours
-        _active += 1
-    try:
+    with _SWAPS.at_work():
         yield
-    finally:
-        with _LOCK:
-            _active -= 1
-            if not _active:
-                for function, theirs, _ in _SWAPS.values():
-                    function.__code__ = theirs

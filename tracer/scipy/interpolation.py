@@ -221,7 +221,8 @@ def _of_kind(kind: Any, points: Any, rows: Any, at: Any) -> Any:
             place = np.searchsorted(middles, at, side="left" if kind == "nearest" else "right")
         return np.take(rows, np.clip(place, 0, n - 1), axis=0)
     order = _ORDERS.get(kind, kind)
-    if isinstance(points, TracedArray) or not isinstance(order, int):
+    moving = isinstance(points, TracedArray) and not points.is_constant
+    if moving or not isinstance(order, int):
         raise TypeError(f"argument kind={kind!r}, of points that are traced")
     knots, matrix = _spline_matrix(tuple(np.asarray(points).tolist()), order)
     c = np.reshape(matrix @ np.reshape(rows, (n, -1)), (-1, *rows.shape[1:]))
@@ -265,7 +266,7 @@ def _bspline(
     if not holds_traced((t, c)):
         original(self, t, c, k, extrapolate, axis)
         return
-    if isinstance(t, TracedArray):
+    if isinstance(t, TracedArray) and not t.is_constant:
         raise TypeError("the knots of a BSpline are traced: they are constants of a trace")
     self._t, self.k, self.extrapolate = np.asarray(t, np.float64), int(k), extrapolate
     c = as_array(c).astype(np.float64)
@@ -299,7 +300,8 @@ def _make_interp_spline(
 ) -> Any:  # fmt: skip
     if not holds_traced((x, y, t)):
         return original(x, y, k, t, bc_type, axis, check_finite)
-    if isinstance(x, TracedArray) or t is not None or not isinstance(bc_type, (str, type(None))):
+    moving = isinstance(x, TracedArray) and not x.is_constant
+    if moving or t is not None or not isinstance(bc_type, (str, type(None))):
         raise TypeError("make_interp_spline of traced points, or with knots or conditions")
     from scipy.interpolate import BSpline
 

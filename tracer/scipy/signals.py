@@ -146,6 +146,8 @@ def _savgol_filter(
     x = as_array(x)
     dim = axis_of(axis, x.ndim)
     row = signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta)
+    if window_length % 2 == 0:
+        raise TypeError("argument window_length that is even")
     if mode != "interp":
         return ndimage.convolve1d(x, row, axis=dim, mode=mode, cval=cval)
     rows = np.moveaxis(x, dim, -1)
