@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradof import tuning
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import check_dims, known_shape, tensor
 from gradof.ops.registry import Family, op
+from gradof.tuning import ADDED_ROW, ADDED_SORTED  # by name: exports hold the numbers
 
 Array = NDArray[Any]
 
@@ -90,7 +90,7 @@ def _infer_index_add(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple
 def _np_index_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
     result = x.copy()
     rows, sources = np.moveaxis(result, dim, 0), np.moveaxis(src, dim, 0)
-    if src.size < tuning.ADDED_ROW * index.size:
+    if src.size < ADDED_ROW * index.size:
         np.add.at(rows, index, sources)
         return result
     for k, row in zip(index.tolist(), sources, strict=True):  # np.add.at takes 10 ns a number
@@ -141,7 +141,7 @@ def _infer_scatter(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[T
 
 
 def _np_scatter_add(x: Array, index: Array, src: Array, *, dim: int) -> Array:
-    counted = tuning.ADDED_SORTED < x.size <= 4 * index.size
+    counted = ADDED_SORTED < x.size <= 4 * index.size
     if x.dtype not in (np.float32, np.float64) or not counted:
         result = x.copy()
         np.add.at(result, _grid(index, dim), src)

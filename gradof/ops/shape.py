@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradof import tuning
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import Type
@@ -26,6 +25,7 @@ from gradof.ops.families import (
 )
 from gradof.ops.memory import empty
 from gradof.ops.registry import Family, op
+from gradof.tuning import ZEROED_CELLS  # by name: exported files hold the numbers
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -146,7 +146,7 @@ def _np_pad(x: Array, *, pads: tuple[tuple[int, int], ...], value: float) -> Arr
 def _np_unslice(
     g: Array, *, shape: Shape, dim: int, start: int, stop: int, step: int
 ) -> Array:
-    if step != 1 or g.size < tuning.ZEROED_CELLS:
+    if step != 1 or g.size < ZEROED_CELLS:
         result = np.zeros(shape, g.dtype)
         _np_slice(result, dim=dim, start=start, stop=stop, step=step)[...] = g
         return result

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 import gradof
-from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.host.evaluate import interpret
 from gradof.ir.parser import parse_graph
@@ -74,8 +73,8 @@ def test_only_zeros_of_its_own_are_written() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.complex64])
 def test_numpys_sums_are_those_of_add_at(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    monkeypatch.setattr(tuning, "ADDED_SORTED", 10)
-    monkeypatch.setattr(tuning, "ADDED_ROW", 3)
+    monkeypatch.setattr(gather, "ADDED_SORTED", 10)
+    monkeypatch.setattr(gather, "ADDED_ROW", 3)
     for shape, dim in (((6, 5), 0), ((6, 5), 1), ((3, 4, 5), 1), ((40,), 0)):
         x = rng.normal(size=shape).astype(dtype)
         index = rng.integers(0, shape[dim], 9)
