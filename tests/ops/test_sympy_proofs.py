@@ -79,7 +79,8 @@ DIGITS_ONLY = {
 
 # Families by order and degree, few of whose derivatives sympy can form: those without a formula are
 # held to mpmath, to second order, in test_special_functions.
-OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel")
+# Moments of incomplete functions are, through these, in test_scipy_coverage.
+OF_SCIPY = ("gradof.ops.special_functions", "gradof.ops.bessel", "gradof.ops.incomplete")
 # Their rules are conjugate Wirtinger derivatives, which are no `sympy.diff`; compared with torch.
 OF_COMPLEX = ("gradof.ops.complex_numbers",)
 

@@ -112,6 +112,7 @@ def test_decompositions_of_complex_matrices(shape: tuple[int, int]) -> None:
     square = np.dot(a, np.conj(a).T)
     check_grads(lambda a: np.linalg.eigvalsh(a, "U"))(square)
     check_grads(lambda a: np.abs(np.linalg.eig(a)[0]))(a[:3, :3])
+    check_grads(lambda a: np.abs(np.linalg.eigvals(a)))(a[:3, :3])
 
 
 def test_the_triangle_that_eigh_reads_has_the_gradient() -> None:
@@ -175,6 +176,7 @@ def test_spaces_and_boxes() -> None:
     combo_check(np.sum, [0])([X, onp.ones((3, 2))], axis=[None, 0])
 
 
+@pytest.mark.long  # the tools are those that `make autograd` runs, too
 def test_tools() -> None:
     value = {"b": [onp.ones(2), 3.0], "a": (onp.zeros((2, 2)),)}
     flat, unflatten = flatten(value)

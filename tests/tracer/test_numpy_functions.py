@@ -290,6 +290,7 @@ PLAIN: dict[str, tuple[Function, tuple[Any, ...]]] = {
 # functions that change their first argument are in test_numpy_mutation.
 ELSEWHERE = {"allclose", "array_equal", "amax", "amin", "around"} | {  # and in runtime/test_paths:
     "argwhere", "compress", "extract", "flatnonzero", "nonzero", "unique",
+    "linalg.eig", "linalg.eigvals",  # in runtime/test_autograd_names
 }  # fmt: skip
 
 
