@@ -40,6 +40,7 @@ def passed(line: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.long
 def test_programs(tmp_path: Path) -> None:
     assert passed(run("tests/gpu/test_programs.py", cache=tmp_path)) >= 18
 
@@ -52,6 +53,7 @@ def test_workloads(tmp_path: Path) -> None:
     assert passed(line) >= 27
 
 
+@pytest.mark.long
 def test_ops(tmp_path: Path) -> None:
     pytest.importorskip("expecttest", reason="torch's table of ops needs expecttest")
     assert passed(run("tests/gpu/test_ops.py", "-k", " or ".join(OPS), cache=tmp_path)) >= 14
