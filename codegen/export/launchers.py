@@ -11,7 +11,7 @@
                             rms_norm_forward_kernel[grid](x, x.stride(0), ...)
                             return rsqrt, y
 
-Kernels are `emit_triton`'s with the names of tensors, made `readable`. Strides are arguments. Axes
+Kernels are `triton.emit`'s with the names of tensors, made `readable`. Strides are arguments. Axes
 that are one in contiguous tensors are one in the kernel, so tensors that have them are made
 contiguous first.
 '''

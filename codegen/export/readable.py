@@ -36,7 +36,7 @@ def readable(
     lines: Sequence[str], keep: Collection[str], dtypes: Mapping[str, DType],
     texts: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
-    """The lines of a kernel's body, as `emit_triton` writes them: one statement and its loc each.
+    """The lines of a kernel's body, as `triton.emit` writes them: one statement and its loc each.
 
     `keep` are names that stay, `dtypes` those of all values, `texts` the user's lines by loc.
     """

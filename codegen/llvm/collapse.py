@@ -8,7 +8,7 @@ Several column axes are one where, for every buffer that varies along them, the 
 the stride of the next times its size. Where they are two such groups of axes, as those of a batch
 norm of x[n, c, h, w] are n and (h, w), each row is a row of segments, which the kernel goes through
 one after another. Otherwise the call goes to numpy tiles, or, where there is half precision, to
-`rearranged`.
+`contiguous_copy`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Stride = Literal["one", "zero", "any", "streamed"]
 
 
 class Memory:
-    """What a kernel reads and writes; the layout of `%args` is told in `emit_ir`."""
+    """What a kernel reads and writes; the layout of `%args` is told in `emit`."""
 
     def __init__(self, lanes: int, buffers: int, axes: int) -> None:
         self.lanes = lanes

@@ -6,7 +6,7 @@ vectors; on an AMD processor with 512-bit vectors two others take half the time:
 - oneDNN, which torch brings along, for float32 `mm`, but for the product of two long, narrow ones
   (64x1024 by 1024x64), which MKL sums up on several cores. Of a result with few columns and a first
   operand that is transposed (the gradient of a last layer) it is given the transposed product.
-- a kernel of our own (`native.matmul`), where llvmlite is: for stacks of matrices and for float64,
+- a kernel of our own (`matmul`), where llvmlite is: for stacks of matrices and for float64,
   for which torch has nothing but MKL, and for float32 `mm` where it is quicker than oneDNN: where
   the first operand is transposed, as in the gradient of a weight, which oneDNN copies first, where
   both are long and narrow, and where both are small.

@@ -1,8 +1,8 @@
 """Products of small matrices as LLVM IR: one kernel for all sizes, strides and batches.
 
-The kernel is called as those of loop nests are (`emit_ir`); its rows are `work`: a panel of columns
-of one matrix of the batch, for a block of its rows. `ARGUMENTS` names what `args` holds; strides
-are in bytes, and the result lies without gaps.
+The kernel is called as those of loop nests are (`llvm.emit`); its rows are `work`: a panel of
+columns of one matrix of the batch, for a block of its rows. `ARGUMENTS` names what `args` holds;
+strides are in bytes, and the result lies without gaps.
 
 Note [A product in registers]
 A panel of the second operand is as wide as `PANEL_VECTORS` registers. It is copied, whatever its

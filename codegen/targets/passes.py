@@ -41,6 +41,7 @@ class GraphPass:
     run: Run
     about: str
     applies: Applies = lambda graph, target: True
+    rebuilds: bool = False  # gives a graph of its own, and leaves the one it is given
 
 
 def _in_place(
@@ -78,7 +79,7 @@ GRAPH_PASSES: dict[str, GraphPass] = {
         lambda graph, target: fuse(
             graph, target.supports, target.worth, again=target.rematerialize, device=target.device
         ),
-        "Put the nodes that one loop nest computes into FusionGroup nodes.",
+        "Put the nodes that one loop nest computes into FusionGroup nodes.", rebuilds=True,
     ),
 }  # fmt: skip
 
@@ -90,7 +91,7 @@ def run_target(graph: Graph, target: Target) -> Graph:
         each = GRAPH_PASSES[name]
         if not each.applies(graph, target):
             continue
-        if graph is given and name != "fuse":  # which makes a graph of its own
+        if graph is given and not each.rebuilds:
             graph = clone_graph(graph)
         result = each.run(graph, target)
         graph = result if isinstance(result, Graph) else graph

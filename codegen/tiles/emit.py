@@ -69,7 +69,7 @@ class TileCode:
 
 
 def emit_tiles(nest: LoopNest, tiled: bool, cut: bool, torch: bool = False) -> TileCode:
-    """The code of a nest that `tile_rewrite` made; `tiled` if a tile is a range of its first axis.
+    """The code of a nest that `rewrite` made; `tiled` if a tile is a range of its first axis.
 
     `cut` says that this axis are the columns: what is reduced over them is a partial result.
     `torch` has torch's functions for what is worth them (`tiles/torch_calls`).

@@ -3,7 +3,7 @@
     kernel = TileKernel(nest)
     y, total = kernel(x, w)
 
-The source of a tile is emitted by `tile_emit`, from the nest in few passes that `tile_rewrite`
+The source of a tile is emitted by `emit`, from the nest in few passes that `rewrite`
 makes. Arrays are given to it with the axes of the nest, of size 1 along those they do not vary
 with. Tiles run on threads (`threads`), each with its own scratch: torch's for a torch caller.
 
@@ -18,7 +18,7 @@ lock at its end, for which threads wait longer than for a cache that is further 
 
 Note [One tile]
 Where there is but one tile its functions of torch's are shared by torch's threads, each by itself.
-They are the same bits on any number of threads (`tile_torch.SHARED`); only the sum of a single row
+They are the same bits on any number of threads (`torch_calls.SHARED`); only the sum of a single row
 would be computed in parts, so that this has a thread to itself, as all else has.
 
 Note [numpy's buffers]

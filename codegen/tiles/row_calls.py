@@ -32,7 +32,7 @@ class RowCalls:
         self.found: dict[str, str] = {}  # value → the tensors of which it is the first
 
     def lines(self, i: Instr) -> list[str]:
-        """The statements of one of `tile_rows.ROWS`."""
+        """The statements of one of `rows.ROWS`."""
         if i.op == "inverse_deviation":
             return [f"{i.name} = {self.found[str(i.args[0])]}[2].numpy()"]
         name, loc = f"torch_{i.op}", "" if i.loc is None else f"  # {i.loc}"
@@ -120,7 +120,7 @@ def _is_centred(x: Any, inverse: Any, mean: Any) -> bool:
 
 
 def _any_gradient(g: Any, x: Any, inverse: Any, mean: Any, w: Any) -> tuple[Any, Any]:
-    """What `tile_rows` replaces, where x is not centred by its mean."""
+    """What `rows` replaces, where x is not centred by its mean."""
     c = x if mean is None else x - mean
     scaled = g if w is None else g * w
     by_deviation = inverse**3 * (scaled * c).mean(-1, True)

@@ -188,7 +188,7 @@ def extreme(kind: str) -> Callable[[Any], Any]:
 
 @functools.cache
 def row_total() -> Callable[[Any], Any]:
-    """The sum of each row of a tensor, as an array: in half the time of `tile_sums.total`.
+    """The sum of each row of a tensor, as an array: in half the time of `sums.total`.
 
     How a row is added does not depend on how many there are, where its cells are adjacent.
     """

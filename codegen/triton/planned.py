@@ -193,7 +193,7 @@ def _memory(buffer: Buffer, output: Any, sizes: Sequence[int]) -> tuple[Any, Any
 
 
 class PlannedParts:
-    """A nest in two (`totals`): the call of the first, then of the second."""
+    """A nest in two (`split_reductions`): the call of the first, then of the second."""
 
     def __init__(
         self, first: Callable[..., Any], second: Callable[..., Any] | None, given: Sequence[int],

@@ -32,7 +32,7 @@ from gradof.tracer.torch.functional import refuse_transformed, transforms_active
 
 Tensor = torch.Tensor
 # torch.utils.checkpoint runs f again and wants as many tensors saved as the first time, though the
-# habits of `together` may have changed in between
+# habits of `joint` may have changed in between
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _alias = torch.ops.aten.alias.default  # a view that no program of the user's makes
 _alive = torch._C._functorch.unwrap_if_dead  # what a transform that is over has left

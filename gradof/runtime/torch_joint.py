@@ -1,4 +1,4 @@
-"""One run for value and gradients under torch's autograd; see Note [Together] in `together`.
+"""One run for value and gradients under torch's autograd; see Note [Together] in `joint`.
 
 `Together.is_lean` plans save f's inputs alone: what else df would read is computed again where the
 backward wants something other than the gradients that are there.

@@ -190,7 +190,7 @@ class Traced:
     graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
-    (Note [Values and histories] in `torch_histories`). `stores` are written after each call.
+    (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`.
     """

@@ -68,7 +68,7 @@ class Later:
 class TracedArray(PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
-    `memory` is that array, too, but its elements may not be there yet (`numpy_deferred`).
+    `memory` is that array, too, but its elements may not be there yet (`deferred`).
     """
 
     __slots__ = ("_expr", "_version", "is_scalar", "link", "memory", "recorder")

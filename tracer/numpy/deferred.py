@@ -11,7 +11,7 @@ that nothing writes to costs no pages. What is computed late needs more memory t
 at once, so a function that reads again and again (a loop that changes an array in place) waits no
 longer.
 
-What waits, and with which types, is told in `numpy_waiting`.
+What waits, and with which types, is told in `waiting`.
 
 Note [What a call that waits reads]
 Arrays of the trace change through `set_item` and `add_at` only, which first compute what waits for

@@ -48,7 +48,7 @@ _TAKE_WEAK = frozenset({
 
 @dataclass(frozen=True)
 class Handlers:
-    """What a TracedArray does on numpy's protocols; set by numpy_tracer, which knows them all."""
+    """What a TracedArray does on numpy's protocols; set by `tracer`, which knows them all."""
 
     ufunc: Callable[..., Any]
     function: Callable[..., Any]
@@ -146,7 +146,7 @@ class Recorder:
         return from_numpy_dtype(given)
 
     def numpy(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What numpy gives for the concrete operands; large results wait (`numpy_deferred`).
+        """What numpy gives for the concrete operands; large results wait (`deferred`).
 
         Its ValueErrors become ShapeErrors and its dtype errors DtypeErrors, with the user's line.
         """

@@ -1,4 +1,4 @@
-"""The types of numpy's results without their elements, for calls that wait (`numpy_deferred`).
+"""The types of numpy's results without their elements, for calls that wait (`deferred`).
 
     results_of(np.add, (x, 2.0), {})      # an empty array as np.add(x, 2.0) would be
 

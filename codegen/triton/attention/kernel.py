@@ -1,4 +1,4 @@
-"""Attention on torch tensors: the launches of the kernels that `emit_flash` prints.
+"""Attention on torch tensors: the launches of the kernels that `emit` prints.
 
     run = Flash(shape, "cuda:0")
     o, l = run.forward(q, kt, v, bias)
