@@ -98,7 +98,7 @@ class Run:
 
 def _add_reverse(run: Run) -> None:
     """Append a block with one GradOf for each node that a cotangent reaches, last node first."""
-    run.reverse = reverse_of(run.f, run.requires_grad)
+    run.reverse = reverse_of(run.f, run.requires_grad, run.memory_budget)
 
 
 def _choose_captures(run: Run) -> None:
@@ -167,10 +167,12 @@ def _expand_rest(graph: Graph) -> None:
         eliminate_dead_code(graph)
 
 
-def reverse_of(graph: Graph, requires_grad: Sequence[bool] | None = None) -> ReverseDetails:
+def reverse_of(
+    graph: Graph, requires_grad: Sequence[bool] | None = None, memory_budget: float | None = None
+) -> ReverseDetails:
     """`add_reverse_inline` with the default flags filled in."""
     flags = [is_inexact(v) for v in graph.inputs] if requires_grad is None else requires_grad
-    return add_reverse_inline(graph, flags)
+    return add_reverse_inline(graph, flags, memory_budget)
 
 
 def show_reverse(graph: Graph, requires_grad: Sequence[bool] | None = None) -> Graph:

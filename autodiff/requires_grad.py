@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gradof.errors import DifferentiationError
-from gradof.ir.core import Graph, Node, Value
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import Loop, is_loop
 from gradof.ir.opinfo import OPS
 from gradof.ir.types import TensorType
 from gradof.ops.registry import Op
@@ -38,14 +39,48 @@ def propagate_requires_grad(graph: Graph, flags: Sequence[bool]) -> set[Value]:
             hint="pass one flag per input, or None for every floating-point input",
         )
     result = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag and is_inexact(v)}
-    for node in graph.nodes():
+    _spread(graph.block, result)
+    return result
+
+
+def needed_in_loop(loop: Loop, needs: Collection[Value]) -> set[Value]:
+    """The values of a Loop's body that require grad, where `needs` do outside of it."""
+    start = {
+        param for param, value in (
+            *zip(loop.constant_params, loop.constants, strict=True),
+            *zip(loop.carried_params, loop.initial, strict=True),
+            *zip(loop.row_params, loop.sequences, strict=True),
+        )
+        if value in needs and is_inexact(param)
+    }  # fmt: skip
+    while True:
+        found = set(start)
+        _spread(loop.body, found)
+        pairs = zip(loop.carried_params, loop.carried_results, strict=True)
+        more = {param for param, result in pairs if result in found and param not in found}
+        if not more:
+            return found
+        start |= more
+
+
+def _spread(block: Block, result: set[Value]) -> None:
+    """Add the values of a block that follow from those of a set."""
+    for node in block.nodes():
+        if is_loop(node):
+            loop = Loop(node)
+            inside = needed_in_loop(loop, result)
+            pairs = (
+                *zip(loop.finals, loop.carried_params, strict=True),
+                *zip(loop.stacks, loop.row_results, strict=True),
+            )
+            result.update(out for out, inner in pairs if inner in inside)
+            continue
         record = op_of(node)
         if any(
             v in result and record.vjp.get(input_name(record, i)) is not None
             for i, v in enumerate(node.inputs)
         ):
             result.update(out for out in node.outputs if is_inexact(out))
-    return result
 
 
 def is_inexact(value: Value) -> bool:

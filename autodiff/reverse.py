@@ -25,10 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradof.autodiff.loops import reverse_of_loop
 from gradof.autodiff.requires_grad import input_name, op_of, propagate_requires_grad
 from gradof.errors import DifferentiationError, UnsupportedOpError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import is_loop
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr, F, Like
 from gradof.ops.nan_safe import zero_where_unreached
@@ -46,17 +48,23 @@ class ReverseDetails:
     output_vjps: list[int]  # f inputs whose gradient the block returns
 
 
-def add_reverse_inline(graph: Graph, requires_grad: Sequence[bool]) -> ReverseDetails:
-    """Build the reverse of `graph`; may add size nodes to it, right after the node they belong to.
+def add_reverse_inline(
+    graph: Graph, requires_grad: Sequence[bool], memory_budget: float | None = None
+) -> ReverseDetails:
+    """Build the reverse of `graph`; may add size nodes to it, right after the node they belong to,
+    and outputs to loops: what their reverse reads of each step.
+
+    `memory_budget` is that of `differentiate`, for the bodies of loops.
 
     Raises DifferentiationError for a node without a rule record (a GradOf that was not lowered).
     """
-    return _ReverseBuilder(graph, requires_grad).build()
+    return _ReverseBuilder(graph, requires_grad, memory_budget).build()
 
 
 class _ReverseBuilder:
-    def __init__(self, graph: Graph, flags: Sequence[bool]) -> None:
+    def __init__(self, graph: Graph, flags: Sequence[bool], memory_budget: float | None) -> None:
         self.graph = graph
+        self.memory_budget = memory_budget
         self.needs = propagate_requires_grad(graph, flags)
         self.flags = flags
         self.block = Node("Reverse").add_block()
@@ -70,7 +78,10 @@ class _ReverseBuilder:
                 input_vjps.append(i)
         for node in list(self.graph.block.reversed_nodes()):
             if any(out in self.grads for out in node.outputs):
-                self.reverse_node(node)
+                if is_loop(node):
+                    self.reverse_loop(node)
+                else:
+                    self.reverse_node(node)
         output_vjps, results = [], []
         for i, (value, flag) in enumerate(zip(self.graph.inputs, self.flags, strict=True)):
             if flag and value in self.grads:
@@ -123,6 +134,22 @@ class _ReverseBuilder:
                 self.cotangent(value)
         for value, grad in results:
             self.add_grad(value, grad_of.add_output(grad.value.type, _hint(value)))
+
+    def reverse_loop(self, node: Node) -> None:
+        """See `gradof.autodiff.loops`."""
+        found = reverse_of_loop(
+            node, self.needs, nan_safe=self.graph.nan_safe, memory_budget=self.memory_budget
+        )
+        cotangents = [self.cotangent(out) for out in found.seeded]
+        grad_of = Node("GradOf", cotangents, {"name": node.kind}, node.loc)
+        body = grad_of.add_block()
+        made = found.emit(Builder(body, loc=node.loc), cotangents)
+        pairs = zip(found.operands, made, strict=True)
+        results = [(value, grad) for value, grad in pairs if value in self.needs]
+        body.returns.set_inputs([grad for _, grad in results])
+        self.block.append(grad_of)
+        for value, grad in results:
+            self.add_grad(value, grad_of.add_output(grad.type, _hint(value)))
 
     def rule_results(
         self, node: Node, record: Op, cotangents: dict[Value, Value], emitter: Emitter

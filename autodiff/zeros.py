@@ -8,6 +8,7 @@ every symbolic zero folds away, together with what fed it:
     GradOf with all cotangents zero     → zeros
     any other GradOf                    → its body, inlined
     a linear op, mul, mm ... of a zero  → a zero
+    Loop                                → the same of its body, for all its steps
 
 A gradient that is zero altogether leaves the outputs: eager gives None there. See Note [GradOf is
 linear].
@@ -24,13 +25,17 @@ from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, inline
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.garbage import few_collections
+from gradof.ir.loop import Loop, body_graph, is_loop, set_body
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, F
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
 # Ops that are zero as soon as one of these operands is (they are linear in each of them).
-_ZERO_OPERANDS = {"mul": (0, 1), "div": (0,), "mm": (0, 1), "bmm": (0, 1)}
+_ZERO_OPERANDS = {
+    "mul": (0, 1), "div": (0,), "mm": (0, 1), "bmm": (0, 1), "dynamic_slice": (0,),
+    "dynamic_unslice": (0,),
+}  # fmt: skip
 
 
 @dataclass
@@ -89,6 +94,8 @@ class _Folder:
                 self.fold_sum(node)
             elif node.kind == "GradOf":
                 self.fold_grad_of(node)
+            elif is_loop(node):
+                self.fold_loop(node)
             else:
                 self.fold_plain(node)
 
@@ -116,7 +123,11 @@ class _Folder:
         new = before.next if before is not None else next(iter(node.block.nodes()))
         while new is not None and new is not node:
             following = new.next
-            if any(v in self.zero for v in new.inputs):
+            if new.kind == "AutogradZero":
+                self.zero.add(new.output)
+            elif is_loop(new):
+                self.fold_loop(new)
+            elif any(v in self.zero for v in new.inputs):
                 results = self.fold_body(new, results)
             new = following
         for out, result in zip(node.outputs, results, strict=True):
@@ -126,6 +137,42 @@ class _Folder:
                 out.replace_all_uses_with(result)
                 if result.node is not None:  # df's inputs keep the names they came with
                     result.hint = out.hint or result.hint
+
+    def fold_loop(self, node: Node) -> None:
+        """Fold the body: what is carried is zero if it is at first, and a step leaves it so.
+
+        Results that are zero are told apart here, and dropped as dead code later.
+        """
+        loop = Loop(node)
+        pairs = (
+            *zip(loop.constants, loop.constant_params, strict=True),
+            *zip(loop.sequences, loop.row_params, strict=True),
+        )
+        given = {p.index for v, p in pairs if v in self.zero}
+        first = 1 + len(loop.constants)
+        carried = {k for k, v in enumerate(loop.initial) if v in self.zero}
+        while True:
+            body = body_graph(loop.body)
+            zeros = given | {first + k for k in carried}
+            inner = _Folder(body, [i not in zeros for i in range(len(body.inputs))])
+            inner.run()
+            zeros = {k for k, v in enumerate(body.outputs) if v in inner.zero}
+            if carried <= zeros:
+                break
+            carried &= zeros
+        count = len(loop.initial)
+        self.zero.update(
+            out for k, out in enumerate(node.outputs) if k in (carried if k < count else zeros)
+        )
+        inner.materialize(body.block.returns)
+        run_passes(body, CLEAN_UP)
+        if collect_terms(body, inner.sums):
+            run_passes(body, CLEAN_UP)
+        set_body(node, body)
+        where = len(loop.constants) + (loop.count is not None)
+        for k in range(where, where + count):
+            if node.inputs[k] in self.zero and k - where not in carried:
+                self.materialize_operand(node, k)
 
     def fold_body(self, node: Node, results: list[Value]) -> list[Value]:
         """Fold one inlined node; the results of the body follow what it is replaced with."""
@@ -178,11 +225,15 @@ class _Folder:
 
     def materialize(self, node: Node) -> None:
         """Give real zeros to a node that cannot be folded."""
-        assert node.block is not None
-        emitter = Emitter(Builder(node.block, node, node.loc))
         for i, value in enumerate(node.inputs):
             if value in self.zero:
-                node.replace_input(i, _zeros(value, emitter))
+                self.materialize_operand(node, i)
+
+    def materialize_operand(self, node: Node, index: int) -> None:
+        """Real zeros for one operand."""
+        assert node.block is not None
+        emitter = Emitter(Builder(node.block, node, node.loc))
+        node.replace_input(index, _zeros(node.inputs[index], emitter))
 
     def replace(self, node: Node, kept: Value) -> None:
         hint = node.output.hint

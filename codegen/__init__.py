@@ -29,6 +29,7 @@ from gradof.codegen.targets.choose import (
     target_of,
 )
 from gradof.codegen.targets.passes import run_target
+from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
@@ -59,10 +60,15 @@ def compile_graph(
     _check_calls(graph)
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy", shown=shown)
-    target = target_of(graph, library, backend)
+
+    def prepare(given: Graph) -> tuple[Graph, MakeKernel | None]:
+        target = target_of(given, library, backend)
+        return run_target(given, target), target.make_kernel
+
+    prepared, make_kernel = prepare(graph)
     return emit(
-        run_target(graph, target), library, name, make_kernel=target.make_kernel,
-        native=backend in ("auto", "native"),
+        prepared, library, name, make_kernel=make_kernel, native=backend in ("auto", "native"),
+        prepare=prepare,
     )  # fmt: skip
 
 

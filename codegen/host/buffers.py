@@ -14,7 +14,7 @@ large, back to the system. Graph inputs, constants and outputs are never written
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gradof import tuning
 from gradof.codegen.lowering.numpy import Writes, writes_zeros
@@ -31,9 +31,10 @@ class BufferPlan:
 
     def __init__(
         self, graph: Graph, writes: Mapping[Node, Writes],
-        parts: Mapping[Value, Value] | None = None,
+        parts: Mapping[Value, Value] | None = None, updates: Collection[Node] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
+        self.updates = updates  # these write into the array of their first operand
         self.parts = parts or {}  # values that are written into the array of a later one
         self.root: dict[Value, Value] = {}
         self.out: dict[Value, Value] = {}
@@ -48,7 +49,7 @@ class BufferPlan:
         for value in self.graph.inputs:
             self.root[value] = value
         for node in nodes:
-            aliases = may_alias(node)
+            aliases = may_alias(node) or node in self.updates
             for out in node.outputs:
                 own = self.parts.get(out, out)
                 self.root[out] = self.root[node.inputs[0]] if aliases else own

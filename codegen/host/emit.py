@@ -17,8 +17,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import keyword
-import textwrap
-import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +24,9 @@ import numpy as np
 
 from gradof.codegen.fusion.concat_in_place import find_joins, making, places, room
 from gradof.codegen.host.buffers import BufferPlan
+from gradof.codegen.host.loops import loop_lines, owned_params, steps
 from gradof.codegen.host.raw import CONVERSIONS, with_raw
+from gradof.codegen.host.source import as_tuple, identifier, wrapped
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.half import (
     CONVERT,
@@ -51,21 +51,29 @@ from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.loop import Loop, body_graph, is_loop, written_in_place
 from gradof.ir.types import BF16, SizeType, TensorType
+from gradof.ops.dynamic import write_slice
 from gradof.ops.registry import Op
+
+# The graph of a loop's body as it is to be emitted, and what makes its kernels.
+Prepare = Callable[[Graph], "tuple[Graph, MakeKernel | None]"]
 
 
 def emit(
     graph: Graph, library: Library, name: str | None = None,
-    make_kernel: MakeKernel | None = None, native: bool = False,
+    make_kernel: MakeKernel | None = None, native: bool = False, prepare: Prepare | None = None,
 ) -> Executable:  # fmt: skip
     """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
 
     `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays, raw
     ones where they are bfloat16, as the arrays of a torch caller are (Note [Half precision]).
-    `native`: products may be native code, too.
+    `native`: products may be native code, too. `prepare` does to the body of a loop what was done
+    to the graph, and says what makes its kernels.
     """
-    return _Emitter(graph, library, identifier(name or graph.name), make_kernel, native).emit()
+    given = _Emitter(graph, library, identifier(name or graph.name), make_kernel, native)
+    given.prepare = prepare
+    return given.emit()
 
 
 _ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable arrays, and such
@@ -74,14 +82,18 @@ _ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable 
 class _Emitter:
     def __init__(
         self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None,
-        native: bool,
+        native: bool, border: bool = True,
     ) -> None:  # fmt: skip
         self.source = graph
         self.graph, self.unrounded, self.products = with_raw(
-            graph, library == "torch", raw_products(library)
+            graph, border and library == "torch", raw_products(library)
         )
         self.library = library
         self.name = name
+        self.prepare: Prepare | None = None
+        self.bodies: dict[Node, _Emitter] = {}  # of loops
+        self.owned: frozenset[int] = frozenset()  # inputs that may be written into
+        self.updated: frozenset[Node] = frozenset()  # by these
         self.make_kernel = make_kernel
         self.native = native
         self.kernels: dict[Node, str] = {}
@@ -96,10 +108,22 @@ class _Emitter:
         self.callees: dict[Callable[..., Any], str] = {}
 
     def emit(self) -> Executable:
+        lines = self.lines()
+        kernels = [self.namespace[name] for name in self.kernel_names()]
+        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels)
+
+    def kernel_names(self) -> list[str]:
+        """Names of the kernels that are called, in the bodies of loops, too."""
+        inner = [name for body in self.bodies.values() for name in body.kernel_names()]
+        return [*inner, *self.kernels.values()]
+
+    def lines(self) -> list[str]:
+        """The function, after the bodies of its loops."""
         nodes = list(self.graph.nodes())
+        self.name = self.unique(self.name)  # a traced function may be named like an op it calls
         for node in nodes:
             self.check(node)
-        self.name = self.unique(self.name)  # a traced function may be named like an op it calls
+        head = [line for body in self.bodies.values() for line in (*body.lines(), "", "")]
         writes = {
             node: low.writes for node, (_, low) in self.lowerings.items()
             if not self.has_wide_number(node)
@@ -109,21 +133,39 @@ class _Emitter:
             self.graph, {node: k.takes for node, k in made.items() if hasattr(k, "takes")}
         )
         writes = {node: how for node, how in writes.items() if node not in self.joins.nodes}
-        self.plan = BufferPlan(self.graph, writes, self.joins.whole())
+        inputs = self.graph.inputs
+        self.updated = written_in_place(self.graph.block, [inputs[k] for k in self.owned])
+        self.plan = BufferPlan(self.graph, writes, self.joins.whole(), self.updated)
+        for node in self.updated:
+            record, low = self.lowerings[node]
+            low = dataclasses.replace(low, text=self.callee("write_slice", write_slice))
+            self.lowerings[node] = record, low
         for value in self.graph.inputs:
             self.names[value] = self.fresh(value)
         body = [line for node in nodes for line in self.statement(node)]
         types = ", ".join(str(v.type) for v in self.source.outputs)
         inputs = zip(self.graph.inputs, self.source.inputs, strict=True)
         typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in inputs)
-        lines = [
+        return [
+            *head,
             *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
             *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
             *("    " + line for line in body),
             *wrapped(f"    return {as_tuple(self.results())}"),
         ]
-        kernels = [self.namespace[name] for name in self.kernels.values()]
-        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels)
+
+    def body(self, loop: Loop) -> _Emitter:
+        """The emitter of a loop's body, a function beside this one."""
+        graph = body_graph(loop.body, f"{self.name}_body")
+        graph.small_kernels = self.source.small_kernels
+        make = None
+        if self.prepare is not None:
+            graph, make = self.prepare(graph)
+        inner = _Emitter(graph, self.library, graph.name, make, self.native, border=False)
+        inner.prepare, inner.owned = self.prepare, owned_params(loop)
+        inner.namespace, inner.taken, inner.suffixes = self.namespace, self.taken, self.suffixes
+        inner.callees, inner.counter = self.callees, self.counter
+        return inner
 
     def check(self, node: Node) -> None:
         if node.kind == "FusionGroup" and self.make_kernel is not None:
@@ -132,7 +174,9 @@ class _Emitter:
             self.namespace[name] = self.make_kernel(nest)
             self.reads[node] = nest.reads
             return
-        if node.kind in CONVERSIONS:
+        if is_loop(node):
+            self.bodies[node] = self.body(Loop(node))
+        if node in self.bodies or node.kind in CONVERSIONS:
             return
         record = supported(node)
         if node.kind == "Constant":
@@ -177,6 +221,11 @@ class _Emitter:
             return self.kernel_call(node)
         if node in self.joins.nodes:
             return self.join(node)
+        if node in self.bodies:
+            inner = self.bodies[node]
+            names = self.callee("steps", steps), inner.name
+            text = loop_lines(Loop(node), names, self.names, self.unique, inner.owned)
+            return [*text[:-1], *self.placed(node, text[-1])]
         if node.kind in CONVERSIONS:
             function = self.conversion(CONVERSIONS[node.kind])
             self.names[node.output] = self.fresh(node.output)
@@ -299,8 +348,9 @@ class _Emitter:
         for value in self.graph.outputs:
             root, name = self.plan.root[value], self.names[value]
             borrowed = root.node is None or root.node.kind == "Constant" or root in returned
+            given_on = value.node in self.updated and root not in returned
             returned.add(root)
-            if isinstance(value.type, SizeType):
+            if isinstance(value.type, SizeType) or given_on:
                 texts.append(name)
             elif borrowed:
                 texts.append(f"np.array({name})")
@@ -346,23 +396,3 @@ def product() -> Lowering:
     from gradof.codegen.lowering.half_products import mm_bf16
 
     return Lowering("function", "mm_bf16", mm_bf16)
-
-
-def wrapped(line: str) -> list[str]:
-    """A line within brackets, broken at its blanks where it is long."""
-    return textwrap.wrap(
-        line, 100, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
-    )
-
-
-def as_tuple(texts: list[str]) -> str:
-    """Source of a tuple; of one element it needs its comma."""
-    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def identifier(name: str) -> str:
-    """The name as a Python identifier that is no keyword."""
-    # NFKC, as Python reads identifiers: two names must not become one
-    name = unicodedata.normalize("NFKC", name)
-    text = "".join(c if f"_{c}".isidentifier() else "_" for c in name)
-    return text if text.isidentifier() else f"_{text}"

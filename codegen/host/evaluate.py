@@ -21,6 +21,7 @@ from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense, to_numpy_dtype
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import Loop, is_loop
 from gradof.ir.types import DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 from gradof.passes.expand_composites import expand_composites
@@ -87,6 +88,8 @@ class _Interpreter:
             return [ZERO]
         if node.kind == "AutogradAdd" and any(v is ZERO for v in values):
             return [values[1] if values[0] is ZERO else values[0]]
+        if is_loop(node):
+            return self.loop(Loop(node), values)
         if node.kind == "Constant":
             value = node.attrs["value"]
             return [value.numpy() if isinstance(value, Dense) else value]
@@ -103,6 +106,29 @@ class _Interpreter:
         results = result if len(node.outputs) != 1 else [result]
         pairs = zip(roundings(node), results, strict=True)
         return [r if name is None else ROUND[name](r) for name, r in pairs]
+
+    def loop(self, loop: Loop, values: Sequence[Any]) -> Sequence[Any]:
+        """One step after the other, as the docstring of `gradof.ir.loop` says."""
+        arrays = iter(
+            np.asarray(_materialize(v, x)) for v, x in zip(values, loop.node.inputs, strict=True)
+        )
+        count = loop.steps if loop.count is None else min(int(next(arrays)), loop.steps)
+        constants = [next(arrays) for _ in loop.constants]
+        state = [next(arrays) for _ in loop.initial]
+        sequences = list(arrays)
+        stacks = [_zeros(out) for out in loop.stacks]
+        for t in range(count - 1, -1, -1) if loop.backwards else range(count):
+            given = [np.int64(t), *constants, *state, *(array[t] for array in sequences)]
+            self.environment.update(zip(loop.body.params, given, strict=True))
+            self.block(loop.body)
+            state = [self.found(v) for v in loop.carried_results]
+            for stack, row in zip(stacks, loop.row_results, strict=True):
+                stack[t] = self.found(row)
+        return [*state, *stacks]
+
+    def found(self, value: Value) -> Any:
+        """A result of a block; zeros are made real."""
+        return _materialize(self.environment[value], value)
 
     def composite(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
         scratch = Graph(node.kind)
@@ -150,4 +176,9 @@ def _materialize(value: Any, like: Value) -> Any:
             loc=None if like.node is None else like.node.loc,
             hint="trace with known shapes, or specialise symbolic zeros first",
         )
+    return _zeros(like)
+
+
+def _zeros(like: Value) -> Any:
+    assert isinstance(like.type, TensorType) and like.type.shape is not None
     return np.zeros(like.type.shape, to_numpy_dtype(like.type.dtype))

@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradof.codegen.host.emit import as_tuple, identifier, wrapped
+from gradof.codegen.host.source import as_tuple, identifier, wrapped
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.scalar import expand_scalars
@@ -43,6 +43,7 @@ from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import ScalarType, SizeType, TensorType
 from gradof.passes.purity import is_pure
+from gradof.passes.unroll_loops import unrolled
 
 MakeKernel = Callable[[LoopNest, str], Any]
 # Their results may share memory with their first operand.
@@ -136,6 +137,7 @@ def emit_torch(
     Without `fused` every op is torch's own. The caller sees the first `shown` results, or all.
     """
     plain = Target("torch", "torch", ("round-weak-numbers",))
+    graph = unrolled(graph)
     graph = run_target(graph, triton_target(graph, "torch") if fused else plain)
     graph = expand_scalars(graph, has_form)
     return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()

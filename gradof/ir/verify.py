@@ -6,10 +6,14 @@ and the nodes around it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from gradof.errors import InferenceError, VerifyError
 from gradof.ir.core import Block, Graph, Node, Use, Value
+from gradof.ir.loop import is_loop, loop_types
 from gradof.ir.opinfo import DISPLAY, OPS, STRUCTURAL
 from gradof.ir.printer import Names, format_node
+from gradof.ir.types import Type
 
 _HINT = "with GRADOF_CHECK=1 graphs are verified after each pass: that names the one at fault"
 _AROUND = 3  # nodes shown on each side of the offending one
@@ -71,25 +75,31 @@ class _Verifier:
         for inner in node.blocks:
             if inner.owner is not node:
                 raise self.fail(f"a block of {node.kind} does not know its node", node)
-            self.block(inner, visible)
+            self.block(inner, set() if is_loop(node) else visible)
         self.types(node)
 
     def types(self, node: Node) -> None:
         actual = [v.type for v in node.outputs]
-        if node.kind in STRUCTURAL:
+        if is_loop(node):
+            expected = self.inferred(node, lambda: loop_types(node))
+        elif node.kind in STRUCTURAL:
             expected = [v.type for inner in node.blocks for v in inner.results]
         elif node.kind in DISPLAY:
             expected = []
         else:
             if node.kind not in OPS:
                 raise self.fail(f"unknown op {node.kind!r}", node)
-            try:
-                expected = list(OPS[node.kind].infer([v.type for v in node.inputs], node.attrs))
-            except InferenceError as error:
-                raise self.fail(error.message, node) from error
+            types = [v.type for v in node.inputs]
+            expected = self.inferred(node, lambda: OPS[node.kind].infer(types, node.attrs))
         if actual != expected:
             shown = ", ".join(map(str, expected))
             raise self.fail(f"{node.kind} should have the result types ({shown})", node)
+
+    def inferred(self, node: Node, infer: Callable[[], Sequence[Type]]) -> list[Type]:
+        try:
+            return list(infer())
+        except InferenceError as error:
+            raise self.fail(error.message, node) from error
 
 
 def _stale(value: Value) -> bool:

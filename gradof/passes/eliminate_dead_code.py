@@ -4,7 +4,7 @@
     Result  %y = tanh(%x); return (%y)
 
 Random nodes stay even when unused: the caller's generator must advance as in eager. Unused
-outputs of a GradOf go, and with them the part of its body that computed them.
+outputs of a GradOf or a Loop go, and with them the part of its body that computed them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import is_loop
 from gradof.ir.opinfo import STRUCTURAL
 from gradof.passes.purity import is_pure
+from gradof.passes.trim_loops import drop_dead_operands, drop_dead_outputs
 
 OnErase = Callable[[Value], None]
 
@@ -29,6 +31,8 @@ def eliminate_dead_code_in(block: Block, on_erase: OnErase | None = None) -> boo
     for node in block.reversed_nodes():
         if node.kind in STRUCTURAL:
             changed |= _drop_dead_outputs(node, on_erase)
+        elif is_loop(node) and any(out.has_uses for out in node.outputs):
+            changed |= drop_dead_outputs(node, eliminate_dead_code_in, on_erase)
         if is_pure(node) and not any(out.has_uses for out in node.outputs):
             if on_erase is not None:
                 for out in node.outputs:
@@ -38,6 +42,8 @@ def eliminate_dead_code_in(block: Block, on_erase: OnErase | None = None) -> boo
             continue
         for inner in node.blocks:
             changed |= eliminate_dead_code_in(inner, on_erase)
+        if is_loop(node):
+            changed |= drop_dead_operands(node)
     return changed
 
 

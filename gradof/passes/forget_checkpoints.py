@@ -13,7 +13,7 @@ MARKERS = frozenset({"checkpoint_begin", "checkpoint_end"})
 
 def forget_checkpoints(graph: Graph) -> bool:
     """Drop every mark; returns whether there was one."""
-    marks = [node for node in graph.block.nodes() if node.kind in MARKERS]
+    marks = [node for node in graph.walk() if node.kind in MARKERS]
     for node in marks:
         node.erase()
     return bool(marks)

@@ -15,8 +15,8 @@ from gradof.ir.core import Graph
 def forget_custom_rules(graph: Graph) -> bool:
     """Replace the results of every CustomRule by what they hold; returns changed?"""
     changed = False
-    for node in graph.block.nodes():
-        if node.kind == "CustomRule":
+    for node in list(graph.walk()):
+        if node.kind == "CustomRule" and node.block is not None:
             for out, raw in zip(node.outputs, node.inputs, strict=False):
                 out.replace_all_uses_with(raw)
             node.erase()

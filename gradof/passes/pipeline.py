@@ -27,6 +27,7 @@ from gradof.passes.hoist_slices import hoist_slices
 from gradof.passes.join_slices import join_slices
 from gradof.passes.merge_matmuls import merge_matmuls
 from gradof.passes.transpose_products import transpose_products
+from gradof.passes.unroll_loops import unroll_loops
 
 Pass = Callable[[Graph], bool]
 
@@ -42,6 +43,7 @@ PASSES: dict[str, Pass] = {
     "join-slices": join_slices,
     "merge-matmuls": merge_matmuls,
     "transpose-products": transpose_products,
+    "unroll-loops": unroll_loops,
 }
 
 CLEAN_UP = ("canonicalize", "common-subexpression", "constant-pooling", "eliminate-dead-code")

@@ -18,6 +18,7 @@ BEYOND = {
     "AutogradAdd": "of the reverse before it is split", "AutogradZero": "folded before it runs",
     "attention": "kernels of a GPU", "attention_backward": "kernels of a GPU",
     "cuda_random_seed": "CUDA", "cuda_random_state": "CUDA", "set_cuda_random_state": "CUDA",
+    "dynamic_slice": "loops", "dynamic_slice_scatter": "loops", "dynamic_unslice": "loops",
     "to_device": "two devices", "once_differentiable": "torch.autograd.Function",
 }  # fmt: skip
 
