@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.origins import joined
 
 
 def collect_terms(graph: Graph, sums: Collection[Node]) -> bool:
@@ -42,7 +43,8 @@ def _collected(node: Node, sums: Collection[Node]) -> Value | None:
         first, second = inner.inputs
         other = second if first is term else first
         assert node.block is not None
-        return Builder(node.block, node, node.loc).emit("add", other, _doubled(term, node))
+        builder = Builder(node.block, node, joined(node.loc, inner.loc))
+        return builder.emit("add", other, _doubled(term, node))
     return None
 
 

@@ -66,7 +66,8 @@ def _add_temporary_vjps(result: Gradient, reverse: ReverseDetails) -> None:
             continue
         param = block.add_param(temporary.type, previous.hint)
         anchor = _after(previous, block)
-        total = Builder(block, anchor).emit("AutogradAdd", param, param)
+        loc = None if temporary.node is None else temporary.node.loc
+        total = Builder(block, anchor, loc).emit("AutogradAdd", param, param)
         total.hint = previous.hint
         previous.replace_all_uses_with(total)
         assert total.node is not None

@@ -139,7 +139,7 @@ class _Replay:
         if value.node is None or not isinstance(value.type, TensorType):
             return found
         if found not in self.readings:
-            copy = Builder(self.reverse, anchor).emit("again", found, region=0)
+            copy = Builder(self.reverse, anchor, value.node.loc).emit("again", found, region=0)
             copy.hint = found.hint
             self.readings[found] = copy
         return self.readings[found]
@@ -204,7 +204,8 @@ class _Replay:
         source = region.held.get(value, value)
         if not self.apart or not isinstance(source.type, TensorType):
             return source
-        copy = Builder(self.reverse, anchor).emit("again", source, region=region.number)
+        loc = None if source.node is None else source.node.loc
+        copy = Builder(self.reverse, anchor, loc).emit("again", source, region=region.number)
         copy.hint = source.hint
         region.made[value] = copy
         return copy

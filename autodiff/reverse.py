@@ -94,7 +94,9 @@ class _ReverseBuilder:
         """A second contribution is joined by AutogradAdd, which never broadcasts."""
         previous = self.grads.get(value)
         if previous is not None:
-            grad = Builder(self.block).emit("AutogradAdd", previous, grad)
+            made = value if value.node is not None else grad  # whose line the sum is given
+            loc = None if made.node is None else made.node.loc
+            grad = Builder(self.block, loc=loc).emit("AutogradAdd", previous, grad)
             grad.hint = _hint(value)
         self.grads[value] = grad
 
@@ -103,7 +105,8 @@ class _ReverseBuilder:
         if grad is not None:
             return grad
         assert isinstance(out.type, TensorType)
-        zero = Builder(self.block).emit(
+        loc = None if out.node is None else out.node.loc
+        zero = Builder(self.block, loc=loc).emit(
             "AutogradZero", dtype=out.type.dtype, shape=out.type.shape, device=out.type.device
         )
         zero.hint = _hint(out)

@@ -16,6 +16,7 @@ from gradof.ir.attrs import Attr
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
+from gradof.ir.origins import joined
 
 
 def with_groups_as_nodes(graph: Graph, groups: list[Group]) -> Graph:
@@ -97,7 +98,7 @@ class _Rebuild:
     def group(self, group: Group) -> None:
         """One FusionGroup node: what it reads as params, its nodes and their views in the block."""
         attrs: dict[str, Attr] = {"device": True} if group.space.device else {}
-        made = Node("FusionGroup", attrs=attrs, loc=group.nodes[0].loc)
+        made = Node("FusionGroup", attrs=attrs, loc=joined(*(n.loc for n in group.nodes)))
         block = made.add_block()
         inner: dict[Value, Value] = {}
 

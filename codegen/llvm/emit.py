@@ -22,6 +22,7 @@ from gradof.codegen.llvm.instructions import identity, index_of, kind_of
 from gradof.codegen.llvm.memory import Stride
 from gradof.codegen.llvm.reductions import ROWS, in_blocks
 from gradof.codegen.loops.ir import Instr, LoopNest
+from gradof.codegen.loops.text import instr_lines
 from gradof.codegen.machine.llvm_types import STORED
 from gradof.ir.types import F32, F64, I64, DType
 
@@ -36,10 +37,14 @@ class Code:
     sums: tuple[DType, ...]  # per fold, the dtype in which it is added up
 
 
-def emit_ir(nest: LoopNest, strides: Sequence[Stride], lanes: int) -> Code:
+def emit_ir(
+    nest: LoopNest, strides: Sequence[Stride], lanes: int, *, notes: bool = False
+) -> Code:  # fmt: skip
     """The kernel of a nest with at most one column axis, or two, of which the first are segments;
-    `strides` per buffer, of the columns."""
-    return _Emitter(nest, strides, lanes).run()
+    `strides` per buffer, of the columns. `notes`: each instruction is a comment before its code,
+    for people; machine code is kept by its text, which is to be the same for any line of theirs.
+    """
+    return (_WithNotes if notes else _Emitter)(nest, strides, lanes).run()
 
 
 class _Emitter(Columns):
@@ -198,3 +203,11 @@ def lanes_for(nest: LoopNest, bits: int) -> int:
     dtypes = {i.dtype for i in nest.body}
     wide = F64 in dtypes or (I64 in dtypes and F32 not in dtypes)
     return bits // (64 if wide else 32)
+
+
+class _WithNotes(_Emitter):
+    """The same code, with the instruction of the nest before what was made of it."""
+
+    def value(self, i: Instr, column: str | None, mask: str | None) -> None:
+        self.code.lines += [f"  ; {line}" for line in instr_lines(i)]
+        super().value(i, column, mask)

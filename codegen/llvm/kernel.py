@@ -125,6 +125,7 @@ class NativeKernel:
         self.split = nest.rows == 0 and can_split_columns(self.nest)
         self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
         self._variants: dict[tuple[Any, ...], Code] = {}
+        self._emitted: list[tuple[LoopNest, tuple[Stride, ...]]] = []  # what they are of
         self._other: TileKernel | HalfTiles | Rearranged | None = None
         self._scratch = Scratch()
 
@@ -132,6 +133,12 @@ class NativeKernel:
     def source(self) -> str:
         """The loop nest, for people."""
         return print_nest(self.nest)
+
+    @property
+    def llvm(self) -> list[str]:
+        """The LLVM IR for the strides met so far, each instruction of the nest as a comment."""
+        return [emit_ir(nest, classes, self.lanes, notes=True).text
+                for nest, classes in list(self._emitted)]  # fmt: skip
 
     def takes(self, k: int) -> bool:
         """Whether output k may be written into a given array: not if it is folded."""
@@ -235,6 +242,7 @@ class NativeKernel:
         if found is None:
             nest = run_nest_passes(self.nest, layout_passes(groups, sizes), "llvm")
             found = self._variants[key] = emit_ir(nest, classes, self.lanes)
+            self._emitted.append((nest, classes))
         return found
 
     def _whole(self) -> TileKernel | HalfTiles | Rearranged:

@@ -79,6 +79,7 @@ def main() -> None:
 
     \b
     gradof show  examples/mlp.py:loss --stage f     print a stage of the compilation
+    gradof explore examples/mlp.py:loss -o mlp.html the whole compilation as one page
     gradof check examples/mlp.py:loss               compare with eager, float64, finite differences
     gradof opt   graph.ir -p eliminate-dead-code    run passes over textual IR
     gradof export examples/mlp.py:loss -o mlp.py    f and df as a file that imports numpy only
@@ -127,6 +128,28 @@ def show(
     stage = "passes" if after else stage
     text, language = render_stage(stage, fn, positional, named, locs=locs, after=after)
     print_code(text, language)
+
+
+@main.command(epilog=_TARGET_HELP.format(name="explore", first=" -o loss.html", more=" --check"))
+@click.argument("target")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
+              help="the page to write [default: NAME.html]")  # fmt: skip
+@click.option("--calls", type=click.IntRange(1), default=3, show_default=True,
+              help="calls of TARGET before, to see whether it is traced again")  # fmt: skip
+@click.option("--check/--no-check", "checked", default=False,
+              help="compare with eager and float64, op by op")  # fmt: skip
+@click.option("--time/--no-time", "timed", default=True, help="run f and df, to time them")
+@_arg
+@_library
+def explore(
+    target: str, output: Path | None, calls: int, checked: bool, timed: bool,
+    args: tuple[str, ...], library: Any,
+) -> None:  # fmt: skip
+    """Write the whole compilation of TARGET as one page, to be opened in a browser."""
+    from gradof.cli.explore import write_page
+
+    path = write_page(target, output, args, library, calls=calls, checked=checked, timed=timed)
+    click.echo(f"{path}: {path.stat().st_size / 1e3:.0f} kB, open it in a browser")
 
 
 @main.command(epilog=_OPT_HELP)

@@ -77,9 +77,9 @@ def _print_block(block: Block, names: Names, indent: str, locs: bool) -> Iterabl
             yield f"{indent}    -> ({_plain(names, inner.results)})"
 
 
-def print_graph(graph: Graph, *, locs: bool = True) -> str:
-    """The text of a graph; `locs=False` leaves the user's lines out."""
-    names = Names()
+def print_graph(graph: Graph, *, locs: bool = True, names: Names | None = None) -> str:
+    """The text of a graph; `locs=False` leaves the user's lines out. `names` are its values'."""
+    names = Names() if names is None else names
     lines = [f"graph {graph.name}({_typed(names, graph.inputs)}):"]
     lines += _print_block(graph.block, names, "  ", locs)
     lines.append(f"  return ({_plain(names, graph.outputs)})")

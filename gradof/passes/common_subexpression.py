@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gradof.ir.attrs import attr_key
 from gradof.ir.core import Block, Graph, Node
+from gradof.ir.origins import joined
 from gradof.passes.purity import is_pure
 
 
@@ -37,6 +38,8 @@ def _merge(block: Block) -> bool:
         if first is not node:
             for mine, theirs in zip(node.outputs, first.outputs, strict=True):
                 mine.replace_all_uses_with(theirs)
+            if first.loc is not None:
+                first.loc = joined(first.loc, node.loc)
             node.erase()
             changed = True
     return changed

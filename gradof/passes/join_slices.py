@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.origins import joined
 from gradof.ir.types import TensorType
 
 _JOINED = frozenset({"unslice", "add", "pad"})
@@ -49,7 +50,8 @@ def _nested(node: Node) -> Value | None:
         return None
     pads = [a + b for a, b in zip(_pads(node), _pads(inner), strict=True)]
     pairs = tuple(zip(pads[::2], pads[1::2], strict=True))
-    return Builder(node.block, node, node.loc).emit("pad", inner.inputs[0], pads=pairs, value=0.0)
+    builder = Builder(node.block, node, joined(node.loc, inner.loc))
+    return builder.emit("pad", inner.inputs[0], pads=pairs, value=0.0)
 
 
 def _is_plain(node: Node) -> bool:
@@ -88,7 +90,7 @@ def _sum(node: Node) -> Value | None:
     starts = [*(_place(p)[1] for p in parts), _shape(node.output)[dim]]
     if starts != ends or any(_shape(p.output) != _shape(node.output) for p in parts):
         return None
-    builder = Builder(node.block, node, node.loc)
+    builder = Builder(node.block, node, joined(node.loc, *(p.loc for p in parts)))
     return builder.emit("cat", *(p.inputs[0] for p in parts), dim=dim)
 
 

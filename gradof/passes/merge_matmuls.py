@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from gradof import tuning
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.origins import joined
 from gradof.ir.types import F32, TensorType
 
 
@@ -90,7 +91,7 @@ def _shared(graph: Graph, nodes: list[Node], anchor: Node) -> bool:
         return False
     wide = _joined([n.inputs[1] for n in nodes], 1, anchor)
     assert anchor.block is not None
-    builder = Builder(anchor.block, anchor, nodes[0].loc)
+    builder = Builder(anchor.block, anchor, joined(*(n.loc for n in nodes)))
     product = builder.emit("mm", nodes[0].inputs[0], wide)
     start = 0
     for node in nodes:
@@ -155,7 +156,7 @@ def _summed(nodes: Sequence[Node]) -> bool:
         return False
     assert total.block is not None
     plain = [_transposed(v) for v in rights]
-    builder = Builder(total.block, total, total.loc)
+    builder = Builder(total.block, total, joined(*(n.loc for n in nodes)))
     if all(v is not None for v in plain):
         across = _joined([v for v in plain if v is not None], 1, total)
         wide = builder.emit("permute", across, dims=(1, 0))
@@ -200,7 +201,8 @@ def _joined(values: Sequence[Value], dim: int, reader: Node) -> Value:
         for maker in makers[1:]:
             latest = maker if latest.is_before(maker) else latest
         anchor = latest.next or block.returns
-    return Builder(block, anchor, anchor.loc).emit("cat", *values, dim=dim)
+    loc = joined(*(m.loc for m in makers)) or anchor.loc
+    return Builder(block, anchor, loc).emit("cat", *values, dim=dim)
 
 
 def _find_joined(values: Sequence[Value], dim: int, reader: Node) -> Value | None:

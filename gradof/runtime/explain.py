@@ -125,7 +125,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         free=tuple(map(str, traced.origins)),
         forward_nodes=len(plan.f.prepared.block),
         backward_nodes=sum(1 for n in gradient.df.walk() if n.kind not in ("GradOf", "Constant")),
-        saved=tuple(_saved(gradient, plan.f.memory_budget)),
+        saved=tuple(saved_values(gradient, plan.f.memory_budget)),
         writebacks=tuple(names[b.input] for b in traced.writebacks),
         gradients_of=tuple(names[i] for i in gradient.df_output_vjps),
         no_gradient=tuple(
@@ -150,7 +150,8 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
 
 
 
-def _saved(gradient: Gradient, budget: float | None) -> list[Saved]:
+def saved_values(gradient: Gradient, budget: float | None) -> list[Saved]:
+    """What f keeps for df, and why, where it was differentiated with this `memory_budget`."""
     first = len(gradient.df_input_vjps)
     names = _printed_names(gradient.f)
     rows: list[Saved] = []

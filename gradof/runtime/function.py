@@ -227,6 +227,16 @@ class Differentiated:
 
         return explain(self, self.bind(args, kwargs))
 
+    def explore(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole compilation of a call as one page: an `Exploration`, with `write(path)`.
+
+        It runs f and df of these arguments, to time them, and leaves the arguments as they are.
+        """
+        from gradof.runtime.explore.model import model_of
+        from gradof.runtime.explore.page import Exploration
+
+        return Exploration(model_of(self, self.bind(args, kwargs)))
+
     def cache_info(self) -> CacheInfo:
         """Hits, misses, entries and compiled runs so far."""
         cache = self._cache

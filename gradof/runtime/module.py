@@ -61,6 +61,7 @@ def differentiate_module(
         "trace": lambda self, *a, **k: forwards.compiled().trace(*a, **k),
         "gradient": lambda self, *a, **k: forwards.compiled().gradient(*a, **k),
         "explain": lambda self, *a, **k: forwards.compiled().explain(*a, **k),
+        "explore": lambda self, *a, **k: forwards.compiled().explore(*a, **k),
         "lint": lambda self, *a, **k: forwards.compiled().lint(*a, **k),
         "find_nan": lambda self, *a, **k: forwards.compiled().find_nan(*a, **k),
         "cache_info": lambda self: forwards.cache_info(),
