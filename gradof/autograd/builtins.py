@@ -11,4 +11,8 @@ def type(value: Any) -> Any:
 
 dict, isinstance = builtins.dict, builtins.isinstance
 list, tuple = builtins.list, builtins.tuple
-__all__ = ["dict", "isinstance", "list", "tuple", "type"]
+# autograd's boxes of containers, which code names in annotations: a trace has none.
+DictBox, ListBox, SequenceBox, TupleBox = dict, list, tuple, tuple
+__all__ = [
+    "DictBox", "ListBox", "SequenceBox", "TupleBox", "dict", "isinstance", "list", "tuple", "type",
+]  # fmt: skip

@@ -48,6 +48,8 @@ class CacheInfo(NamedTuple):
 class Entry:
     """One traced signature and what was derived from it."""
 
+    _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
+
     traced: Traced
     plan: GraphPlan
     state: StateGuard
@@ -98,6 +100,7 @@ class Cache:
         self.last: tuple[Call, Entry] | None = None  # the last trace
         self.traces: deque[tuple[str, float]] = deque(maxlen=1000)  # reason and seconds, in order
         self.quick: tuple[Any, ...] = ()  # generated calls (gradof.runtime.quickcall)
+        self.quick_gradients: dict[Any, tuple[Any, ...]] = {}  # of `grad`, by its options
         self.fast: tuple[Any, ...] = ()  # generated checks (gradof.runtime.fastcall), latest first
         # by id: instances may be equal, or not hashable; the reference tells ids used again
         self.methods: dict[int, tuple[Callable[[], Any], Cache]] = {}
@@ -119,6 +122,7 @@ class Cache:
         old = [key for key, found in self.entries.items() if not any(e in hot for e in found)]
         for key in old[: max(0, len(self.entries) - limits.signatures)]:
             del self.entries[key]
+            self.quick_gradients.clear()
             self.quick = ()  # some may be of these; the others are made again
             for entries in self.entries.values():
                 for entry in entries:

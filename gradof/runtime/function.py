@@ -325,6 +325,10 @@ class Differentiated:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
+        return self.of_instance(instance)
+
+    def of_instance(self, instance: Any) -> Differentiated:
+        """This function as a method of `instance`, with a cache that goes when that goes."""
         bound = Differentiated(
             MethodType(self._fn, instance), self._static, self._strict, self._memory_budget,
             self._numerics, self._cuda_graph,

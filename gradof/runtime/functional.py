@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, cast
 
 import numpy as np
@@ -51,7 +51,7 @@ from gradof.runtime.nested import (
     vjp_inside,
 )
 from gradof.runtime.plan import GraphPlan
-from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, Quick, prepared, quick_call
+from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
@@ -70,14 +70,17 @@ def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
 def compiled_once(fn: Callable[..., Any]) -> Differentiated:
     """As `as_differentiated`, but the same one at every call.
 
-    `hvp` and `vjp` are given a plain function each time; without this each would trace anew. The
-    compiled function is kept on the plain one, and so goes with it.
+    `grad(loss)(x)` may stand in a loop; without this each turn would trace anew. The compiled
+    function is kept on the plain one, and so goes with it. Methods have one cache an instance.
     """
+    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+        return compiled_once(fn.__func__).of_instance(fn.__self__)
     if isinstance(fn, Differentiated) or not isinstance(fn, FunctionType):
         return as_differentiated(fn)
     compiled = fn.__dict__.get(_COMPILED)
-    if compiled is None:
-        compiled = fn.__dict__.setdefault(_COMPILED, Differentiated(fn))
+    # functools.wraps copies a function's attributes: what is found may be that of another
+    if compiled is None or compiled.fn is not fn:
+        compiled = fn.__dict__[_COMPILED] = Differentiated(fn)
     assert isinstance(compiled, Differentiated)
     return compiled
 
@@ -116,7 +119,7 @@ class Transformed:
     def __init__(
         self, fn: Callable[..., Any], argnums: Argnums, numerics: Numerics | None = None
     ) -> None:
-        self.base = as_differentiated(fn)
+        self.base = compiled_once(fn)
         if numerics is not None:
             self.base = self.base.with_numerics(numerics)
         self.argnums = argnums
@@ -161,7 +164,10 @@ class ValueAndGrad(Transformed):
         super().__init__(fn, argnums, numerics)
         self.has_aux = has_aux
         self.with_value = with_value
-        self._quick: tuple[Quick, ...] = ()
+        # those of an earlier `grad(fn)`: they are of the function, and not of this object
+        self._kept = self.base.cache.quick_gradients
+        self._form = (self.argnums, has_aux, with_value)
+        self._quick = self._kept.get(self._form, ())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""
@@ -242,7 +248,7 @@ class ValueAndGrad(Transformed):
         trees = [bound.call.tree.children[0].children[n] for n in self.positions]
         quick = quick_call(self.base.cache, bound, plan, self._shaped, trees)
         if quick is not None:
-            self._quick = (quick, *self._quick)[:MAX_QUICK]
+            self._quick = self._kept[self._form] = (quick, *self._quick)[:MAX_QUICK]
 
     def _shaped(self, value: str, *grads: str) -> str:
         """The code of the result from the codes of value and gradients."""

@@ -46,6 +46,8 @@ class RunCounts:
 class GraphPlan:
     """A graph, its executable, and its gradients by requires_grad flags. Thread-safe."""
 
+    _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
+
     def __init__(
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
         memory_budget: float | None = None, views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),

@@ -26,17 +26,22 @@ def script(name: str, *args: str) -> subprocess.CompletedProcess[str]:
 # --- the dry run ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def dry(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a dry run of every workload printed, and where it wrote."""
+SOME = "softmax,swiglu,layer norm"
+
+
+@pytest.fixture(scope="module", params=[pytest.param("", marks=pytest.mark.long), SOME])
+def dry(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, str]:
+    """What a dry run of workloads printed, where it wrote, and which they are."""
     pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
     out = tmp_path_factory.mktemp("dry")
-    done = script("gpu.py", "--dry-run", "--out", str(out))
+    done = script("gpu.py", "--dry-run", "--out", str(out), "--only", request.param)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout, out
+    return done.stdout, out, request.param
 
 
-def test_a_dry_run_says_so_first_and_last(dry: tuple[str, Path], module: Any) -> None:
+def test_a_dry_run_says_so_first_and_last(dry: tuple[str, Path, str], module: Any) -> None:
     lines = dry[0].strip().splitlines()
     assert lines[0] == lines[-1] == module("gpu_report").NO_GPU
     assert [p.name for p in sorted(dry[1].iterdir())] == ["dry-run.json", "dry-run.md"]
@@ -44,12 +49,14 @@ def test_a_dry_run_says_so_first_and_last(dry: tuple[str, Path], module: Any) ->
     assert page.startswith("# A dry run") and module("gpu_report").NO_GPU in page
 
 
-def test_a_dry_run_judges_and_times_every_workload(dry: tuple[str, Path], module: Any) -> None:
+def test_a_dry_run_judges_and_times_every_workload(
+    dry: tuple[str, Path, str], module: Any
+) -> None:
     report = module("gpu_report").Report.read(dry[1] / "dry-run.json")
     assert not report.gpu and report.environment["device"].startswith("no GPU")
     assert [(row.workload, row.size, row.dtype) for row in report.rows] == [
         (w.name, "x".join(map(str, w.tiny[0])), dtype)
-        for w in module("gpu_workloads").WORKLOADS for dtype in w.dtypes
+        for w in module("gpu_workloads").selected(dry[2]) for dtype in w.dtypes
     ]  # fmt: skip
     for row in report.rows:
         assert not row.failed, row

@@ -198,8 +198,10 @@ MLP = {"x": (5, 2), "w1": (2, 7), "b1": (7,), "w2": (7, 3), "b2": (3,), "y": (5,
     [
         pytest.param("rms_norm", {"x": (5, 8), "weight": (8,)}, marks=pytest.mark.long),
         pytest.param("examples/mlp.py:loss", MLP, marks=pytest.mark.long),
-        ("several", {"x": (4, 3), "unused": (2,), "w": (4, 2)}),
-        pytest.param("shared", {"x": (3, 2)}, marks=pytest.mark.long),
+        pytest.param(
+            "several", {"x": (4, 3), "unused": (2,), "w": (4, 2)}, marks=pytest.mark.long
+        ),
+        ("shared", {"x": (3, 2)}),
         pytest.param("logged", {"x": (4, 3)}, marks=pytest.mark.long),
     ],
 )
@@ -215,6 +217,7 @@ def test_an_exported_file_passes_gradcheck_without_gradof(
     judge(path, name.rpartition(":")[2], "" if example else targets, list(shapes.values()))
 
 
+@pytest.mark.long
 def test_cross_entropy_with_an_ignored_row(targets: str, tmp_path: Path) -> None:
     path = tmp_path / "ce.py"
     done = export(f"{targets}:cross_entropy", path)
@@ -234,7 +237,7 @@ def readable(text: str, limit: int = 300) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rows", [(), (3,)])
+@pytest.mark.parametrize("rows", [(), pytest.param((3,), marks=pytest.mark.long)])
 def test_a_row_too_long_for_one_block(rows: tuple[int, ...], targets: str, tmp_path: Path) -> None:
     path = tmp_path / "normal.py"
     done = export(f"{targets}:normal", path, *args(x=(*rows, 20000)))

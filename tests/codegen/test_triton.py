@@ -11,38 +11,45 @@ from gradof.codegen.triton.emit import Form, emit_triton, form_of
 from gradof.codegen.triton.ops import expression
 from gradof.errors import CodegenError
 from gradof.ir.types import BF16, F32, F64, I64
-from tests.codegen import triton_cases as cases
+from tests.codegen import triton_cases
 from tests.codegen import triton_device as device
 from tests.codegen.triton_process import run
+from tests.sample import every, only, part
 
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
 LONG = pytest.mark.long
 CAPABILITIES = (pytest.param("80", marks=LONG), "90", pytest.param("100", marks=LONG))
 
 
-def test_interpreted_kernels_equal_the_reference(tmp_path: Path) -> None:
-    found = run("triton_cases", "interpret", tmp_path, interpret=True)
-    assert set(found) == set(cases.NAMES)
+@every(3)
+def test_interpreted_kernels_equal_the_reference(cases: int, tmp_path: Path) -> None:
+    found = run("triton_cases", "interpret", tmp_path, interpret=True, **only(cases))
+    assert set(found) == set(part(triton_cases.NAMES, cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_kernels_compile_to_ptx(capability: str, tmp_path: Path) -> None:
-    found = run("triton_cases", capability, tmp_path, interpret=False)
-    assert set(found) == set(cases.NAMES)
+@every(6)
+def test_kernels_compile_to_ptx(cases: int, capability: str, tmp_path: Path) -> None:
+    found = run("triton_cases", capability, tmp_path, interpret=False, **only(cases))
+    assert set(found) == set(part(triton_cases.NAMES, cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
-def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(tmp_path: Path) -> None:
-    found = run("triton_half", "interpret", tmp_path, interpret=True)
-    assert len(found) == 15
+@every(3)
+def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(
+    cases: int, tmp_path: Path
+) -> None:
+    found = run("triton_half", "interpret", tmp_path, interpret=True, **only(cases))
+    assert len(found) == len(part(range(15), cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
-@pytest.mark.parametrize("part", ["interpret", "90", pytest.param("80", marks=LONG)])
-def test_what_is_rewritten_for_a_device(part: str, tmp_path: Path) -> None:
-    found = run("triton_device", part, tmp_path, interpret=part == "interpret")
-    assert set(found) == set(device.GRAPHS)
+@pytest.mark.parametrize("how", ["interpret", "90", pytest.param("80", marks=LONG)])
+@every(3)
+def test_what_is_rewritten_for_a_device(cases: int, how: str, tmp_path: Path) -> None:
+    found = run("triton_device", how, tmp_path, interpret=how == "interpret", **only(cases))
+    assert set(found) == set(part(device.GRAPHS, cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
@@ -55,7 +62,7 @@ def test_half_precision_is_summed_in_float32(capability: str, tmp_path: Path) ->
 
 
 def test_source_has_the_users_names() -> None:
-    (nest,) = cases.nests("rms norm")
+    (nest,) = triton_cases.nests("rms norm")
     text = emit_triton(nest, "persistent")
     assert "x = tl.load(" in text
     assert "# in0: x : f32" in text
@@ -63,7 +70,7 @@ def test_source_has_the_users_names() -> None:
 
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "folds", "views and masks"])
 def test_source(name: str, golden: Callable[..., None]) -> None:
-    (nest,) = cases.nests(name)
+    (nest,) = triton_cases.nests(name)
     forms: tuple[Form, ...] = (form_of(nest),)
     for form in forms if forms == ("pointwise",) else (*forms, "looped"):
         golden(emit_triton(nest, form), f"{name.replace(' ', '_')}_{form}")

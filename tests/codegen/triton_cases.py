@@ -22,6 +22,7 @@ from gradof.codegen.triton.split_reductions import take_totals
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.parser import parse_graph
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from tests import sample
 
 _UNARY = ("exp", "expm1", "log1p", "tanh", "sigmoid", "erf", "relu", "sqrt", "rsqrt", "sin", "sign",
           "floor", "trunc", "abs", "neg", "reciprocal", "exp2", "log2", "cos", "ceil")  # fmt: skip
@@ -223,7 +224,7 @@ def main(part: str) -> None:
     """Run a part and print what came of it."""
     found = {}
     np.seterr(all="ignore")
-    for name in NAMES:
+    for name in sample.part(NAMES):
         try:
             found[name] = interpret(name) if part == "interpret" else ptx(name, int(part))
         except Exception:  # what went wrong is the result

@@ -27,6 +27,7 @@ from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import F64, TensorType
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from tests import sample
 from tests.codegen.triton_ptx import ptx_of
 
 # {h} is the half precision, or f64 for the judge
@@ -193,7 +194,7 @@ def main(part: str) -> None:
     """Run all cases and print what came of them."""
     np.seterr(all="ignore")
     found = {}
-    for name in (*NAMES, "rounding") if part == "interpret" else NAMES:
+    for name in sample.part((*NAMES, "rounding") if part == "interpret" else NAMES):
         try:
             case, half = name.rsplit(" ", 1) if name != "rounding" else (name, "")
             if part != "interpret":

@@ -46,6 +46,7 @@ from tests.codegen.triton_process import run
 from tests.runtime.compare import close as close_to_eager
 from tests.runtime.compare import tensors
 from tests.runtime.test_half import close as close_to_float64
+from tests.sample import part
 
 SHAPE = (5, 33)
 EPS = {F16: 2.0**-10, BF16: 2.0**-7}
@@ -227,13 +228,13 @@ def interpret(only: str, recorder: Recorder) -> dict[str, Any]:
         except Exception:  # what went wrong is the result
             found[name] = traceback.format_exc()[-1500:]
 
-    for op, dtype, attrs in op_cases():
+    for op, dtype, attrs in part(op_cases()):
         for role, graph in graphs_of(op, dtype, attrs):
             name = f"op {role} {dtype} {op}[{attrs}]"
             if re.search(only, name):
                 attempt(name, partial(run_op, op, dtype, attrs, graph))
     for title in ("workload", "workload, long rows"):
-        for name, case, benchmark in workloads():
+        for name, case, benchmark in part(workloads()):
             tuning.ROW_BLOCK = tuning.ROW_BLOCK if title == "workload" else LONG[benchmark]
             if re.search(only, f"{title} {name}"):
                 attempt(f"{title} {name}", partial(run_case, case))

@@ -20,6 +20,7 @@ from gradof.codegen.triton import tune
 from gradof.codegen.triton.blocks import Blocks
 from gradof.codegen.triton.kernel import TritonKernel
 from gradof.codegen.triton.planned import Planned
+from tests import sample
 from tests.codegen.triton_cases import arrays, nests
 
 CASES = {"rms norm": 1 << 14, "softmax": 8, "folds": 1 << 14, "three axes": 8, "exp f32": 1 << 14}
@@ -70,7 +71,7 @@ def tiles(name: str, most: int) -> list[tuple[int, ...]]:
 def main() -> None:
     """Run all cases."""
     np.seterr(all="ignore")
-    print(json.dumps({name: tiles(name, most) for name, most in CASES.items()}))
+    print(json.dumps({name: tiles(name, most) for name, most in sample.part(CASES.items())}))
 
 
 if __name__ == "__main__":

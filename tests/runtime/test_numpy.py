@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def test_hessian_and_hvp() -> None:
 
 
 def test_scipy_minimises() -> None:
-    fn = gradof.value_and_grad(rosenbrock)
+    fn = gradof.value_and_grad(lambda p: rosenbrock(p))
     result = scipy.optimize.minimize(fn, np.zeros(6), jac=True, method="BFGS")
     near(result.x, np.ones(6), 1e-4)
     assert fn.base.cache_info().backward_runs == result.nfev
@@ -129,6 +130,41 @@ def test_scipy_minimises() -> None:
         options={"gtol": 1e-10},
     )
     near(newton.x, np.ones(6), 1e-6)
+
+
+def test_a_gradient_asked_for_anew_at_every_call_is_traced_once() -> None:
+    traces: list[int] = []
+
+    def loss(x: Any) -> Any:
+        traces.append(1)
+        return np.sum(np.sin(x) ** 2)
+
+    @functools.wraps(loss)  # copies the attributes of `loss`, which is compiled by then
+    def half(x: Any) -> Any:
+        return 0.5 * loss(x)
+
+    for _ in range(5):
+        near(gradof.grad(loss)(X), np.sin(2 * X))
+        near(gradof.value_and_grad(loss)(X)[1], np.sin(2 * X))
+    assert len(traces) == gradof.grad(loss).cache_info().misses == 1
+    near(gradof.grad(half)(X), 0.5 * np.sin(2 * X))
+
+
+def test_methods_share_a_trace_by_instance() -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def loss(self, x: Any) -> Any:
+            return np.sum(self.scale * x**2)
+
+    two, three = Model(2.0), Model(3.0)
+    for _ in range(3):
+        near(gradof.grad(two.loss)(X), 4 * X)
+        near(gradof.grad(three.loss)(X), 6 * X)
+    assert gradof.grad(two.loss).cache_info().misses == 1
+    two.scale = 5.0
+    near(gradof.grad(two.loss)(X), 10 * X)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from gradof import differentiate
 from gradof.codegen.triton.kernel import TritonKernel
+from tests import sample
 from tests.runtime.compare import check, tensors
 from tests.runtime.test_half import close
 
@@ -68,7 +69,7 @@ def main() -> None:
     TritonKernel.__call__ = counted  # type: ignore[method-assign]
     torch.manual_seed(0)
     found = {}
-    for name, fn in WORKLOADS.items():
+    for name, fn in sample.part(WORKLOADS.items()):
         for dtype_name, (shape, dtype) in SHAPES.items():
             for strided in (False, True):
                 x = torch.randn(*(reversed(shape) if strided else shape), dtype=dtype)

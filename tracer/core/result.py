@@ -195,6 +195,8 @@ class Traced:
     those with other `attributes`.
     """
 
+    _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
+
     graph: Graph
     library: Literal["torch", "numpy"]
     in_tree: TreeDef

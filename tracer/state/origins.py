@@ -318,8 +318,10 @@ def _of_module(
 
 
 def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
-    attributes = getattr(obj, "__dict__", None)
     cls = type(obj)
+    if getattr(cls, "_gradof_opaque", False):  # a plan, say: its guards name all that they check
+        return
+    attributes = getattr(obj, "__dict__", None)
     if isinstance(attributes, dict):
         tables = all(name in attributes for name in _MODULE_TABLES)  # a torch.nn.Module
         private = getattr(cls, "_gradof_private", ())  # our own bookkeeping on compiled functions
