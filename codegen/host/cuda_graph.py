@@ -27,7 +27,8 @@ from gradof.ir.types import ScalarType, TensorType
 
 _WHY = {
     "Guard": "its value is read by Python at every call",
-    "Opaque": "torch's autograd runs it, and may wait for the device",
+    **dict.fromkeys(("Opaque", "library_call", "library_gradient"),
+                    "torch's autograd runs it, and may wait for the device"),
     **dict.fromkeys(RANDOM_STATE, "it reads or sets the state of a random generator"),
 }
 

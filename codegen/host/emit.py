@@ -36,6 +36,7 @@ from gradof.codegen.lowering.half import (
     roundings,
     rounds_number,
 )
+from gradof.codegen.lowering.library import read_of
 from gradof.codegen.lowering.numpy import (
     Library,
     Lowering,
@@ -246,6 +247,8 @@ class _Emitter:
         if node.kind == "Opaque":
             held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
             text = f"{text[:-1]}, held={held})" if held else text
+        if node.kind.startswith("library_"):
+            text = f"{text[:-1]}, {read_of(node)})"
         for out in node.outputs:
             self.names[out] = self.fresh(out)
         if len(node.outputs) == 1 and node.output in self.plan.out:

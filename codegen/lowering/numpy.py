@@ -86,6 +86,10 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
+    if library == "torch" and node.kind in POOLING and _is_pooled_by_torch(node):
+        from gradof.codegen.lowering import pooling
+
+        return Lowering("function", node.kind, getattr(pooling, node.kind))
     if node.kind in ("mm", "bmm") and library == "torch" and is_f16(node.output):
         from gradof.codegen.lowering.half_products import mm_f16, multiplies
 
@@ -112,6 +116,17 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         function = _torch_function(record, "torch.sum({x}, {dims}, {keepdims})")
         return Lowering("function", "sum", function, torch=True)
     return lowering(record, library)
+
+
+POOLING = frozenset({"window_sum", "window_spread", "scatter_maxima"})
+
+
+def _is_pooled_by_torch(node: Node) -> bool:
+    from gradof.codegen.lowering.pooling import is_torchs
+
+    type_, dims = node.inputs[0].type, node.attrs.get("kernel", node.attrs.get("space"))
+    assert isinstance(type_, TensorType) and isinstance(dims, tuple)
+    return is_torchs(type_.dtype.name, len(dims))
 
 
 def _adds_many_rows(node: Node) -> bool:
@@ -190,10 +205,8 @@ def _number(value: Value) -> object:
 @functools.cache
 def lowering(record: Op, library: Library) -> Lowering:
     """The lowering of an op for arrays of a library; CodegenError if it has none."""
-    if record.name == "Opaque" and library == "torch":
-        from gradof.codegen.lowering.opaque import run_opaque
-
-        return Lowering("function", record.name, run_opaque)
+    if record.name in _OF_TORCH and library == "torch":
+        return Lowering("function", record.name, _of_torch(record.name))
     if library == "torch" and record.torch is not None:
         return Lowering("function", record.name, _torch_function(record), torch=True)
     if record.numpy is None:
@@ -210,6 +223,19 @@ def lowering(record: Op, library: Library) -> Lowering:
         return Lowering("call", text, writes=_writes(text.removeprefix("np.")))
     match = _CALL.fullmatch(text)
     return Lowering("template", text, writes="never" if match is None else _writes(match[1]))
+
+
+_OF_TORCH = frozenset({"Opaque", "library_call", "library_gradient"})
+
+
+def _of_torch(name: str) -> Callable[..., Any]:
+    """What runs an op that torch alone has."""
+    from gradof.codegen.lowering.library import library_call, library_gradient
+    from gradof.codegen.lowering.opaque import run_opaque
+
+    found = {"Opaque": run_opaque, "library_call": library_call,
+             "library_gradient": library_gradient}  # fmt: skip
+    return found[name]
 
 
 def writes_zeros(node: Node) -> bool:

@@ -7,7 +7,7 @@ Imported only where torch's arrays are run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def run_opaque(
     """
     import torch
 
-    tensors = [torch.from_numpy(_readable(a)) for a in arrays]
+    tensors = [torch.from_numpy(readable(a)) for a in arrays]
     narrow = {"bf16": torch.bfloat16, "c32": torch.complex32}
     for i, name_ in (held or {}).items():
         tensors[i] = tensors[i].to(narrow[name_])
@@ -54,7 +54,9 @@ def run_on_tensors(
         leaves = [t.detach() for t in tensors]
         if vjps:
             constant = constant_operands(call)
-            leaves = [t if i in constant else _leaf(t) for i, t in enumerate(leaves)]
+            leaves = [t if i in constant else leaf_of(t) for i, t in enumerate(leaves)]
+        if len(vjps) > 1:  # oneDNN's recurrent layers have no second derivative
+            stack.enter_context(_without_onednn())
         with torch.set_grad_enabled(bool(vjps)):
             results = _evaluate(name, call, vjps, leaves, create_graph=False)
     found = [tuple(r.shape) for r in results]
@@ -71,14 +73,28 @@ def run_on_tensors(
     ]  # fmt: skip
 
 
-def _readable(array: Any) -> Any:
+@contextlib.contextmanager
+def _without_onednn() -> Iterator[None]:
+    import torch
+
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def readable(array: Any) -> Any:
+    """An array that torch can read in place; a copy where it cannot."""
     array = np.asarray(array)
     if not array.flags.writeable or min(array.strides, default=0) < 0:
         return array.copy()
     return array
 
 
-def _leaf(tensor: Any) -> Any:
+def leaf_of(tensor: Any) -> Any:
+    """A leaf over the same memory, which requires grad if it can."""
     if tensor.is_floating_point() or tensor.is_complex():
         return tensor.detach().requires_grad_()
     return tensor

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradof.codegen.lowering.library import call_on_tensors, gradient_on_tensors, read_of
 from gradof.codegen.lowering.opaque import run_on_tensors
 from gradof.codegen.lowering.torch_ops import HELPERS, literal, torch_expression
 from gradof.ir.core import Node
@@ -48,6 +49,10 @@ def statement(node: Node, operands: Sequence[str], device: str) -> str:
         return f"{operands[0]}.to({device}{late})"
     if node.kind == "Opaque":
         return _opaque(node, operands)
+    if node.kind.startswith("library_"):
+        attrs = ", ".join(f"{k}={literal(v)}" for k, v in node.attrs.items() if k != "types")
+        text = f"{node.kind}(({', '.join(operands)},), {attrs}, {read_of(node)})"
+        return text if len(node.outputs) != 1 else f"{text}[0]"
     template = _TEMPLATES.get(node.kind)
     if template is None:
         return torch_expression(node, operands, device)
@@ -80,6 +85,7 @@ def namespace() -> dict[str, Any]:
     own = (check_guard, in_range, lu_unpivoted, pivot_order, svd_rest, refuse_second_derivative)
     found.update({f.__name__: f for f in own})
     found["run_opaque"] = run_on_tensors
+    found.update(library_call=call_on_tensors, library_gradient=gradient_on_tensors)
     return found
 
 

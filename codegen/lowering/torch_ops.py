@@ -63,6 +63,7 @@ _TEMPLATES = {
     "full": "torch.full({shape}, {value}, dtype={dtype}, device={device})",
     "window_sum": "window_sum({x}, {kernel}, {stride}, {out})",
     "window_spread": "window_spread({x}, {kernel}, {stride}, {space})",
+    "scatter_maxima": "scatter_maxima({g}, {indices}, {space})",
 }  # fmt: skip
 RANDOM_STATE = frozenset({  # ops on generators, not draws from them
     "random_seed", "random_state", "set_random_state",
@@ -84,6 +85,12 @@ HELPERS = {
     "window_sum": '''def window_sum(x, kernel, stride, out):
     """Sums over windows of the trailing dims."""
     return sum(x[where] for where in windows(kernel, stride, out))
+''',
+    "scatter_maxima": '''def scatter_maxima(g, indices, space):
+    """Each value added to its place, a flat index in a plane of the dims `space`."""
+    result = g.new_zeros((*g.shape[: -len(space)], *space)).flatten(-len(space))
+    flat = g.flatten(-len(space)), indices.flatten(-len(space))
+    return result.scatter_add_(-1, flat[1], flat[0]).unflatten(-1, space)
 ''',
     "window_spread": '''def window_spread(x, kernel, stride, space):
     """Each value added to all of its window: the adjoint of window_sum."""

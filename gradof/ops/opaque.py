@@ -43,16 +43,24 @@ def types_of(values: Sequence[Expr]) -> Types:
     return tuple((v.dtype, v.shape) for v in values)
 
 
-def _rule(g: list[Expr | None], xs: list[Expr], name: str, call: Attr, vjps: Any) -> Any:
+def gradient_of(
+    g: list[Expr | None], xs: list[Expr], name: str, call: Attr, vjps: Any
+) -> list[Expr | None]:
+    """The rule of an Opaque node: the vjp of what `vjps` says of the op, by torch."""
     given = tuple(seed is not None for seed in g)
-    constant = constant_operands(call)
-    live = [x.dtype.is_inexact and i not in constant for i, x in enumerate(xs)]
+    live = live_operands(xs, call)
     inexact = [x for x, wanted in zip(xs, live, strict=True) if wanted]
     grads = iter(F.Opaque.multiple(
         *xs, *(seed for seed in g if seed is not None),
         name=name, call=call, types=types_of(inexact), vjps=(*vjps, given),
     ))  # fmt: skip
     return [next(grads) if wanted else None for wanted in live]
+
+
+def live_operands(xs: Sequence[Expr], call: Attr) -> list[bool]:
+    """Which operands a gradient is asked of."""
+    constant = constant_operands(call)
+    return [x.dtype.is_inexact and i not in constant for i, x in enumerate(xs)]
 
 
 def constant_operands(call: Attr) -> set[int]:
@@ -73,5 +81,5 @@ def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
 
 op("Opaque(*xs; name, call, types, vjps) -> *ys", family=Family(_infer),
    numpy=_numpy_has_none,
-   vjp={"xs": _rule}, traits={"wirtinger"},
+   vjp={"xs": gradient_of}, traits={"wirtinger"},
    doc="An op of torch, run and differentiated by torch.")  # fmt: skip

@@ -121,14 +121,52 @@ def _np_max_pool(
 
 def scatter_to_maxima(g: Expr, x_like: Like, indices: Expr, rank: int) -> Expr:
     """The gradient of a pooling over the last `rank` dims, by each maximum's index in its plane."""
-    lead = x_like.rank - rank
-    plane, count = _product(x_like.shape[lead:]), _product(x_like.shape[:lead])
-    # One flat index into the whole array: the fastest form there is for a scatter.
-    base = np.arange(count, dtype=np.int64).reshape(x_like.shape[:lead] + (1,) * rank)
-    flat = (indices + Dense.of(base * plane)).reshape((indices.type.size,))
-    zeros = x_like.zeros().reshape((count * plane,))
-    src = g.reshape((indices.type.size,))
-    return F.index_add(zeros, flat, src, dim=0).reshape(x_like.shape)
+    return F.scatter_maxima(g, indices, space=x_like.shape[x_like.rank - rank :])
+
+
+def _infer_scatter(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    g, indices, space = (tensor(inputs[0]), tensor(inputs[1], "the indices"),
+                         int_tuple(attrs["space"], "space"))
+    shape = known_shape(g)
+    if shape != known_shape(indices) or indices.dtype != I64 or len(shape) <= len(space):
+        raise InferenceError(f"{g} has no places {indices} in planes {list(space)}")
+    return (g.with_shape((*shape[: len(shape) - len(space)], *space)),)
+
+
+def _infer_take(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    x, indices = tensor(inputs[0]), tensor(inputs[1], "the indices")
+    rank = attrs["rank"]
+    shape, places = known_shape(x), known_shape(indices)
+    if type(rank) is not int or len(shape) <= rank or shape[:-rank] != places[:-rank]:
+        raise InferenceError(f"{x} has no planes of {rank} dims with places {indices}")
+    return (x.with_shape(places),)
+
+
+def _np_scatter_maxima(g: Array, indices: Array, *, space: Ints) -> Array:
+    lead = g.shape[: g.ndim - len(space)]
+    count, plane = _product(lead), _product(space)
+    base = np.arange(count, dtype=np.int64)[:, None] * plane
+    result = np.zeros(count * plane, g.dtype)
+    np.add.at(result, (indices.reshape(count, -1) + base).ravel(), g.ravel())
+    return result.reshape(*lead, *space)
+
+
+def _np_take_maxima(x: Array, indices: Array, *, rank: int) -> Array:
+    lead = _product(x.shape[: x.ndim - rank])
+    flat = np.take_along_axis(x.reshape(lead, -1), indices.reshape(lead, -1), axis=1)
+    return flat.reshape(indices.shape)
+
+
+op("scatter_maxima(g, indices; space) -> y", family=Family(_infer_scatter),
+   numpy=_np_scatter_maxima,
+   vjp={"g": lambda g, indices, space: F.take_maxima(g, indices, rank=len(space)),
+        "indices": None},
+   doc="Each value added to its place, a flat index in a plane of the dims `space`.")
+op("take_maxima(x, indices; rank) -> y", family=Family(_infer_take), numpy=_np_take_maxima,
+   torch="{x}.flatten(-{rank}).gather(-1, {indices}.flatten(-{rank})).reshape({indices}.shape)",
+   vjp={"x": lambda g, x_like, indices, rank: F.scatter_maxima(
+       g, indices, space=x_like.shape[x_like.rank - rank :]), "indices": None},
+   doc="What is at each place, a flat index in a plane of the last `rank` dims.")
 
 
 def _max_pool_vjp(g_values: Expr, x_like: Like, indices: Expr, kernel: Ints) -> Expr:

@@ -132,8 +132,9 @@ def resizable(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """The tensors; where FSDP is in use, others over the same memory.
 
     torch lets no storage be resized that numpy has seen, and FSDP gives memory back by doing so.
+    Other libraries import it: it is in use in a process of a group alone.
     """
-    if _FSDP not in sys.modules:
+    if _FSDP not in sys.modules or not torch.distributed.is_initialized():
         return tensors
     plain = [resolved(t.detach()) for t in tensors]
     return [from_dlpack(t) if t.dtype in _IN_DLPACK else t for t in plain]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradof.codegen import compile_graph
 from gradof.codegen.host.buffers import may_alias
 from gradof.codegen.host.evaluate import interpret
-from gradof.codegen.lowering.numpy import Library, lowering
+from gradof.codegen.lowering.numpy import POOLING, Library, lowering
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.builder import Builder
@@ -88,6 +88,13 @@ CALLS: list[Row] = [
     ("convolution", (IMAGE, (4, 2, 1, 1)),
      {"stride": (2, 2), "padding": (0, 0), "dilation": (1, 1), "transposed": True,
       "output_padding": (0, 0), "groups": 1}),
+    ("window_sum", (IMAGE,), {"kernel": (2, 2), "stride": (1, 2), "out": (2, 1)}),
+    ("window_sum", ((2, 5),), {"kernel": (3,), "stride": (2,), "out": (2,)}),
+    ("window_spread", (IMAGE,), {"kernel": (2, 3), "stride": (2, 1), "space": (11, 7)}),
+    ("window_spread", ((2, 2, 2, 2),), {"kernel": (2, 1, 1), "stride": (2, 1, 1),
+                                        "space": (5, 2, 3)}),
+    ("scatter_maxima", (IMAGE, ("index", IMAGE)), {"space": (5, 6)}),
+    ("take_maxima", (IMAGE, ("index", (2, 4, 3, 3))), {"rank": 2}),
     ("max_pool2d_with_indices", (IMAGE,),
      {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1),
       "ceil_mode": False}),
@@ -172,7 +179,7 @@ def check_call(record: Op, graph: Graph, node: Node, inputs: list[Array], librar
 
 def libraries(record: Op) -> Iterator[Library]:
     yield "numpy"
-    if record.torch is not None:
+    if record.torch is not None or record.name in POOLING:
         yield "torch"
 
 

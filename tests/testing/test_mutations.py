@@ -66,6 +66,8 @@ MORE: dict[str, tuple[tuple[Any, ...], dict[str, Attr]]] = {
 ELSEWHERE = {
     "Opaque": "it is torch's own autograd: tests/tracer/test_opaque.py",
     "AutogradAdd": "stands in reverse graphs only: tests/autodiff",
+    **dict.fromkeys(("library_call", "library_gradient"),
+                    "it is torch's own backward: tests/runtime/test_library_calls.py"),
     "python_call": "its rule is the user's: tests/runtime/test_primitive.py",
     "_grad_sum_to_size": "for shapes known at run time only: tests/autodiff",
     "expand_to_size": "for shapes known at run time only: tests/autodiff",
@@ -74,7 +76,8 @@ ELSEWHERE = {
     **dict.fromkeys(("complex", "real", "imag", "fft_c2c", "fft_c2r", "fft_r2c"),
                     "complex numbers: tests/tracer/test_torch_complex.py, against torch"),
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
-                     "fractional_max_pool3d", "window_sum", "window_spread"),
+                     "fractional_max_pool3d", "window_sum", "window_spread",
+                     "scatter_maxima", "take_maxima"),
                     "windows of uneven size: tests/tracer/test_torch_pooling.py, against torch"),
     **dict.fromkeys(("sparse_mm", "sparse_solve"),
                     "places of elements: tests/testing/test_scipy_coverage.py"),

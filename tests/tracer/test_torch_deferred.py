@@ -13,6 +13,7 @@ from gradof.errors import OpaqueOpWarning, UnsupportedOpError
 from gradof.testing import check
 from gradof.tracer.torch import deferred as torch_deferred
 from gradof.tracer.torch.deferred import Deferred
+from gradof.tracer.torch.deferred_layers import TYPES
 from gradof.tracer.torch.tracer import trace_torch
 
 Tensor = torch.Tensor
@@ -53,6 +54,28 @@ def test_what_nobody_reads_is_not_computed(waited: list[int]) -> None:
     assert check(_mlp, (x.double(), w.double())).ok
 
 
+def _layer_calls() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """Layers of images: strides, dilations, groups, transposed ones, three dims."""
+    x, cube = torch.randn(2, 8, 64, 66), torch.randn(2, 4, 16, 32, 32)
+    row = torch.randn(4, 8, N // 8)
+    one = [torch.rand(8) for _ in range(4)]
+    conv, plain = ATEN.convolution.default, (False, [0, 0])
+    return [
+        (conv, (x, torch.randn(6, 8, 3, 3), torch.randn(6), [1], [1], [1], *plain, 1), {}),
+        (conv, (x, torch.randn(8, 4, 5, 3), None, [2, 3], [2, 0], [1, 2], *plain, 2), {}),
+        (conv, (x, torch.randn(8, 5, 4, 4), None, [2, 2], [1, 1], [1, 1], True, [1, 0], 1), {}),
+        (conv, (cube, torch.randn(3, 4, 2, 2, 2), None, [1], [0], [1], False, [0], 1), {}),
+        (conv, (row.double(), torch.randn(8, 1, 7).double(), None, [1], [3], [1], False, [0], 8),
+         {}),
+        (ATEN._native_batch_norm_legit_functional.default, (x, *one, True, 0.1, 1e-5), {}),
+        (ATEN.native_batch_norm.default, (x, None, None, None, None, True, 0.1, 1e-5), {}),
+        (ATEN.native_batch_norm.default, (x, *one, False, 0.1, 1e-5), {}),
+        (ATEN.max_pool2d_with_indices.default, (x, [3], [2], [1], [1], True), {}),
+        (ATEN.max_pool2d_with_indices.default, (x[0], [2, 3]), {}),
+        (ATEN.cat.default, ([x, x[:1]],), {}), (ATEN.cat.default, ([x, x[..., :3]], -1), {}),
+    ]
+
+
 def test_types_are_those_of_computed_results() -> None:
     """Shapes, dtypes and strides, over dtypes, broadcasting, and every op that may wait."""
     x, y = torch.randn(N // 4, 4), torch.rand(4)
@@ -84,8 +107,10 @@ def test_types_are_those_of_computed_results() -> None:
         (ATEN._unsafe_view.default, (x, [N]), {}),
         (ATEN.bernoulli.p, (x, 0.3), {}), (ATEN.rand_like.default, (x,), {}),
         (ATEN.randn_like.default, (x,), {"dtype": torch.float64}),
+        (ATEN.addmm.default, (torch.randn(3), x, torch.randn(4, 3)), {}),
+        *_layer_calls(),
     ]  # fmt: skip
-    assert {func for func, _, _ in calls} >= torch_deferred._SHAPES.keys()
+    assert {func for func, _, _ in calls} >= torch_deferred._SHAPES.keys() | TYPES.keys()
     for func, args, kwargs in calls:
         deferred = Deferred()
         got = deferred.call(func, args, kwargs)

@@ -1,7 +1,10 @@
-"""Cells of recurrent networks, which torch computes in one call on CUDA devices."""
+"""Recurrent networks: cells, which torch computes in one call on CUDA devices, and layers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from gradof.ir.attrs import Attr
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten.norm import in_float32
 from gradof.tracer.aten.registry import Call, aten
@@ -44,3 +47,22 @@ def gru_cell(
     r, z = F.sigmoid(r + hr), F.sigmoid(z + hz)
     n = F.tanh(n + r * hn)
     return n + z * (state - n), F.cat(r, z, n, state, hn, dim=1)
+
+
+@aten("gradof::lstm.default", "gradof::gru.default", "gradof::rnn_tanh.default",
+      "gradof::rnn_relu.default")  # fmt: skip
+def recurrent(
+    c: Call, x: Expr, states: Expr | Sequence[Expr], params: Sequence[Expr], *settings: Attr
+) -> list[Expr]:
+    """Layers of a recurrent network, as one call of torch's (`gradof.tracer.torch.library`)."""
+    operands = [x, *(states if isinstance(states, Sequence) else [states]), *params]
+    places: list[Attr] = [("t", i) for i in range(len(operands))]
+    first = 1 if isinstance(states, Expr) else len(states)
+    hidden = places[1] if isinstance(states, Expr) else ("list", *places[1 : 1 + first])
+    name = c.func.name().replace("gradof::", "aten::").split(".")[0] + ".input"
+    *results, _ = F.library_call.multiple(
+        *operands, name=name,
+        call=(places[0], hidden, ("list", *places[1 + first :]), *settings, ("dict",)),
+        types=tuple((c.type(i).dtype, c.type(i).shape) for i in range(len(c.results))),
+    )
+    return results

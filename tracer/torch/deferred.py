@@ -30,6 +30,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradof.tracer.torch.deferred_layers import TYPES
+
 Shape = tuple[int, ...]
 
 LARGE = 1 << 16  # elements of an operand; below it, computing is as quick as not to
@@ -110,7 +112,8 @@ class Deferred:
     def _may_wait(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], draws: bool
     ) -> bool:
-        if func not in _SHAPES and (draws or torch.Tag.pointwise not in func.tags):
+        known = func in _SHAPES or func in TYPES
+        if not known and (draws or torch.Tag.pointwise not in func.tags):
             return False
         tensors = list(_tensors((args, kwargs)))
         if func.namespace != "aten" or not all(map(_is_plain, tensors)):
@@ -119,6 +122,12 @@ class Deferred:
 
     def _later(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Results without elements; None where the call is wrong, or its results not known."""
+        if func in TYPES:
+            types = TYPES[func](*args, **kwargs)
+            if types is None:
+                return None
+            results = [torch.empty(shape, dtype=dtype) for shape, dtype in types]
+            return self._wait(_Call(func, args, kwargs, results), len(results) == 1)
         try:
             shapes = _SHAPES.get(func, _broadcast)(*args, **kwargs)
             like = _small_result(func, args, kwargs) if shapes else None
@@ -130,10 +139,12 @@ class Deferred:
         if len(shapes) == 1:
             shapes = shapes * len(kinds)
         made = [torch.empty(s, dtype=t.dtype) for s, t in zip(shapes, kinds, strict=True)]
-        call = _Call(func, args, kwargs, made)
-        for tensor in made:
+        return self._wait(_Call(func, args, kwargs, made), isinstance(like, torch.Tensor))
+
+    def _wait(self, call: _Call, one: bool) -> Any:
+        for tensor in call.results:
             self._waiting[_memory(tensor)] = call
-        return made[0] if isinstance(like, torch.Tensor) else tuple(made)
+        return call.results[0] if one else tuple(call.results)
 
     def _fill(self, memory: int) -> None:
         """Compute what is in a storage, and first what that is computed from."""
@@ -210,6 +221,12 @@ def _mm(a: torch.Tensor, b: torch.Tensor) -> list[Shape] | None:
     return [(*a.shape[:-1], b.shape[-1])] if fits else None
 
 
+def _addmm(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any) -> list[Shape] | None:
+    found = _mm(a, b)
+    fits = found is not None and np.broadcast_shapes(tuple(c.shape), found[0]) == found[0]
+    return found if fits else None
+
+
 def _unsafe_view(x: torch.Tensor, shape: Sequence[int]) -> list[Shape] | None:
     return [tuple(shape)] if min(shape, default=0) >= 0 and math.prod(shape) == x.numel() else None
 
@@ -220,6 +237,7 @@ _SHAPES: dict[Any, Callable[..., list[Shape] | None]] = {
     **dict.fromkeys((_ATEN.sum.default, _ATEN.mean.default), _total),
     **dict.fromkeys(_REDUCTIONS, _reduced),
     **dict.fromkeys((_ATEN.mm.default, _ATEN.bmm.default), _mm),
+    _ATEN.addmm.default: _addmm,
     _ATEN._softmax.default: _same,
     _ATEN._log_softmax.default: _same,
     _ATEN.bernoulli.p: _same,

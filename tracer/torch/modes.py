@@ -172,15 +172,16 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # The op changes its running statistics in place even after functionalization. Its
         # functional twin returns them; the tensors that hold them are pointed at the new ones.
         x, weight, bias, mean, var, training, momentum, eps = args
-        self.recorder.deferred.settle(args)
+        call = self.recorder.deferred.call
         if mean is None or not training:
             func = torch.ops.aten.native_batch_norm.default
-            out = func(*args)
+            out = call(func, args, {})
             self.recorder.record(func, args, {}, out, site)
             return out
         func = torch.ops.aten._native_batch_norm_legit_functional.default
-        out = func(x, weight, bias, mean, var, True, momentum, eps)
-        self.recorder.record(func, (*args[:5], True, momentum, eps), {}, out, site)
+        args = (x, weight, bias, mean, var, True, momentum, eps)
+        out = call(func, args, {})
+        self.recorder.record(func, args, {}, out, site)
         self.recorder.deferred.settle_readers(mean, var)
         for tensor, new in ((mean, out[3]), (var, out[4])):
             tensor.set_(new)
