@@ -37,7 +37,7 @@ class _Kept(ctypes.c_int64):
 
     def array(self) -> Any:
         """The number, as an array that keeps this object alive."""
-        return np.frombuffer(self, np.int64)
+        return np.frombuffer(memoryview(self).cast("B"), np.int64)
 
 
 _LIVE: weakref.WeakValueDictionary[int, _Kept] = weakref.WeakValueDictionary()

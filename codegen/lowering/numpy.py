@@ -233,8 +233,9 @@ def _of_torch(name: str) -> Callable[..., Any]:
     from gradof.codegen.lowering.library import library_call, library_gradient
     from gradof.codegen.lowering.opaque import run_opaque
 
-    found = {"Opaque": run_opaque, "library_call": library_call,
-             "library_gradient": library_gradient}  # fmt: skip
+    found: dict[str, Callable[..., Any]] = {
+        "Opaque": run_opaque, "library_call": library_call, "library_gradient": library_gradient,
+    }  # fmt: skip
     return found[name]
 
 
