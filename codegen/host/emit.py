@@ -32,11 +32,10 @@ from gradof.codegen.lowering.half import (
     CONVERT,
     CONVERT_BY_TORCH,
     WEAK,
-    held_dtype,
     roundings,
     rounds_number,
 )
-from gradof.codegen.lowering.library import read_of
+from gradof.codegen.lowering.library import told
 from gradof.codegen.lowering.numpy import (
     Library,
     Lowering,
@@ -244,11 +243,8 @@ class _Emitter:
         text = call(record, low, operands, node.attrs)
         if self.has_wide_number(node):
             text = f"{text}.astype(np.float16)"
-        if node.kind == "Opaque":
-            held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
-            text = f"{text[:-1]}, held={held})" if held else text
-        if node.kind.startswith("library_"):
-            text = f"{text[:-1]}, {read_of(node)})"
+        more = told(node)
+        text = f"{text[:-1]}, {more})" if more else text
         for out in node.outputs:
             self.names[out] = self.fresh(out)
         if len(node.outputs) == 1 and node.output in self.plan.out:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.lowering.half import held_dtype
 from gradof.codegen.lowering.opaque import leaf_of, readable, run_call
 from gradof.ir.core import Node
 from gradof.ops.opaque import constant_operands
@@ -43,8 +44,17 @@ class _Kept(ctypes.c_int64):
 _LIVE: weakref.WeakValueDictionary[int, _Kept] = weakref.WeakValueDictionary()
 
 
+def told(node: Node) -> str:
+    """What a numpy statement says beside operands and attributes: dtypes that numpy has not, and
+    which results somebody reads."""
+    if node.kind == "Opaque":
+        held = {k: d.name for k, v in enumerate(node.inputs) if (d := held_dtype(v))}
+        return f"held={held}" if held else ""
+    return read_of(node) if node.kind.startswith("library_") else ""
+
+
 def read_of(node: Node) -> str:
-    """What a statement of the node says of its results: which of them somebody reads."""
+    """Which results of a library call, or of its gradient, somebody reads, as an argument."""
     if node.kind == "library_call":
         return f"keep={bool(node.outputs[-1].uses)}"
     return f"wanted={tuple([bool(v.uses) for v in node.outputs])}"
