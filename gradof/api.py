@@ -38,16 +38,18 @@ def release_memory() -> None:
 def differentiate(
     fn: Callable[..., Any], *, static_argnames: Sequence[str] = (), strict: bool = False,
     memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
+    audit: float = 0.0,
 ) -> Any: ...
 @overload
 def differentiate(
     fn: None = None, *, static_argnames: Sequence[str] = (), strict: bool = False,
     memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
+    audit: float = 0.0,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def differentiate(
     fn: Callable[..., Any] | None = None, *, static_argnames: Sequence[str] = (),
     strict: bool = False, memory_budget: float | None = None, numerics: Numerics = "eager",
-    cuda_graph: bool = False,
+    cuda_graph: bool = False, audit: float = 0.0,
 ) -> Any:  # fmt: skip
     """Compile a function of torch tensors or numpy arrays, and its gradient, on first use.
 
@@ -75,6 +77,11 @@ def differentiate(
     memory, so gradients accumulate as ever. DeviceError for CPU tensors, CodegenError where an op
     cannot be in a CUDA graph.
 
+    With `audit`, from 0 to 1, at most that share of calls, and of the time, goes into holding calls
+    to eager and float64 while the program runs, on copies of the arguments. What differs is an
+    AuditWarning that names the first such op and its line; `.audit_info()` counts. A call that
+    cannot be run again unseen, because it writes to Python state, is skipped and counted.
+
     Calling the result raises what `fn` raises; with numpy arrays or `strict`, InputError or
     TraceError (see gradof.errors) before anything has run.
     """
@@ -82,11 +89,11 @@ def differentiate(
     if fn is None:
         return lambda given: differentiate(
             given, static_argnames=names, strict=strict, memory_budget=memory_budget,
-            numerics=numerics, cuda_graph=cuda_graph,
+            numerics=numerics, cuda_graph=cuda_graph, audit=audit,
         )
     torch = torch_if_loaded()
     if torch is not None and isinstance(fn, torch.nn.Module):
-        return differentiate_module(fn, names, strict, memory_budget, numerics, cuda_graph)
+        return differentiate_module(fn, names, strict, memory_budget, numerics, cuda_graph, audit)
     if isinstance(fn, Differentiated):
         return fn if numerics == "eager" else fn.with_numerics(numerics)
     if not callable(fn):
@@ -94,4 +101,4 @@ def differentiate(
             f"differentiate takes a function or a module, not a {type(fn).__name__}",
             hint="use it as a decorator: @differentiate",
         )
-    return Differentiated(fn, names, strict, memory_budget, numerics, cuda_graph)
+    return Differentiated(fn, names, strict, memory_budget, numerics, cuda_graph, audit)

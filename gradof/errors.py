@@ -33,6 +33,7 @@
     EagerWarning (a UserWarning)       a function that cannot be traced runs as it is
     OpaqueOpWarning (a UserWarning)    an op without a rule runs under torch's own autograd
     RetraceWarning (a UserWarning)     a number whose every value costs a trace
+    AuditWarning (a UserWarning)       a call that was checked while training differs from eager
 
 Each message says what happened, where in the user's code, and what to do:
 
@@ -99,6 +100,10 @@ class OpaqueOpWarning(UserWarning):
 
 class RetraceWarning(UserWarning):
     """A function is traced again and again, for each value of a number its code reads."""
+
+
+class AuditWarning(UserWarning):
+    """A call that `differentiate(..., audit=...)` has checked differs from eager."""
 
 
 class DataDependentError(TraceError):

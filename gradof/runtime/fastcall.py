@@ -258,6 +258,9 @@ class _Writer:
 
     def layout(self, name: str, layout: Layout) -> None:
         """A tensor is laid out as in the trace."""
+        if self.call.library != "torch":
+            self.unless(f"{self.bind(layout.holds, 'laid_out')}({name})")
+            return
         if layout.rows:
             self.unless(f"{name}.is_contiguous() or {self.bind(layout.holds, 'rows')}({name})")
             return

@@ -24,6 +24,7 @@ from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
 from gradof.runtime.arrays import Call, Library, inspect_call
+from gradof.runtime.audit import Audit, AuditInfo, checked_audit
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import Failed, failed, may_run_eagerly
@@ -48,18 +49,19 @@ class Differentiated:
     """See `gradof.differentiate`, which makes these."""
 
     # A function that uses this one is traced through it; our bookkeeping is no state of theirs.
-    _gradof_private = frozenset({"_cache"})
+    _gradof_private = frozenset({"_cache", "_audit"})
 
     def __init__(
         self, fn: Callable[..., Any], static_argnames: tuple[str, ...] = (), strict: bool = False,
         memory_budget: float | None = None, numerics: Numerics = "eager",
-        cuda_graph: bool = False,
+        cuda_graph: bool = False, audit: float = 0.0,
     ) -> None:  # fmt: skip
         leave_alone()
         functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
         self._numerics = checked_numerics(numerics)
         self._memory_budget = checked_budget(memory_budget)
         self._cuda_graph = cuda_graph
+        self._audit = checked_audit(audit)
         self._fn = fn
         self._strict = strict
         self._static = static_argnames
@@ -75,6 +77,8 @@ class Differentiated:
         if is_tracing():
             check_numerics_inside(self.nan_safe)
             return self._fn(*args, **kwargs)
+        if self._audit is not None:
+            self._audit.call(self, args, kwargs)
         cache = self._cache
         for quick in cache.quick:
             result = quick(args, kwargs)
@@ -277,12 +281,17 @@ class Differentiated:
 
         return find_nan(self.bind(args, kwargs))
 
+    def audit_info(self) -> AuditInfo | None:
+        """What `audit=` has checked so far; None where it is 0."""
+        return None if self._audit is None else self._audit.info()
+
     def with_numerics(self, numerics: Numerics) -> Differentiated:
         """The same function compiled anew with other numerics; itself if they are its own."""
         if checked_numerics(numerics) == self._numerics:
             return self
         return Differentiated(
-            self._fn, self._static, self._strict, self._memory_budget, numerics, self._cuda_graph
+            self._fn, self._static, self._strict, self._memory_budget, numerics, self._cuda_graph,
+            self.audited_share,
         )
 
     @property
@@ -311,6 +320,16 @@ class Differentiated:
         return self._cuda_graph
 
     @property
+    def audit(self) -> Audit | None:
+        """What checks some of the calls, if anything does."""
+        return self._audit
+
+    @property
+    def audited_share(self) -> float:
+        """The share of calls that is checked against eager."""
+        return 0.0 if self._audit is None else self._audit.share
+
+    @property
     def cache(self) -> Cache:
         """What has been derived so far."""
         return self._cache
@@ -334,13 +353,14 @@ class Differentiated:
             self._numerics, self._cuda_graph,
         )  # fmt: skip
         bound._cache = self._cache.of_instance(instance)
+        bound._audit = self._audit
         return bound
 
     def __reduce__(self) -> Any:
         return name_of(self, self._fn) or (
             Differentiated,
             (self._fn, self._static, self._strict, self._memory_budget, self._numerics,
-             self._cuda_graph),
+             self._cuda_graph, self.audited_share),
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -171,6 +171,8 @@ class ValueAndGrad(Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""
+        if self.base.audit is not None and not is_tracing():
+            self.base.audit.call(self.base, args, kwargs)
         if self._quick and not is_tracing():
             for quick in self._quick:
                 result = quick(args, kwargs)

@@ -22,6 +22,7 @@ from gradof.runtime.shell import keep_state, runs_as_it_is, shell
 def differentiate_module(
     module: Any, static_argnames: tuple[str, ...], strict: bool = False,
     memory_budget: float | None = None, numerics: Numerics = "eager", cuda_graph: bool = False,
+    audit: float = 0.0,
 ) -> Any:  # fmt: skip
     """A module like `module` that runs compiled; see the module docstring.
 
@@ -35,11 +36,11 @@ def differentiate_module(
     if runs_as_it_is(module):
         return shell(module, functools.partial(
             differentiate_module, static_argnames=static_argnames, strict=strict,
-            memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
+            memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph, audit=audit,
         ))  # fmt: skip
     forwards = _Forwards(module, functools.partial(
         Differentiated, static_argnames=static_argnames, strict=strict,
-        memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph,
+        memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph, audit=audit,
     ))  # fmt: skip
 
     def set_forward(self: Any, new: Any) -> None:
@@ -47,7 +48,7 @@ def differentiate_module(
 
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return differentiate_module, (
-            module, static_argnames, strict, memory_budget, numerics, cuda_graph
+            module, static_argnames, strict, memory_budget, numerics, cuda_graph, audit
         )  # fmt: skip
 
     members: dict[str, Any] = {
@@ -64,6 +65,7 @@ def differentiate_module(
         "explore": lambda self, *a, **k: forwards.compiled().explore(*a, **k),
         "lint": lambda self, *a, **k: forwards.compiled().lint(*a, **k),
         "find_nan": lambda self, *a, **k: forwards.compiled().find_nan(*a, **k),
+        "audit_info": lambda self: forwards.compiled().audit_info(),
         "cache_info": lambda self: forwards.cache_info(),
     }
     subclass = type(cls.__name__, (cls,), members)  # hooks may ask for the name
