@@ -20,11 +20,13 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
 MAGIC = b"gradof object 2\n"
 LIMIT = 256 << 20  # bytes of all files; beyond it the oldest go
+LEFT_BEHIND = 3600  # seconds after which a file that nobody has finished is of a killed process
 LOOK = 16  # one file in so many that are written looks at all: of thousands that takes a while
 
 
@@ -98,23 +100,35 @@ class ObjectCache:
         return code
 
     def files(self) -> list[tuple[Path, os.stat_result]]:
-        """The object files that are there now."""
+        """The plain files that are there now."""
         found = []
         for path in self.folder.iterdir() if self.folder is not None else ():
             if path.name.startswith(".new-"):
                 continue  # another process is writing it
             with contextlib.suppress(FileNotFoundError):  # another process may be trimming
-                found.append((path, path.stat()))
+                info = path.lstat()
+                if stat.S_ISREG(info.st_mode):
+                    found.append((path, info))
         return found
 
     def _trim(self) -> None:
+        self._sweep()
         files = sorted(self.files(), key=lambda item: item[1].st_mtime)
         total = sum(info.st_size for _, info in files)
         while files and total > self.limit:
             path, info = files.pop(0)
             with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-            total -= info.st_size
+                if _is_ours(path):
+                    path.unlink()
+                    total -= info.st_size
+
+    def _sweep(self) -> None:
+        """Remove what killed processes have begun to write."""
+        assert self.folder is not None
+        for path in self.folder.glob(".new-*"):
+            with contextlib.suppress(FileNotFoundError):  # another process may be sweeping
+                if time.time() - path.stat().st_mtime > LEFT_BEHIND:
+                    path.unlink()
 
     def state(self) -> str:
         """For people: where it is and what it holds, or why it is not used."""
@@ -129,6 +143,12 @@ class ObjectCache:
 def _checksum(key: str, code: bytes) -> bytes:
     """Of the key, too: code under another key's name is whole, and wrong."""
     return hashlib.sha256(key.encode() + b"\0" + code).digest()
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file was written here: a folder that a user names may hold others."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC) - 3) == MAGIC[:-3]  # of any version
 
 
 def _plain(path: Path) -> bytes:
