@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest, Operand
+from gradof.codegen.loops.passes.expand_sign import with_sign_of_nan
 from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
 from gradof.codegen.triton.fold_source import (
     combine,
@@ -56,6 +57,7 @@ def form_of(nest: LoopNest) -> Form:
 
 
 TRITON_PASSES = (
+    NestPass("expand-sign", with_sign_of_nan, "The sign of nan is 0, as torch has it."),
     NestPass("rename-own-names", safe, "Give values other names than the source has of its own."),
     NestPass("widen-sums", wide_sums, "Keep row sums of half precision in float32 for a fold."),
     NestPass("hold-nothing", lambda nest: replace(nest, held=frozenset()),

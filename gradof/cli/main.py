@@ -316,7 +316,8 @@ def coverage(dtypes: str, pattern: str, jobs: int | None, output: Path | None) -
               help="of the first program; the others follow")  # fmt: skip
 @click.option("--size", type=click.Choice(["small", "middle", "large"]),
               help="of the arrays [default: all three]")  # fmt: skip
-@click.option("--subject", type=click.Choice(["gradof", "torch.compile"]), default="gradof",
+@click.option("--subject", default="gradof",
+              type=click.Choice(["gradof", "torch.compile", "torch.compile.aot"]),
               show_default=True, help="whose gradients are judged")  # fmt: skip
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default="fuzz-failures",
               show_default=True, metavar="PATH", help="where failing programs go")  # fmt: skip

@@ -147,7 +147,7 @@ def _np_transposed(
     result = np.zeros((n, out, *full), x.dtype)
     for offset in itertools.product(*map(range, kernel)):
         where = tuple(
-            slice(o * d, o * d + (i - 1) * s + 1, s)
+            slice(o * d, o * d + i * s, s)
             for o, d, i, s in zip(offset, dilation, space, stride, strict=True)
         )
         result[(slice(None), slice(None), *where)] += parts[(slice(None), slice(None), *offset)]
@@ -203,6 +203,8 @@ def _convolution_x(
 ) -> Expr:  # fmt: skip
     if not transposed:
         return _adjoint(g, w, x_like.shape[2:], stride, padding, dilation, groups)
+    if 0 in x_like.shape:  # a kernel may be larger than what it is shared over
+        return x_like.zeros()
     grad = _forward(g, w, stride, padding, dilation, groups)
     # Output padding of a stride or more (it may reach the dilation) makes windows of its own.
     for dim in range(2, grad.rank):
@@ -220,6 +222,8 @@ def _convolution_w(
     settings = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
     if not transposed:
         return F.conv_weight_grad(x, g, **settings, groups=groups)
+    if 0 in x.shape:
+        return w_like.zeros()
     args = zip(g.shape[2:], kernel, stride, padding, dilation, strict=True)
     space = tuple(conv_size(*a) for a in args)
     if space != x.shape[2:]:

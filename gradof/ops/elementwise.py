@@ -97,13 +97,14 @@ def _pow_exponent(g: Expr, a: Expr, b: Expr, y: Expr) -> Expr:
     base = a.scalar
     if base is not None:
         if base == 0:
-            return F.where(_real_part(b) >= 0.0, 0.0, g * (y * -math.inf))
+            # below zero y is inf; times -inf, what is not chosen would be nan once more derived
+            return F.where(_real_part(b) >= 0.0, 0.0, -(g * y))
         if b.dtype.is_complex:
             return g * (y * cmath.log(base))
         log = math.log(base) if base.real > 0 else math.nan  # type: ignore[arg-type]
         return g * (y * log)
     at_zero = F.logical_and(a == 0.0, _real_part(b) >= 0.0) if b.scalar is None else (a == 0.0)
-    return F.where(at_zero, 0.0, g * (y * F.log(a)))
+    return F.where(at_zero, 0.0, g * (y * F.log(F.where(at_zero, 1.0, a))))
 
 
 op("pow(a, b) -> y", family=binary(INEXACT), cost=CALL, numpy="np.power",
@@ -112,7 +113,7 @@ op("pow(a, b) -> y", family=binary(INEXACT), cost=CALL, numpy="np.power",
 
 
 def _fmod_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
-    return -(g * F.trunc(a / b))
+    return -(g * F.trunc_divide(a, b))
 
 
 def _remainder_divisor(g: Expr, a: Expr, b: Expr) -> Expr:
@@ -149,6 +150,10 @@ def _floor_divide(a: Expr, b: Expr) -> Expr | None:
 op("floor_divide(a, b) -> y", family=binary(), cost=CALL, numpy="np.floor_divide",
    scalar=_floor_divide, vjp={"a": zeros_for, "b": zeros_for},
    names=["aten.floor_divide", "numpy.floor_divide"])
+# Without a gradient of its own the quotient's would be in the way: zero times one that is infinite.
+op("trunc_divide(a, b) -> y", family=binary(frozenset({"float"})), numpy="np.trunc({a} / {b})",
+   torch="torch.div({a}, {b}, rounding_mode='trunc')", scalar=lambda a, b: F.trunc(a / b),
+   vjp={"a": zeros_for, "b": zeros_for})
 
 # --- extrema ------------------------------------------------------------------------------------
 

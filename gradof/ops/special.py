@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradof.errors import CodegenError
+from gradof.ir.types import F64
 from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import binary, composite, unary
@@ -135,9 +136,28 @@ def _log_ndtr(x: Expr) -> Expr:
     return F.where(x < -1.0, low, F.log1p(F.erfc(t) * -0.5))
 
 
+def _inverse_mills_slope(g: Expr, x: Expr, y: Expr) -> Expr:
+    # -y (y + x), in which y and -x cancel far below zero, where y is -x - 1/x + 2/x^3 - 10/x^5 ...
+    far = x < (-100.0 if x.dtype == F64 else -12.0)
+    w = 1.0 / F.square(F.where(far, x, 1.0))
+    series = -1.0 + w * (1.0 + w * (-6.0 + w * (50.0 + w * -518.0)))
+    return g * F.where(far, series, -(y * (y + F.where(far, 0.0, x))))
+
+
+def _np_inverse_mills(x: Array) -> Array:
+    with np.errstate(divide="ignore"):  # far out the distribution function is 0
+        result: Array = (2.0 / SQRT_TWO_PI) / _lowering("erfcx")(x * -SQRT_HALF)
+    return result
+
+
+# The density over the distribution function of the normal distribution.
+op("inverse_mills(x) -> y", family=unary(), cost=CALL, numpy=_np_inverse_mills,
+   torch=f"({2.0 / SQRT_TWO_PI!r} / torch.special.erfcx({{x}} * {-SQRT_HALF!r}))",
+   scalar=lambda x: (2.0 / SQRT_TWO_PI) / F.erfcx(x * -SQRT_HALF),
+   vjp={"x": _inverse_mills_slope}, formula="sqrt(2/pi)*exp(-x**2/2)/erfc(-x/sqrt(2))")
 op("log_ndtr(x) -> y", family=unary(), cost=CALL, numpy=_lowering("log_ndtr"),
    torch="torch.special.log_ndtr", names=["aten.special_log_ndtr", "scipy.special.log_ndtr"],
-   scalar=_log_ndtr, vjp={"x": lambda g, x: g * ((2.0 / SQRT_TWO_PI) / F.erfcx(x * -SQRT_HALF))},
+   scalar=_log_ndtr, vjp={"x": lambda g, x: g * F.inverse_mills(x)},
    formula="log(erfc(-x/sqrt(2))/2)")
 op("ndtri(x) -> y", family=unary(), cost=CALL, numpy=_lowering("ndtri"),
    torch="torch.special.ndtri",
@@ -187,12 +207,14 @@ def _np_xlog1py(a: Array, b: Array) -> Array:
 
 def _xlogy_a(g: Expr, a: Expr, b: Expr) -> Expr:
     b = F.cast(b, dtype=a.dtype)  # it may be a number
-    return F.where((a == 0.0) & (b <= 0.0), 0.0, F.xlogy(g, b))
+    none = (a == 0.0) & (b <= 0.0)
+    return F.where(none, 0.0, F.xlogy(g, F.where(none, 1.0, b)))
 
 
 def _xlog1py_a(g: Expr, a: Expr, b: Expr) -> Expr:
     b = F.cast(b, dtype=a.dtype)
-    return F.where((a == 0.0) & (b <= -1.0), 0.0, F.xlog1py(g, b))
+    none = (a == 0.0) & (b <= -1.0)
+    return F.where(none, 0.0, F.xlog1py(g, F.where(none, 0.0, b)))
 
 
 op("xlogy(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy=_np_xlogy, torch="torch.xlogy",

@@ -24,6 +24,7 @@ from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.loops.passes.expand_sign import with_sign_of_nan
 from gradof.codegen.triton.interpreted import in_triton
 from gradof.codegen.triton.kernel import TritonKernel
 from gradof.codegen.triton.ops import NAMES as DTYPES
@@ -129,8 +130,11 @@ def operands(op: str, dtype: DType, count: int) -> list[Any]:
 
 
 def compare(nest: LoopNest, given: list[Any]) -> None:
-    """The kernel's numbers are numpy's to 64 ulps; nan, inf and the sign of zero are the same."""
-    (want,) = run_nest(nest, given)
+    """The kernel's numbers are numpy's to 64 ulps; nan, inf and the sign of zero are the same.
+
+    The sign of nan is torch's, 0.
+    """
+    (want,) = run_nest(with_sign_of_nan(nest), given)
     (have,) = (t.numpy() for t in TritonKernel(nest)(*map(torch.from_numpy, given)))
     assert have.dtype == want.dtype and have.shape == want.shape, (have.dtype, want.dtype)
     if want.dtype.kind != "f":

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gradof import differentiate, grad
+from gradof.errors import EagerWarning
 from gradof.testing.fuzz import Setting, confirm
 from gradof.testing.literals import numpy_twins
 from gradof.tracer.torch.narrow import in_range
@@ -206,3 +207,127 @@ def test_copies_keep_their_layout() -> None:
         assert view.strides == copy.strides and np.array_equal(view, copy)
     copies[0][0] = 100.0
     assert copies[1][5, 3] == 100.0 and base[0] == 0.0
+
+
+CHANGED_VIEWS: dict[str, Callable[[Tensor], Any]] = {
+    "flattened": lambda x: _changed(x.reshape(()).expand(1, 1), lambda v: v[0].zero_()),
+    "alias": lambda x: _changed(x.expand(1), lambda v: v.mul_(0.1)),
+    "new dims": lambda x: _changed(x.broadcast_to(1, 1, 1), lambda v: v[0, 0].fill_(0.1)),
+    "like another": lambda x: _changed(x.expand_as(torch.ones(1, 1)), lambda v: v.mul_(0)),
+}  # fmt: skip
+
+
+def _changed(view: Tensor, change: Callable[[Tensor], object]) -> Tensor:
+    flat = view.flatten()
+    change(view)
+    return flat
+
+
+@pytest.mark.parametrize("value", [1e9, math.inf])
+@pytest.mark.parametrize("name", CHANGED_VIEWS)
+def test_a_view_that_repeats_nothing_is_changed_exactly(name: str, value: float) -> None:
+    right(lambda x, fn=CHANGED_VIEWS[name]: fn(x * 1), [torch.tensor([value])])
+
+
+def test_a_part_of_what_is_expanded_is_not_changed_within_a_trace() -> None:
+    def fn(x: Tensor) -> Tensor:
+        view = (x * 1).expand(3)
+        view[:1].view(-1).copy_(torch.tensor([0.1]))
+        return view * 2
+
+    with pytest.warns(EagerWarning, match="expand is changed in place"):
+        out = differentiate(fn)(torch.tensor([1e9], requires_grad=True))
+    assert torch.equal(out, torch.full((3,), 0.2))
+
+
+STEPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "fmod": torch.fmod, "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc") + x * y,
+    "remainder": torch.remainder,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_have_a_second_gradient_of_zero_where_the_quotient_is_steep(
+    name: str, dtype: torch.dtype
+) -> None:
+    small = 1e-25 if dtype == torch.bfloat16 else 4e-4 if dtype == torch.float16 else 1e-30
+    right(STEPS[name], [torch.tensor([-1.6, 0.85]).to(dtype),
+                        torch.tensor([small, -4 * small]).to(dtype)])  # fmt: skip
+
+
+TRANSPOSED: dict[str, Callable[[Tensor], Tensor]] = {
+    "product by place": lambda x: x.scatter_reduce(
+        1, torch.zeros(2, 4, 3, dtype=torch.int64), x, "prod"),
+    "nearest": lambda x: torch.nn.functional.interpolate(x, scale_factor=2),
+    "linear": lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="linear"),
+    "pooled": lambda x: torch.nn.functional.adaptive_avg_pool1d(x, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_programs_in_place_of_ops_give_rows_where_the_ops_do(name: str) -> None:
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(2)).mT.requires_grad_()
+    have, want = differentiate(TRANSPOSED[name])(x), TRANSPOSED[name](x)
+    assert have.stride() == want.stride()
+    torch.testing.assert_close(have, want)
+
+
+def test_the_log_of_the_normal_distribution_far_out_has_a_second_derivative() -> None:
+    for dtype, rough in ((torch.float32, 2e-5), (torch.float64, 1e-10)):
+        x = torch.tensor([-3.0, -11.0, -13.0, -40.0, -99.0, -101.0, -1e5, -1e20], dtype=dtype)
+        x.requires_grad_()
+        (slope,) = torch.autograd.grad(
+            differentiate(torch.special.log_ndtr)(x).sum(), x, create_graph=True
+        )
+        (bend,) = torch.autograd.grad(slope.sum(), x)
+        t = x.detach().double()
+        near = 1 / torch.special.erfcx(-t / math.sqrt(2)) * math.sqrt(2 / math.pi)
+        exact = torch.where(t > -50, -near * (near + t), -1 + 1 / t**2 - 6 / t**4)
+        assert float((bend.double() - exact).abs().max()) < rough, (dtype, bend, exact)
+
+
+def test_zero_to_a_power_is_differentiated_twice_in_the_power() -> None:
+    import numpy as np
+
+    for fn in (lambda y: np.sum(np.power(0.0, y)), lambda y: np.sum(np.zeros(2) ** y)):
+        second = grad(lambda y, fn=fn: np.sum(grad(fn)(y)))(np.array([0.7, 2.0]))
+        np.testing.assert_array_equal(second, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_ravel_of_what_has_gaps_is_a_copy(order: str) -> None:
+    import numpy as np
+
+    x = np.arange(4.0).reshape(2, 2)[:, :1]
+
+    def fn(x: Any) -> Any:
+        flat = np.ravel(x, order)
+        flat.fill(7.0)
+        return np.sum(flat * x[:, 0])
+
+    np.testing.assert_array_equal(grad(fn)(x), [[7.0], [7.0]])
+    np.testing.assert_array_equal(x, [[0.0], [2.0]])
+
+
+def test_a_transposed_convolution_of_no_batch_and_no_length() -> None:
+    right(
+        lambda x, w: torch.nn.functional.conv_transpose1d(x, w),
+        [torch.ones(0, 2, 0), torch.ones(2, 3, 3)],
+    )
+
+
+def test_another_layout_of_an_array_that_is_reshaped_and_written_to() -> None:
+    import numpy as np
+
+    def fn(x: Any) -> Any:
+        flat = x.reshape(-1, order="F")
+        flat[0] = 7.0
+        return np.sum(flat * 2)
+
+    compiled = differentiate(fn)
+    for order in ("C", "F", "C"):
+        x = np.array([[1.0, 2.0], [3.0, 4.0]], order=order)  # type: ignore[call-overload]
+        plain = x.copy(order="K")
+        assert compiled(x) == fn(plain)
+        np.testing.assert_array_equal(x, plain)

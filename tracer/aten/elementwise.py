@@ -132,8 +132,7 @@ def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) 
         # |a| // |b| with the sign put back: integers would lose digits on the way through floats
         size = F.floor_divide(F.abs(a.cast(dtype)), abs_of(b, dtype))
         return size * F.sign(a.cast(dtype)) * sign_of(b, dtype)
-    quotient = apply(c, "div", dtype, a, b)
-    return F.trunc(quotient) if rounding_mode == "trunc" else quotient
+    return apply(c, "div" if rounding_mode is None else "trunc_divide", dtype, a, b)
 
 
 def abs_of(x: Operand, dtype: DType) -> Operand:

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.core.pytree import TreeDef
@@ -69,7 +71,10 @@ class Layout:
     rows: bool = False
 
     def holds(self, tensor: Any) -> bool:
-        """Whether a tensor is laid out so."""
+        """Whether a tensor, or an array of numpy's, is laid out so."""
+        if isinstance(tensor, np.ndarray):
+            flat: bool = tensor.flags.c_contiguous
+            return flat if self.strides is None else tensor.strides == self.strides
         if self.rows:
             steps = [step for step, n in zip(tensor.stride(), tensor.shape, strict=True) if n != 1]
             return 0 not in steps and steps == sorted(steps, reverse=True)

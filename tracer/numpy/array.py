@@ -102,10 +102,15 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     @property
     def version(self) -> int:
         """Counts changes of this array, through itself or through any view of its root."""
+        return self.root._version
+
+    @property
+    def root(self) -> TracedArray:
+        """The array that this one is a view of, or itself."""
         root = self
         while root.link is not None:
             root = root.link.parent
-        return root._version
+        return root
 
     @property
     def expr(self) -> Expr:

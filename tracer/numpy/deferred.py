@@ -86,6 +86,8 @@ class Deferred:
         """A copy of an argument, which stays as it is while the trace runs."""
         if isinstance(array, np.generic):
             return array
+        if _has_gaps(array):  # they decide whether reshape gives a view
+            return _with_gaps(array)
         if array.size < max(tuning.DEFERRED_CELLS, 1):
             return np.array(array)
         made = np.empty_like(array, subok=False)
@@ -263,6 +265,30 @@ def _memories(tree: Any) -> Iterator[Array]:
 
 def _is_of(part: Any, owners: set[int]) -> bool:
     return isinstance(part, np.ndarray) and id(owner(part)) in owners
+
+
+def _has_gaps(array: Array) -> bool:
+    """Whether there is memory of others between the elements of an array."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return False
+    dense = sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1)
+    step = array.itemsize
+    for stride, n in dense:
+        if stride != step:
+            return True
+        step *= n
+    return False
+
+
+def _with_gaps(array: Array) -> Array:
+    """A copy that is laid out alike, up to the direction of axes and repeated elements."""
+    steps = [abs(s) for s in array.strides]
+    if 0 in steps:
+        return np.array(array)
+    extent = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True)) + array.itemsize
+    made: Array = np.ndarray(array.shape, array.dtype, np.empty(extent, np.uint8).data, 0, steps)
+    made[...] = array
+    return made
 
 
 def owner(array: Array) -> Array:

@@ -31,6 +31,7 @@ from gradof.ir.core import Graph, Loc, Value
 from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.core.number import Numbers
+from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, memories, real
@@ -75,6 +76,8 @@ class Recorder:
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
         self._inputs: list[Any] = []
+        self._places: dict[int, tuple[int, TracedArray]] = {}  # of inputs, by id, kept alive
+        self.layouts: dict[int, Layout] = {}  # of inputs, where numpy's answer depends on them
         self._named: tuple[tuple[int, int], Value] | None = None
         self._site = Site(None, None, (0, 0))
 
@@ -205,7 +208,18 @@ class Recorder:
         type_ = TensorType(self.ir_dtype(array.dtype), tuple(array.shape))
         value = self.graph.block.add_param(type_, hint)
         self._inputs.append(array)
-        return TracedArray(self, self.deferred.argument(array), self.emitter.wrap(value))
+        made = TracedArray(self, self.deferred.argument(array), self.emitter.wrap(value))
+        self._places[id(made)] = (len(self._inputs) - 1, made)
+        return made
+
+    def asks_layout(self, array: TracedArray) -> None:
+        """What numpy gives for an array depends on its layout, and so on that of the argument."""
+        root = array.root
+        place = self._places.get(id(root))
+        if place is not None and root.memory.ndim:
+            given = self._inputs[place[0]]
+            strides = None if given.flags.c_contiguous else given.strides
+            self.layouts[place[0]] = Layout(place[0], strides)
 
     def traced(self, operand: Any) -> TracedArray:
         """A plain array as a traced one: an input if its origin is known, else a constant."""

@@ -30,6 +30,7 @@ def _reshape(
     r: Recorder, a: Any, /, shape: Any = None, order: Any = "C", *, copy: Any = None
 ) -> ViewResult:
     array = r.traced(as_array(a))
+    r.asks_layout(array)
     target = tuple(array.memory.reshape(real(shape), order=order).shape)
     old = array.shape
     if order == "F":  # the first index runs fastest: C order of the transposes
@@ -50,7 +51,10 @@ def _reversed(x: Expr) -> Expr:
 
 @composed(np.ravel)
 def _ravel(a: Any, order: Any = "C") -> Any:
-    return np.reshape(a, -1, order=order)
+    flat = np.reshape(a, -1, order=order)
+    flags = np.asarray(memories(a)).flags
+    # of what has gaps reshape may give a view, ravel never does
+    return flat if (flags.f_contiguous if order == "F" else flags.c_contiguous) else np.copy(flat)
 
 
 @composed(np.squeeze)

@@ -159,6 +159,7 @@ def _trace(
         deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()),
+        layouts=tuple(recorder.layouts.values()),
     )
 
 

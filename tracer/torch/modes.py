@@ -50,7 +50,7 @@ from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch.refused import MAKES_LEAF, refuse
-from gradof.tracer.torch.rows import needs_rows, on_rows
+from gradof.tracer.torch.rows import in_rows_as, needs_rows, on_rows
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch.windows import WindowViews
 
@@ -143,15 +143,16 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         parts = decomposition(func)
         if parts is None:
             return NotImplemented
+        want = None
         if refuses_by_itself(func):
             self.recorder.deferred.settle(args, kwargs)
-            func(*args, **kwargs)  # torch's program may accept what the op refuses
+            want = func(*args, **kwargs)  # torch's program may accept what the op refuses
         recorder = self.recorder
         before = recorder.graph.block.returns._prev
         recorder.parts += 1
         try:
             with self:
-                return parts(*args, **kwargs)  # it may cover some arguments only
+                return in_rows_as(parts(*args, **kwargs), want)  # it may cover some arguments only
         except UnsupportedOpError:
             if recorder.strict or recorder.parts > 1:
                 raise

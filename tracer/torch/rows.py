@@ -3,6 +3,9 @@
     torch.sort(x, 0) of a 0-d x     →     torch.sort(x.reshape(1), 0), reshaped to ()
 
 The ops themselves then need not know. An index without elements may be of any integer dtype.
+
+Rows are also what most ops give, however their operands are laid out; a program in place of an op
+may leave its result as they are: `in_rows_as` makes rows of it.
 """
 
 from __future__ import annotations
@@ -51,3 +54,23 @@ def on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given[2] = given[2].to(torch.int64)
     found = func(*given, **kwargs)
     return pytree.tree_map(lambda t, w: t.reshape(w.shape), found, want)
+
+
+def in_rows_as(found: Any, want: Any) -> Any:
+    """Results of a program, in rows where those of the op itself, if it has run, are."""
+    if want is None:
+        return found
+    ours, tree = pytree.tree_flatten(found)
+    theirs = pytree.tree_leaves(want)
+    if len(ours) != len(theirs):
+        return found
+    return pytree.tree_unflatten([_in_rows_as(a, b) for a, b in zip(ours, theirs, strict=True)],
+                                 tree)  # fmt: skip
+
+
+def _in_rows_as(found: Any, want: Any) -> Any:
+    if not isinstance(found, torch.Tensor) or not isinstance(want, torch.Tensor):
+        return found
+    if found.is_contiguous() or not want.is_contiguous():
+        return found
+    return _ATEN.clone.default(found, memory_format=torch.contiguous_format)

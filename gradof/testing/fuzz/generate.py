@@ -14,6 +14,7 @@ from gradof.testing.fuzz.draw import Draw
 from gradof.testing.fuzz.program import FuzzProgram, Library, Setting
 
 SHARES = {"small": 58, "middle": 17, "large": 25}
+STATEMENTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 12)  # most mistakes need two or three
 TRIES = 6  # forms that do not fit, for each statement
 
 
@@ -30,8 +31,7 @@ def generate(library: Library, seed: int, size: str | None = None) -> FuzzProgra
         from gradof.testing.fuzz import torch_grow as grow
     else:
         from gradof.testing.fuzz import numpy_grow as grow  # type: ignore[no-redef]
-    wanted = rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 10, 12)) if size != "large" else rng.randint(1, 8)
-    for _ in range(wanted):
+    for _ in range(rng.choice(STATEMENTS)):
         for _ in range(TRIES):
             if grow.statement(draw):
                 break
