@@ -237,7 +237,6 @@ def _cuts_inside(func: Any) -> bool:
     """Whether a function of torch changes its argument under no_grad."""
     return getattr(func, "__module__", None) == "torch.nn.init"
 
-
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
 
