@@ -398,3 +398,8 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.block)} nodes>"
+
+    def _repr_html_(self) -> str:
+        from gradof.ir.html import code, framed
+
+        return framed(f"graph {self.name}, {len(self.block)} nodes", code(str(self)))
