@@ -37,6 +37,7 @@ from gradof.autodiff.optimize import captured_uses
 from gradof.autodiff.recompute import recompute
 from gradof.autodiff.regions import checkpointed
 from gradof.autodiff.reverse import ReverseDetails
+from gradof.autodiff.step import Step
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
@@ -48,25 +49,28 @@ _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "a
 
 def choose_captures(
     graph: Graph, reverse: ReverseDetails, budget: float | None = None, *, kernels: bool = False,
-    overwritten: frozenset[Value] = frozenset(),
+    overwritten: frozenset[Value] = frozenset(), step: Step | None = None,
 ) -> None:  # fmt: skip
     """Let the reverse compute again what is cheaper so; see Note [Save or recompute].
 
-    Nothing is computed again from inputs that are `overwritten` before it runs.
+    Nothing is computed again from inputs that are `overwritten` before it runs. `step` says that
+    the graph is the body of a loop.
     """
     captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
-    if not any(_is_saved(v, graph) for v in captured):
+    if step is None and not any(_is_saved(v, graph) for v in captured):
         return
     inside = checkpointed(graph)
     free = _free(graph, 1 if kernels else tuning.KERNEL_CELLS) | inside
     free -= {node for node in free if not overwritten.isdisjoint(node.inputs)}
     again = [v for v in captured if v.node in free and v.node is not None and not is_view(v.node)]
-    if budget is None and not again:
+    if budget is None and not again and step is None:
         return
     dear = _least_dear(graph) if kernels else 0
-    cut = _least_cut(graph, list(captured), free, inside, dear)
+    held = frozenset() if step is None else step.held(graph)
+    cut = _least_cut(graph, list(captured), free, inside, held, dear)
     if budget is not None and budget < 1.0:
-        cut = _within(graph, list(captured), free, inside, budget * saved_bytes(cut, graph), cut)
+        limit = budget * saved_bytes(cut, graph)
+        cut = _within(graph, list(captured), free, inside, held, limit, cut)
     halves = budget is not None and budget < 1.0
     recompute(graph, reverse.block, set(cut), apart=halves or bool(inside), halves=halves)
 
@@ -115,11 +119,12 @@ def _free(graph: Graph, least: int) -> set[Node]:
 
 def _least_cut(
     graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node],
-    dear: int | None = None,
+    held: frozenset[Value], dear: int | None = None,
 ) -> list[Value]:  # fmt: skip
     """The cheapest values from which all captured ones follow by nodes that may run twice.
 
-    Results of nodes `inside` a checkpointed region are not saved at any cost. What loops would
+    Results of nodes `inside` a checkpointed region are not saved at any cost. Inputs and outputs
+    that are `held` by f alone cost what others do. What loops would
     have to write is dearer from `dear` bytes on, but not under a budget, which is one of bytes.
     """
     costs: dict[Value, int] = {}
@@ -130,7 +135,7 @@ def _least_cut(
         node = value.node
         if value in costs or (node is not None and is_constant(node)):
             continue
-        shared = node is None or value in graph.outputs
+        shared = (node is None or value in graph.outputs) and value not in held
         written = dear is not None and _bytes(value) >= dear and node in twice
         costs[value] = _cost(value, shared, written and _is_of_a_loop(value))
         if node is not None and node in twice:
@@ -177,20 +182,20 @@ def _is_of_a_loop(value: Value) -> bool:
 
 
 def _within(
-    graph: Graph, captured: list[Value], free: set[Node], inside: set[Node], limit: float,
-    cut: list[Value],
+    graph: Graph, captured: list[Value], free: set[Node], inside: set[Node],
+    held: frozenset[Value], limit: float, cut: list[Value],
 ) -> list[Value]:
     """The cut of the first step whose captures fit the limit, or of the last one."""
     steps = _steps(graph, free)
     low, high = 0, len(steps)
     while low < high:  # captured bytes never grow from one step to the next
         middle = (low + high) // 2
-        tried = _least_cut(graph, captured, free.union(*steps[:middle]), inside)
+        tried = _least_cut(graph, captured, free.union(*steps[:middle]), inside, held)
         if saved_bytes(tried, graph) <= limit:
             high = middle
         else:
             low = middle + 1
-    return _least_cut(graph, captured, free.union(*steps[:low]), inside) if low else cut
+    return _least_cut(graph, captured, free.union(*steps[:low]), inside, held) if low else cut
 
 
 def _steps(graph: Graph, free: set[Node]) -> list[set[Node]]:

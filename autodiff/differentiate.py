@@ -28,6 +28,7 @@ from gradof.autodiff.optimize import (
 )
 from gradof.autodiff.requires_grad import is_inexact
 from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
+from gradof.autodiff.step import Step
 from gradof.ir.clone import clone_graph, clone_node
 from gradof.ir.core import Block, Graph, Value
 from gradof.ir.garbage import few_collections
@@ -44,6 +45,7 @@ from gradof.passes.pipeline import after_pass, checking, is_watched
 def differentiate(
     graph: Graph, requires_grad: Sequence[bool] | None = None, *,
     memory_budget: float | None = None, kernels: bool = False, overwritten: Sequence[int] = (),
+    step: Step | None = None,
 ) -> Gradient:  # fmt: skip
     """Split the derivative of `graph` into f and df; `graph` itself is left as it was.
 
@@ -51,10 +53,11 @@ def differentiate(
     `memory_budget` between 0 and 1 is the share of bytes that may be saved, of those that are
     without it: see `captures`. `kernels` says that arrays of any size are computed by fused loops,
     as on a GPU. `overwritten` are inputs, by number, that have other values when df runs: nothing
-    is computed again from them. Raises DifferentiationError if the graph holds a node without a
+    is computed again from them. `step` says that the graph is the body of a loop.
+    Raises DifferentiationError if the graph holds a node without a
     rule, or wrong flags.
     """
-    run = Run(clone_graph(graph), requires_grad, memory_budget, kernels, tuple(overwritten))
+    run = Run(clone_graph(graph), requires_grad, memory_budget, kernels, tuple(overwritten), step)
     for name, step in STEPS.items():
         step(run)
         if is_watched():
@@ -78,6 +81,7 @@ class Run:
     memory_budget: float | None = None
     kernels: bool = False
     overwritten: tuple[int, ...] = ()
+    step: Step | None = None
     reverse: ReverseDetails | None = None
 
     def pair(self) -> ReverseDetails:
@@ -105,8 +109,13 @@ def _choose_captures(run: Run) -> None:
     """Say by a minimum cut what is saved for the reverse, and compute the rest again there."""
     gone = frozenset(run.f.inputs[i] for i in run.overwritten)
     choose_captures(
-        run.f, run.pair(), run.memory_budget, kernels=run.kernels, overwritten=gone
+        run.f, run.pair(), run.memory_budget, kernels=run.kernels, overwritten=gone, step=run.step
     )
+
+
+def _rematerialize_views(run: Run) -> None:
+    if run.step is None:  # a view of what a loop carries is less to save than what it is a view of
+        rematerialize_views(run.f, run.pair().block)
 
 
 def _of_f(function: Callable[[Graph], object]) -> Callable[[Run], object]:
@@ -135,7 +144,7 @@ STEPS: dict[str, Callable[[Run], object]] = {
     "reverse": _add_reverse,
     "lift-constants": _of_pair(lift_constants),
     "merge-equal-again": _of_f(common_subexpression),
-    "rematerialize-views": _of_pair(rematerialize_views),
+    "rematerialize-views": _documented(_rematerialize_views, rematerialize_views),
     "deduplicate-size-captures": _of_pair(deduplicate_size_captures),
     "eliminate-dead-reverse": _documented(
         lambda run: eliminate_dead_reverse(run.pair()), eliminate_dead_reverse

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.requires_grad import is_inexact, needed_in_loop
+from gradof.autodiff.step import Step
 from gradof.ir.builder import Builder
 from gradof.ir.clone import inline
 from gradof.ir.core import Graph, Node, Value
@@ -69,7 +70,9 @@ def reverse_of_loop(
     body.nan_safe = nan_safe
     inside = needed_in_loop(loop, needs)
     flags = [p in inside for p in loop.body.params]
-    gradient = differentiate(body, flags, memory_budget=memory_budget, kernels=True)
+    first = 1 + len(loop.constants)
+    step = Step(range(first, first + len(loop.initial)))
+    gradient = differentiate(body, flags, memory_budget=memory_budget, kernels=True, step=step)
     return _Reversal(loop, gradient, flags).run(needs)
 
 

@@ -37,7 +37,7 @@ from gradof.ir.opinfo import OPS
 from gradof.ops.memory import limit
 from gradof.ops.registry import Op, check_call
 
-__all__ = ["Executable", "compile_graph", "has_kernels", "has_small_kernels"]
+__all__ = ["Executable", "compile_graph", "devices_of", "has_kernels", "has_small_kernels"]
 
 
 @few_collections()

@@ -21,6 +21,13 @@ REMATERIALIZE_NODES = 64  # instructions in all: beyond, arithmetic costs more t
 REMATERIALIZE_RATIO = 8  # a reduction is read, not redone, if it has so many times fewer bytes.
 CONCAT_PART = 1 << 14  # elements of a part: below, the copy that is spared costs less than it.
 
+# --- Loops ---------------------------------------------------------------------------------------
+LOOP_STEPS = 8  # times that a stretch repeats: fewer steps are compiled as quickly one by one, and
+# fuse and are simplified across them.
+LOOP_STACKED = 64  # elements of a value that is stacked for a loop to read: weights of layers
+# that are alike are not, which would copy them all at each call.
+LOOP_NODES = 64  # nodes that a loop stands for: the calls of a shorter one take as long unrolled.
+
 # --- What is saved for the backward --------------------------------------------------------------
 CAPTURE_CALLS = 3  # expensive ops that may run twice so that one value is not saved.
 CAPTURE_ROW = 16  # how much larger than its row values an array is, to be computed again from them.

@@ -32,9 +32,11 @@ class BufferPlan:
     def __init__(
         self, graph: Graph, writes: Mapping[Node, Writes],
         parts: Mapping[Value, Value] | None = None, updates: Collection[Node] = (),
+        copies: Collection[Node] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
         self.updates = updates  # these write into the array of their first operand
+        self.copies = copies  # views that are copied
         self.parts = parts or {}  # values that are written into the array of a later one
         self.root: dict[Value, Value] = {}
         self.out: dict[Value, Value] = {}
@@ -49,7 +51,7 @@ class BufferPlan:
         for value in self.graph.inputs:
             self.root[value] = value
         for node in nodes:
-            aliases = may_alias(node) or node in self.updates
+            aliases = node in self.updates or (may_alias(node) and node not in self.copies)
             for out in node.outputs:
                 own = self.parts.get(out, out)
                 self.root[out] = self.root[node.inputs[0]] if aliases else own

@@ -51,7 +51,7 @@ from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.loop import Loop, body_graph, is_loop, written_in_place
+from gradof.ir.loop import Loop, body_graph, copied_reads, is_loop, written_in_place
 from gradof.ir.types import BF16, SizeType, TensorType
 from gradof.ops.dynamic import write_slice
 from gradof.ops.registry import Op
@@ -94,6 +94,7 @@ class _Emitter:
         self.bodies: dict[Node, _Emitter] = {}  # of loops
         self.owned: frozenset[int] = frozenset()  # inputs that may be written into
         self.updated: frozenset[Node] = frozenset()  # by these
+        self.copied: frozenset[Node] = frozenset()  # slices of them
         self.make_kernel = make_kernel
         self.native = native
         self.kernels: dict[Node, str] = {}
@@ -135,7 +136,9 @@ class _Emitter:
         writes = {node: how for node, how in writes.items() if node not in self.joins.nodes}
         inputs = self.graph.inputs
         self.updated = written_in_place(self.graph.block, [inputs[k] for k in self.owned])
-        self.plan = BufferPlan(self.graph, writes, self.joins.whole(), self.updated)
+        self.copied = copied_reads(self.graph.block, self.updated)
+        how = self.updated, self.copied
+        self.plan = BufferPlan(self.graph, writes, self.joins.whole(), *how)
         for node in self.updated:
             record, low = self.lowerings[node]
             low = dataclasses.replace(low, text=self.callee("write_slice", write_slice))
@@ -240,7 +243,7 @@ class _Emitter:
             pairs = zip(operands, node.inputs, strict=True)
             operands = [f"np.float32({o})" if is_number(v) else o for o, v in pairs]
         operands = [self.rounded(o, node, k) for k, o in enumerate(operands)]
-        text = call(record, low, operands, node.attrs)
+        text = call(record, low, operands, node.attrs) + ".copy()" * (node in self.copied)
         if self.has_wide_number(node):
             text = f"{text}.astype(np.float16)"
         more = told(node)

@@ -38,7 +38,7 @@ the Python `for`, `gradof.codegen.host.evaluate` the meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradof.errors import InferenceError
@@ -49,6 +49,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.ir.types import I64, TensorType, Type
 
 KIND = "Loop"
+COPIED = frozenset({"slice", "dynamic_slice"})
 _INDEX = TensorType(I64, ())
 _ATTRS = ("steps", "backwards", "counted", "constants", "carried")
 
@@ -252,6 +253,7 @@ def written_in_place(block: Block, owned: Sequence[Value]) -> frozenset[Node]:
 
     `owned` are params whose arrays nobody else reads. A write is one of these where its operand is
     such a param, or a write of that kind, and nothing after it reads the operand or a view of it.
+    Slices are no views here: they are to be copied where they stand (`copied_reads`).
     """
     last: dict[Value, int] = {}
     root: dict[Value, Value] = {p: p for p in block.params}
@@ -259,8 +261,9 @@ def written_in_place(block: Block, owned: Sequence[Value]) -> frozenset[Node]:
     for at, node in enumerate(order):
         for value in node.inputs:
             last.update((source, at) for source in _sources(value, root))
+        views = node.kind not in COPIED and has_trait(node.kind, "view")
         for out in node.outputs:
-            root[out] = node.inputs[0] if node.inputs and has_trait(node.kind, "view") else out
+            root[out] = node.inputs[0] if node.inputs and views else out
     free, found = set(owned), set()
     for at, node in enumerate(order):
         if node.kind != "dynamic_slice_scatter" or node.inputs[0] not in free:
@@ -269,6 +272,19 @@ def written_in_place(block: Block, owned: Sequence[Value]) -> frozenset[Node]:
         if last[whole] == at and not any(whole in _sources(v, root) for v in others):
             found.add(node)
             free.add(node.output)
+    return frozenset(found)
+
+
+def copied_reads(block: Block, written: Collection[Node]) -> frozenset[Node]:
+    """Slices of what is `written` in place, which are to be copies of what was there."""
+    whole = {v for node in written for v in (node.inputs[0], node.output)}
+    found = set()
+    for node in block.nodes():
+        if has_trait(node.kind, "view") and node.inputs[0] in whole:
+            if node.kind in COPIED:
+                found.add(node)
+            else:
+                whole.add(node.output)
     return frozenset(found)
 
 

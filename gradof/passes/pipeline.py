@@ -26,8 +26,10 @@ from gradof.passes.forget_custom_rules import forget_custom_rules
 from gradof.passes.hoist_slices import hoist_slices
 from gradof.passes.join_slices import join_slices
 from gradof.passes.merge_matmuls import merge_matmuls
+from gradof.passes.roll_loops import roll_loops
 from gradof.passes.transpose_products import transpose_products
 from gradof.passes.unroll_loops import unroll_loops
+from gradof.passes.write_in_place import write_in_place
 
 Pass = Callable[[Graph], bool]
 
@@ -42,15 +44,17 @@ PASSES: dict[str, Pass] = {
     "hoist-slices": hoist_slices,
     "join-slices": join_slices,
     "merge-matmuls": merge_matmuls,
+    "roll-loops": roll_loops,
     "transpose-products": transpose_products,
     "unroll-loops": unroll_loops,
+    "write-in-place": write_in_place,
 }
 
 CLEAN_UP = ("canonicalize", "common-subexpression", "constant-pooling", "eliminate-dead-code")
 # What is done to f, and to df, before a target is chosen: primitives only, each value once.
 PREPARE = (
     "forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP, "join-slices",
-    "transpose-products",
+    "transpose-products", "write-in-place",
 )  # fmt: skip
 
 Watcher = Callable[[str, Graph, bool], None]  # a pass by name, its graph, and whether it changed it

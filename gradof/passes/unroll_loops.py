@@ -16,7 +16,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph, inline
-from gradof.ir.core import Graph, Node, Value
+from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop, is_loop
 from gradof.ir.types import I64, TensorType
 from gradof.ops.expr import Emitter, Expr, F
@@ -115,6 +115,17 @@ def _fold_after(before: Node | None, end: Node, results: dict[int, Value]) -> No
         node = following
 
 
+def fold_places(block: Block) -> None:
+    """Compute places that follow from constants; slices at them are plain slices."""
+    for node in list(block.nodes()):
+        if node.block is not None:
+            new = _number(node) if node.kind in _WHOLE else _static(node)
+            if new is not None:
+                new.hint = new.hint or node.output.hint
+                node.output.replace_all_uses_with(new)
+                node.erase()
+
+
 def whole_number(value: Value) -> int | None:
     """The integer that a value is known to be."""
     node = value.node
@@ -126,6 +137,8 @@ def whole_number(value: Value) -> int | None:
 
 def _number(node: Node) -> Value | None:
     a, b = map(whole_number, node.inputs)
+    if b == 0 and node.kind == "add" and node.inputs[0].type == node.output.type:
+        return node.inputs[0]
     if a is None or b is None or node.output.type != TensorType(I64, ()):
         return None
     assert node.block is not None

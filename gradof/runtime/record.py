@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradof.codegen import has_small_kernels
+from gradof.codegen import devices_of, has_small_kernels
 from gradof.errors import OpaqueOpWarning, RetraceWarning, TraceError
 from gradof.ir import forks
+from gradof.passes.roll_loops import roll_loops
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
@@ -215,6 +216,8 @@ class Tracing:
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
+        if devices_of(traced.graph) <= {"cpu"}:  # kernels of a device have no loops around them
+            roll_loops(traced.graph)
         traced.graph.nan_safe = function.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
         return _Recording(traced, reads, perf_counter() - start)

@@ -29,6 +29,7 @@ from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
 from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
+from gradof.tracer.state.unheard import unheard
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
@@ -140,12 +141,18 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     # --- numpy's protocols ------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return self.recorder.handlers.ufunc(self.recorder, ufunc, method, inputs, kwargs)
+        run = self.recorder.handlers.ufunc
+        if type(ufunc) is np.ufunc and not kwargs and all(type(x) in _OURS for x in inputs):
+            return _unheard(run, self.recorder, ufunc, method, inputs, kwargs)
+        return run(self.recorder, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return self.recorder.handlers.function(self.recorder, func, args, kwargs)
+        run = self.recorder.handlers.function
+        if not kwargs and all(type(x) in _OURS for x in args):
+            return _unheard(run, self.recorder, func, args, kwargs)
+        return run(self.recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.is_constant:
@@ -202,11 +209,17 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     # --- indexing ---------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> TracedArray:
-        result: TracedArray = self.recorder.handlers.get_item(self, index)
+        run = self.recorder.handlers.get_item
+        plain = type(index) in _OURS or _is_plain_index(index)
+        result: TracedArray = _unheard(run, self, index) if plain else run(self, index)
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.recorder.handlers.set_item(self, index, value)
+        run = self.recorder.handlers.set_item
+        if type(value) in _OURS and (type(index) in _OURS or _is_plain_index(index)):
+            _unheard(run, self, index, value)
+        else:
+            run(self, index, value)
 
     def __getattr__(self, name: str) -> NoReturn:
         if not name.startswith("_") and hasattr(np.ndarray, name):
@@ -322,6 +335,26 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
                 hint="convert the values instead: x.astype(dtype)",
             )
         return self[...]
+
+
+# Operands in which there is no code of the user's: the tracer's own need not be heard.
+_OURS = frozenset({
+    TracedArray, np.ndarray, int, float, bool, complex, np.float64, np.float32, np.int64,
+    type(None), type(...),
+})  # fmt: skip
+
+
+def _is_plain_index(index: Any) -> bool:
+    if type(index) is slice:
+        return all(type(x) in (int, type(None)) for x in (index.start, index.stop, index.step))
+    return type(index) is tuple and all(
+        type(x) in _OURS or (type(x) is slice and _is_plain_index(x)) for x in index
+    )
+
+
+@unheard
+def _unheard(run: Callable[..., Any], *args: Any) -> Any:
+    return run(*args)
 
 
 _POWERS: dict[float, Callable[[Any], Any]] = {

@@ -1,0 +1,201 @@
+"""What of a stretch repeats exactly: where each operand comes from, and which attributes move.
+
+Step j of a stretch has the nodes at start + j * period + place. An operand is one of
+
+    Inner(place, output, lag)     made by the stretch, `lag` steps before
+    Same(value)                   the same value at every step, from outside
+    Varying(values)               another one at every step, from outside
+
+A match covers the first steps for which that holds, and for which the places of slices move by as
+much from each step to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradof.ir.attrs import Attr, attr_key
+from gradof.ir.core import Block, Node, Value
+from gradof.passes.roll.find import Stretch
+
+MOVING = frozenset({"slice", "slice_scatter", "unslice"})  # by `start` and `stop`
+LAG = 3  # steps that a value may be older than what reads it
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Made by the node at `place`, `lag` steps before; `first` are the operands of these steps."""
+
+    place: int
+    output: int
+    lag: int
+    first: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class Same:
+    """One value from outside."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Varying:
+    """A value from outside for each step."""
+
+    values: tuple[Value, ...]
+
+
+Source = Inner | Same | Varying
+
+
+@dataclass
+class Match:
+    """Steps that are equal but for what moves: `moves[place]` is by how much a slice does."""
+
+    start: int
+    period: int
+    steps: int
+    sources: list[list[Source]]
+    moves: list[int]
+
+
+def colour(node: Node) -> object:
+    """What is equal of nodes that may be one node of a loop: all but operands and moving places."""
+    moving = node.kind in MOVING
+    attrs = tuple(
+        (k, attr_key(v)) for k, v in node.attrs.items() if not (moving and k in ("start", "stop"))
+    )
+    size = _whole(node.attrs["stop"]) - _whole(node.attrs["start"]) if moving else 0
+    blocks = tuple(structure(block) for block in node.blocks)
+    return node.kind, attrs, size, len(node.inputs), tuple(v.type for v in node.outputs), blocks
+
+
+def structure(block: Block) -> object:
+    """A key of an isolated block: equal for blocks that are equal but for names and lines."""
+    number: dict[Value, object] = {p: k for k, p in enumerate(block.params)}
+    nodes = []
+    for node in block.nodes():
+        attrs = tuple((k, attr_key(v)) for k, v in sorted(node.attrs.items()))
+        inner = tuple(structure(b) for b in node.blocks)
+        inputs = tuple(number.get(v, id(v)) for v in node.inputs)
+        nodes.append((node.kind, attrs, inputs, tuple(v.type for v in node.outputs), inner))
+        number.update((out, (len(nodes), k)) for k, out in enumerate(node.outputs))
+    params = tuple(p.type for p in block.params)
+    return params, tuple(nodes), tuple(number.get(v, id(v)) for v in block.results)
+
+
+class Matcher:
+    """Nodes in order, without constants, and their numbers."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.at = {node: k for k, node in enumerate(nodes)}
+
+    def match(self, stretch: Stretch, least: int) -> Match | None:
+        """The match of a stretch, with as many steps as repeat exactly; None for fewer."""
+        start, period, steps, _ = stretch
+        for place in range(period):
+            steps = self._even(start + place, period, steps)
+            if steps < least:
+                return None
+        sources: list[list[Source]] = []
+        place = 0
+        while place < period:
+            found: list[Source] = []
+            for k in range(len(self.nodes[start + place].inputs)):
+                source, covered = self._source(stretch, place, k, steps)
+                if covered < steps:
+                    steps, sources, place = covered, [], -1  # and once more for what is left
+                    if steps < least:
+                        return None
+                    break
+                assert source is not None
+                found.append(source)
+            if place >= 0:
+                sources.append(found)
+            place += 1
+        moves = [self._move(start + place, period) for place in range(period)]
+        return Match(start, period, steps, sources, moves)
+
+    def _even(self, first: int, period: int, steps: int) -> int:
+        """For how many steps a slice moves evenly; colours say that all else is the same."""
+        node = self.nodes[first]
+        if node.kind not in MOVING:
+            return steps
+        start, step = _whole(node.attrs["start"]), self._move(first, period)
+        for j in range(2, steps):
+            if self.nodes[first + j * period].attrs["start"] != start + j * step:
+                return j
+        return steps
+
+    def _move(self, first: int, period: int) -> int:
+        node = self.nodes[first]
+        if node.kind not in MOVING:
+            return 0
+        following = self.nodes[first + period]
+        return _whole(following.attrs["start"]) - _whole(node.attrs["start"])
+
+    def _source(
+        self, stretch: Stretch, place: int, k: int, steps: int
+    ) -> tuple[Source | None, int]:
+        """Where an operand comes from, and for how many steps it does."""
+        start, period = stretch[:2]
+        shown = min(steps - 1, LAG)  # a step that is like those that follow
+        value = self.nodes[start + shown * period + place].inputs[k]
+        maker = self._maker(value, start)
+        if maker is None:
+            return self._outside(stretch, place, k, steps)
+        where, output, lag = maker % period, value.index, shown - maker // period
+        first: list[Value] = []
+        for j in range(steps):
+            value = self.nodes[start + j * period + place].inputs[k]
+            if j < lag:
+                if self._maker(value, start) is not None:
+                    return None, j
+                first.append(value)
+                continue
+            wanted = self.nodes[start + (j - lag) * period + where].outputs[output]
+            if value is not wanted:
+                return None, j
+        return Inner(where, output, lag, tuple(first)), steps
+
+    def _outside(
+        self, stretch: Stretch, place: int, k: int, steps: int
+    ) -> tuple[Source | None, int]:
+        start, period = stretch[:2]
+        values = []
+        for j in range(steps):
+            value = self.nodes[start + j * period + place].inputs[k]
+            if self._maker(value, start) is not None:
+                return None, j
+            values.append(value)
+        if all(same_value(v, values[0]) for v in values):
+            return Same(values[0]), steps
+        if any(v.type != values[0].type for v in values):
+            return None, next(j for j, v in enumerate(values) if v.type != values[0].type)
+        return Varying(tuple(values)), steps
+
+    def _maker(self, value: Value, start: int) -> int | None:
+        """How far behind the start of the stretch a value is made; None for one from before."""
+        if value.node is None:
+            return None
+        at = self.at.get(value.node)
+        return None if at is None or at < start else at - start
+
+
+def same_value(a: Value, b: Value) -> bool:
+    """Whether two values are one, or equal constants."""
+    if a is b:
+        return True
+    return (
+        a.node is not None and b.node is not None
+        and a.node.kind == b.node.kind == "Constant" and a.type == b.type
+        and attr_key(a.node.attrs["value"]) == attr_key(b.node.attrs["value"])
+    )  # fmt: skip
+
+
+def _whole(value: Attr) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,68 @@
+"""Programs with loops are rolled, and give what they give unrolled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradof
+from benchmarks import loop_programs as programs
+from gradof import tuning
+from gradof.runtime.function import Differentiated
+
+SMALL = {
+    "rk4": lambda: programs.rk4(10), "hmm": lambda: programs.hmm(11),
+    "kalman": lambda: programs.kalman(10), "leapfrog": lambda: programs.leapfrog(10),
+    "smoothing": lambda: programs.smoothing(12), "garch": lambda: programs.garch(12),
+    "soft_dtw": lambda: programs.soft_dtw(9), "heat_1d": lambda: programs.heat_1d(12),
+    "heat_2d": lambda: programs.heat_2d(12), "rnn": lambda: programs.rnn(12),
+    "descent": lambda: programs.descent(12), "power": lambda: programs.power(12),
+    "chain": lambda: programs.chain(16),
+}  # fmt: skip
+
+
+QUICK = ("chain", "hmm", "soft_dtw", "smoothing")
+EACH = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in SMALL]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_program_is_rolled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = SMALL[name]()
+
+    def results() -> list[Any]:
+        loss = lambda *a: program.loss(*a)  # noqa: E731
+        value, slope = gradof.value_and_grad(loss)(*program.arguments)
+        if name == "soft_dtw":  # unrolled, its second derivative takes half a minute
+            return [value, slope]
+        second = gradof.grad(lambda x: np.sum(gradof.grad(loss)(x, *program.arguments[1:]) ** 2))
+        return [value, slope, second(program.arguments[0])]
+
+    graph = Differentiated(program.loss).trace(*program.arguments)
+    loops = [node for node in graph.walk() if node.kind == "Loop"]
+    assert loops, str(graph)
+    rolled = results()
+    monkeypatch.setattr(tuning, "LOOP_STEPS", 1 << 60)
+    for have, want in zip(rolled, results(), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-8, atol=1e-10)
+
+
+def test_a_recurrent_cell_of_torch_is_rolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    program = programs.gru(12)
+    (h,) = program.arguments
+
+    def slope() -> Any:
+        compiled = gradof.differentiate(lambda h: program.loss(h))
+        found = torch.autograd.grad(compiled(h), h)[0]
+        assert compiled.cache_info().backward_runs == 1
+        return found, compiled
+
+    rolled, compiled = slope()
+    graph = compiled.trace(h)
+    assert any(node.kind == "Loop" for node in graph.walk()), str(graph)
+    torch.testing.assert_close(rolled, torch.autograd.grad(program.loss(h), h)[0])
+    monkeypatch.setattr(tuning, "LOOP_STEPS", 1 << 60)
+    torch.testing.assert_close(rolled, slope()[0])
