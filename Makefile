@@ -7,6 +7,7 @@
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
 # make autograd  HIPS autograd's own tests and examples, with its import replaced
 # make models  every architecture of transformers, compared with eager
+# make explore-test  pages in a headless Chromium; make screenshots  the pictures of docs/
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
 # All but gpu set up .venv themselves the first time.
 SHELL := /bin/bash
@@ -16,11 +17,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
+.PHONY: explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -11
+	@sed -n 's/^# //p' Makefile | head -12
 
 setup: $(READY)
 
@@ -80,6 +81,15 @@ autograd: $(READY)
 models: $(READY)
 	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
 	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py
+
+explore-test screenshots: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]' -c constraints.txt
+	$(if $(filter screenshots,$@),PYTHONPATH=. $(BIN)/python tools/screenshots.py,\
+		$(BIN)/python -m pytest -m browser tests/explore)
+
+# What the page draws with, bundled anew from its packages; see tools/explore-vendor/package.json.
+explore-vendor:
+	cd tools/explore-vendor && npm install --no-audit --no-fund && npm run build
 
 # Runs with the machine's own Python, because the torch and triton that fit a GPU are its owner's
 # choice. It fails where there is no GPU. STEPS="quick tests" names some of its steps; OUT=FOLDER is

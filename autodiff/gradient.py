@@ -57,6 +57,14 @@ class Gradient:
     df_input_captured_outputs: list[int] = field(default_factory=list)
     df_output_vjps: list[int] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        from gradof.ir.html import code, framed, side_by_side
+
+        halves = [(f"{g.name}, {len(g.block)} nodes", code(str(g))) for g in (self.f, self.df)]
+        saved = len(self.df_input_captured_inputs) + len(self.df_input_captured_outputs)
+        what = f"f and df of {self.f.name}, which share {saved} values"
+        return framed(what, side_by_side(halves))
+
     def __str__(self) -> str:
         def row(name: str, values: list[int]) -> str:
             return f"# {name} = ({', '.join(map(str, values))})"

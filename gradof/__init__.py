@@ -63,5 +63,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'gradof' has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext gradof` calls: the cell magic `%%gradof`."""
+    importlib.import_module("gradof.notebook").register(shell)
+
+
 def __dir__() -> list[str]:
     return __all__

@@ -19,23 +19,12 @@ before its node. `verify` checks it; `Node.is_before` compares positions in one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gradof.errors import IRError
 from gradof.ir.attrs import Attr
+from gradof.ir.loc import Loc as Loc
 from gradof.ir.types import Type
-
-
-@dataclass(frozen=True, slots=True)
-class Loc:
-    """A line of the user's code."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 class Use(NamedTuple):  # a tuple, which is made and hashed in C: there is one per operand
@@ -398,3 +387,8 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.block)} nodes>"
+
+    def _repr_html_(self) -> str:
+        from gradof.ir.html import code, framed
+
+        return framed(f"graph {self.name}, {len(self.block)} nodes", code(str(self)))

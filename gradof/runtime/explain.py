@@ -10,7 +10,7 @@ saved for the backward: 3 values, 128 bytes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.core import Graph, Value
@@ -67,6 +67,21 @@ class Explanation:
     def saved_bytes(self) -> int:
         """Bytes kept alive between forward and backward beyond the inputs themselves."""
         return sum(s.nbytes for s in self.saved if s.kind == "a temporary")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # what IPython shows in a terminal
+
+    def _repr_html_(self) -> str:
+        from gradof.ir.html import bar, framed, lines, table
+
+        most = max((s.nbytes for s in self.saved), default=0)
+        rows = [
+            (f"%{s.name}", s.type, s.nbytes, bar(s.nbytes, most), s.kind, s.loc,
+             ", ".join(s.readers), s.why) for s in self.saved
+        ]  # fmt: skip
+        head = ("saved", "type", "bytes", "", "kind", "line", "for", "why")
+        told = [line for line in str(self).splitlines() if not line.startswith("  %")]
+        return framed(told[0], lines(told[1:]), table(head, rows))
 
     def __str__(self) -> str:
         total = sum(s.nbytes for s in self.saved)

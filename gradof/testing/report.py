@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gradof.errors import GradientMismatchError, InputError
 
@@ -114,6 +115,27 @@ class Report:
                 loc=first.loc if first else None,
                 hint="the op named above is wrong by itself" if first else None,
             )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # what IPython shows in a terminal
+
+    def _repr_html_(self) -> str:
+        from gradof.ir.html import framed, lines, table, verdict
+
+        rows = [
+            (row.what, row.reference, f"{row.error:.1e}",
+             "-" if row.eager is None else f"{row.eager:.1e}", f"{row.allowed:.1e}",
+             verdict(row.ok)) for row in self.rows
+        ]  # fmt: skip
+        ops = [
+            (op.op, op.loc, *("-" if e is None else f"{e:.1e}" for e in (op.eager, op.float64)),
+             verdict(not op.culprits)) for op in self.ops
+        ]  # fmt: skip
+        parts = [table(("quantity", "against", "error", "eager's", "allowed", ""), rows)]
+        if ops:
+            parts.append(table(("op, by itself", "line", "eager", "float64", ""), ops))
+        parts.append(lines([f"wrong op: {c}" for c in self.culprits] + self.notes))
+        return framed(f"{self.name}: {'all right' if self.ok else 'WRONG'}", *parts)
 
     def __str__(self) -> str:
         widths = (38, 20, 10, 10, 10)

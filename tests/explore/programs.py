@@ -103,18 +103,18 @@ def kalman_example_inputs() -> tuple[Any, ...]:
     return np.array(-2.0), np.array(-1.0), np.cumsum(rng.standard_normal(12))
 
 
-_SCALES = itertools.count(1)
+_RUNS = itertools.count(1)
 
 
 class Settings:
-    """What `kept` reads: a number that is another one at every call."""
+    """What `kept` reads: a text that is another one at every call."""
 
-    names: tuple[str, ...] = ()
+    run = "run 0"
 
 
 def kept(x: Tensor, w: Tensor) -> Tensor:
     h = torch.softmax(x @ w, dim=-1)
-    if len(Settings.names) % 2:
+    if Settings.run.endswith("0"):
         h = h * 2.0
     distance = torch.where(x > 0.0, torch.sqrt(torch.relu(x)), 0.0)
     return (h @ w.T * distance).sum()
@@ -122,5 +122,5 @@ def kept(x: Tensor, w: Tensor) -> Tensor:
 
 def kept_example_inputs() -> tuple[Tensor, ...]:
     torch.manual_seed(0)
-    Settings.names = (*Settings.names, f"run {next(_SCALES)}")
+    Settings.run = f"run {next(_RUNS)}"
     return torch.randn(512, 256, requires_grad=True), torch.randn(256, 2048, requires_grad=True)

@@ -168,7 +168,7 @@ def test_what_is_planted_is_found(tmp_path: Path) -> None:
     where = [data["nodes"][n]["op"] for n in branch["origins"]]
     assert branch["level"] == "wrong" and where[:1] == ["sqrt"] and "where" in where
     assert "Traced 3 times in as many calls" in traced["title"]
-    assert "Settings.names" in traced["text"]
+    assert "Settings.run" in traced["text"]
     assert "memory_budget=" in saved["hint"] and "%h" in saved["text"]
     assert data["traces"][0]["reason"] == "the first call"
 

@@ -132,12 +132,14 @@ export class CodeView {
     }).join("");
   }
 
-  // The next line that comes from anything, or the one before, in this view.
+  // The next line that comes from anything, or the one before, in this view; round its ends.
   step(by, lit = false) {
     const { lines } = this.view;
-    let k = this.at;
-    do k += by; while (k >= 0 && k < lines.length && !(lit ? isLit(origins(lines[k])) : origins(lines[k]).length));
-    if (k < 0 || k >= lines.length) return;
+    const fits = (k) => (lit ? isLit(origins(lines[k])) : origins(lines[k]).length > 0);
+    const from = this.at < 0 && by < 0 ? 0 : this.at;
+    const order = lines.map((_, j) => (from + by * (j + 1) + 2 * lines.length) % lines.length);
+    const k = order.find(fits);
+    if (k === undefined) return;
     if (lit) { this.at = k; } else { this.at = -1; this.select(k); }
     const row = this.rows[k];
     row?.scrollIntoView({ block: "nearest" });
