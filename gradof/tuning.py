@@ -54,6 +54,9 @@ MATMUL_THREAD = 1 << 19  # multiplications that make another thread worth waking
 PANEL_VECTORS = 2  # registers that a panel is wide, beside the 8 or 6 rows of a tile.
 MATMUL_TERMS = 256  # terms added in registers before they go to the result: long sums stay exact.
 
+ATTENTION_SCORES = 1 << 18  # of fewer, what the call costs beside is more. torch's kernel takes 0.8
+# of their time for 2^17 scores, 0.4 for 2^21.
+
 # --- Arrays between statements -------------------------------------------------------------------
 FREED_BYTES = 1 << 16  # smaller arrays are let go when the function returns.
 ZEROED_CELLS = 1 << 14  # elements that are set to zero faster than the borders are found.

@@ -55,8 +55,9 @@ def run_on_tensors(
         if vjps:
             constant = constant_operands(call)
             leaves = [t if i in constant else leaf_of(t) for i, t in enumerate(leaves)]
-        if len(vjps) > 1:  # oneDNN's recurrent layers have no second derivative
+        if len(vjps) > 1:  # fused kernels have no second derivative
             stack.enter_context(_without_onednn())
+            stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         with torch.set_grad_enabled(bool(vjps)):
             results = _evaluate(name, call, vjps, leaves, create_graph=False)
     found = [tuple(r.shape) for r in results]

@@ -1,4 +1,4 @@
-"""Recurrent layers as one call of torch's: values, gradients, what is kept for them."""
+"""Recurrent layers and attention as one call of torch's: values, gradients, what is kept for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gradof
+from gradof import tuning
 from gradof.codegen.lowering import library
 
 Tensor = torch.Tensor
@@ -114,3 +115,47 @@ def test_operands_changed_before_the_backward_are_an_error() -> None:
         next(model.parameters()).mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+F = torch.nn.functional
+ATTENTION: list[tuple[dict[str, Any], tuple[int, ...] | None]] = [
+    ({}, None), ({"is_causal": True, "scale": 0.3}, None), ({"enable_gqa": True}, None),
+    ({}, (9, 7)), ({"scale": 0.5}, (2, 1, 9, 7)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "mask"), ATTENTION)
+def test_attention_with_many_scores_is_one_call(
+    settings: dict[str, Any], mask: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = 2 if "enable_gqa" in settings else 4
+    q, k, v = (torch.randn(2, h, t, 8, requires_grad=True)
+               for h, t in ((4, 9), (heads, 7), (heads, 7)))  # fmt: skip
+    given = [q, k, v]
+    if mask is not None:
+        shift = torch.randn(mask)
+        given.append(shift.requires_grad_() if len(mask) == 4 else shift > -1.0)
+
+    def attend(*given: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(*given, **settings)
+
+    few = gradof.differentiate(attend)
+    assert "library_call" not in {n.kind for n in few.trace(*given).nodes()}
+    monkeypatch.setattr(tuning, "ATTENTION_SCORES", 1)
+    many = gradof.differentiate(attend)
+    assert "library_call" in {n.kind for n in many.trace(*given).nodes()}
+    live = [t for t in given if t.requires_grad]
+    seed = torch.randn(2, 4, 9, 8)
+    found, want = (torch.autograd.grad(f(*given), live, seed) for f in (many, attend))
+    for mine, other in zip(found, want, strict=True):
+        torch.testing.assert_close(mine, other)
+    assert many.cache_info().backward_runs == 1
+
+
+def test_second_derivatives_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "ATTENTION_SCORES", 1)
+    q = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    compiled = gradof.differentiate(
+        lambda q: F.scaled_dot_product_attention(q, q.sin(), q, is_causal=True)
+    )
+    assert torch.autograd.gradgradcheck(compiled, (q,))

@@ -1,4 +1,4 @@
-"""Recurrent networks: cells, which torch computes in one call on CUDA devices, and layers."""
+"""Recurrent networks and attention: what torch computes in one call."""
 
 from __future__ import annotations
 
@@ -66,3 +66,20 @@ def recurrent(
         types=tuple((c.type(i).dtype, c.type(i).shape) for i in range(len(c.results))),
     )
     return results
+
+
+@aten("gradof::attention.default")
+def attention(
+    c: Call, q: Expr, k: Expr, v: Expr, mask: Expr | None, causal: bool, scale: float | None,
+    grouped: bool,
+) -> Expr:  # fmt: skip
+    """Attention with many scores, as one call of torch's (`gradof.tracer.torch.library`)."""
+    operands = [q, k, v] if mask is None else [q, k, v, mask]
+    settings = ("dict", ("scale", scale), ("enable_gqa", grouped))
+    result, _ = F.library_call.multiple(
+        *operands, name="aten::scaled_dot_product_attention",
+        call=(("t", 0), ("t", 1), ("t", 2), None if mask is None else ("t", 3), 0.0, causal,
+              settings),
+        types=((c.type().dtype, c.type().shape),),
+    )  # fmt: skip
+    return result

@@ -6,6 +6,8 @@ torch takes `lstm`, `gru` and their like apart before a trace sees them, into so
 and as many for its gradient: a long sequence would be a graph of thousands of nodes, and no faster
 than the library's own loop. So each is an op of a library of ours here, that runs torch's.
 
+Attention is such an op where its scores are many: torch's kernel keeps none of them.
+
 Not so where a layer drops some of its results, as the numbers drawn would be torch's own affair;
 on devices; in half precision; and under autocast, which has casts between the steps. There the
 steps are recorded.
@@ -18,12 +20,14 @@ from typing import Any
 
 import torch
 
+from gradof import tuning
 from gradof.tracer.torch.functional import is_wrapper
 from gradof.tracer.torch.overrides import OVERRIDES
 from gradof.tracer.torch.transforms import transformed
 
 Tensor = torch.Tensor
 _LAYERS = {"lstm": 3, "gru": 2, "rnn_tanh": 2, "rnn_relu": 2}  # with the number of their results
+_WHOLE = frozenset({torch.float32, torch.float64, torch.bool})
 _library: Any = torch.library.Library
 _OPS = _library("gradof", "FRAGMENT")
 
@@ -87,11 +91,75 @@ def _may_be_one(
         return False  # the form for packed sequences
     tensors = [x, *(states if isinstance(states, (list, tuple)) else [states]), *params]
     draws = train and dropout != 0 and layers > 1
-    return not draws and not torch.is_autocast_enabled("cpu") and all(
-        isinstance(t, Tensor) and t.is_cpu and t.dtype in (torch.float32, torch.float64)
-        and is_wrapper(t) and not transformed(t) for t in tensors
+    return not draws and _are_whole(*tensors)
+
+
+def _are_whole(*tensors: Any) -> bool:
+    """Whether a call takes these as they are: on the CPU, of full precision, without casts."""
+    return not torch.is_autocast_enabled("cpu") and all(
+        isinstance(t, Tensor) and t.is_cpu and t.dtype in _WHOLE and is_wrapper(t)
+        and not transformed(t) for t in tensors
     )  # fmt: skip
 
 
 for _name, _results in _LAYERS.items():
     _register(_name, _results)
+
+
+# --- attention -----------------------------------------------------------------------------------
+
+_attention: Any = torch.nn.functional.scaled_dot_product_attention
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None,
+    grouped: bool,
+) -> Tensor:  # fmt: skip
+    found: Tensor = torch.ops.aten.scaled_dot_product_attention(
+        q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=grouped
+    )
+    return found
+
+
+def _attention_backward(ctx: Any, grad: Tensor) -> Any:
+    with torch.enable_grad():
+        result = _attend(*ctx.given)
+        live = [t for t in ctx.given[:4] if t is not None and t.requires_grad]
+        found = iter(torch.autograd.grad(result, live, grad, create_graph=True))
+    return (*(next(found) if t is not None and t.requires_grad else None for t in ctx.given[:4]),
+            None, None, None)  # fmt: skip
+
+
+def _remember(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.given = inputs
+
+
+def _attention_as_one(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    tensors = [t for t in (query, key, value, attn_mask) if t is not None]
+    if dropout_p == 0.0 and type(scale) in (float, type(None)) and _is_worth_a_call(*tensors):
+        return torch.ops.gradof.attention(
+            query, key, value, attn_mask, is_causal, scale, enable_gqa
+        )
+    return _attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def _is_worth_a_call(*tensors: Any) -> bool:
+    """Whether torch's kernel, which keeps no scores, is quicker than the products by themselves."""
+    if not _are_whole(*tensors) or any(t.dim() != 4 for t in tensors):
+        return False
+    query, key, *_ = tensors
+    scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+    return bool(scores >= tuning.ATTENTION_SCORES)
+
+
+_OPS.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float? scale, "
+            "bool grouped) -> Tensor")  # fmt: skip
+_OPS.impl("attention", lambda *args: _attend(*args).clone(), "CompositeExplicitAutograd")
+_registered: Any = torch.library.register_autograd
+_registered("gradof::attention", _attention_backward, setup_context=_remember, lib=_OPS)
+OVERRIDES[_attention] = _attention_as_one
