@@ -1,4 +1,4 @@
-"""Recurrent layers and attention as one call of torch's: values, gradients, what is kept for them."""
+"""Recurrent layers and attention as calls of torch's: values, gradients, what is kept."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_operands_changed_before_the_backward_are_an_error() -> None:
         y.sum().backward()
 
 
-F = torch.nn.functional
+F: Any = torch.nn.functional
 ATTENTION: list[tuple[dict[str, Any], tuple[int, ...] | None]] = [
     ({}, None), ({"is_causal": True, "scale": 0.3}, None), ({"enable_gqa": True}, None),
     ({}, (9, 7)), ({"scale": 0.5}, (2, 1, 9, 7)),
@@ -137,7 +137,8 @@ def test_attention_with_many_scores_is_one_call(
         given.append(shift.requires_grad_() if len(mask) == 4 else shift > -1.0)
 
     def attend(*given: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(*given, **settings)
+        result: Tensor = F.scaled_dot_product_attention(*given, **settings)
+        return result
 
     few = gradof.differentiate(attend)
     assert "library_call" not in {n.kind for n in few.trace(*given).nodes()}

@@ -150,7 +150,7 @@ def _attention_as_one(
 
 def _is_worth_a_call(*tensors: Any) -> bool:
     """Whether torch's kernel, which keeps no scores, is quicker than the products by themselves."""
-    if not _are_whole(*tensors) or any(t.dim() != 4 for t in tensors):
+    if not _are_whole(*tensors) or any(t.dim() != 4 for t in tensors[:3]):
         return False
     query, key, *_ = tensors
     scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
