@@ -12,6 +12,7 @@ fusion groups (`fusion`), each a loop nest (`loops`) that an emitter prints (`ti
 `triton`); the rest is straight-line numpy, or torch for tensors on a CUDA device (`host`).
 '''
 
+import functools
 from typing import Literal
 
 # A second copy of these modules would have a second set of classes.
@@ -30,6 +31,7 @@ from gradof.codegen.targets.choose import (
 )
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import MakeKernel
+from gradof.codegen.whole.function import WholeExecutable
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
@@ -60,6 +62,12 @@ def compile_graph(
     _check_calls(graph)
     if _takes_tensors(graph, library, backend):
         return emit_torch(graph, name, fused=backend != "numpy", shown=shown)
+    target = target_of(graph, library, backend)
+    if target.name == "whole":
+        statements = functools.partial(
+            compile_graph, graph, library=library, name=name, backend="numpy"
+        )
+        return WholeExecutable(run_target(graph, target), name or graph.name, statements)
 
     def prepare(given: Graph) -> tuple[Graph, MakeKernel | None]:
         target = target_of(given, library, backend)

@@ -92,6 +92,16 @@ UNROLL_LONG = 96  # or all of one with functions that are straight code, of abou
 UNROLL_INLINE = 20  # instructions each, if there are as many as
 UNROLL_WORK = 10  # for each vector in memory: others wait for that; copies take time to compile.
 
+# --- A whole graph as one native function --------------------------------------------------------
+WHOLE_CELLS = 1 << 14  # cells of the largest array: up to there all of a graph is near a core.
+WHOLE_LEAST = 4  # ops: fewer do not repay what compiling costs.
+WHOLE_MOST = 6000  # ops, written out: of more, compiling takes seconds.
+WHOLE_REGISTERS = 8  # numbers of an array that are each in a register.
+WHOLE_GROUP = 512  # elementwise ops of one loop: of more, most are kept in memory anyway.
+WHOLE_PRODUCT = 1 << 18  # multiplications of a product: BLAS is ahead in larger ones.
+WHOLE_HELD = 1 << 15  # cells in all: of more, others may run Python meanwhile.
+WHOLE_QUICK = 20_000  # lines of code: of more, it is compiled without optimisation.
+
 # --- Triton --------------------------------------------------------------------------------------
 BLOCK_CELLS = 2048  # of a tile, where rows are shorter.
 FOLD_BLOCK_CELLS = 8192  # of a tile of partial results.

@@ -26,6 +26,7 @@ from gradof.codegen.tiles.half import tiles_of
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.codegen.tiles.torch_calls import has_one_thread
 from gradof.codegen.triton.interpreted import InterpretedKernel, in_triton
+from gradof.codegen.whole.support import reason_against
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
@@ -105,6 +106,16 @@ def has_small_kernels(graph: Graph) -> bool:
     return least <= ops <= most and bool(status()[0])  # which loads LLVM
 
 
+def is_whole(graph: Graph, library: Library) -> bool:
+    """Whether a graph is computed as one native function: its arrays are small, its ops known."""
+    if reason_against(graph, library) is not None:
+        return False
+    from gradof.codegen.machine.engine import status
+    from gradof.codegen.machine.python_entry import is_known
+
+    return bool(status()[0]) and is_known()  # which loads LLVM
+
+
 def target_of(graph: Graph, library: Library, backend: Backend | None = None) -> Target:
     """The target of a graph that is computed from arrays on the CPU, or None of it by kernels.
 
@@ -116,6 +127,8 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
         return Target("numpy", library, rounded)
     if backend == "triton":
         return triton_target(graph, library, interpreted=True)
+    if backend in ("auto", "native") and is_whole(graph, library):
+        return Target("whole", library, rounded)
     merged = ("merge-matmuls",) if library == "torch" else ()
     passes = (*rounded, *merged, "hoist-slices")
     if not may_fuse(graph):

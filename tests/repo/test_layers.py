@@ -37,7 +37,7 @@ RANK = {
 # last. Rooms of one rank never import each other.
 CODEGEN = {
     "machine": 0, "fusion": 0, "lowering": 2, "matmul": 1, "loops": 3, "tiles": 4, "triton": 4,
-    "llvm": 5, "targets": 6, "host": 7, "export": 8,
+    "llvm": 5, "whole": 6, "targets": 7, "host": 8, "export": 9,
 }
 TRACER = {"state": 0, "core": 1, "aten": 2, "numpy": 3, "scipy": 4, "torch": 5}
 ROOMS = {

@@ -1,0 +1,1 @@
+"""A graph of small arrays as one native function: `support`, `schedule`, `emit`, `function`."""

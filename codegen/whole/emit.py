@@ -1,0 +1,142 @@
+"""Graph → one native function, as LLVM IR.
+
+The function is `i32 whole(ptr* io, ptr arena, ptr constants)`. `io` has the address of every
+argument and then of every result, which are contiguous; `arena` is scratch of `Whole.arena` bytes,
+`constants` the bytes of `Whole.constants`. It returns 0, or 1 where an index is out of range or a
+matrix has no inverse: then the graph is to be computed op by op, which raises the error there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradof.codegen.whole.schedule import Step, last_reads, steps_of
+from gradof.codegen.whole.systems import SYSTEMS, Systems
+from gradof.codegen.whole.values import Held, Mem, rows, shape_of, tensor
+from gradof.codegen.whole.reductions import WORDS
+from gradof.codegen.whole.indexing import MOVES
+from gradof.codegen.whole.views import CONSTANTS, VIEWS
+from gradof.codegen.whole.values import in_registers
+from gradof.codegen.whole.elementwise import is_elementwise
+from gradof.ir.core import Block, Graph, Node, Value
+
+
+@dataclass(frozen=True)
+class Whole:
+    """LLVM IR of a graph, with the memory that it wants."""
+
+    text: str
+    arena: int  # bytes
+    constants: bytes
+    steps: int  # loops, and ops that are none
+
+
+def emit_whole(graph: Graph, vector_bits: int) -> Whole:
+    """The function of a graph that `support` has nothing against."""
+    return _Emitter(graph, vector_bits).run()
+
+
+class _Emitter(Systems):
+    def __init__(self, graph: Graph, vector_bits: int) -> None:
+        super().__init__(vector_bits)
+        self.graph = graph
+        self.steps = 0
+
+    def run(self) -> Whole:
+        places = [*self.graph.inputs, *self.graph.outputs]
+        pointers = []
+        for k in range(len(places)):
+            at = self.text.emit(f"getelementptr ptr, ptr %io, i64 {k}")
+            pointers.append(self.text.emit(f"load ptr, ptr {at}"))
+        homes = [
+            Mem(p, shape_of(v), rows(shape_of(v)), tensor(v).dtype)
+            for p, v in zip(pointers, places, strict=True)
+        ]
+        n = len(self.graph.inputs)
+        for value, mem in zip(self.graph.outputs, homes[n:], strict=True):
+            if value.node is not None:
+                self.homes.setdefault(value, mem)
+        for value, mem in zip(self.graph.inputs, homes, strict=False):
+            self.define_mem(value, mem)
+        self.block(self.graph.block)
+        for value, mem in zip(self.graph.outputs, homes[n:], strict=True):
+            if self.held[value].mem != mem:
+                self.write(value, mem)
+        self.text.line("ret i32 0")
+        return Whole(self.whole_text(), self.arena.top, b"".join(self.constants), self.steps)
+
+    def whole_text(self) -> str:
+        body = "\n".join(self.text.lines)
+        fail = "fail:\n  ret i32 1\n" if "label %fail" in body else ""
+        parts = [
+            *self.text.declared.values(), *self.functions.values(),
+            "define i32 @whole(ptr noalias %io, ptr noalias %arena, ptr noalias %constants) {\n"
+            f"entry:\n{body}\n{fail}}}",
+            '!0 = !{!"branch_weights", i32 1, i32 1000}',
+        ]  # fmt: skip
+        return "\n".join(parts) + "\n"
+
+    def block(self, block: Block) -> None:
+        """The nodes of a block."""
+        steps = steps_of(block)
+        mine = {v for step in steps for node in step.nodes for v in node.outputs}
+        mine.update(block.params)
+        ends: dict[int, list[Value]] = {}
+        for value, k in last_reads(block, steps).items():
+            if value in mine:
+                ends.setdefault(k, []).append(value)
+        for step in steps:
+            self.wants_memory.update(_wanting(step))
+        for k, step in enumerate(steps):
+            self.dying = frozenset(ends.get(k, ()))
+            self.step(step)
+            self.end_step()
+            for value in ends.get(k, ()):
+                self.forget(value)
+
+    def step(self, step: Step) -> None:
+        """One group, or one node."""
+        self.steps += 1
+        if step.is_group:
+            self.group(step.nodes, step.kept)
+            return
+        (node,) = step.nodes
+        if is_elementwise(node):
+            self.small(node)
+        else:
+            write = WRITERS[node.kind]
+            write(self, node)
+
+
+def _wanting(step: Step) -> list[Value]:
+    """Values that a step reads in memory, though they may be in registers."""
+    node = step.nodes[0]
+    if not step.is_group and (in_registers(node) or node.kind in VIEWS):
+        return []
+    if step.is_group:
+        return [v for n in step.nodes for v in n.inputs if _is_array(v)]
+    if node.kind in MOVES and node.kind != "slice_scatter":
+        return []  # written where they go
+    return [v for v in node.inputs if v.type is not None]
+
+
+def _is_array(value: Value) -> bool:
+    from gradof.codegen.whole.values import is_number
+
+    return not is_number(value) and tensor(value).size > 1
+
+
+Writer = Callable[[_Emitter, Node], None]
+WRITERS: dict[str, Writer] = {
+    **dict.fromkeys(VIEWS, _Emitter.view),
+    **dict.fromkeys(CONSTANTS, _Emitter.constant_value),
+    **dict.fromkeys(WORDS, _Emitter.reduce),
+    **dict.fromkeys(MOVES, _Emitter.move),
+    **dict.fromkeys(("index_select", "index_add"), _Emitter.select_rows),
+    **dict.fromkeys(("gather", "scatter", "scatter_add"), _Emitter.pick),
+    **dict.fromkeys(("argmax", "argmin"), _Emitter.argextreme),
+    **dict.fromkeys(("mm", "bmm"), _Emitter.product),
+    "cumsum": _Emitter.cumsum,
+    "in_range": _Emitter.in_range,
+}  # fmt: skip

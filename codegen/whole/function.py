@@ -1,0 +1,96 @@
+"""The native function of a graph as an `Executable`.
+
+    run = WholeExecutable(graph, "loss", statements)
+    run(x, w)                  # one call of machine code
+    run.kernels[0].source      # LLVM IR
+
+`statements` makes the code that computes the graph op by op. That runs where an index is out of
+range or a matrix has no inverse, and raises the error there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradof import tuning
+from gradof.codegen.machine.engine import Effort, address_of, vector_bits
+from gradof.codegen.machine.executable import Executable
+from gradof.codegen.machine.python_entry import Entry, python_function
+from gradof.codegen.whole.emit import Whole, emit_whole
+from gradof.codegen.whole.values import shape_of, tensor
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.core import Graph
+from gradof.ir.forks import cached_property
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """What `explain` says of a kernel."""
+
+    name: str
+    sizes: tuple[int, ...]
+
+
+class WholeKernel:
+    """The one kernel of the graph."""
+
+    emitter = "native, the whole graph"
+
+    def __init__(self, name: str, whole: Whole) -> None:
+        self.source = whole.text
+        self.nest = _Nest(name, (whole.steps,))
+
+
+class WholeExecutable(Executable):
+    """See the module docstring."""
+
+    is_silent = True  # warns of no infinities, whatever numpy is told
+
+    def __init__(
+        self, graph: Graph, name: str, statements: Callable[[], Executable]
+    ) -> None:
+        whole = emit_whole(graph, vector_bits())
+        self.whole = whole
+        self.name, self.source, self.filename = name, whole.text, f"<gradof {name} whole>"
+        self.kernels = (WholeKernel(name, whole),)
+        self._arity = len(graph.inputs)
+        self._statements = statements
+        self.address = address_of(whole.text, "whole", _effort(whole))
+        outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
+        self.function = python_function(name, Entry(
+            self.address, self._arity, outputs, whole.arena, whole.constants, _is_long(graph),
+        ), self._other_way)  # fmt: skip
+
+    @cached_property
+    def statements(self) -> Executable:
+        """The graph op by op."""
+        return self._statements()
+
+    @property
+    def listing(self) -> str:
+        """The LLVM IR."""
+        return self.source
+
+    def _other_way(self, *arrays: Any) -> tuple[Any, ...]:
+        """A call that the native function cannot take as it is: with other arrays, or op by op."""
+        plain = [np.require(np.asarray(a), requirements="CA") for a in arrays]
+        if len(arrays) == self._arity and any(a is not b for a, b in zip(plain, arrays, strict=True)):
+            result: tuple[Any, ...] = self.function(*plain)
+            return result
+        return self.statements(*arrays)
+
+
+def _is_long(graph: Graph) -> bool:
+    """Whether a call may take so long that other threads shall run Python meanwhile."""
+    cells = sum(
+        tensor(v).size for node in graph.walk() for v in node.outputs if hasattr(v.type, "size")
+    )
+    return cells > tuning.WHOLE_HELD
+
+
+def _effort(whole: Whole) -> Effort:
+    return "quick" if whole.text.count("\n") > tuning.WHOLE_QUICK else "plain"

@@ -1,0 +1,104 @@
+"""Which graphs are computed as one native function.
+
+All of a graph or nothing: what one node cannot be, the others wait for in Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradof import tuning
+from gradof.codegen.lowering.numpy import Library
+from gradof.codegen.whole.elementwise import DTYPES, is_elementwise, supports_elementwise
+from gradof.codegen.whole.indexing import INTO, MOVES
+from gradof.codegen.whole.reductions import WORDS
+from gradof.codegen.whole.systems import SYSTEMS
+from gradof.codegen.whole.values import is_number
+from gradof.codegen.whole.views import CONSTANTS, VIEWS
+from gradof.ir.core import Graph, Node, Value
+from gradof.ir.types import BOOL, F32, F64, I32, I64, TensorType
+
+
+def reason_against(graph: Graph, library: Library) -> str | None:
+    """Why a graph is no single function, in a few words; None if it is one."""
+    work = 0
+    for value in graph.inputs:
+        if not _fits(value):
+            return f"the argument {value.hint or value.index} is {value.type}"
+    for node in graph.walk():
+        why = _against(node)
+        if node.kind == "sign" and library == "torch":
+            why = "sign: that of nan is torch's"
+        if why:
+            return why
+        work += not (node.kind in VIEWS or node.kind in CONSTANTS)
+    if any(is_number(v) for v in graph.outputs):
+        return "a result is no array"
+    if work > tuning.WHOLE_MOST:
+        return f"{work} ops take long to compile"
+    return None if work >= tuning.WHOLE_LEAST else f"{work} ops are no work"
+
+
+def _against(node: Node) -> str | None:
+    if node.kind == "Constant" and is_number(node.output):
+        value = node.attrs["value"]
+        return None if isinstance(value, (bool, int, float)) else f"the number {value}"
+    supported = _SUPPORTED.get(node.kind, supports_elementwise if is_elementwise(node) else None)
+    if supported is None or not supported(node):
+        return f"{node.kind} on {', '.join(str(v.type) for v in node.inputs)}"
+    for value in (*node.inputs, *node.outputs):
+        number = is_number(value) and value.node is not None and value.node.kind == "Constant"
+        if not number and not _fits(value):
+            return f"{node.kind} has an operand or a result {value.type}"
+    return None
+
+
+def _fits(value: Value) -> bool:
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.shape is None or type_.device != "cpu":
+        return False
+    return type_.dtype in DTYPES and type_.size <= tuning.WHOLE_CELLS
+
+
+def _any(node: Node) -> bool:
+    return True
+
+
+def _tensors(node: Node) -> list[TensorType]:
+    return [v.type for v in node.inputs if isinstance(v.type, TensorType)]
+
+
+def _reduces(node: Node) -> bool:
+    (x,) = _tensors(node)
+    assert x.shape is not None
+    dims: Any = node.attrs["dims"]
+    if node.kind in ("amax", "amin") and any(x.shape[d] == 0 for d in dims):
+        return False  # an error of numpy's
+    return (x.dtype is BOOL) == (node.kind in ("any", "all"))
+
+
+def _indexes(node: Node) -> bool:
+    return len(_tensors(node)) == len(node.inputs) and _tensors(node)[1].dtype in (I32, I64)
+
+
+def _multiplies(node: Node) -> bool:
+    a, b = _tensors(node)
+    assert a.shape is not None and b.shape is not None
+    if a.dtype not in (F32, F64) or a.shape[:-2] != b.shape[:-2] and len(a.shape) > 2 < len(b.shape):
+        return False
+    return math.prod(a.shape) * b.shape[-1] <= tuning.WHOLE_PRODUCT
+
+
+_SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
+    **dict.fromkeys((*VIEWS, *CONSTANTS, *MOVES), _any),
+    **dict.fromkeys(WORDS, _reduces),
+    **dict.fromkeys(("index_select", "gather", *(INTO - {"slice_scatter"})), _indexes),
+    "in_range": _any,
+    "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
+    "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
+    "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,
+    "mm": _multiplies, "bmm": _multiplies,
+    **SYSTEMS,
+}  # fmt: skip
