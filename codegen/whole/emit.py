@@ -8,18 +8,18 @@ matrix has no inverse: then the graph is to be computed op by op, which raises t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gradof.codegen.whole.schedule import Step, last_reads, steps_of
-from gradof.codegen.whole.systems import SYSTEMS, Systems
-from gradof.codegen.whole.values import Held, Mem, rows, shape_of, tensor
-from gradof.codegen.whole.reductions import WORDS
-from gradof.codegen.whole.indexing import MOVES
-from gradof.codegen.whole.views import CONSTANTS, VIEWS
-from gradof.codegen.whole.values import in_registers
 from gradof.codegen.whole.elementwise import is_elementwise
+from gradof.codegen.whole.indexing import MOVES
+from gradof.codegen.whole.loops import DYNAMIC, Loops
+from gradof.codegen.whole.reductions import WORDS
+from gradof.codegen.whole.schedule import Step, last_reads, steps_of
+from gradof.codegen.whole.values import Mem, in_registers, is_number, is_small, rows, shape_of, tensor
+from gradof.codegen.whole.views import CONSTANTS, VIEWS
 from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import Loop
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def emit_whole(graph: Graph, vector_bits: int) -> Whole:
     return _Emitter(graph, vector_bits).run()
 
 
-class _Emitter(Systems):
+class _Emitter(Loops):
     def __init__(self, graph: Graph, vector_bits: int) -> None:
         super().__init__(vector_bits)
         self.graph = graph
@@ -57,9 +57,10 @@ class _Emitter(Systems):
         for value, mem in zip(self.graph.outputs, homes[n:], strict=True):
             if value.node is not None:
                 self.homes.setdefault(value, mem)
+        steps = self.prepare(self.graph.block)
         for value, mem in zip(self.graph.inputs, homes, strict=False):
             self.define_mem(value, mem)
-        self.block(self.graph.block)
+        self.write_steps(self.graph.block, steps)
         for value, mem in zip(self.graph.outputs, homes[n:], strict=True):
             if self.held[value].mem != mem:
                 self.write(value, mem)
@@ -77,23 +78,29 @@ class _Emitter(Systems):
         ]  # fmt: skip
         return "\n".join(parts) + "\n"
 
-    def block(self, block: Block) -> None:
-        """The nodes of a block."""
+    def prepare(self, block: Block) -> list[Step]:
+        """The steps of a block."""
         steps = steps_of(block)
+        for step in steps:
+            self.wants_memory.update(_wanting(step))
+        return steps
+
+    def write_steps(self, block: Block, steps: Sequence[Step]) -> None:
+        """Write the steps of a block, whose params are defined."""
         mine = {v for step in steps for node in step.nodes for v in node.outputs}
         mine.update(block.params)
         ends: dict[int, list[Value]] = {}
         for value, k in last_reads(block, steps).items():
             if value in mine:
                 ends.setdefault(k, []).append(value)
-        for step in steps:
-            self.wants_memory.update(_wanting(step))
+        around, self.temporaries = self.temporaries, []
         for k, step in enumerate(steps):
             self.dying = frozenset(ends.get(k, ()))
             self.step(step)
             self.end_step()
             for value in ends.get(k, ()):
                 self.forget(value)
+        self.temporaries = around
 
     def step(self, step: Step) -> None:
         """One group, or one node."""
@@ -112,19 +119,21 @@ class _Emitter(Systems):
 def _wanting(step: Step) -> list[Value]:
     """Values that a step reads in memory, though they may be in registers."""
     node = step.nodes[0]
-    if not step.is_group and (in_registers(node) or node.kind in VIEWS):
-        return []
     if step.is_group:
-        return [v for n in step.nodes for v in n.inputs if _is_array(v)]
+        return [
+            v for n in step.nodes for v in n.inputs if not is_number(v) and tensor(v).size > 1
+        ]
+    if node.kind in ("dynamic_slice", "dynamic_slice_scatter"):
+        return [node.inputs[0]]
+    if node.kind == "Loop":
+        loop = Loop(node)
+        large = [v for v in loop.initial if not is_small(shape_of(v))]
+        return [*loop.sequences, *large]
+    if in_registers(node) or node.kind in VIEWS or node.kind == "dynamic_unslice":
+        return []
     if node.kind in MOVES and node.kind != "slice_scatter":
         return []  # written where they go
-    return [v for v in node.inputs if v.type is not None]
-
-
-def _is_array(value: Value) -> bool:
-    from gradof.codegen.whole.values import is_number
-
-    return not is_number(value) and tensor(value).size > 1
+    return list(node.inputs)
 
 
 Writer = Callable[[_Emitter, Node], None]
@@ -138,5 +147,6 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("argmax", "argmin"), _Emitter.argextreme),
     **dict.fromkeys(("mm", "bmm"), _Emitter.product),
     "cumsum": _Emitter.cumsum,
-    "in_range": _Emitter.in_range,
+    **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
+    "in_range": _Emitter.in_range, "Loop": _Emitter.loop,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from gradof import tuning
 from gradof.codegen.lowering.numpy import Library
 from gradof.codegen.whole.elementwise import DTYPES, is_elementwise, supports_elementwise
 from gradof.codegen.whole.indexing import INTO, MOVES
+from gradof.codegen.whole.loops import DYNAMIC
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.systems import SYSTEMS
 from gradof.codegen.whole.values import is_number
@@ -23,12 +24,13 @@ from gradof.ir.types import BOOL, F32, F64, I32, I64, TensorType
 
 def reason_against(graph: Graph, library: Library) -> str | None:
     """Why a graph is no single function, in a few words; None if it is one."""
-    work = 0
+    work, loops = 0, any(node.kind == "Loop" for node in graph.nodes())
+    most = tuning.WHOLE_LOOP_CELLS if loops else tuning.WHOLE_CELLS
     for value in graph.inputs:
-        if not _fits(value):
+        if not _fits(value, most):
             return f"the argument {value.hint or value.index} is {value.type}"
     for node in graph.walk():
-        why = _against(node)
+        why = _against(node, most)
         if node.kind == "sign" and library == "torch":
             why = "sign: that of nan is torch's"
         if why:
@@ -38,10 +40,10 @@ def reason_against(graph: Graph, library: Library) -> str | None:
         return "a result is no array"
     if work > tuning.WHOLE_MOST:
         return f"{work} ops take long to compile"
-    return None if work >= tuning.WHOLE_LEAST else f"{work} ops are no work"
+    return None if loops or work >= tuning.WHOLE_LEAST else f"{work} ops are no work"
 
 
-def _against(node: Node) -> str | None:
+def _against(node: Node, most: int) -> str | None:
     if node.kind == "Constant" and is_number(node.output):
         value = node.attrs["value"]
         return None if isinstance(value, (bool, int, float)) else f"the number {value}"
@@ -50,16 +52,16 @@ def _against(node: Node) -> str | None:
         return f"{node.kind} on {', '.join(str(v.type) for v in node.inputs)}"
     for value in (*node.inputs, *node.outputs):
         number = is_number(value) and value.node is not None and value.node.kind == "Constant"
-        if not number and not _fits(value):
+        if not number and not _fits(value, most):
             return f"{node.kind} has an operand or a result {value.type}"
     return None
 
 
-def _fits(value: Value) -> bool:
+def _fits(value: Value, most: int) -> bool:
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.shape is None or type_.device != "cpu":
         return False
-    return type_.dtype in DTYPES and type_.size <= tuning.WHOLE_CELLS
+    return type_.dtype in DTYPES and type_.size <= most
 
 
 def _any(node: Node) -> bool:
@@ -99,6 +101,6 @@ _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,
-    "mm": _multiplies, "bmm": _multiplies,
+    "mm": _multiplies, "bmm": _multiplies, "Loop": _any, **dict.fromkeys(DYNAMIC, _any),
     **SYSTEMS,
 }  # fmt: skip

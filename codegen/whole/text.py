@@ -12,10 +12,10 @@ whether or not it is computed in a vector: what an element is follows from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradof.codegen.llvm.vectors import FLOATS, LIBMVEC, Vectors
+from gradof.codegen.llvm.vectors import LIBMVEC, Vectors
 from gradof.codegen.machine.llvm_types import ELEMENT, STORED
 from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
 
@@ -71,29 +71,34 @@ class Text:
     ) -> list[str]:  # fmt: skip
         """The body `count` times, with values in registers that it is given and returns.
 
-        `begin`: type and first value of each. Of a count that is known to be positive.
+        `begin`: type and first value of each. A count that is not known may be 0.
         """
         head, done = self.label("loop"), self.label("done")
-        before = self.block
+        before, known = self.block, isinstance(count, int)
         self.line(f"br label %{head}")
         self.start(head)
         i, place = self.fresh(), len(self.lines)
-        self.lines.append("")
-        names = []
-        for _ in begin:
-            names.append(self.fresh())
-            self.lines.append("")
+        names = [self.fresh() for _ in begin]
+        self.lines += [""] * (1 + len(names))
+        if not known:
+            inside = self.label("inside")
+            some = self.emit(f"icmp slt i64 {i}, {count}")
+            self.line(f"br i1 {some}, label %{inside}, label %{done}")
+            self.start(inside)
         results = body(i, names)
         following = self.emit(f"add nuw nsw i64 {i}, 1")
-        more = self.emit(f"icmp slt i64 {following}, {count}")
         self.lines[place] = f"  {i} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"
         for k, ((kind, first), name, last) in enumerate(zip(begin, names, results, strict=True)):
             self.lines[place + 1 + k] = (
                 f"  {name} = phi {kind} [ {first}, %{before} ], [ {last}, %{self.block} ]"
             )
-        self.line(f"br i1 {more}, label %{head}, label %{done}")
+        if known:
+            more = self.emit(f"icmp slt i64 {following}, {count}")
+            self.line(f"br i1 {more}, label %{head}, label %{done}")
+        else:
+            self.line(f"br label %{head}")
         self.start(done)
-        return list(results)
+        return list(results) if known else names
 
     def unless(self, wrong: str, target: str = "fail") -> None:
         """Go to the block where the function fails if a condition holds."""
@@ -221,9 +226,3 @@ def constant(value: float, dtype: DType) -> str:
     text = Vectors(1).constant(value, dtype)
     return text[1:-1].split(" ", 1)[1]
 
-
-def is_cheap(code: Vectors, kind: str, dtype: DType, attrs: Mapping[str, Any]) -> bool:
-    """Whether an op is a few instructions, and no call."""
-    from gradof.ops.cost import is_expensive
-
-    return not is_expensive(kind) and (dtype in FLOATS or kind != "cast")

@@ -35,6 +35,7 @@ class Buffer:
     at: int
     size: int
     users: int = 0
+    pinned: bool = False  # by a loop that goes on to use it
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,18 @@ class Values:
 
     def define(self, value: Value, held: Held) -> None:
         """A value is where `held` says; small ones in memory are loaded, too."""
-        if held.mem is not None and held.mem.buffer is not None:
-            held.mem.buffer.users += 1
+        buffer = None if held.mem is None else held.mem.buffer
+        if buffer is not None:
+            buffer.users += 1
         if held.regs is None and held.uniform is None and is_small(held.shape):
             assert held.mem is not None
             held.regs = self.loaded(held.mem)
+        wanted = value in self.wants_memory
+        if held.regs is not None and buffer is not None and not wanted:
+            held.mem = None
+            self.let_go(buffer)
         self.held[value] = held
-        if value in self.wants_memory and held.mem is None and held.regs is not None:
+        if wanted and held.mem is None and held.regs is not None:
             held.mem = self.stored(held.regs, held.shape, held.dtype)
             held.mem.buffer.users += 1  # type: ignore[union-attr]  # one of the arena
 
@@ -176,7 +182,7 @@ class Values:
     def let_go(self, buffer: Buffer) -> None:
         """One value less is in a buffer."""
         buffer.users -= 1
-        if buffer.users == 0:
+        if buffer.users == 0 and not buffer.pinned:
             self.arena.give(buffer)
 
     def end_step(self) -> None:
@@ -186,6 +192,19 @@ class Values:
         self.temporaries.clear()
 
     # --- reads -----------------------------------------------------------------------------------
+
+    def pin(self, mem: Mem) -> Mem:
+        """Memory that stays though no value is in it, until `unpin`."""
+        assert mem.buffer is not None
+        mem.buffer.pinned = True
+        return mem
+
+    def unpin(self, mem: Mem) -> None:
+        """Memory that is free once no value is in it."""
+        assert mem.buffer is not None
+        mem.buffer.pinned = False
+        if mem.buffer.users == 0:
+            self.arena.give(mem.buffer)
 
     def pointer(self, mem: Mem) -> str:
         """The address of the first element."""
