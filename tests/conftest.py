@@ -134,3 +134,12 @@ def check_golden(path: Path, text: str, *, update: bool) -> None:
             "\n".join(diff) + f"\n{path} differs\nif the new text is right, run pytest with"
             " --update-golden"
         )
+
+
+@pytest.fixture
+def op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of small arrays are not one native function, as for statements and their text."""
+    from gradof import tuning
+
+    monkeypatch.setattr(tuning, "WHOLE_CELLS", -1)
+    monkeypatch.setattr(tuning, "WHOLE_LOOP_CELLS", -1)

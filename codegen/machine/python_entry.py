@@ -30,7 +30,8 @@ import numpy as np
 from gradof.codegen.machine.engine import address_of
 
 # Places of the table's fields, numbers of 64 bits.
-CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY, ARENA_SIZE, SLOW, ARRAY_TYPE, NEW, RELEASE = range(11)
+CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY = range(6)
+ARENA_SIZE, SLOW, ARRAY_TYPE, NEW, RELEASE = range(6, 11)
 FIELDS, PER_OUTPUT = 11, 3  # of each result: dims, address of the sizes, number of the dtype
 _TYPE, _DATA, _FLAGS, _ITEMS = 8, 16, 64, 24  # offsets: of an object, of an array, of a tuple
 _CONTIGUOUS_ALIGNED = 0x101
@@ -84,7 +85,8 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
     method = _Method(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
     _ALL.append(method)
     make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     made: Callable[..., Any] = make(ctypes.addressof(method), table, None)
     return made
 
@@ -168,7 +170,18 @@ entry:
   %as_many = icmp eq i64 %given, %n
   br i1 %as_many, label %argument, label %other_way
 
-argument:
+{_arguments_text()}
+{_results_text()}
+{_run_text()}
+other_way:
+  %else = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %given, ptr null)
+  ret ptr %else
+}}
+"""
+
+
+def _arguments_text() -> str:
+    return f"""argument:
   %i = phi i64 [ 0, %entry ], [ %i2, %keep ]
   %more = icmp slt i64 %i, %n
   br i1 %more, label %look, label %results
@@ -195,13 +208,6 @@ keep:
   store ptr %data, ptr %place
   %i2 = add i64 %i, 1
   br label %argument
-
-{_results_text()}
-{_run_text()}
-other_way:
-  %else = call ptr @PyObject_Vectorcall(ptr %slow, ptr %args, i64 %given, ptr null)
-  ret ptr %else
-}}
 """
 
 
@@ -256,7 +262,7 @@ made:
 
 
 def _run_text() -> str:
-    return """scratch:
+    return f"""scratch:
   %before = atomicrmw xchg ptr %busy_at, i64 1 acquire
   %is_free = icmp eq i64 %before, 0
   br i1 %is_free, label %own, label %another
@@ -291,7 +297,11 @@ stay:
   %status_2 = call i32 %code(ptr %io, ptr %arena, ptr %constants)
   br label %end
 
-end:
+{_end_text()}"""
+
+
+def _end_text() -> str:
+    return """end:
   %status = phi i32 [ %status_1, %let_go ], [ %status_2, %stay ]
   %is_mine = icmp eq ptr %mine, null
   br i1 %is_mine, label %give_back, label %drop

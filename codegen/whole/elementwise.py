@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gradof.codegen.llvm.vectors import Vectors, supports
-from gradof.codegen.lowering.scalar import dtype_of, dtypes_of, number_of
+from gradof.codegen.llvm.vectors import Vectors, has
+from gradof.codegen.lowering.scalar import dtype_of, dtypes_of, number_of, unfolded
 from gradof.codegen.whole.nests import Nests
 from gradof.codegen.whole.text import Lanes
 from gradof.codegen.whole.values import (
@@ -34,9 +34,11 @@ def supports_elementwise(node: Node) -> bool:
     if not isinstance(result, TensorType) or result.dtype not in DTYPES:
         return False
     inputs = node.inputs[1:] if node.kind == "where" else node.inputs
-    given = [v.type.dtype for v in inputs if isinstance(v.type, TensorType)]
+    given = [v.type.dtype for v in inputs if isinstance(v.type, TensorType)] or [result.dtype]
     kind = _ALSO.get(node.kind, node.kind)
-    return supports(kind, given or [result.dtype], result.dtype, node.attrs)
+    if any(d not in DTYPES for d in given):
+        return False
+    return has(kind, given, result.dtype) or unfolded(kind, given[0], node.attrs, has) is not None
 
 
 class Elementwise(Nests):
@@ -71,9 +73,8 @@ class Elementwise(Nests):
         results: list[str] = []
         for first in range(0, len(cells), code.lanes):
             part = cells[first : first + code.lanes]
-            packed = [
-                code.pack(ones, own) for ones, own in zip(zip(*part, strict=True), dtypes, strict=True)
-            ]
+            columns = zip(zip(*part, strict=True), dtypes, strict=True)
+            packed = [code.pack(ones, own) for ones, own in columns]
             made = self.op(code, node, packed)
             results += [code.extract(made, k, dtype) for k in range(len(part))]
         self.define_regs(out, results)

@@ -16,7 +16,15 @@ from gradof.codegen.whole.indexing import MOVES
 from gradof.codegen.whole.loops import DYNAMIC, Loops
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
-from gradof.codegen.whole.values import Mem, in_registers, is_number, is_small, rows, shape_of, tensor
+from gradof.codegen.whole.values import (
+    Mem,
+    in_registers,
+    is_number,
+    is_small,
+    rows,
+    shape_of,
+    tensor,
+)
 from gradof.codegen.whole.views import CONSTANTS, VIEWS
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop

@@ -72,13 +72,14 @@ class WholeExecutable(Executable):
 
     @property
     def listing(self) -> str:
-        """The LLVM IR."""
-        return self.source
+        """The graph op by op, for people; the LLVM IR is the source of the kernel."""
+        return f"# {self.name} is one native function. Op by op it is\n\n{self.statements.listing}"
 
     def _other_way(self, *arrays: Any) -> tuple[Any, ...]:
         """A call that the native function cannot take as it is: with other arrays, or op by op."""
         plain = [np.require(np.asarray(a), requirements="CA") for a in arrays]
-        if len(arrays) == self._arity and any(a is not b for a, b in zip(plain, arrays, strict=True)):
+        others = any(a is not b for a, b in zip(plain, arrays, strict=True))
+        if len(arrays) == self._arity and others:
             result: tuple[Any, ...] = self.function(*plain)
             return result
         return self.statements(*arrays)

@@ -194,7 +194,8 @@ class Indexing(Reductions):
 
         def add(code: Any, at: str) -> None:
             place = self.text.at(target.base, at, dtype)
-            cells = [code.load(place, dtype), code.load(self.text.at(source.base, at, dtype), dtype)]
+            more = code.load(self.text.at(source.base, at, dtype), dtype)
+            cells = [code.load(place, dtype), more]
             code.store(code.op("add", dtype, cells, [dtype] * 2, {}), place, dtype)
 
         self.text.loop(full // code.lanes, lambda i: add(code, self.text.times(i, code.lanes)))

@@ -69,10 +69,10 @@ class Products(Indexing):
             for i in range(m):
                 for j in range(n):
                     left = x[(k * m + i) * inner : (k * m + i + 1) * inner]
-                    right = [y[(k * inner + l) * n + j] for l in range(inner)]
+                    right = [y[(k * inner + q) * n + j] for q in range(inner)]
                     total = constant(0, dtype)
-                    for l, pair in enumerate(zip(left, right, strict=True)):
-                        total = (self.one.intrinsic("fma", dtype, [*pair, total]) if l
+                    for q, pair in enumerate(zip(left, right, strict=True)):
+                        total = (self.one.intrinsic("fma", dtype, [*pair, total]) if q
                                  else self.one.binary("fmul", dtype, pair))  # fmt: skip
                     made.append(total)
         self.define_regs(node.output, made)

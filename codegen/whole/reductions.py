@@ -20,7 +20,7 @@ from gradof.codegen.whole.text import Lanes, constant
 from gradof.codegen.whole.values import Mem, is_small, rows, shape_of, tensor
 from gradof.codegen.whole.views import Views
 from gradof.ir.core import Node
-from gradof.ir.types import BOOL, F32, I64, DType
+from gradof.ir.types import BOOL, I64, DType
 
 WORDS = {
     "sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum", "any": "logical_or",
@@ -296,7 +296,6 @@ def pairwise_text(name: str, dtype: DType) -> str:
     v = f"<8 x {t}>"
     size = dtype.itemsize
     parts = "\n".join(f"  %r{k} = extractelement {v} %sums, i32 {k}" for k in range(8))
-    zero = "-0.0"
     return f"""define internal {t} @{name}(ptr %x, i64 %n) {{
 entry:
   %tiny = icmp slt i64 %n, 8
@@ -330,9 +329,13 @@ pairs:
   %b1 = fadd {t} %a2, %a3
   %c = fadd {t} %b0, %b1
   br label %rest
-rest:
+{_rest_text(name, t, size)}}}"""
+
+
+def _rest_text(name: str, t: str, size: int) -> str:
+    return f"""rest:
   %j0 = phi i64 [ 0, %entry ], [ %whole, %pairs ]
-  %s0 = phi {t} [ {zero}, %entry ], [ %c, %pairs ]
+  %s0 = phi {t} [ -0.0, %entry ], [ %c, %pairs ]
   br label %next
 next:
   %j = phi i64 [ %j0, %rest ], [ %j2, %one ]
@@ -357,4 +360,4 @@ halves:
   %s3 = call {t} @{name}(ptr %second, i64 %n2)
   %both = fadd {t} %s1, %s3
   ret {t} %both
-}}"""
+"""

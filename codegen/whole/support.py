@@ -16,7 +16,7 @@ from gradof.codegen.whole.indexing import INTO, MOVES
 from gradof.codegen.whole.loops import DYNAMIC
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.systems import SYSTEMS
-from gradof.codegen.whole.values import is_number
+from gradof.codegen.whole.values import in_registers, is_number
 from gradof.codegen.whole.views import CONSTANTS, VIEWS
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import BOOL, F32, F64, I32, I64, TensorType
@@ -88,7 +88,7 @@ def _indexes(node: Node) -> bool:
 def _multiplies(node: Node) -> bool:
     a, b = _tensors(node)
     assert a.shape is not None and b.shape is not None
-    if a.dtype not in (F32, F64) or a.shape[:-2] != b.shape[:-2] and len(a.shape) > 2 < len(b.shape):
+    if a.dtype not in (F32, F64) or (a.shape[:-2] != b.shape[:-2] and in_registers(node)):
         return False
     return math.prod(a.shape) * b.shape[-1] <= tuning.WHOLE_PRODUCT
 

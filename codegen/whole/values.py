@@ -215,7 +215,9 @@ class Values:
         return [self.text.load(self.text.at(mem.base, mem.offset + o, mem.dtype), mem.dtype)
                 for o in offsets(mem.shape, mem.strides)]  # fmt: skip
 
-    def stored(self, regs: Sequence[str], shape: Shape, dtype: DType, temporary: bool = False) -> Mem:
+    def stored(
+        self, regs: Sequence[str], shape: Shape, dtype: DType, temporary: bool = False
+    ) -> Mem:  # fmt: skip
         """Registers written to memory."""
         mem = self.new(shape, dtype, temporary)
         self.store_all(regs, mem)

@@ -12,7 +12,7 @@ import numpy as np
 from gradof.codegen.whole.elementwise import Elementwise
 from gradof.codegen.whole.nests import reshaped
 from gradof.codegen.whole.text import constant
-from gradof.codegen.whole.values import Held, Mem, Shape, is_small, rows, shape_of, tensor
+from gradof.codegen.whole.values import Held, Mem, is_small, rows, shape_of, tensor
 from gradof.ir.attrs import Dense, to_numpy_dtype
 from gradof.ir.core import Node
 

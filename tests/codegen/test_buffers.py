@@ -24,6 +24,8 @@ from gradof.ir.types import F32, F64, TensorType
 from gradof.passes.expand_composites import expand_composites
 from tests.strategies import Case, graphs
 
+pytestmark = pytest.mark.usefixtures("op_by_op")
+
 Array = NDArray[Any]
 
 

@@ -21,6 +21,8 @@ from gradof.passes.expand_composites import expand_composites
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 from tests.strategies import Case, graphs
 
+pytestmark = pytest.mark.usefixtures("op_by_op")
+
 ZERO_TEXT = "AutogradZero[dtype=f64, shape=(2,), device='cpu']()"
 
 

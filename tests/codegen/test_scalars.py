@@ -13,6 +13,8 @@ import gradof
 from gradof.codegen import compile_graph
 from gradof.ir.parser import parse_graph
 
+pytestmark = pytest.mark.usefixtures("op_by_op")
+
 TEXT = """graph f(%x : {d}[], %y : {d}[], %v : {d}[3]):
   %0 : float = Constant[value=0.1]()
   %1 : int = Constant[value=3]()

@@ -13,7 +13,8 @@ from gradof.codegen.machine.engine import status
 from gradof.ir.parser import parse_graph
 from gradof.testing import check
 
-pytestmark = pytest.mark.skipif(not status()[0], reason=status()[1])
+pytestmark = [pytest.mark.skipif(not status()[0], reason=status()[1]),
+              pytest.mark.usefixtures("op_by_op")]  # fmt: skip
 
 
 def _chain(ops: int, cells: int) -> str:

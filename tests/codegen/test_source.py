@@ -23,6 +23,8 @@ from gradof.ir.types import F32, F64, TensorType
 from gradof.passes.expand_composites import expand_composites
 from gradof.passes.pipeline import CLEAN_UP, run_passes
 
+pytestmark = pytest.mark.usefixtures("op_by_op")
+
 MLP = """graph loss(%x : f32[4,3], %w : f32[3,2], %b : f32[2], %y : f32[4,2]):
   %p : float = Constant[value=2.0]()
   %n : float = Constant[value=8.0]()
