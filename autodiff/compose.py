@@ -113,6 +113,7 @@ def with_inputs_returned(graph: Graph) -> Graph:
 def _copy_inputs(graph: Graph, name: str) -> tuple[Graph, Emitter]:
     result = Graph(name)
     result.nan_safe, result.small_kernels = graph.nan_safe, graph.small_kernels
+    result.whole = graph.whole
     for value in graph.inputs:
         result.block.add_param(value.type, value.hint)
     return result, Emitter(Builder(result.block))

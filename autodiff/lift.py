@@ -26,6 +26,7 @@ def lambda_lift_reverse(graph: Graph, reverse: ReverseDetails) -> Gradient:
         df_output_vjps=list(reverse.output_vjps),
     )
     result.df.nan_safe, result.df.small_kernels = graph.nan_safe, graph.small_kernels
+    result.df.whole = graph.whole
     outputs = list(graph.outputs)
     captured_inputs: list[Value] = []
     captured_outputs: list[Value] = []

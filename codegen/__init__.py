@@ -32,6 +32,7 @@ from gradof.codegen.targets.choose import (
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import MakeKernel
 from gradof.codegen.whole.function import WholeExecutable
+from gradof.codegen.whole.support import is_worth_a_function
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
@@ -39,7 +40,10 @@ from gradof.ir.opinfo import OPS
 from gradof.ops.memory import limit
 from gradof.ops.registry import Op, check_call
 
-__all__ = ["Executable", "compile_graph", "devices_of", "has_kernels", "has_small_kernels"]
+__all__ = [
+    "Executable", "compile_graph", "devices_of", "has_kernels", "has_small_kernels",
+    "is_worth_a_function",
+]  # fmt: skip
 
 
 @few_collections()

@@ -95,7 +95,7 @@ UNROLL_WORK = 10  # for each vector in memory: others wait for that; copies take
 # --- A whole graph as one native function --------------------------------------------------------
 WHOLE_CELLS = 1 << 14  # cells of the largest array: up to there all of a graph is near a core.
 WHOLE_LOOP_CELLS = 1 << 20  # the same of a graph with loops, whose stacked results are long.
-WHOLE_LEAST = 8  # ops: fewer do not repay what compiling costs, and loading the compiler.
+WHOLE_LEAST = 4  # ops: fewer do not repay what compiling costs, and loading the compiler.
 WHOLE_MOST = 6000  # ops, written out: of more, compiling takes seconds.
 WHOLE_REGISTERS = 8  # numbers of an array that are each in a register.
 WHOLE_GROUP = 512  # elementwise ops of one loop: of more, most are kept in memory anyway.

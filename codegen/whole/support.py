@@ -40,7 +40,23 @@ def reason_against(graph: Graph, library: Library) -> str | None:
         return "a result is no array"
     if work > tuning.WHOLE_MOST:
         return f"{work} ops take long to compile"
-    return None if loops or work >= tuning.WHOLE_LEAST else f"{work} ops are no work"
+    worth = (loops or work >= tuning.WHOLE_LEAST) if graph.whole is None else graph.whole
+    return None if worth else f"{work} ops are no work"
+
+
+def is_worth_a_function(graph: Graph) -> bool:
+    """Whether a traced function has so many ops that native code of all of it pays.
+
+    It is asked once, as the function is traced, so that its value alone and with its gradients are
+    computed alike, bit for bit. Whether its ops and arrays are such that there is native code is
+    asked of each graph.
+    """
+    work = 0
+    for node in graph.nodes():
+        work += not (node.kind in VIEWS or node.kind in CONSTANTS)
+        if work >= tuning.WHOLE_LEAST or node.kind == "Loop":
+            return True
+    return False
 
 
 def _against(node: Node, most: int) -> str | None:

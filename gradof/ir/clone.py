@@ -52,6 +52,7 @@ def clone_graph(
     """A deep copy. `mapping` gets each value's copy."""
     copy = Graph(graph.name if name is None else name)
     copy.nan_safe, copy.small_kernels = graph.nan_safe, graph.small_kernels
+    copy.whole = graph.whole
     mapping = {} if mapping is None else mapping
     for param in graph.inputs:
         mapping[param] = copy.block.add_param(param.type, param.hint)

@@ -338,16 +338,16 @@ class Block:
 class Graph:
     """A named top-level block.
 
-    `nan_safe` says how it is differentiated (`gradof.ops.nan_safe`), `small_kernels` how it is
-    compiled (`gradof.codegen.targets.choose`); copies and derivatives keep them.
+    `nan_safe` says how it is differentiated (`ops.nan_safe`), `small_kernels` and `whole` how it
+    is compiled (`codegen.targets.choose`); copies and derivatives keep them.
     """
-
-    __slots__ = ("block", "name", "nan_safe", "small_kernels")
+    __slots__ = ("block", "name", "nan_safe", "small_kernels", "whole")
     __hash__ = None  # type: ignore[assignment]  # mutable, compared by structure
 
     def __init__(self, name: str = "f") -> None:
         self.name = name
         self.nan_safe = self.small_kernels = False
+        self.whole: bool | None = None
         self.block = Block(self)
 
     @property

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradof.codegen import devices_of, has_small_kernels
+from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.passes.roll_loops import roll_loops
@@ -220,6 +220,7 @@ class Tracing:
             roll_loops(traced.graph)
         traced.graph.nan_safe = function.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
+        traced.graph.whole = is_worth_a_function(traced.graph)
         return _Recording(traced, reads, perf_counter() - start)
 
     def _enter(self, call: Call, recording: _Recording) -> tuple[Entry, Call]:
