@@ -38,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "cfunc",
     "checkpoint",
     "custom_vjp",
     "differentiate",

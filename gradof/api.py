@@ -8,6 +8,7 @@ from typing import Any, overload
 from gradof.errors import InputError
 from gradof.ops.memory import clear
 from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.cfunc import cfunc
 from gradof.runtime.checkpoint import checkpoint
 from gradof.runtime.custom import custom_vjp
 from gradof.runtime.escapes import stop_gradient, value_of
@@ -21,7 +22,7 @@ from gradof.runtime.primitive import primitive
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
-    "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
+    "cfunc", "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
     "limits", "primitive", "release_memory", "stop_gradient", "value_and_grad", "value_of", "vjp",
 ]  # fmt: skip
 

@@ -89,9 +89,25 @@ def address_of(text: str, name: str, effort: Effort = "full") -> int:
         return address
 
 
-def _compile(text: str, effort: Effort = "full") -> Any:
+def address_once(text: str, name: str) -> int:
+    """The same of a text that holds addresses of this process, which is kept nowhere."""
+    with _LOCK:
+        address: int = _loaded(_object_code(text, "quick")).get_function_address(name)
+        return address
+
+
+def _loaded(code: bytes) -> Any:
+    """An engine with machine code in it."""
     from llvmlite import binding
 
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _KEPT.append(engine)
+    return engine
+
+
+def _compile(text: str, effort: Effort = "full") -> Any:
     bits, found = status()  # loads libmvec: a name it does not find would be called at address 0
     if not bits:
         raise CodegenError(f"no native code: {found}")
@@ -101,11 +117,7 @@ def _compile(text: str, effort: Effort = "full") -> Any:
         global COMPILED
         COMPILED += 1
         code = cache.store(key, _object_code(text, effort))
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
-    engine.add_object_file(binding.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    _KEPT.append(engine)
-    return engine
+    return _loaded(code)
 
 
 def _key(text: str, effort: Effort = "full") -> str:

@@ -51,7 +51,7 @@ class Entry:
     inputs: int
     outputs: Sequence[tuple[tuple[int, ...], Any]]
     arena: int
-    constants: bytes
+    constants: Any  # of `aligned_copy`
     release: bool
 
 
@@ -62,14 +62,8 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
     length = FIELDS + PER_OUTPUT * len(entry.outputs)
     kind: Any = type("Table", (ctypes.c_int64 * length,), {})
     table = kind()
-    arena = np.empty(entry.arena + 64, np.uint8)
-    constants = np.empty(len(entry.constants) + 64, np.uint8)
-    places = []
-    for array in (arena, constants):
-        start = array.__array_interface__["data"][0]
-        places.append(-(-start // 64) * 64)
-    shift = places[1] - constants.__array_interface__["data"][0]
-    constants[shift : shift + len(entry.constants)] = np.frombuffer(entry.constants, np.uint8)
+    arena = aligned(entry.arena)
+    places = [a.__array_interface__["data"][0] for a in (arena, entry.constants)]
     shapes = [np.array(shape, np.int64) for shape, _ in entry.outputs]
     api = _numpy_api()
     table[CODE], table[INPUTS], table[OUTPUTS] = entry.address, entry.inputs, len(entry.outputs)
@@ -81,13 +75,27 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
         table[at] = len(shape)
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
-    table.kept = (arena, constants, shapes, slow)
+    table.kept = (arena, entry.constants, shapes, slow)
     method = _Method(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
     _ALL.append(method)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     made: Callable[..., Any] = make(ctypes.addressof(method), table, None)
+    return made
+
+
+def aligned(size: int) -> Any:
+    """Bytes of memory that begin at a line of the cache."""
+    whole = np.empty(size + 64, np.uint8)
+    start = -whole.__array_interface__["data"][0] % 64
+    return whole[start : start + size]
+
+
+def aligned_copy(data: bytes) -> Any:
+    """The bytes, in memory that begins at a line of the cache."""
+    made = aligned(len(data))
+    made[:] = np.frombuffer(data, np.uint8)
     return made
 
 

@@ -106,14 +106,18 @@ def has_small_kernels(graph: Graph) -> bool:
     return least <= ops <= most and bool(status()[0])  # which loads LLVM
 
 
-def is_whole(graph: Graph, library: Library) -> bool:
-    """Whether a graph is computed as one native function: its arrays are small, its ops known."""
-    if reason_against(graph, library) is not None:
-        return False
+def why_not_whole(graph: Graph, library: Library) -> str | None:
+    """Why a graph is not computed as one native function; None if it is."""
+    reason = reason_against(graph, library)
+    if reason is not None:
+        return reason
     from gradof.codegen.machine.engine import status
     from gradof.codegen.machine.python_entry import is_known
 
-    return bool(status()[0]) and is_known()  # which loads LLVM
+    bits, found = status()  # which loads LLVM
+    if not bits:
+        return f"no native code: {found}"
+    return None if is_known() else "this Python has other objects than CPython with its lock"
 
 
 def target_of(graph: Graph, library: Library, backend: Backend | None = None) -> Target:
@@ -127,7 +131,7 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
         return Target("numpy", library, rounded)
     if backend == "triton":
         return triton_target(graph, library, interpreted=True)
-    if backend in ("auto", "native") and is_whole(graph, library):
+    if backend in ("auto", "native") and why_not_whole(graph, library) is None:
         return Target("whole", library, rounded)
     merged = ("merge-matmuls",) if library == "torch" else ()
     passes = (*rounded, *merged, "hoist-slices")

@@ -19,7 +19,8 @@ import numpy as np
 from gradof import tuning
 from gradof.codegen.machine.engine import Effort, address_of, vector_bits
 from gradof.codegen.machine.executable import Executable
-from gradof.codegen.machine.python_entry import Entry, python_function
+from gradof.codegen.machine.c_entry import CEntry, Form, c_function
+from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_function
 from gradof.codegen.whole.emit import Whole, emit_whole
 from gradof.codegen.whole.values import shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
@@ -59,16 +60,24 @@ class WholeExecutable(Executable):
         self.kernels = (WholeKernel(name, whole),)
         self._arity = len(graph.inputs)
         self._statements = statements
+        self.constants = aligned_copy(whole.constants)
         self.address = address_of(whole.text, "whole", _effort(whole))
-        outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
+        self.outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
         self.function = python_function(name, Entry(
-            self.address, self._arity, outputs, whole.arena, whole.constants, _is_long(graph),
+            self.address, self._arity, self.outputs, whole.arena, self.constants, _is_long(graph),
         ), self._other_way)  # fmt: skip
 
     @cached_property
     def statements(self) -> Executable:
         """The graph op by op."""
         return self._statements()
+
+    def c_function(self, form: Form) -> int:
+        """The address of a C function that does the same."""
+        return c_function(form, CEntry(
+            self.address, self._arity, len(self.outputs), self.whole.arena,
+            self.constants.__array_interface__["data"][0],
+        ))  # fmt: skip
 
     @property
     def listing(self) -> str:

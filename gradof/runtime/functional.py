@@ -195,7 +195,7 @@ class ValueAndGrad(Transformed):
             return self._eagerly(args, kwargs, error)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
-            plan = self._plan(bound)
+            plan = self.plan_of(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
             self._add_quick(bound, plan, args)
         results = run_plan(plan, bound.inputs)
@@ -221,7 +221,7 @@ class ValueAndGrad(Transformed):
             return value, shaped
         return (shaped, value[1]) if has_aux else shaped
 
-    def _plan(self, bound: Bound) -> GraphPlan:
+    def plan_of(self, bound: Bound) -> GraphPlan:
         """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""
         output = scalar_output(bound, self.has_aux)
         wrt = wrt_inputs(bound, self.positions)
@@ -240,7 +240,7 @@ class ValueAndGrad(Transformed):
         bound = self.bind(args, kwargs)
         trees = [bound.call.tree.children[0].children[n] for n in self.positions]
         return prepared(
-            self.base.cache, bound, self._plan(bound), self.base.fn, self._shaped, trees
+            self.base.cache, bound, self.plan_of(bound), self.base.fn, self._shaped, trees
         )
 
     def _add_quick(self, bound: Bound, plan: GraphPlan, args: tuple[Any, ...]) -> None:
