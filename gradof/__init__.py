@@ -12,6 +12,7 @@ from gradof import errors as errors
 
 if TYPE_CHECKING:
     from gradof.api import (
+        cfunc,
         checkpoint,
         custom_vjp,
         differentiate,

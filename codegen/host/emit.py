@@ -197,11 +197,10 @@ class _Emitter:
 
     def callee(self, name: str, function: Callable[..., Any]) -> str:
         """The name under which a function is called: two of one op have two."""
-        if self.namespace.get(name, function) is function:
-            found = self.callees.setdefault(function, name)
-        else:
-            found = self.callees.get(function) or self.unique(name)
-            self.callees[function] = found
+        found = self.callees.get(function)
+        if found is None:
+            clashes = name == self.name or self.namespace.get(name, function) is not function
+            found = self.callees[function] = self.unique(name) if clashes else name
         self.namespace[found] = function
         self.taken.add(found)
         return found

@@ -222,6 +222,7 @@ def test_pytorch_196936_the_guard_of_a_call_is_code_one_can_read() -> None:
     assert fn.explain(torch.ones(4), "a").reason == "args[0] is float32[4], was float32[3]"
 
 
+@pytest.mark.usefixtures("op_by_op")
 def test_jax_4537_temporaries_are_written_over() -> None:
     """Slower than numpy is what allocates more than numpy: here results reuse dead operands."""
 

@@ -158,6 +158,7 @@ def test_mlx_4460_cumulative_sums_of_every_length() -> None:
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.usefixtures("op_by_op")
 def test_thunder_1502_a_small_function_is_a_few_statements() -> None:
     """No machinery in the compiled code of a small function: one line per op."""
     fn = differentiate(lambda x: np.sum(np.tanh(x) * 2.0 + 1.0))

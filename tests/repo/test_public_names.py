@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 PUBLIC = [
     "__version__",
+    "cfunc",
     "checkpoint",
     "custom_vjp",
     "differentiate",

@@ -108,6 +108,7 @@ def test_wrong_rule_is_found_and_named(
 WRONG_LOWERINGS = [("tanh", "np.sinh", "tanh"), ("exp", "np.exp2", "exp")]
 
 
+@pytest.mark.usefixtures("op_by_op")
 @pytest.mark.parametrize(("name", "numpy", "text"), WRONG_LOWERINGS)
 def test_wrong_lowering_is_found_and_named(name: str, numpy: str, text: str) -> None:
     with planted(name, numpy=numpy):
@@ -231,6 +232,7 @@ def attention(x: Tensor) -> Tensor:
     return (s @ s.T).exp()
 
 
+@pytest.mark.usefixtures("op_by_op")
 @pytest.mark.parametrize(
     ("name", "changes", "text"),
     [
