@@ -22,8 +22,9 @@ from gradof.runtime.primitive import primitive
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
-    "cfunc", "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian", "jvp",
-    "limits", "primitive", "release_memory", "stop_gradient", "value_and_grad", "value_of", "vjp",
+    "cfunc", "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian",
+    "jvp", "limits", "primitive", "release_memory", "stop_gradient", "value_and_grad", "value_of",
+    "vjp",
 ]  # fmt: skip
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from gradof import tuning
+from gradof.codegen.machine.c_entry import CEntry, Form, c_function
 from gradof.codegen.machine.engine import Effort, address_of, vector_bits
 from gradof.codegen.machine.executable import Executable
-from gradof.codegen.machine.c_entry import CEntry, Form, c_function
 from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_function
 from gradof.codegen.whole.emit import Whole, emit_whole
 from gradof.codegen.whole.values import shape_of, tensor

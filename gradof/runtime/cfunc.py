@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,7 +51,8 @@ class CFunction:
             np.require(a, to_numpy_dtype(t.dtype), "CA")
             for a, t in zip(arrays, map(type_of, self.inputs), strict=True)
         ]
-        made = [np.empty(t.shape or (), to_numpy_dtype(t.dtype)) for t in map(type_of, self.outputs)]
+        kinds = map(type_of, self.outputs)
+        made = [np.empty(t.shape or (), to_numpy_dtype(t.dtype)) for t in kinds]
         at = [a.__array_interface__["data"][0] for a in (*given, *made)]
         if self.form == "pointers":
             table = np.array(at, np.uintp)
@@ -69,8 +71,6 @@ class CFunction:
         if self.form != "number":
             raise InputError(f"scipy takes functions of the form 'number', not {self.form!r}")
         from scipy import LowLevelCallable
-
-        import ctypes
 
         kind = ctypes.CFUNCTYPE(
             ctypes.c_double, ctypes.c_int, ctypes.POINTER(ctypes.c_double), ctypes.c_void_p
@@ -142,9 +142,9 @@ def type_of(text: str) -> TensorType:
     """The type of an argument; InputError for a text that is none."""
     found = _TYPE.match(text.strip())
     if found is None:
-        raise InputError(f"{text!r} is no type of an argument", hint='such as "f64[3,2]" or "f64[]"')
+        raise InputError(f"{text!r} is no type of an argument", hint='as "f64[3,2]" or "f64[]" is')
     try:
         kind = dtype(found[1])
     except KeyError:
-        raise InputError(f"{text!r} has no dtype gradof knows", hint="f64, f32, i64, bool") from None
+        raise InputError(f"{text!r} has an unknown dtype", hint="f64, f32, i64, bool") from None
     return TensorType(kind, tuple(int(n) for n in found[2].split(",") if n.strip()))

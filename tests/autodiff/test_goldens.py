@@ -78,6 +78,7 @@ def test_text(name: str, golden: Golden) -> None:
     golden(keeps_its_text(show_reverse(graph, FLAGS.get(name))), f"{name}_reverse")
 
 
+@pytest.mark.usefixtures("op_by_op")
 @pytest.mark.parametrize("name", ["softmax", "broadcast"])
 def test_source(name: str, golden: Golden) -> None:
     gradient = differentiate(parse_graph(GRAPHS[name]), FLAGS.get(name))

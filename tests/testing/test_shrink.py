@@ -83,6 +83,7 @@ def test_a_module_and_its_parameters() -> None:
     assert found is not None and len(found.calls) == 1 and "aten.tanh" in found.body()
 
 
+@pytest.mark.usefixtures("op_by_op")
 def test_a_wrong_value_is_found_as_well() -> None:
     with planted("exp", numpy="np.expm1"):
         found = shrink(loss, inputs())
