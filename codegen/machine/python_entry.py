@@ -127,7 +127,7 @@ def is_known() -> bool:
         api = _numpy_api()
     except (ImportError, AttributeError):
         return False
-    word = lambda at: ctypes.c_int64.from_address(at).value  # noqa: E731
+    word: Callable[[int], int] = lambda at: ctypes.c_int64.from_address(at).value  # noqa: E731
     array, pair = np.zeros((2, 3))[:, ::2], (None, ...)
     table = (ctypes.c_int64 * 1)()
     flags = ctypes.c_int32.from_address(id(array) + _FLAGS).value

@@ -86,7 +86,7 @@ class WholeExecutable(Executable):
 
     def _other_way(self, *arrays: Any) -> tuple[Any, ...]:
         """A call that the native function cannot take as it is: with other arrays, or op by op."""
-        plain = [np.require(np.asarray(a), requirements="CA") for a in arrays]
+        plain = [np.require(np.asarray(a), requirements=["C", "A"]) for a in arrays]
         others = any(a is not b for a, b in zip(plain, arrays, strict=True))
         if len(arrays) == self._arity and others:
             result: tuple[Any, ...] = self.function(*plain)

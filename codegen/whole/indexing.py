@@ -64,7 +64,8 @@ class Indexing(Reductions):
     def moved_registers(self, node: Node) -> None:
         """The same of registers: which of them is where."""
         dtype = tensor(node.output).dtype
-        regs, places = [], []
+        regs: list[str] = []
+        places = []
         for v in node.inputs:
             mine = self.numbers(v, dtype)
             places.append(np.arange(len(regs), len(regs) + len(mine)).reshape(shape_of(v)))

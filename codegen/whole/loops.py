@@ -114,7 +114,7 @@ class Loops(Systems):
             if states[-1].then is not None:  # type: ignore[union-attr]  # just made
                 begin += [("ptr", states[-1].now.base), ("ptr", states[-1].then.base)]  # type: ignore[union-attr]
         body = _Body(self, loop, steps, states, sources, stacks, count)
-        results = begin and [one for _, one in begin]
+        results = [one for _, one in begin]
         if count != 0:
             results = self.text.carried(count, begin, body.step)
         body.finish(results)
@@ -153,15 +153,14 @@ class _Body:
             t = self.text.emit(f"sub i64 {self._last()}, {i}")
         targets = [_row(self.text, mem, t) for mem in self.stacks]
         rest = list(given)
-        nexts: list[Mem | None] = []
-        for param, state in zip(loop.carried_params, self.states, strict=True):
-            nexts.append(self._enter(param, state, rest))
+        carried = zip(loop.carried_params, self.states, strict=True)
+        nexts = [self._enter(param, state, rest) for param, state in carried]
         for value, mem in zip(loop.row_results, targets, strict=True):
             if value.node is not None:
                 owner.homes.setdefault(value, mem)
-        for value, mem in zip(loop.carried_results, nexts, strict=True):
-            if value.node is not None and mem is not None and mem.buffer is None:
-                owner.homes.setdefault(value, mem)
+        for value, then in zip(loop.carried_results, nexts, strict=True):
+            if value.node is not None and then is not None and then.buffer is None:
+                owner.homes.setdefault(value, then)
         if loop.index.has_uses:
             owner.define_regs(loop.index, [t])
         for param, mem in zip(loop.row_params, self.sources, strict=True):

@@ -94,7 +94,10 @@ class Reductions(Views):
         """Numbers combined in numpy's order."""
         if not ones:
             return constant(nothing(kind, dtype), dtype)
-        both = lambda a, b: self.one.op(WORDS[kind], dtype, [a, b], [dtype] * 2, {})  # noqa: E731
+
+        def both(a: str, b: str) -> str:
+            return self.one.op(WORDS[kind], dtype, [a, b], [dtype] * 2, {})
+
         rest = list(ones)
         total = ""
         if kind == "sum" and dtype in FLOATS and len(ones) >= 8:

@@ -6,7 +6,7 @@ reduction, or a node of another group. Groups are written when somebody wants a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gradof import tuning
@@ -71,7 +71,7 @@ def steps_of(block: Block) -> list[Step]:
     return done
 
 
-def last_reads(block: Block, steps: list[Step]) -> dict[Value, int]:
+def last_reads(block: Block, steps: Sequence[Step]) -> dict[Value, int]:
     """The step after which nothing reads a value; that of the end for results of the block."""
     last: dict[Value, int] = {}
     for k, step in enumerate(steps):

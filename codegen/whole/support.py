@@ -66,10 +66,10 @@ def _against(node: Node, most: int) -> str | None:
     supported = _SUPPORTED.get(node.kind, supports_elementwise if is_elementwise(node) else None)
     if supported is None or not supported(node):
         return f"{node.kind} on {', '.join(str(v.type) for v in node.inputs)}"
-    for value in (*node.inputs, *node.outputs):
-        number = is_number(value) and value.node is not None and value.node.kind == "Constant"
-        if not number and not _fits(value, most):
-            return f"{node.kind} has an operand or a result {value.type}"
+    for v in (*node.inputs, *node.outputs):
+        number = is_number(v) and v.node is not None and v.node.kind == "Constant"
+        if not number and not _fits(v, most):
+            return f"{node.kind} has an operand or a result {v.type}"
     return None
 
 

@@ -63,7 +63,12 @@ class Text:
         if count == 1:
             body("0")
             return
-        self.carried(count, [], lambda i, given: body(i) or [])
+
+        def step(i: str, given: list[str]) -> list[str]:
+            body(i)
+            return given
+
+        self.carried(count, [], step)
 
     def carried(
         self, count: int | str, begin: Sequence[tuple[str, str]],

@@ -59,19 +59,19 @@ class Views(Elementwise):
             lead = len(shape) - len(mem.shape)
             mine = [0 if n == 1 else s for n, s in zip(mem.shape, mem.strides, strict=True)]
             return replace(mem, shape=shape, strides=(0,) * lead + tuple(mine))
-        strides, offset = list(mem.strides), mem.offset
+        steps, offset = list(mem.strides), mem.offset
         if node.kind == "slice":
             dim: Any = attrs["dim"]
             start: Any = attrs["start"]
             step: Any = attrs["step"]
-            offset += start * strides[dim]
-            strides[dim] *= step
+            offset += start * steps[dim]
+            steps[dim] *= step
         else:
             dims: Any = attrs["dims"]
             for d in dims:
-                offset += (mem.shape[d] - 1) * strides[d]
-                strides[d] = -strides[d]
-        return replace(mem, shape=shape, strides=tuple(strides), offset=offset)
+                offset += (mem.shape[d] - 1) * steps[d]
+                steps[d] = -steps[d]
+        return replace(mem, shape=shape, strides=tuple(steps), offset=offset)
 
     def copied(self, mem: Mem) -> Mem:
         """A contiguous copy that lasts as long as what is in it."""

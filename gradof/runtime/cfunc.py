@@ -48,7 +48,7 @@ class CFunction:
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run it on numpy arrays through the pointer, to try it; fresh arrays come back."""
         given = [
-            np.require(a, to_numpy_dtype(t.dtype), "CA")
+            np.require(a, to_numpy_dtype(t.dtype), ["C", "A"])
             for a, t in zip(arrays, map(type_of, self.inputs), strict=True)
         ]
         kinds = map(type_of, self.outputs)

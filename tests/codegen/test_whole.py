@@ -95,7 +95,7 @@ graph f(%x : T[12,10], %y : T[12,10], %i : i64[4], %ij : i64[4,2]):
 def arrays_of(graph: Any, seed: int = 0) -> list[Any]:
     """Arguments; indices are in range of everything that they index."""
     rng = np.random.default_rng(seed)
-    found = []
+    found: list[Any] = []
     for value in graph.inputs:
         assert isinstance(value.type, TensorType) and value.type.shape is not None
         dtype = NUMPY[str(value.type.dtype)]
