@@ -8,6 +8,7 @@
 # make autograd  HIPS autograd's own tests and examples, with its import replaced
 # make models  every architecture of transformers, compared with eager
 # make explore-test  pages in a headless Chromium; make screenshots  the pictures of docs/
+# make docs    the documentation as a site with a search, into build/site
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
 # All but gpu set up .venv themselves the first time.
 SHELL := /bin/bash
@@ -17,11 +18,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
 
 .DEFAULT_GOAL := help
-.PHONY: explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
+.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -12
+	@sed -n 's/^# //p' Makefile | head -13
 
 setup: $(READY)
 
@@ -86,6 +87,12 @@ explore-test screenshots: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]' -c constraints.txt
 	$(if $(filter screenshots,$@),PYTHONPATH=. $(BIN)/python tools/screenshots.py,\
 		$(BIN)/python -m pytest -m browser tests/explore)
+
+# Without a network, warnings as errors. Every code block of it runs in the tests.
+docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --site-dir build/site
+	@$(BIN)/python tools/check_docs.py
 
 # What the page draws with, bundled anew from its packages; see tools/explore-vendor/package.json.
 explore-vendor:

@@ -72,9 +72,11 @@ class _Group(click.Group):
             ctx.exit(3)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]},
+             invoke_without_command=True)  # fmt: skip
 @click.version_option(__version__, prog_name="gradof")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """gradof: gradients you can check, and code you can read.
 
     \b
@@ -90,6 +92,10 @@ def main() -> None:
     Exit codes: 0 fine, 1 a wrong gradient, 2 bad input or a function that cannot be followed,
     3 an exception of the target's own.
     """
+    if context.invoked_subcommand is None:
+        from gradof.cli.start import print_start
+
+        print_start()
 
 
 _arg = click.option(
@@ -133,7 +139,8 @@ def show(
 @main.command(epilog=_TARGET_HELP.format(name="explore", first=" -o loss.html", more=" --check"))
 @click.argument("target")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
-              help="the page to write [default: NAME.html]")  # fmt: skip
+              help="the page to write, or NAME.json, a step as a Chrome trace, or NAME.dot, the "
+              "graph for Graphviz [default: NAME.html]")  # fmt: skip
 @click.option("--calls", type=click.IntRange(1), default=3, show_default=True,
               help="calls of TARGET before, to see whether it is traced again")  # fmt: skip
 @click.option("--check/--no-check", "checked", default=False,
@@ -149,7 +156,9 @@ def explore(
     from gradof.cli.explore import write_page
 
     path = write_page(target, output, args, library, calls=calls, checked=checked, timed=timed)
-    click.echo(f"{path}: {path.stat().st_size / 1e3:.0f} kB, open it in a browser")
+    where = {".json": "ui.perfetto.dev or chrome://tracing", ".dot": "Graphviz"}
+    click.echo(f"{path}: {path.stat().st_size / 1e3:.0f} kB, "
+               f"for {where.get(path.suffix, 'a browser')}")  # fmt: skip
 
 
 @main.command(epilog=_OPT_HELP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -57,6 +59,28 @@ def print_error(error: GradofError) -> None:
     console = Console(stderr=True, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]:", end=" ", highlight=False)
     console.print(str(error), markup=False, highlight=False)
+    for line in excerpt(error.loc):
+        console.print(line, markup=False, highlight=False)
+
+
+def excerpt(loc: object) -> list[str]:
+    """The user's line of an error with the one before it, and a caret below what it is about.
+
+    `loc` is `file:line`, or `file:line:column`; nothing for what is no line of a file.
+    """
+    match = re.fullmatch(r"(.+?):(\d+)(?::(\d+))?", str(loc))
+    if match is None:
+        return []
+    file, number = match[1], int(match[2])
+    text = linecache.getline(file, number).rstrip()
+    if not text.strip():
+        return []
+    before = linecache.getline(file, number - 1).rstrip() if number > 1 else ""
+    width = len(str(number))
+    start = int(match[3]) - 1 if match[3] else len(text) - len(text.lstrip())
+    carets = "^" if match[3] else "^" * len(text.partition("  #")[0].strip())
+    rows = [f"{number - 1:>{width}} | {before}"] if before.strip() else []
+    return [*rows, f"{number} | {text}", f"{' ' * width} | {' ' * start}{carets}"]
 
 
 def print_ops(records: Sequence[Op]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Literal
 
 from gradof.autodiff.differentiate import differentiate
@@ -29,6 +30,7 @@ from gradof.ir.forks import cached_property
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
+from gradof.runtime.log import log
 from gradof.tracer.core.views import LaidOut, ViewOf
 
 Library = Literal["numpy", "torch"]
@@ -97,9 +99,13 @@ class GraphPlan:
     def executable(self) -> Executable:
         """The emitted code."""
         with self._lock:
-            return compile_graph(
+            start = perf_counter()
+            made = compile_graph(
                 self.prepared, library=self.library, name=self.graph.name, shown=self.shown
             )
+            log(f"compiled {self.graph.name} in {1e3 * (perf_counter() - start):.1f} ms: "
+                f"{len(self.prepared.block)} nodes, {len(made.kernels)} kernels")  # fmt: skip
+            return made
 
     @cached_property
     def captured(self) -> CapturedExecutable:

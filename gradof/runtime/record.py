@@ -28,6 +28,7 @@ from gradof.runtime.conditions import conditions
 from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.limits import limits
+from gradof.runtime.log import log
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
-_LONG = 3.0  # seconds after which a trace says on a terminal that it is one
+_LONG = 2.0  # seconds after which a trace says on a terminal that it is one
 
 
 class _Recording(NamedTuple):
@@ -225,6 +226,9 @@ class Tracing:
 
     def _enter(self, call: Call, recording: _Recording) -> tuple[Entry, Call]:
         traced, cache = recording.traced, self.cache
+        reason = why_traced(cache, call)
+        log(f"traced {self.name} in {1e3 * recording.seconds:.1f} ms: {reason}; "
+            f"{len(traced.graph.block)} nodes, {len(traced.graph.inputs)} inputs")  # fmt: skip
         free = [origin.read(self.fn) for origin in traced.origins]
         leaves = [call.leaves[i] for i in traced.arg_leaves]
         entry = Entry(
@@ -242,7 +246,7 @@ class Tracing:
                 None if traced.deciding is None else Decisions(traced.deciding, call.library)
             ),
             lock=forks.rlock(),
-            reason=why_traced(cache, call),
+            reason=reason,
             seconds=recording.seconds,
             conditions=() if call.library == "numpy" else tuple(
                 conditions(self.fn, traced, recording.reads, [*leaves, *free])

@@ -19,6 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gradof.runtime.explore.exports import chrome_trace, dot
+
 SCRIPTS = ("vendor.js", "diff.js", "colour.js", "state.js", "code.js", "graph.js", "panels.js",
            "main.js")  # fmt: skip
 _IMPORT = re.compile(r'^import [^;]*? from "\./\w+\.js";\n', re.MULTILINE)
@@ -42,9 +44,13 @@ class Exploration:
         return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
 
     def write(self, path: str | Path) -> Path:
-        """Write the page; returns where."""
+        """Write the page; returns where.
+
+        A name that ends in .json gets a step as a Chrome trace, one in .dot the graph instead.
+        """
         path = Path(path)
-        path.write_text(self.html, encoding="utf-8")
+        made = {".json": chrome_trace, ".dot": dot}.get(path.suffix)
+        path.write_text(self.html if made is None else made(self.data), encoding="utf-8")
         return path
 
     def _repr_html_(self) -> str:
