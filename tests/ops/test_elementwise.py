@@ -32,7 +32,7 @@ SMOOTH = [
 NAMED = [(o, n) for o in SMOOTH for n in o.names]
 # An op's own name for torch's, where the statement leaves the mapping to the tracers.
 TORCH: dict[str, Callable[..., Any]] = {
-    "inverse_mills": lambda x: torch.exp(-x * x / 2 - torch.special.log_ndtr(x)) * 0.3989422804014327,
+    "inverse_mills": lambda x: torch.exp(-x * x / 2 - torch.special.log_ndtr(x)) * 0.39894228040143,
     "add": torch.add, "sub": torch.sub, "pow": torch.pow, "hypot": torch.hypot,
     "xlogy": torch.xlogy, "xlog1py": torch.special.xlog1py, "logit": torch.logit,
     "sinc": torch.sinc, "entr": torch.special.entr, "ndtr": torch.special.ndtr,
