@@ -34,6 +34,7 @@ from gradof.ir.loop import is_loop
 from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr, F, Like
 from gradof.ops.nan_safe import zero_where_unreached
+from gradof.ops.opaque import ask_no_gradient
 from gradof.ops.registry import Op, Refused
 from gradof.passes.expand_composites import expand_composites_in
 
@@ -66,6 +67,11 @@ class _ReverseBuilder:
         self.graph = graph
         self.memory_budget = memory_budget
         self.needs = propagate_requires_grad(graph, flags)
+        for node in graph.nodes():
+            if node.kind == "Opaque":
+                ask_no_gradient(
+                    node, [i for i, v in enumerate(node.inputs) if v not in self.needs]
+                )
         self.flags = flags
         self.block = Node("Reverse").add_block()
         self.grads: dict[Value, Value] = {}

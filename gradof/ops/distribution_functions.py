@@ -112,6 +112,16 @@ def _tukey_slope(y: Expr, shape: Expr) -> Expr:
     return F.pow(y, shape - 1.0) + F.pow(1.0 - y, shape - 1.0)
 
 
+def _within(rule: Callable[..., Expr]) -> Callable[[Expr, Expr, Expr], Expr]:
+    """The rule, and zero outside of the distribution's support, where y is 0 or 1."""
+
+    def within(g: Expr, shape: Expr, y: Expr) -> Expr:
+        inside = (y > 0.0) & (y < 1.0)
+        return F.where(inside, rule(g, shape, F.where(inside, y, 0.5)), 0.0)
+
+    return within
+
+
 def _tukey_shape(g: Expr, shape: Expr, y: Expr) -> Expr:
     # of the quantile (y^shape - (1 - y)^shape)/shape, in shape, over its slope
     near = F.abs(shape) < 1e-6
@@ -123,8 +133,8 @@ def _tukey_shape(g: Expr, shape: Expr, y: Expr) -> Expr:
     return -(g * F.where(near, limit, direct) / _tukey_slope(y, shape))
 
 
-special("tklmbda(x, shape)", {"x": lambda g, shape, y: g / _tukey_slope(y, shape),
-                              "shape": _tukey_shape})
+special("tklmbda(x, shape)", {
+    "x": _within(lambda g, shape, y: g / _tukey_slope(y, shape)), "shape": _within(_tukey_shape)})
 
 # --- quantiles that are found as roots ----------------------------------------------------------
 

@@ -13,11 +13,12 @@ an Opaque node, to any order that torch has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.attrs import Attr
+from gradof.ir.core import Node
 from gradof.ir.types import DType, TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.registry import Family, op
@@ -70,6 +71,20 @@ def constant_operands(call: Attr) -> set[int]:
     if len(call) == 2 and call[0] == "c":
         return {call[1]}  # type: ignore[arg-type]  # a place
     return {place for part in call for place in constant_operands(part)}
+
+
+def ask_no_gradient(node: Node, unwanted: Collection[int]) -> None:
+    """Ask torch for no gradient of these operands of an op: it may have none."""
+    if node.attrs["vjps"] == () and unwanted:
+        node.attrs["call"] = _constant(node.attrs["call"], unwanted)
+
+
+def _constant(call: Attr, places: Collection[int]) -> Attr:
+    if not isinstance(call, tuple):
+        return call
+    if len(call) == 2 and call[0] == "t" and call[1] in places:
+        return ("c", call[1])
+    return tuple(_constant(part, places) for part in call)
 
 
 def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:

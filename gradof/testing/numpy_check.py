@@ -12,7 +12,15 @@ from gradof.runtime.checks import lift_floats
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import bind_with_grad, vjp
 from gradof.runtime.thread import calling_plain
-from gradof.testing.closeness import FACTOR, RANDOM_ULPS, directional, distance, largest, rows
+from gradof.testing.closeness import (
+    FACTOR,
+    RANDOM_ULPS,
+    directional,
+    distance,
+    largest,
+    rows,
+    unsteady,
+)
 from gradof.testing.literals import numpy_twins
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
@@ -144,9 +152,9 @@ def _along_lines(
         direction = rng.standard_normal(np.shape(grad))
         step = 1e-6 * max(1.0, largest(flatten(args)[0][i]))
         with calling_plain():
-            back, here, on = (
+            back, near, here, far, on = (
                 _weighted(plain(*_wide(args, {i: sign * step * direction})), weights)
-                for sign in (-1.0, 0.0, 1.0)
+                for sign in (-1.0, -0.25, 0.0, 0.25, 1.0)
             )
         ours = float(np.sum(grad * direction))
         size = float(np.sum(np.abs(grad * direction)))
@@ -155,6 +163,7 @@ def _along_lines(
         # numpy has no gradient of its own that could say how well conditioned this one is
         slack = 1e-4 * size if dtype != np.float64 else 0.0
         slack += 8 * terms * float(np.finfo(np.float64).eps) / step  # terms of a sum may cancel
+        slack += unsteady((back, near, far, on), step)
         row = directional(f"gradient of {names[i]}", ours, (back, here, on), step, size, ulp, slack)
         if row is None:
             report.notes.append(f"not finite around {names[i]}: no finite differences")
@@ -210,7 +219,8 @@ def _second_order(
             report.notes.append(f"the gradient jumps at leaf {i}: no second differences")
             continue
         triple = (values[-1.0], values[0.0], values[1.0])
-        row = directional(name, float(np.sum(probe * mine)), triple, step, size)
+        slack = unsteady((values[-1.0], values[-0.25], values[0.25], values[1.0]), step)
+        row = directional(name, float(np.sum(probe * mine)), triple, step, size, slack=slack)
         if row is None:
             report.notes.append(f"the gradient is not finite around leaf {i}")
         else:

@@ -331,3 +331,25 @@ def test_another_layout_of_an_array_that_is_reshaped_and_written_to() -> None:
         plain = x.copy(order="K")
         assert compiled(x) == fn(plain)
         np.testing.assert_array_equal(x, plain)
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")
+def test_an_op_without_a_gradient_for_what_requires_none() -> None:
+    def inputs() -> tuple[Tensor, ...]:
+        return torch.tensor([0.5, 1.5]), torch.tensor([0.3, 2.0], requires_grad=True)
+
+    verdict = confirm(lambda a, x: torch.special.gammainc(a * 2, x), inputs, Setting())
+    assert verdict.passed and verdict.orders >= 1, verdict
+
+
+def test_a_distribution_is_flat_outside_of_its_support() -> None:
+    import numpy as np
+
+    special = pytest.importorskip("scipy.special")
+
+    def fn(x: Any, shape: Any) -> Any:
+        return np.sum(special.tklmbda(x, shape))
+
+    x, shape = np.array([-1.2, 1.2, 0.1]), np.array([1.44, 1.44, 1.44])
+    for gradient in grad(fn, argnums=(0, 1))(x, shape):
+        assert np.array_equal(gradient[:2], [0.0, 0.0]) and gradient[2] != 0.0

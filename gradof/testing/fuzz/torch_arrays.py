@@ -37,6 +37,13 @@ def where_number(a: Any, b: Any) -> tuple[Any, Any]:
     return np.where(known, a, 0.0), np.where(known, b, 0.0)
 
 
+def where_finite(a: Any, b: Any, exact: Any) -> tuple[Any, Any]:
+    """Two arrays with zero where the second overflows and the first is about the exact one."""
+    known = ~np.isfinite(b) & np.isfinite(a) & np.isfinite(exact)
+    near = np.abs(a - exact) <= 0.05 * np.abs(exact)
+    return np.where(known & near, 0.0, a), np.where(known & near, 0.0, b)
+
+
 def array(tensor: Tensor) -> Any:
     """The numbers of a tensor in float64, complex ones as pairs."""
     if tensor.is_complex():
