@@ -179,8 +179,8 @@ special("betainccinv(a, b, p)", {
 def _logit_x(g: Expr, x: Expr) -> Expr:
     at_end = (x == 0.0) | (x == 1.0)  # infinite there, from either side, as in torch
     safe = F.where(at_end, 0.25, x)
-    inside = g / (safe * (1.0 - safe))
-    return F.where((x < 0.0) | (x > 1.0), math.nan, F.where(at_end, g * math.inf, inside))
+    slope = F.where(at_end, math.inf, 1.0 / (safe * (1.0 - safe)))  # times g: once more derived,
+    return g * F.where((x < 0.0) | (x > 1.0), math.nan, slope)  # g * inf aside would be nan
 
 
 op("logit_of(x) -> y", family=binary(FLOATS), cost=CALL, numpy=lowering("logit"),
@@ -300,9 +300,12 @@ def _delta(phi: Expr, m: Expr) -> Expr:
 
 
 def _ellipkinc_m(g: Expr, phi: Expr, m: Expr, y: Expr) -> Expr:
-    # 19.4.6; singular, and so nan, at m = 0
+    # 19.4.6, and its limit at m = 0
+    none = m == 0.0
+    m = F.where(none, 0.5, m)
     first = (F.ellipeinc(phi, m) / (1.0 - m) - y) / m
-    return g * (first - F.sin(phi) * F.cos(phi) / ((1.0 - m) * _delta(phi, m))) * 0.5
+    slope = (first - F.sin(phi) * F.cos(phi) / ((1.0 - m) * _delta(phi, m))) * 0.5
+    return g * F.where(none, (phi - F.sin(phi) * F.cos(phi)) * 0.25, slope)
 
 
 special("ellipkinc(phi, m)", {"phi": lambda g, phi, m: g / _delta(phi, m), "m": _ellipkinc_m})

@@ -18,9 +18,9 @@ They are those of the float64 function along a random direction, a step of 1e-6 
 derivative may be off their mean by 1e-5 relative, by 64 ulps of the working precision, and by half
 the distance of the two one-sided differences: at a kink, as relu has at 0, every slope in between
 is right. numpy's, which have no other reference, are taken with a quarter of the step as well, and
-may be off by eight times what that changes: near a pole or a jump. Nothing is judged where the function is not finite, nor where torch's own float64
-gradient is off as well: there the function cuts a gradient on purpose (`detach`). Notes of the
-report say so.
+may be off by eight times what that changes: near a pole or a jump. Nothing is judged where the
+function is not finite, nor where torch's own float64 gradient is off as well: there the function
+cuts a gradient on purpose (`detach`). Notes of the report say so.
 """
 
 from __future__ import annotations

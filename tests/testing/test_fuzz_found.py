@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradof import differentiate, grad
+from gradof import differentiate, grad, hvp
 from gradof.errors import EagerWarning
 from gradof.testing.fuzz import Setting, confirm
 from gradof.testing.literals import numpy_twins
@@ -353,3 +353,38 @@ def test_a_distribution_is_flat_outside_of_its_support() -> None:
     x, shape = np.array([-1.2, 1.2, 0.1]), np.array([1.44, 1.44, 1.44])
     for gradient in grad(fn, argnums=(0, 1))(x, shape):
         assert np.array_equal(gradient[:2], [0.0, 0.0]) and gradient[2] != 0.0
+
+
+def test_a_mask_of_dropped_numbers_that_are_laid_out_otherwise() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        kept = torch.nn.functional.dropout(x, 0.5)
+        return kept, kept[kept <= -0.2]
+
+    x = torch.randn(2, 3, 2).permute(2, 1, 0).requires_grad_()
+    for seed in range(6):
+        compiled = differentiate(fn)
+        torch.manual_seed(seed)
+        want = fn(x)
+        for _ in range(2):
+            torch.manual_seed(seed)
+            for a, b in zip(compiled(x), want, strict=True):
+                assert torch.equal(a, b)
+        assert compiled.cache_info().misses == 1
+
+
+def test_the_logit_is_differentiated_twice_within_a_function() -> None:
+    import numpy as np
+
+    special = pytest.importorskip("scipy.special")
+    x = np.array([0.3, 0.9])
+    (second,) = hvp(lambda x: np.sum(special.logit(x) ** 2), (x,), (np.ones(2),))
+    slope, bend = 1 / (x * (1 - x)), (2 * x - 1) / (x * (1 - x)) ** 2
+    np.testing.assert_allclose(second, 2 * slope**2 + 2 * special.logit(x) * bend)
+
+
+def test_the_elliptic_integral_has_a_slope_at_no_modulus() -> None:
+    import numpy as np
+
+    special = pytest.importorskip("scipy.special")
+    slopes = grad(lambda m: np.sum(special.ellipkinc(0.5, m)))(np.array([0.0, 1e-5]))
+    np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4)

@@ -71,6 +71,9 @@ class Deferred:
         self.settle(args, kwargs)
         if draws:
             self.settle_draws()
+        if func is _ATEN.bernoulli.p and not args[0].is_contiguous():
+            # what it stands for, `bernoulli_` of such a tensor, fills memory in its order
+            return torch.empty_like(args[0]).bernoulli_(*args[1:], **kwargs)
         return func(*args, **kwargs)
 
     def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

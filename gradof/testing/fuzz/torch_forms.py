@@ -124,7 +124,7 @@ CONTROL = blocks(
     "{new} = {x}\nfor i in range({int:2,4}):\n    {new} = torch.tanh({new} * {pos} + {s} * i)",
     "{new} = {x}\nfor row in {x:1}.unbind(0)[:4]:\n    {new} = {new} * {pos} + row.sum()",
     "def inner(t, scale={num:f}):\n    return torch.sin(t) * scale + {s}\n{new} = inner({x}) + inner({x} * 2)",
-    "{new} = gradof.checkpoint(lambda t: torch.tanh(t * {pos}).exp() * {s}, {x})",
+    "{new} = gradof.checkpoint(lambda t, s: torch.tanh(t * {pos}).exp() * s, {x} * 1, {s} * 1)",
     "{new} = {x} * 2 if {x}.sum() > 0 else {x} - 1", "{new} = {x} * float({s}.detach().mean())",
     "{new} = {x} * {x}.shape[0] if {x}.dim() else {x} + {x}.numel()",
     "{new} = sum([t * (i + 1) for i, t in enumerate([{x}, {s}, {s}])])",

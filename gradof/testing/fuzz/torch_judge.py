@@ -53,7 +53,7 @@ _KINKS = re.compile(r"\b(elu|celu|selu|prelu|entr)_?\(")  # where they are 0
 # In float64 there is no run in more digits. Two things are known to be coarse there: constants that
 # are float32, such as 1 / 6, and variances, which are made element by element (Welford).
 ROUGH = {"hardsigmoid": 1e-6, "hardswish": 1e-6}
-_ONE_BY_ONE = re.compile(r"\b((var|std)(_mean)?|(instance|group|layer|batch)_norm)\(")
+_ONE_BY_ONE = re.compile(r"\b((var|std)(_mean)?|(instance|group|layer|batch|vector)_norm)\(")
 
 
 def judge(
@@ -220,7 +220,8 @@ class _Judge:
                 a, b = where_finite(a, b, exact)
                 off, allowed = distance(a, b), max(allowed, ulps * largest(b))
                 lost = distance(b, exact)
-            if off <= allowed or distance(a, exact) <= (FACTOR * lost if math.isfinite(lost) else 0.0) + allowed:
+            own_loss = FACTOR * lost if math.isfinite(lost) else 0.0
+            if off <= allowed or distance(a, exact) <= own_loss + allowed:
                 return ""
         noise = 0.0
         for moved in self._moved_runs():
