@@ -147,13 +147,15 @@ def _np_scatter_maxima(g: Array, indices: Array, *, space: Ints) -> Array:
     count, plane = _product(lead), _product(space)
     base = np.arange(count, dtype=np.int64)[:, None] * plane
     result = np.zeros(count * plane, g.dtype)
-    np.add.at(result, (indices.reshape(count, -1) + base).ravel(), g.ravel())
+    places = indices.reshape(count, _product(indices.shape[len(lead) :]))  # of none, -1 is no size
+    np.add.at(result, (places + base).ravel(), g.ravel())
     return result.reshape(*lead, *space)
 
 
 def _np_take_maxima(x: Array, indices: Array, *, rank: int) -> Array:
-    lead = _product(x.shape[: x.ndim - rank])
-    flat = np.take_along_axis(x.reshape(lead, -1), indices.reshape(lead, -1), axis=1)
+    first = x.ndim - rank
+    lead, plane, taken = map(_product, (x.shape[:first], x.shape[first:], indices.shape[first:]))
+    flat = np.take_along_axis(x.reshape(lead, plane), indices.reshape(lead, taken), axis=1)
     return flat.reshape(indices.shape)
 
 

@@ -103,7 +103,7 @@ def test_what_cannot_run_again_unseen_is_skipped_and_counted() -> None:
     info = step.audit_info()
     assert info.skipped == 2 and info.reason == "the function writes to Python state"
     seen: list[Any] = []
-    x.register_hook(seen.append)
+    x.register_hook(seen.append)  # type: ignore[no-untyped-call]  # torch's own
     plain = gradof.differentiate(lambda x: (x * x).sum(), audit=1.0)
     plain(x)
     with torch.no_grad():
