@@ -10,7 +10,8 @@ Gradients of complex numbers are the conjugates of gradof's (docs/conventions.md
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, cast
 
 import numpy as np
 
@@ -56,17 +57,18 @@ def conjugated(tree: Any) -> Any:
 
 def returning_arrays(fun: Function) -> Function:
     """The function with arrays for the numbers it returns; the same one for the same function."""
-    held = getattr(fun, "__dict__", {})
-    found: Function | None = held.get(_WRAPPED)
-    if found is not None:
-        return found
+    if isinstance(fun, MethodType) and isinstance(fun.__func__, FunctionType):
+        return MethodType(returning_arrays(fun.__func__), fun.__self__)
+    held = fun.__dict__ if isinstance(fun, FunctionType) else {}
+    found = held.get(_WRAPPED)
+    if found is not None and found[0] is fun:  # functools.wraps copies attributes
+        return cast(Function, found[1])
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return as_arrays(fun(*args, **kwargs))
 
     wrapped.__name__ = getattr(fun, "__name__", "f")
-    if isinstance(held, dict) and hasattr(fun, "__code__"):
-        fun.__dict__[_WRAPPED] = wrapped
+    held[_WRAPPED] = fun, wrapped
     return wrapped
 
 

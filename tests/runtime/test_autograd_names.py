@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any
 
 import numpy as onp
@@ -62,6 +63,37 @@ def test_operators_of_arrays() -> None:
     gradient, aux = ag.grad_and_aux(lambda x: (np.sum(x**2), x * 3))(X)
     onp.testing.assert_allclose(gradient, 2 * X)
     onp.testing.assert_allclose(aux, 3 * X)
+
+
+def test_methods_of_two_objects_are_two_functions() -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def loss(self, x: Any) -> Any:
+            return self.scale * np.sum(x**2)
+
+    for scale in (2.0, 3.0):
+        model = Model(scale)
+        for _ in range(2):
+            onp.testing.assert_allclose(ag.value_and_grad(model.loss)(X)[1], 2 * scale * X)
+
+    @functools.wraps(Model.loss)  # copies what was kept on it
+    def half(model: Any, x: Any) -> Any:
+        return 0.5 * model.loss(x)
+
+    onp.testing.assert_allclose(ag.grad(half, 1)(model, X), model.scale * X)
+
+
+def test_names_that_packages_built_on_autograd_import() -> None:
+    from gradof.autograd.builtins import DictBox
+    from gradof.autograd.numpy.numpy_boxes import ArrayBox
+    from gradof.autograd.numpy.numpy_vjps import unbroadcast_f
+
+    assert DictBox is dict and ArrayBox.__name__ == "TracedArray"
+    rule = unbroadcast_f(onp.ones((1, 3)), lambda g: g * onp.ones((4, 2, 3)))
+    onp.testing.assert_array_equal(rule(2.0), onp.full((1, 3), 16.0))
+    assert unbroadcast_f(X, lambda g: g)(X) is X
 
 
 def test_a_pullback_leads_to_none_of_our_books() -> None:

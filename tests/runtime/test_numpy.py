@@ -151,6 +151,29 @@ def test_a_gradient_asked_for_anew_at_every_call_is_traced_once() -> None:
     near(gradof.grad(half)(X), 0.5 * np.sin(2 * X))
 
 
+def test_masks_may_go_to_code_in_c() -> None:
+    table = np.arange(12.0).reshape(6, 2)
+
+    def in_c(a: Any) -> Any:  # what pandas does with the key of a data frame
+        return a.__array__()
+
+    def loss(p: Any, t: Any) -> Any:
+        return np.sum(table[in_c(t > 2.0)] @ p)
+
+    fn, t = gradof.grad(loss), np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1.0])
+    for moved in (0.0, 0.5, 0.0, 1.5):
+        near(fn(np.ones(2), t + moved), table[t + moved > 2.0].sum(0))
+    assert fn.cache_info().misses == 3  # one for each mask
+    with pytest.raises(errors.UnsupportedOpError, match="its gradient would be lost"):
+        gradof.grad(lambda p: np.sum(in_c(p)))(X)
+    long = np.arange(1000.0)
+    count = gradof.grad(lambda p, t: p * np.count_nonzero(in_c(t % 7 > 2)))
+    for k in (0, 1, 0, 1):  # the last of them alone differ
+        shifted = long + k * (long > 995)
+        assert count(2.0, shifted) == np.sum(shifted % 7 > 2)
+    assert count.cache_info().misses == 2
+
+
 def test_methods_share_a_trace_by_instance() -> None:
     class Model:
         def __init__(self, scale: float) -> None:

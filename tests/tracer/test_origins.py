@@ -1,13 +1,17 @@
 """Every way a function can reach an array that is no argument, found and read again."""
 
 import functools
+import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gradof.tracer.state import origins as module
 from gradof.tracer.state.origins import Origin, Origins
 
 GLOBAL = np.ones(2)
@@ -126,3 +130,31 @@ def test_cycles_end() -> None:
     ring: list[Any] = []
     ring.append(ring)
     assert Origins(lambda: ring, lambda o: isinstance(o, np.ndarray)).find(np.ones(1)) is None
+
+
+def test_of_other_installed_packages_objects_are_followed_and_code_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "frames.py").write_text("""
+TABLE = [[0.0]]
+def helper():
+    return TABLE
+class Frame:
+    def __init__(self, data):
+        self.data = data
+    def rows(self):
+        return helper(), self.data
+""")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(module, "LIBRARY_FOLDERS", (str(tmp_path),))
+    frames: Any = importlib.import_module("frames")
+    try:
+        frames.TABLE = np.zeros(2)
+        frame = frames.Frame(np.ones(3))
+        assert str(find(lambda x: frame.rows(), frame.data)) == "closure 'frame'.data"
+        origins = Origins(lambda x: frame.rows(), lambda o: isinstance(o, np.ndarray))
+        assert origins.find(frames.TABLE) is None and origins.complete
+        # a method of the package's own is of that package
+        assert find(frame.rows, frames.TABLE).read(frame.rows) is frames.TABLE
+    finally:
+        del sys.modules["frames"]

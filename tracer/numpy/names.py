@@ -18,7 +18,6 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,12 +27,15 @@ from typing import Any
 
 from gradof.ir import forks
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.origins import ATOMS, Step, children_of
+from gradof.tracer.state.origins import (
+    ATOMS,
+    LIBRARY_FOLDERS,
+    Step,
+    children_of,
+    packages_of,
+)
 
 Wrap = Callable[[Any], Any]
-_LIBRARY_FOLDERS = tuple(
-    {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
 _MAX_OBJECTS = 200_000
 
 
@@ -187,10 +189,11 @@ def _place(obj: Any, step: Step, now: Any, old: Any, new: Any) -> Place | None:
 
 
 def _places(roots: Sequence[Any], table: Table) -> list[Place]:
-    """The references to replace in everything that can be reached."""
+    """The references to replace in all that can be reached of the functions' own packages."""
     found: dict[tuple[str, int, Any], Place] = {}
     seen: dict[int, Any] = {}
     todo = [(root, True) for root in roots]
+    home = frozenset[str]().union(*map(packages_of, roots))
 
     def note(place: Place | None) -> None:
         if place is not None and not (place.kind == "item" and _is_library(place.holder)):
@@ -211,7 +214,7 @@ def _places(roots: Sequence[Any], table: Table) -> list[Place]:
                 new = table.replacement(obj.__defaults__)
                 if new is not obj.__defaults__:
                     note(Place("defaults", obj, None, obj.__defaults__, new))
-        for step, child in children_of(obj, root):
+        for step, child in children_of(obj, root, home):
             old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
             if new is not old:
                 note(_place(obj, step, child, old, new))
@@ -226,7 +229,7 @@ def _is_library(space: dict[str, Any]) -> bool:
         return False
     top = str(space.get("__name__", "")).partition(".")[0]
     file = str(space.get("__file__") or "")
-    return top in ("gradof", "numpy", "scipy") or file.startswith(_LIBRARY_FOLDERS)
+    return top in ("gradof", "numpy", "scipy") or file.startswith(LIBRARY_FOLDERS)
 
 
 # --- while a trace runs ---------------------------------------------------------------------------

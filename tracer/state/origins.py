@@ -13,12 +13,18 @@ The walk goes, breadth first, through: the object behind a bound method, `functo
 closures, defaults, the globals that the code names (nested functions and called helpers included),
 attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of
 tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question.
+
+Note [Installed packages]
+Code in site-packages is not followed, unless the traced function is of that package, or a class of
+its object is: a DataFrame's attributes are walked, but not all of pandas by way of its methods,
+which takes seconds. What a function of another package holds in its globals is a constant.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +49,9 @@ ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,
     BuiltinFunctionType,
 )  # fmt: skip
+LIBRARY_FOLDERS = tuple(
+    {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 # Of a torch.nn.Module: what follows from its hooks, and what only its state_dict reads.
 _MODULE_BOOKS = frozenset({
@@ -222,6 +231,7 @@ class Origins:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(self.fn, None)])
+        home = packages_of(self.fn)
         while queue:
             obj, trail = queue.popleft()
             if issubclass(type(obj), ATOMS) or id(obj) in seen:
@@ -234,7 +244,7 @@ class Origins:
                 if trail is not None:
                     found[id(obj)] = (obj, trail)
                 continue
-            children = list(children_of(obj, root=trail is None))
+            children = list(children_of(obj, trail is None, home))
             if self._held is not None:
                 self._held[id(obj)] = dict(children)
                 self._keep.append(obj)
@@ -242,10 +252,39 @@ class Origins:
                 queue.append((child, Trail(trail, step)))
 
 
-def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
-    """What an object leads to, by one step each; of a library's function only if it is the root."""
+def packages_of(fn: Any) -> frozenset[str]:
+    """The packages that a function is of, and those of the objects that it is a method of."""
+    found, todo, seen = set[str](), [fn], set[int]()
+    while todo:
+        obj = todo.pop()
+        if id(obj) in seen:
+            continue
+        seen.add(id(obj))
+        if isinstance(obj, MethodType):
+            found.update(_package(base) for base in type(obj.__self__).__mro__)
+            todo.append(obj.__func__)
+        elif isinstance(obj, functools.partial):
+            todo.append(obj.func)
+        elif isinstance(obj, FunctionType):
+            found.add(_package(obj))
+            cells = (c.cell_contents for c in obj.__closure__ or () if _is_set(c))
+            todo += [c for c in (*cells, *obj.__dict__.values()) if callable(c)]
+        elif _package(type(obj)) == "gradof":  # a compiled function
+            todo += [v for v in getattr(obj, "__dict__", {}).values() if callable(v)]
+        else:
+            found.update(_package(base) for base in type(obj).__mro__)
+    return frozenset(found)
+
+
+def children_of(
+    obj: Any, root: bool, home: frozenset[str] | None = None
+) -> Iterator[tuple[Step, Any]]:
+    """What an object leads to, by one step each; of a library's function only if it is the root.
+
+    With `home`, other installed packages are libraries, too: Note [Installed packages].
+    """
     if isinstance(obj, FunctionType):
-        yield from _of_function(obj, root)
+        yield from _of_function(obj, root, home)
     elif isinstance(obj, MethodType):
         yield Step("self"), obj.__self__
         yield Step("function"), obj.__func__
@@ -262,16 +301,19 @@ def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
     elif isinstance(obj, (list, tuple)):
         yield from ((Step("item", i), v) for i, v in enumerate(obj))
     elif isinstance(obj, type):
-        if not _from_library(obj):
+        if not _from_library(obj, home):
             yield from (
                 (Step("attr", k), v) for k, v in list(vars(obj).items()) if k not in _CLASS_BOOKS
             )
     elif not isinstance(obj, ModuleType):
-        yield from _of_instance(obj)
+        yield from _of_instance(obj, home)
 
 
-def _of_function(fn: FunctionType, root: bool) -> Iterator[tuple[Step, Any]]:
-    if not root and _from_library(fn) and fn.__closure__ is None:
+def _of_function(
+    fn: FunctionType, root: bool, home: frozenset[str] | None
+) -> Iterator[tuple[Step, Any]]:
+    library = _from_library(fn, home)
+    if not root and library and fn.__closure__ is None:
         return
     code = fn.__code__
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
@@ -287,14 +329,14 @@ def _of_function(fn: FunctionType, root: bool) -> Iterator[tuple[Step, Any]]:
     wrapped = fn.__dict__.get("__wrapped__")
     if wrapped is not None:
         yield Step("attr", "__wrapped__"), wrapped
-    if _from_library(fn):
+    if library:
         return
     used = _names(code)
     for name in used:
         if name in fn.__globals__:
             value = fn.__globals__[name]
             yield Step("global", name), value
-            if isinstance(value, ModuleType):
+            if isinstance(value, ModuleType) and not _is_library(value.__name__, home):
                 yield from _of_module(name, value, used)
 
 
@@ -310,14 +352,12 @@ def _of_module(
     alias: str, module: ModuleType, used: frozenset[str]
 ) -> Iterator[tuple[Step, Any]]:
     # `config.W` in the code: only names that the code spells out are looked up in a module.
-    if module.__name__.partition(".")[0] in _LIBRARIES:
-        return
     for name in used:
         if name in vars(module):
             yield Step("module", (alias, name)), vars(module)[name]
 
 
-def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
+def _of_instance(obj: Any, home: frozenset[str] | None) -> Iterator[tuple[Step, Any]]:
     cls = type(obj)
     if getattr(cls, "_gradof_opaque", False):  # a plan, say: its guards name all that they check
         return
@@ -337,7 +377,7 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("__") and hasattr(obj, name):
                 yield Step("attr", name), getattr(obj, name)
-        if base is object or _from_library(base):
+        if base is object or _from_library(base, home):
             continue
         for name, value in base.__dict__.items():
             if name in _CLASS_BOOKS:
@@ -349,8 +389,26 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
                 yield Step("attr", name), value
 
 
-def _from_library(obj: Any) -> bool:
-    return str(getattr(obj, "__module__", "")).partition(".")[0] in _LIBRARIES
+def _package(obj: Any) -> str:
+    return str(getattr(obj, "__module__", "")).partition(".")[0]
+
+
+def _from_library(obj: Any, home: frozenset[str] | None) -> bool:
+    return _is_library(_package(obj), home)
+
+
+def _is_library(module: str, home: frozenset[str] | None) -> bool:
+    package = module.partition(".")[0]
+    if package in _LIBRARIES:
+        return True
+    return home is not None and package not in home and _is_installed(package)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_installed(package: str) -> bool:
+    """Whether a package that is loaded lies where pip or Python put theirs."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return bool(file) and str(file).startswith(LIBRARY_FOLDERS)
 
 
 @functools.lru_cache(maxsize=4096)
