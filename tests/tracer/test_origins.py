@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.tracer.state import origins as module
+from gradof.tracer.state import packages
 from gradof.tracer.state.origins import Origin, Origins
 
 GLOBAL = np.ones(2)
@@ -146,7 +146,7 @@ class Frame:
         return helper(), self.data
 """)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(module, "LIBRARY_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(packages, "LIBRARY_FOLDERS", (str(tmp_path),))
     frames: Any = importlib.import_module("frames")
     try:
         frames.TABLE = np.zeros(2)

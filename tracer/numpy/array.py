@@ -34,7 +34,6 @@ from gradof.tracer.state.unheard import unheard
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-_BITS = 62  # of a whole number, so that its sum of powers of two stays below 2**63
 Read = Callable[[Expr], Expr]
 Write = Callable[[Expr, Expr], Expr]
 
@@ -171,17 +170,6 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
             hint="code in C cannot be traced: make it a gradof.primitive with a vjp, or compute it "
             "outside; write X @ x for X.dot(x), and give an array a name before you write into it",
         )
-
-    def _bits(self) -> np.ndarray[Any, Any]:
-        """Booleans for code in C: the trace holds where they are the same again.
-
-        Python reads them as whole numbers of 62 bits: one of the whole could be equal by accident.
-        """
-        flat: Any = np.ravel(self)
-        for start in range(0, self.size, _BITS):
-            some = flat[start : start + _BITS]
-            int(np.sum(np.where(some, 1 << np.arange(some.size), 0)))
-        return self.plain()
 
     def plain(self) -> np.ndarray[Any, Any]:
         """The concrete array, read-only: writing into it would be lost."""

@@ -27,13 +27,8 @@ from typing import Any
 
 from gradof.ir import forks
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.origins import (
-    ATOMS,
-    LIBRARY_FOLDERS,
-    Step,
-    children_of,
-    packages_of,
-)
+from gradof.tracer.state.origins import ATOMS, Step, children_of
+from gradof.tracer.state.packages import LIBRARY_FOLDERS, packages_of
 
 Wrap = Callable[[Any], Any]
 _MAX_OBJECTS = 200_000

@@ -4,6 +4,7 @@
     x.item() * 2         a traced number, which keeps its gradient
     float(x)             an error that names the line: the gradient would be lost
     print(f"{x:.3f}")    the value while the function is traced
+    frame[x > 0]         guarded: the trace holds for the same mask
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 
 from gradof.errors import DataDependentError, ShapeError
 from gradof.tracer.state.source import user_loc
+
+_BITS = 62  # of a whole number, so that its sum of powers of two stays below 2**63
 
 
 class PythonValues:
@@ -36,6 +39,18 @@ class PythonValues:
             hint="x is a number already: leave it out, or show gradof.value_of(x), or make the "
             "argument static (static_argnames)",
         )
+
+    def _bits(self: Any) -> np.ndarray[Any, Any]:
+        """Booleans for code in C: the trace holds where they are the same again.
+
+        Python reads them as whole numbers of 62 bits: one of the whole could be equal by accident.
+        """
+        flat = np.ravel(self)
+        for start in range(0, self.size, _BITS):
+            some = flat[start : start + _BITS]
+            int(np.sum(np.where(some, 1 << np.arange(some.size), 0)))
+        result: np.ndarray[Any, Any] = self.plain()
+        return result
 
     def __bool__(self: Any) -> bool:
         if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError

@@ -12,19 +12,14 @@ True
 The walk goes, breadth first, through: the object behind a bound method, `functools.partial`,
 closures, defaults, the globals that the code names (nested functions and called helpers included),
 attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of
-tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question.
-
-Note [Installed packages]
-Code in site-packages is not followed, unless the traced function is of that package, or a class of
-its object is: a DataFrame's attributes are walked, but not all of pandas by way of its methods,
-which takes seconds. What a function of another package holds in its globals is a constant.
+tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question. Code of
+other installed packages is not followed: Note [Installed packages] in `packages`.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -32,6 +27,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodT
 from typing import Any, Literal
 
 from gradof.tracer.state.caches import read_cached
+from gradof.tracer.state.packages import from_library, is_library, is_set, packages_of
 
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
@@ -41,17 +37,10 @@ StepKind = Literal[
 
 MISSING = object()
 _MAX_OBJECTS = 200_000
-_LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
-    "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
-    "pytest", "_pytest", "pluggy",  # names that assertions rewritten by pytest refer to
-}  # fmt: skip
 ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,
     BuiltinFunctionType,
 )  # fmt: skip
-LIBRARY_FOLDERS = tuple(
-    {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 # Of a torch.nn.Module: what follows from its hooks, and what only its state_dict reads.
 _MODULE_BOOKS = frozenset({
@@ -252,36 +241,12 @@ class Origins:
                 queue.append((child, Trail(trail, step)))
 
 
-def packages_of(fn: Any) -> frozenset[str]:
-    """The packages that a function is of, and those of the objects that it is a method of."""
-    found, todo, seen = set[str](), [fn], set[int]()
-    while todo:
-        obj = todo.pop()
-        if id(obj) in seen:
-            continue
-        seen.add(id(obj))
-        if isinstance(obj, MethodType):
-            found.update(_package(base) for base in type(obj.__self__).__mro__)
-            todo.append(obj.__func__)
-        elif isinstance(obj, functools.partial):
-            todo.append(obj.func)
-        elif isinstance(obj, FunctionType):
-            found.add(_package(obj))
-            cells = (c.cell_contents for c in obj.__closure__ or () if _is_set(c))
-            todo += [c for c in (*cells, *obj.__dict__.values()) if callable(c)]
-        elif _package(type(obj)) == "gradof":  # a compiled function
-            todo += [v for v in getattr(obj, "__dict__", {}).values() if callable(v)]
-        else:
-            found.update(_package(base) for base in type(obj).__mro__)
-    return frozenset(found)
-
-
 def children_of(
     obj: Any, root: bool, home: frozenset[str] | None = None
 ) -> Iterator[tuple[Step, Any]]:
     """What an object leads to, by one step each; of a library's function only if it is the root.
 
-    With `home`, other installed packages are libraries, too: Note [Installed packages].
+    With `home`, other installed packages are libraries, too.
     """
     if isinstance(obj, FunctionType):
         yield from _of_function(obj, root, home)
@@ -301,7 +266,7 @@ def children_of(
     elif isinstance(obj, (list, tuple)):
         yield from ((Step("item", i), v) for i, v in enumerate(obj))
     elif isinstance(obj, type):
-        if not _from_library(obj, home):
+        if not from_library(obj, home):
             yield from (
                 (Step("attr", k), v) for k, v in list(vars(obj).items()) if k not in _CLASS_BOOKS
             )
@@ -312,12 +277,12 @@ def children_of(
 def _of_function(
     fn: FunctionType, root: bool, home: frozenset[str] | None
 ) -> Iterator[tuple[Step, Any]]:
-    library = _from_library(fn, home)
+    library = from_library(fn, home)
     if not root and library and fn.__closure__ is None:
         return
     code = fn.__code__
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
-        if _is_set(cell):
+        if is_set(cell):
             yield Step("closure", name), cell.cell_contents
     names = code.co_varnames[: code.co_argcount]
     defaults = fn.__defaults__ or ()
@@ -336,16 +301,8 @@ def _of_function(
         if name in fn.__globals__:
             value = fn.__globals__[name]
             yield Step("global", name), value
-            if isinstance(value, ModuleType) and not _is_library(value.__name__, home):
+            if isinstance(value, ModuleType) and not is_library(value.__name__, home):
                 yield from _of_module(name, value, used)
-
-
-def _is_set(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  # reading is the test
-    except ValueError:
-        return False
-    return True
 
 
 def _of_module(
@@ -377,7 +334,7 @@ def _of_instance(obj: Any, home: frozenset[str] | None) -> Iterator[tuple[Step, 
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("__") and hasattr(obj, name):
                 yield Step("attr", name), getattr(obj, name)
-        if base is object or _from_library(base, home):
+        if base is object or from_library(base, home):
             continue
         for name, value in base.__dict__.items():
             if name in _CLASS_BOOKS:
@@ -387,28 +344,6 @@ def _of_instance(obj: Any, home: frozenset[str] | None) -> Iterator[tuple[Step, 
                 yield Step("method", name), value
             else:
                 yield Step("attr", name), value
-
-
-def _package(obj: Any) -> str:
-    return str(getattr(obj, "__module__", "")).partition(".")[0]
-
-
-def _from_library(obj: Any, home: frozenset[str] | None) -> bool:
-    return _is_library(_package(obj), home)
-
-
-def _is_library(module: str, home: frozenset[str] | None) -> bool:
-    package = module.partition(".")[0]
-    if package in _LIBRARIES:
-        return True
-    return home is not None and package not in home and _is_installed(package)
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_installed(package: str) -> bool:
-    """Whether a package that is loaded lies where pip or Python put theirs."""
-    file = getattr(sys.modules.get(package), "__file__", None)
-    return bool(file) and str(file).startswith(LIBRARY_FOLDERS)
 
 
 @functools.lru_cache(maxsize=4096)
