@@ -43,14 +43,17 @@ def interpret(
     *,
     library: Library = "numpy",
     observe: Observe | None = None,
+    values: dict[Value, Any] | None = None,
 ) -> tuple[Any, ...]:
     """Evaluate a graph on numpy arrays, one per input; CodegenError for a node without lowering.
 
+    `values` is where every value is put that there is so far, those of a step of a loop included.
     An input may be ZERO. Outputs that are symbolic zeros come back as arrays of zeros.
     """
     if len(inputs) != len(graph.inputs):
         raise CodegenError(f"{graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
-    environment: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    environment: dict[Value, Any] = {} if values is None else values
+    environment.update(zip(graph.inputs, inputs, strict=True))
     with np.errstate(all="ignore"):
         _Interpreter(environment, library, observe).block(graph.block)
     return tuple(

@@ -224,6 +224,7 @@ def check(
     Where one is wrong, the smallest part of the function that is wrong by itself is written as a
     Python file that runs. Exit code 0 if all agree, 1 if one is wrong.
     """
+    from gradof.cli.progress import progress
     from gradof.cli.target import inputs_for, load_target
     from gradof.runtime.function import Differentiated
     from gradof.testing import check as run_check
@@ -231,14 +232,16 @@ def check(
     fn, module = load_target(target)
     plain = fn.fn if isinstance(fn, Differentiated) else fn
     positional, named = inputs_for(plain, module, args, library)
-    report = run_check(plain, positional, named, order=order, seed=seed, per_op=per_op,
-                       raise_on_error=False)  # fmt: skip
+    with progress("comparing with eager and float64"):
+        report = run_check(plain, positional, named, order=order, seed=seed, per_op=per_op,
+                           raise_on_error=False)  # fmt: skip
     click.echo(str(report))
     if not report.ok and shrink:
         from gradof.testing.failures import file_name, write_failure
 
         path = write or Path(file_name(report.name))
-        found = write_failure(plain, positional, named, report, path, order=order, seed=seed)
+        with progress("looking for the smallest failing program"):
+            found = write_failure(plain, positional, named, report, path, order=order, seed=seed)
         click.echo(f"the smallest failing program: {found}" if found else
                    "no smaller part of it is wrong by itself")  # fmt: skip
     if not report.ok:

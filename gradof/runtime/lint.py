@@ -58,18 +58,17 @@ def lint(bound: Bound) -> list[Finding]:
         assert isinstance(value.type, TensorType) and value.type.shape is not None
         seed = random.normal(size=value.type.shape)
         inputs.append(seed.astype(to_numpy_dtype(value.type.dtype)))
-    values: dict[Value, Any] = dict(zip(reverse.inputs, inputs, strict=True))
+    values: dict[Value, Any] = {}
     found: list[Finding] = []
 
     def observe(node: Node, results: Any) -> None:
-        values.update(zip(node.outputs, results, strict=True))
         if node.kind == "zero_unreached":
             count = int(np.sum(unreached(*(np.asarray(values[v]) for v in node.inputs))))
             if count:
                 name = str(node.attrs["name"])
                 found.append(Finding(name, node.loc, count, *_selected(graph, name, node.loc)))
 
-    interpret(reverse, inputs, observe=observe,
+    interpret(reverse, inputs, observe=observe, values=values,
               library="torch" if bound.entry.traced.library == "torch" else "numpy")  # fmt: skip
     return list(dict.fromkeys(reversed(found)))
 

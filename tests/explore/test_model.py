@@ -188,3 +188,27 @@ def test_a_torch_module_and_a_report() -> None:
     report = check(loss, (x,), per_op=True)
     audit = model_of(compiled, compiled.bind((x,), {}), time=False, report=report)["audit"]
     assert audit["ok"] and [o["op"] for o in audit["ops"]] == ["tanh", "sum"]
+
+
+def test_one_native_function_is_timed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradof.codegen.machine.engine import status
+    from gradof.codegen.whole.function import WholeExecutable
+
+    monkeypatch.setenv("GRADOF_BACKEND", "auto")
+
+    def path(x: Any, w: Any) -> Any:
+        for _ in range(40):
+            x = np.tanh(x @ w)
+        return np.sum(x)
+
+    compiled = differentiate(path)
+    x, w = np.ones((4, 8)), np.eye(8) * 0.5
+    data = compiled.explore(x, w).data
+    bound = compiled.bind((x, w), {})
+    whole = isinstance(bound.entry.plan.executable, WholeExecutable)
+    assert whole or not status()[0]
+    texts = [row["text"] for row in data["time"]["rows"]]
+    assert any("one native function" in text for text in texts) or not whole
+    bare = [text for text, origins in lines_of(data, "f")
+            if not origins and not BARE.match(text) and not CONSTANT.search(text)]  # fmt: skip
+    assert not bare, bare

@@ -102,7 +102,8 @@ def _backend(executable: Any) -> str:
 
 
 def _of_nest(kernel: Any) -> list[int]:
-    found = (n for i in kernel.nest.body if isinstance(i.loc, Origin) for n in i.loc.nodes)
+    body = getattr(kernel.nest, "body", ())  # none, where the whole graph is one kernel
+    found = (n for i in body if isinstance(i.loc, Origin) for n in i.loc.nodes)
     return list(dict.fromkeys(found))
 
 

@@ -15,6 +15,7 @@ from gradof.codegen.machine.executable import Executable
 from gradof.codegen.show import show_fused, show_triton
 from gradof.codegen.targets.nests import NEST_PASSES, after_each
 from gradof.codegen.targets.passes import GRAPH_PASSES
+from gradof.codegen.whole.function import WholeExecutable
 from gradof.errors import CodegenError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
@@ -146,7 +147,10 @@ def _add_views(stages: Stages, reverse: str, lines: Lines) -> None:
 
 
 def _listing(executable: Executable) -> str:
-    """The source, and then that of every kernel it calls."""
+    """The source, and then that of every kernel it calls; of one native function, op by op."""
+    if isinstance(executable, WholeExecutable):
+        head = f"# {executable.name} is one native function (see LLVM). Op by op it is"
+        return f"{head}\n\n{_listing(executable.statements)}"
     return "\n\n".join([executable.source, *(k.source for k in executable.kernels)])
 
 
@@ -154,6 +158,8 @@ def add_llvm(stages: Stages, lines: Lines) -> None:
     """The LLVM IR of the native kernels, which is made for the strides of a run."""
     made: list[int] = []
     for executable in stages.executables.values():
+        if isinstance(executable, WholeExecutable):
+            made += [lines.add(line) for line in executable.source.splitlines()]
         for kernel in executable.kernels:
             for text in getattr(kernel, "llvm", ()):
                 made += [lines.add(f"; ---- {kernel.nest.name} ----"),

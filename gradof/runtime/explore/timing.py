@@ -23,6 +23,7 @@ import numpy as np
 
 from gradof.codegen.lowering.half import raw_numpy_dtype
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.whole.function import WholeExecutable
 from gradof.ir.core import Value
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import torch_if_loaded
@@ -103,6 +104,8 @@ def _run(
     executable: Executable, inputs: Sequence[Any], lines: Lines
 ) -> tuple[tuple[Any, ...], list[dict[str, Any]]]:  # fmt: skip
     """The results, and a row for each statement that takes time."""
+    if isinstance(executable, WholeExecutable):
+        return _run_whole(executable, inputs, lines)
     watched = _Watched(executable)
     results = watched(inputs)
     first = watched.seconds
@@ -124,6 +127,21 @@ def _run(
                             if k.nest.name == call), ""),
         })  # fmt: skip
     return results, rows
+
+
+def _run_whole(
+    executable: WholeExecutable, inputs: Sequence[Any], lines: Lines
+) -> tuple[tuple[Any, ...], list[dict[str, Any]]]:  # fmt: skip
+    """The same of what is one native function: one row."""
+    results = executable(*inputs)
+    taken = [_timed(lambda: executable(*inputs)) for _ in range(15)]
+    head = next(text for text in executable.statements.source.splitlines()
+                if text.startswith(f"def {executable.name}("))  # fmt: skip
+    return results, [{
+        "line": lines.add(head), "text": f"{executable.name} (one native function)",
+        "seconds": median(taken), "bytes": sum(int(a.nbytes) for a in (*inputs, *results)),
+        "operations": 0.0, "kernel": executable.name,
+    }]  # fmt: skip
 
 
 class _Watched:
@@ -155,7 +173,11 @@ class _Watched:
     def _with_marks(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         for statement in body:
             yield statement
-            if isinstance(statement, ast.Assign):
+            if isinstance(statement, ast.For):
+                self.calls[statement.lineno] = f"for {ast.unparse(statement.target)}"
+                mark = ast.parse(f"_mark({statement.lineno}, [], [])").body[0]
+                yield ast.increment_lineno(mark, statement.lineno - 1)
+            elif isinstance(statement, ast.Assign):
                 line = statement.lineno
                 value = statement.value
                 called = value.func if isinstance(value, ast.Call) else value
