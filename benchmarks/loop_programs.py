@@ -1,10 +1,4 @@
-"""Programs with loops, as their users write them: plain Python around small arrays.
-
-    program = PROGRAMS["rk4 50"]
-    gradof.grad(program.loss)(*program.arguments)       # wrt. the first argument
-
-`benchmarks/loops.py` times them, `tests/loops/test_programs.py` holds them to their unrolled form.
-"""
+"""Programs of `loops.py`, as people write them: a Python loop over small arrays."""
 
 from __future__ import annotations
 
@@ -13,245 +7,154 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-RNG = np.random.default_rng(7)
+RNG = np.random.default_rng(0)
+OBSERVED = RNG.integers(0, 6, 2000)
+SERIES = RNG.standard_normal(500)
+INPUTS = RNG.standard_normal((100, 8))
+MEASURED = RNG.standard_normal((600, 2))
 
 
 @dataclass(frozen=True)
 class Program:
-    """A loss and its arguments, of which the first is differentiated."""
+    """A function of arrays whose value is one number."""
 
-    loss: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    library: str = "numpy"
-
-
-def rk4(steps: int) -> Program:
-    """Lotka-Volterra by Runge and Kutta's method."""
-
-    def slope(x: Array, p: Array) -> Array:
-        return np.array([p[0] * x[0] - p[1] * x[0] * x[1], p[2] * x[0] * x[1] - p[3] * x[1]])
-
-    def loss(p: Array) -> Any:
-        x, h = np.array([1.0, 0.5]), 5.0 / steps
-        for _ in range(steps):
-            k1 = slope(x, p)
-            k2 = slope(x + h / 2 * k1, p)
-            k3 = slope(x + h / 2 * k2, p)
-            k4 = slope(x + h * k3, p)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        return np.sum(x**2)
-
-    return Program(loss, (np.array([1.1, 0.4, 0.1, 0.4]),))
+    name: str
+    fn: Callable[..., Any]
+    arrays: tuple[Any, ...]
+    argnums: tuple[int, ...]
 
 
-def hmm(steps: int) -> Program:
-    """The likelihood of observations under a hidden Markov model, by the forward algorithm."""
-
-    def loss(logits: Array, emissions: Array, seen: Array) -> Any:
-        move = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        alpha = np.full(5, 0.2) * emissions[:, seen[0]]
-        total = 0.0
-        for t in range(1, len(seen)):
-            alpha = (alpha @ move) * emissions[:, seen[t]]
-            scale = alpha.sum()
-            alpha = alpha / scale
-            total = total + np.log(scale)
-        return -total
-
-    emissions = RNG.dirichlet(np.ones(3), 5)
-    return Program(loss, (RNG.normal(size=(5, 5)), emissions, RNG.integers(0, 3, steps)))
+def four_ops(x: Any) -> Any:
+    """Ten thousand steps of four ops on three numbers."""
+    for _ in range(10_000):
+        x = x * DECAY + np.sin(x) * 0.1
+    return np.sum(x)
 
 
-def kalman(steps: int) -> Program:
-    """The likelihood of measurements of a moving point, by the Kalman filter."""
-
-    def loss(logs: Array, seen: Array) -> Any:
-        move = np.array([[1.0, 0.1], [0.0, 1.0]])
-        noise, spread = np.exp(logs[0]) * np.eye(2), np.exp(logs[1])
-        x, cov, total = np.zeros(2), np.eye(2), 0.0
-        for z in seen:
-            x, cov = move @ x, move @ cov @ move.T + noise
-            off, var = z - x[0], cov[0, 0] + spread
-            gain = cov[:, 0] / var
-            x = x + gain * off
-            cov = cov - np.outer(gain, cov[0])
-            total = total + 0.5 * (np.log(var) + off**2 / var)
-        return total
-
-    return Program(loss, (np.array([-3.0, -1.0]), np.cumsum(RNG.normal(size=steps)) * 0.1))
+DECAY = np.array([0.9, 0.8, 0.7])
 
 
-def leapfrog(steps: int) -> Program:
-    """Five bodies under their gravity."""
+def _rk4(steps: int) -> Callable[..., Any]:
+    def rate(y: Any) -> Any:
+        return np.stack([1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1]])
 
-    def pull(x: Array, mass: Array) -> Array:
-        apart = x[None] - x[:, None]
-        far = (apart**2).sum(axis=2) + 0.1
-        return (mass[None, :, None] * apart / far[:, :, None] ** 1.5).sum(axis=1)
-
-    def loss(x: Array, v: Array, mass: Array) -> Any:
+    def rk4(y: Any) -> Any:
         h = 0.01
-        a = pull(x, mass)
         for _ in range(steps):
-            v = v + 0.5 * h * a
-            x = x + h * v
-            a = pull(x, mass)
-            v = v + 0.5 * h * a
-        return np.sum(x**2)
+            a = rate(y)
+            b = rate(y + h / 2 * a)
+            c = rate(y + h / 2 * b)
+            d = rate(y + h * c)
+            y = y + h / 6 * (a + 2 * b + 2 * c + d)
+        return np.sum(y)
 
-    return Program(loss, (RNG.normal(size=(5, 2)), RNG.normal(size=(5, 2)), RNG.random(5)))
-
-
-def smoothing(steps: int) -> Program:
-    """Exponential smoothing, fitted by its one-step errors."""
-
-    def loss(p: Array, seen: Array) -> Any:
-        level, errors = seen[0], []
-        rate = 1 / (1 + np.exp(-p[0]))
-        for t in range(1, len(seen)):
-            errors.append(seen[t] - level)
-            level = rate * seen[t] + (1 - rate) * level
-        return np.mean(np.stack(errors) ** 2)
-
-    return Program(loss, (np.array([0.3]), np.cumsum(RNG.normal(size=steps))))
+    return rk4
 
 
-def garch(steps: int) -> Program:
-    """The likelihood of a GARCH(1,1) model."""
+def _hmm(steps: int) -> Callable[..., Any]:
+    def forward(move: Any, emit: Any, start: Any) -> Any:
+        a = start + emit[:, OBSERVED[0]]
+        for t in range(1, steps):
+            m = a[:, None] + move
+            top = np.max(m, 0)
+            a = np.log(np.sum(np.exp(m - top), 0)) + top + emit[:, OBSERVED[t]]
+        return np.log(np.sum(np.exp(a - np.max(a)))) + np.max(a)
 
-    def loss(p: Array, seen: Array) -> Any:
-        var, total = p[0] / (1 - p[1] - p[2]), 0.0
-        for r in seen:
-            total = total + np.log(var) + r**2 / var
-            var = p[0] + p[1] * r**2 + p[2] * var
+    return forward
+
+
+def _kalman(steps: int) -> Callable[..., Any]:
+    def likelihood(f: Any, h: Any, q: Any, r: Any) -> Any:
+        x, p, total = np.zeros(4), np.eye(4), 0.0
+        for t in range(steps):
+            x, p = f @ x, f @ p @ f.T + q
+            s, v = h @ p @ h.T + r, MEASURED[t] - h @ x
+            inverse = np.linalg.inv(s)
+            gain = p @ h.T @ inverse
+            total = total - 0.5 * (v @ inverse @ v + np.log(np.linalg.det(s)))
+            x, p = x + gain @ v, p - gain @ h @ p
         return total
 
-    return Program(loss, (np.array([0.1, 0.1, 0.8]), RNG.normal(size=steps)))
+    return likelihood
 
 
-def soft_dtw(n: int) -> Program:
-    """Soft dynamic time warping, its table filled in place."""
-
-    def loss(x: Array, y: Array) -> Any:
-        far = (x[:, None] - y[None]) ** 2
-        table = np.full((n + 1, n + 1), 1e6)
-        table[0, 0] = 0.0
-        for i in range(1, n + 1):
-            for j in range(1, n + 1):
-                a, b, c = table[i - 1, j], table[i, j - 1], table[i - 1, j - 1]
-                low = np.minimum(np.minimum(a, b), c)
-                soft = low - np.log(np.exp(low - a) + np.exp(low - b) + np.exp(low - c))
-                table[i, j] = far[i - 1, j - 1] + soft
-        return table[n, n]
-
-    return Program(loss, (RNG.normal(size=n), RNG.normal(size=n)))
+def garch(p: Any) -> Any:
+    """The likelihood of a GARCH(1, 1)."""
+    h, total = p[0] / (1 - p[1] - p[2]), 0.0
+    for t in range(500):
+        total = total + np.log(h) + SERIES[t] ** 2 / h
+        h = p[0] + p[1] * SERIES[t] ** 2 + p[2] * h
+    return total
 
 
-def heat_1d(steps: int) -> Program:
-    """Heat along a rod, by slices of what is changed in place."""
-
-    def loss(start: Array) -> Any:
-        u = start.copy()
-        for _ in range(steps):
-            u[1:-1] = u[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
-        return np.sum(u**2)
-
-    return Program(loss, (RNG.normal(size=64),))
+def smoothing(a: Any) -> Any:
+    """Errors of exponential smoothing."""
+    s, e = SERIES[0], 0.0
+    for t in range(1, 500):
+        e = e + (SERIES[t] - s) ** 2
+        s = a * SERIES[t] + (1 - a) * s
+    return e
 
 
-def heat_2d(steps: int) -> Program:
-    """Heat on a plate, by slices."""
-
-    def loss(u: Array) -> Any:
-        for _ in range(steps):
-            inner = u[1:-1, 1:-1]
-            around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
-            u = np.pad(inner + 0.1 * (around - 4 * inner), 1)
-        return np.sum(u**2)
-
-    return Program(loss, (RNG.normal(size=(32, 32)),))
+def rnn(w: Any, u: Any, h: Any) -> Any:
+    """A recurrent network of 16 units over 100 inputs."""
+    for t in range(100):
+        h = np.tanh(w @ h + u @ INPUTS[t])
+    return np.sum(h * h)
 
 
-def rnn(steps: int) -> Program:
-    """A vanilla recurrent network, in numpy."""
-
-    def loss(w: Array, u: Array, xs: Array) -> Any:
-        h = np.zeros(16)
-        for x in xs:
-            h = np.tanh(w @ h + u @ x)
-        return np.sum(h**2)
-
-    return Program(
-        loss, (RNG.normal(size=(16, 16)) / 4, RNG.normal(size=(16, 8)), RNG.normal(size=(steps, 8)))
-    )
+def heat1(u: Any) -> Any:
+    """200 steps on 100 points, by slices."""
+    for _ in range(200):
+        u = np.concatenate([u[:1], u[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]), u[-1:]])
+    return np.sum(u * u)
 
 
-def descent(steps: int) -> Program:
-    """The gradient through steps of an optimiser with momentum, wrt. its rates."""
-
-    def loss(rates: Array, a: Array) -> Any:
-        x, v = np.ones(4), np.zeros(4)
-        for _ in range(steps):
-            g = a @ x + x**3
-            v = rates[1] * v - rates[0] * g
-            x = x + v
-        return np.sum(x**2)
-
-    a = RNG.normal(size=(4, 4))
-    return Program(loss, (np.array([0.02, 0.8]), a @ a.T / 4))
+def heat2(u: Any) -> Any:
+    """50 steps on 64 x 64 points, written into."""
+    for _ in range(50):
+        u = u.copy()
+        u[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.1 * (
+            u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+        )
+    return np.sum(u * u)
 
 
-def power(steps: int) -> Program:
-    """The largest eigenvalue, by power iteration."""
-
-    def loss(a: Array) -> Any:
-        v = np.ones(6)
-        for _ in range(steps):
-            v = a @ v
-            v = v / np.sqrt(v @ v)
-        return v @ a @ v
-
-    a = RNG.normal(size=(6, 6))
-    return Program(loss, (a + a.T,))
+def power(a: Any, v: Any) -> Any:
+    """A hundred steps of power iteration."""
+    for _ in range(100):
+        v = a @ v
+        v = v / np.sqrt(np.sum(v * v))
+    return v @ a @ v
 
 
-def chain(steps: int) -> Program:
-    """Four operations on three numbers, many times."""
-
-    def loss(x: Array) -> Any:
-        for _ in range(steps):
-            x = np.sin(x) * 0.9 + x * 0.1
-        return np.sum(x)
-
-    return Program(loss, (np.array([1.0, 0.5, -0.3]),))
+def descent(rate: Any, w: Any) -> Any:
+    """A loss after fifty steps of gradient descent, by its rate."""
+    for _ in range(50):
+        w = w - rate * (np.tanh(w) * 2.0 + 0.1 * w)
+    return np.sum(w * w)
 
 
-def gru(steps: int) -> Program:
-    """torch's GRU cell, over a sequence."""
-    import torch
-
-    torch.manual_seed(0)
-    cell = torch.nn.GRUCell(8, 16)
-    xs = torch.randn(steps, 4, 8)
-
-    def loss(h: Any) -> Any:
-        for x in xs:
-            h = cell(x, h)
-        return (h**2).sum()
-
-    return Program(loss, (torch.zeros(4, 16, requires_grad=True),), "torch")
+def _normal(*shape: int, by: float = 1.0) -> Any:
+    return RNG.standard_normal(shape) * by
 
 
-PROGRAMS: dict[str, Callable[[], Program]] = {
-    "rk4 50": lambda: rk4(50), "rk4 500": lambda: rk4(500), "hmm 200": lambda: hmm(200),
-    "hmm 2000": lambda: hmm(2000), "kalman 60": lambda: kalman(60),
-    "kalman 600": lambda: kalman(600), "leapfrog 100": lambda: leapfrog(100),
-    "smoothing 300": lambda: smoothing(300), "garch 500": lambda: garch(500),
-    "soft-dtw 30": lambda: soft_dtw(30), "heat 1-d 100": lambda: heat_1d(100),
-    "heat 2-d 50": lambda: heat_2d(50), "rnn 100": lambda: rnn(100), "gru 200": lambda: gru(200),
-    "descent 50": lambda: descent(50), "power 50": lambda: power(50),
-    "chain 10000": lambda: chain(10000),
-}  # fmt: skip
+_MOVE = (np.eye(4) + _normal(4, 4, by=0.05), _normal(2, 4), 0.1 * np.eye(4), 0.5 * np.eye(2))
+PROGRAMS = (
+    Program("four ops, 10000 steps", four_ops, (np.ones(3),), (0,)),
+    Program("RK4, 50 steps", _rk4(50), (np.array([10.0, 5.0]),), (0,)),
+    Program("RK4, 500 steps", _rk4(500), (np.array([10.0, 5.0]),), (0,)),
+    Program("HMM, 200 steps", _hmm(200), (_normal(4, 4), _normal(4, 6), _normal(4)), (0, 1, 2)),
+    Program("HMM, 2000 steps", _hmm(2000), (_normal(4, 4), _normal(4, 6), _normal(4)), (0, 1, 2)),
+    Program("Kalman, 60 steps", _kalman(60), _MOVE, (0, 1, 2, 3)),
+    Program("Kalman, 600 steps", _kalman(600), _MOVE, (0, 1, 2, 3)),
+    Program("GARCH, 500 steps", garch, (np.array([0.1, 0.1, 0.8]),), (0,)),
+    Program("exponential smoothing", smoothing, (np.array(0.3),), (0,)),
+    Program("RNN, 100 steps", rnn, (_normal(16, 16, by=0.2), _normal(16, 8, by=0.2),
+                                    np.zeros(16)), (0, 1, 2)),
+    Program("heat 1-d, 200 steps", heat1, (_normal(100),), (0,)),
+    Program("heat 2-d, 50 steps", heat2, (_normal(64, 64),), (0,)),
+    Program("power iteration", power, (np.eye(20) + _normal(20, 20, by=0.1), _normal(20)), (0,)),
+    Program("descent, 50 steps", descent, (np.array(0.05), _normal(10)), (0, 1)),
+)  # fmt: skip

@@ -34,6 +34,7 @@ class Executable:
     """
 
     takes_tensors = False  # torch's, as they are; see gradof.codegen.host.torch_emit
+    is_silent = False  # warns of no infinities, whatever numpy is told
 
     def __init__(
         self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = ()

@@ -16,6 +16,7 @@ from gradof.codegen.whole.indexing import MOVES
 from gradof.codegen.whole.loops import DYNAMIC, Loops
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
+from gradof.codegen.whole.systems import SYSTEMS
 from gradof.codegen.whole.values import (
     Mem,
     in_registers,
@@ -78,8 +79,14 @@ class _Emitter(Loops):
     def whole_text(self) -> str:
         body = "\n".join(self.text.lines)
         fail = "fail:\n  ret i32 1\n" if "label %fail" in body else ""
+        declared = dict.fromkeys(self.text.declared.values())
+        functions: list[str] = []
+        for text in self.functions.values():
+            lines = text.split("\n")
+            declared.update((line, None) for line in lines if line.startswith("declare"))
+            functions += [line for line in lines if not line.startswith("declare")]
         parts = [
-            *self.text.declared.values(), *self.functions.values(),
+            *declared, *functions,
             "define i32 @whole(ptr noalias %io, ptr noalias %arena, ptr noalias %constants) {\n"
             f"entry:\n{body}\n{fail}}}",
             '!0 = !{!"branch_weights", i32 1, i32 1000}',
@@ -137,6 +144,8 @@ def _wanting(step: Step) -> list[Value]:
         loop = Loop(node)
         large = [v for v in loop.initial if not is_small(shape_of(v))]
         return [*loop.sequences, *large]
+    if node.kind in SYSTEMS:
+        return []  # copied
     if in_registers(node) or node.kind in VIEWS or node.kind == "dynamic_unslice":
         return []
     if node.kind in MOVES and node.kind != "slice_scatter":
@@ -156,5 +165,6 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("mm", "bmm"), _Emitter.product),
     "cumsum": _Emitter.cumsum,
     **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
+    **dict.fromkeys(SYSTEMS, _Emitter.system),
     "in_range": _Emitter.in_range, "Loop": _Emitter.loop,
 }  # fmt: skip

@@ -49,7 +49,7 @@ class WholeKernel:
 class WholeExecutable(Executable):
     """See the module docstring."""
 
-    is_silent = True  # warns of no infinities, whatever numpy is told
+    is_silent = True
 
     def __init__(
         self, graph: Graph, name: str, statements: Callable[[], Executable]

@@ -92,7 +92,10 @@ def quick_call(
 def _numpy_run(plan: GraphPlan, names: dict[str, Any]) -> str:
     names.update(counts=plan.counts, run=plan.executable.function, errstate=np.errstate)
     role = "forward" if plan.role == "forward" else "backward"
-    return f"    counts.{role} += 1\n    with errstate(all='ignore'): r = run(*inputs)\n"
+    run = "r = run(*inputs)"
+    if not plan.executable.is_silent:
+        run = f"with errstate(all='ignore'): {run}"
+    return f"    counts.{role} += 1\n    {run}\n"
 
 
 def _torch_run(plan: GraphPlan, names: dict[str, Any]) -> str:
