@@ -225,7 +225,8 @@ def test_functions_are_within_a_few_units_of_numpys() -> None:
     for shape in ("", "3", "8", "13", "7,3"):
         lines = [f"graph f(%x : f64[{shape}]):", f"  %a : f64[{shape}] = abs(%x)"]
         lines += [f"  %{f} : f64[{shape}] = {f}(%a)" for f in FUNCTIONS]
-        graph = parse_graph("\n".join([*lines, f"  return ({', '.join(f'%{f}' for f in FUNCTIONS)})"]))
+        results = ", ".join(f"%{f}" for f in FUNCTIONS)
+        graph = parse_graph("\n".join([*lines, f"  return ({results})"]))
         _, found, expected = both(graph, arrays_of(graph))
         for mine, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-15)  # 4 ulps
