@@ -256,17 +256,21 @@ def main() -> None:
     parser.add_argument("--further", action="store_true")
     parser.add_argument("--layers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--out", type=Path, help="rows as lines of JSON")
+    parser.add_argument("--read", type=Path, help="rows of --out, instead of a run")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     args = parser.parse_args()
-    _prepare()
+    if args.read is None:
+        _prepare()
     names = [n for n in listed(args.further) if args.layers or ", " not in n or n.startswith("tr")]
     if args.words:
         names = [n for n in names if any(w in n for w in args.words)]
     from program_report import Report
 
     report = Report()
+    found = run(names, args.seconds) if args.read is None else (
+        json.loads(line) for line in args.read.read_text().splitlines())  # fmt: skip
     with open(args.out or os.devnull, "w") as out:
-        for row in run(names, args.seconds):
+        for row in found:
             report.add(row)
             out.write(json.dumps(row) + "\n")
             out.flush()
