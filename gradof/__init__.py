@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from gradof.api import (
         cfunc,
         checkpoint,
+        cond,
         custom_vjp,
         differentiate,
+        fori_loop,
         grad,
         hessian,
         hvp,
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
         limits,
         primitive,
         release_memory,
+        scan,
         stop_gradient,
         value_and_grad,
         value_of,
         vjp,
+        while_loop,
     )
 
 # tracer/, autodiff/ and codegen/ are reached through links in this folder. Where a checkout has
@@ -41,9 +45,11 @@ __all__ = [
     "__version__",
     "cfunc",
     "checkpoint",
+    "cond",
     "custom_vjp",
     "differentiate",
     "errors",
+    "fori_loop",
     "grad",
     "hessian",
     "hvp",
@@ -52,10 +58,12 @@ __all__ = [
     "limits",
     "primitive",
     "release_memory",
+    "scan",
     "stop_gradient",
     "value_and_grad",
     "value_of",
     "vjp",
+    "while_loop",
 ]
 
 

@@ -10,6 +10,7 @@ from gradof.ops.memory import clear
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.cfunc import cfunc
 from gradof.runtime.checkpoint import checkpoint
+from gradof.runtime.control import cond, fori_loop, scan, while_loop
 from gradof.runtime.custom import custom_vjp
 from gradof.runtime.escapes import stop_gradient, value_of
 from gradof.runtime.forward import jvp
@@ -22,9 +23,9 @@ from gradof.runtime.primitive import primitive
 from gradof.runtime.refuse import Numerics
 
 __all__ = [
-    "cfunc", "checkpoint", "custom_vjp", "differentiate", "grad", "hessian", "hvp", "jacobian",
-    "jvp", "limits", "primitive", "release_memory", "stop_gradient", "value_and_grad", "value_of",
-    "vjp",
+    "cfunc", "checkpoint", "cond", "custom_vjp", "differentiate", "fori_loop", "grad", "hessian",
+    "hvp", "jacobian", "jvp", "limits", "primitive", "release_memory", "scan", "stop_gradient",
+    "value_and_grad", "value_of", "vjp", "while_loop",
 ]  # fmt: skip
 
 

@@ -17,6 +17,8 @@ import numpy as np
 from gradof import tuning
 from gradof.ir.core import Graph, Node
 from gradof.ir.loop import is_loop
+from gradof.ops.registry import get_op
+from gradof.passes.expand_composites import inline
 from gradof.passes.roll.build import Unfit, build
 from gradof.passes.roll.find import Stretch, stretches
 from gradof.passes.roll.match import LAG, Matcher, colour
@@ -26,12 +28,22 @@ from gradof.passes.roll.tidy import tidy_loops
 
 def roll_loops(graph: Graph) -> bool:
     """Roll what repeats often enough; returns whether anything did."""
+    _expand_selects(graph)
     changed = False
     while len(graph.block) >= tuning.LOOP_STEPS and _roll_once(graph):
         changed = True
     if changed:
         tidy_loops(graph)
     return changed
+
+
+def _expand_selects(graph: Graph) -> None:
+    """Rows that are selected are slices, whose place may move."""
+    selects = [node for node in graph.nodes() if node.kind == "select"]
+    expansion = get_op("select").expand
+    if len(selects) >= tuning.LOOP_STEPS and expansion is not None:
+        for node in selects:
+            inline(node, expansion)
 
 
 def _roll_once(graph: Graph) -> bool:

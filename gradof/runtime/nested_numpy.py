@@ -77,12 +77,16 @@ class NumpySession:
         return self.recorder.wrap(concrete, self.recorder.emitter.wrap(value))
 
     def _evaluate(self, values: Sequence[Value]) -> Sequence[Any]:
-        """What the new values are in this run: the graph so far, evaluated on its inputs."""
-        graph = self.recorder.graph
-        graph.set_outputs(values)
-        sofar = path_part(clone_graph(graph))
-        graph.set_outputs([])
-        return interpret(sofar, self.recorder.concrete_inputs)
+        return evaluate_sofar(self.recorder, values)
+
+
+def evaluate_sofar(recorder: Recorder, values: Sequence[Value]) -> Sequence[Any]:
+    """What values are in this run: the graph so far, evaluated on its inputs."""
+    graph = recorder.graph
+    graph.set_outputs(values)
+    sofar = path_part(clone_graph(graph))
+    graph.set_outputs([])
+    return interpret(sofar, recorder.concrete_inputs)
 
 
 def _dtype(value: Value) -> Any:

@@ -16,9 +16,11 @@ PUBLIC = [
     "__version__",
     "cfunc",
     "checkpoint",
+    "cond",
     "custom_vjp",
     "differentiate",
     "errors",
+    "fori_loop",
     "grad",
     "hessian",
     "hvp",
@@ -27,10 +29,12 @@ PUBLIC = [
     "limits",
     "primitive",
     "release_memory",
+    "scan",
     "stop_gradient",
     "value_and_grad",
     "value_of",
     "vjp",
+    "while_loop",
 ]
 
 

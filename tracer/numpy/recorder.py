@@ -187,6 +187,10 @@ class Recorder:
                     self._constant[top] = all(self._constant[v] for v in top.node.inputs)
         return self._constant[value]
 
+    def note_varying(self, value: Value) -> None:
+        """A value that stands for others, whatever it was computed from: it is no constant."""
+        self._constant[value] = False
+
     def read_number(self, array: TracedArray) -> None:
         """Python reads the one number of an array: the trace holds where it is the same again."""
         self.enter()
