@@ -392,3 +392,22 @@ def test_the_elliptic_integral_has_a_slope_at_no_modulus() -> None:
 
 def test_maxima_of_no_windows() -> None:
     right(lambda x: torch.nn.functional.max_pool1d(x, 2, 1), [torch.ones(0, 2, 3)])
+
+
+REFLECTED: dict[str, Callable[..., Tensor]] = {
+    "product": lambda a, tau, x: torch.linalg.householder_product(a, tau) + x.sum() * 0,
+    **{f"{left} {transpose}": lambda a, tau, x, left=left, transpose=transpose: torch.ormqr(  # type: ignore[misc]
+        a, tau, x, left=left, transpose=transpose)
+       for left in (True, False) for transpose in (True, False)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFLECTED)
+def test_reflections_of_complex_numbers(name: str) -> None:
+    generator = torch.Generator().manual_seed(4)
+    a, tau, x = (torch.randn(*shape, dtype=torch.complex128, generator=generator)
+                 for shape in ((3, 3), (3,), (3, 3)))  # fmt: skip
+    compiled = differentiate(lambda a, tau, x: REFLECTED[name](a, tau, x).abs().sum(), strict=True)
+    args = [t.requires_grad_() for t in (a, tau, x)]
+    torch.testing.assert_close(compiled(*args), REFLECTED[name](*args).abs().sum())
+    assert compiled.cache_info().forward_runs == 1

@@ -30,7 +30,7 @@ def _reflector(a: Tensor, i: int) -> Tensor:
 
 def _reflected(a: Tensor, tau: Tensor, i: int, x: Tensor) -> Tensor:
     v = _reflector(a, i)
-    return x - tau[..., i, None, None] * (v @ (v.mT @ x))
+    return x - tau[..., i, None, None] * (v @ (v.mH @ x))
 
 
 @_program(_ATEN.linalg_householder_product.default)
@@ -46,13 +46,14 @@ def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
 def _ormqr(
     a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
-    x = other if left else other.mT
-    # Q = H0 H1 ...: Q x applies the last first, and x Q is (Q^T x^T)^T
-    last_first = transpose != left
+    x = other if left else other.mH
+    # Q = H0 H1 ...: Q x applies the last first, Q^H x the first, and x Q is (Q^H x^H)^H
+    adjoint = transpose == left
+    tau = tau.conj() if adjoint else tau
     order = range(tau.shape[-1])
-    for i in reversed(order) if last_first else order:
+    for i in order if adjoint else reversed(order):
         x = _reflected(a, tau, i, x)
-    return x if left else x.mT
+    return x if left else x.mH
 
 
 @_program(_ATEN._cdist_forward.default)

@@ -52,6 +52,7 @@ _KINKS = re.compile(r"\b(elu|celu|selu|prelu|entr)_?\(")  # where they are 0
 # Note [Rough in eager]
 # In float64 there is no run in more digits. Two things are known to be coarse there: constants that
 # are float32, such as 1 / 6, and variances, which are made element by element (Welford).
+_AT_NAN = re.compile(r"\b(hardtanh|relu6|(hard|soft)shrink|hardswish|(c|s)?elu|i1e?)_?\(")
 ROUGH = {"hardsigmoid": 1e-6, "hardswish": 1e-6}
 _ONE_BY_ONE = re.compile(r"\b((var|std)(_mean)?|(instance|group|layer|batch|vector)_norm)\(")
 
@@ -206,6 +207,8 @@ class _Judge:
         a, b = array(mine), array(other)
         if k > 0:  # see Note [Fuzzing's bound]
             a, b = where_number(a, b)
+            if self._is_at_nan():
+                return ""
         off = distance(a, b)
         ulp = eps(other)
         ulps = (HALF_ULPS if ulp > 1e-4 else ULPS) * ulp
@@ -237,6 +240,11 @@ class _Judge:
         text = inspect.getsource(self.fn)
         zeros = any(isinstance(t, Tensor) and bool((t == 0).any()) for t in self.inputs())
         return zeros and _KINKS.search(text) is not None
+
+    def _is_at_nan(self) -> bool:
+        """Whether eager's gradient depends on where in its vectors a nan is, as in our table."""
+        nan = any(isinstance(t, Tensor) and bool((t != t).any()) for t in self.theirs.left)
+        return nan and _AT_NAN.search(inspect.getsource(self.fn)) is not None
 
     def _rough(self, eps: float) -> float:
         """What eager itself loses in float64, where no other run says so: Note [Rough in eager]."""
