@@ -203,7 +203,7 @@ def test_maxima_of_no_windows() -> None:
 
 REFLECTED: dict[str, Callable[..., Tensor]] = {
     "product": lambda a, tau, x: torch.linalg.householder_product(a, tau) + x.sum() * 0,
-    **{f"{left} {transpose}": lambda a, tau, x, left=left, transpose=transpose: torch.ormqr(  # type: ignore[misc]
+    **{f"{left} {transpose}": lambda a, tau, x, left=left, transpose=transpose: torch.ormqr(
         a, tau, x, left=left, transpose=transpose)
        for left in (True, False) for transpose in (True, False)},
 }  # fmt: skip
