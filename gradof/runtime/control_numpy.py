@@ -290,7 +290,7 @@ def _count(
             body.stand_in(a, a.concrete, body.carried) for a in (*start, *_cut(recorder, initial))
         )
         holds = recorder.traced(cond_fun(shape.unflatten(state)))
-        goes = np.logical_and(going, np.reshape(holds, ()))
+        goes: Any = np.logical_and(going, np.reshape(holds, ()))
         results = body_fun(shape.unflatten(state))
         new = _carried_on(recorder, "while_loop", body_fun, initial, shape, results, weak)
         promoted = _promoted(recorder, initial, new)
@@ -317,7 +317,7 @@ def record_cond(
     if not isinstance(pred, TracedArray):
         return (true_fun if bool(pred) else false_fun)(*operands)
     recorder.enter()
-    taken = np.not_equal(pred, 0).reshape(()).astype(np.int64)
+    taken: Any = np.not_equal(pred, 0).reshape(()).astype(np.int64)
     shape: TreeDef | None = None
     arrays: list[TracedArray] = []
     for f, count in ((true_fun, taken), (false_fun, 1 - taken)):

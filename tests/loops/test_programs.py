@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gradof
-from benchmarks import loop_programs as programs
 from gradof import tuning
 from gradof.runtime.function import Differentiated
+from tests.loops import programs
 
 SMALL = {
     "rk4": lambda: programs.rk4(10), "hmm": lambda: programs.hmm(11),
