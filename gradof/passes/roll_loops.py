@@ -12,6 +12,8 @@ before it is differentiated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gradof import tuning
@@ -88,7 +90,7 @@ def _roll(
     return Stretch(after, period, (end - after) // period, end), (start, after)
 
 
-def _is_worth(nodes: list[Node], steps: int) -> bool:
+def _is_worth(nodes: Sequence[Node], steps: int) -> bool:
     """Whether a loop of these nodes pays: a chain of views is nothing to run."""
     work = [node for node in nodes if node.kind not in ("slice", "reshape", "permute", "cat")]
     return (len(nodes) * steps >= tuning.LOOP_NODES and bool(work)) or any(map(is_loop, nodes))

@@ -90,7 +90,8 @@ def leapfrog(steps: int) -> Program:
     def pull(x: Array, mass: Array) -> Array:
         apart = x[None] - x[:, None]
         far = (apart**2).sum(axis=2) + 0.1
-        return (mass[None, :, None] * apart / far[:, :, None] ** 1.5).sum(axis=1)
+        pulls: Array = (mass[None, :, None] * apart / far[:, :, None] ** 1.5).sum(axis=1)
+        return pulls
 
     def loss(x: Array, v: Array, mass: Array) -> Any:
         h = 0.01
