@@ -58,8 +58,8 @@ def differentiate(
     rule, or wrong flags.
     """
     run = Run(clone_graph(graph), requires_grad, memory_budget, kernels, tuple(overwritten), step)
-    for name, step in STEPS.items():
-        step(run)
+    for name, apply in STEPS.items():
+        apply(run)
         if is_watched():
             after_pass(name, run.shown(), True)
     result = lambda_lift_reverse(run.f, run.pair())

@@ -147,8 +147,8 @@ class _Emitter:
             self.names[value] = self.fresh(value)
         body = [line for node in nodes for line in self.statement(node)]
         types = ", ".join(str(v.type) for v in self.source.outputs)
-        inputs = zip(self.graph.inputs, self.source.inputs, strict=True)
-        typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in inputs)
+        pairs = zip(self.graph.inputs, self.source.inputs, strict=True)
+        typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in pairs)
         return [
             *head,
             *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
@@ -225,9 +225,9 @@ class _Emitter:
             return self.join(node)
         if node in self.bodies:
             inner = self.bodies[node]
-            names = self.callee("steps", steps), inner.name
-            text = loop_lines(Loop(node), names, self.names, self.unique, inner.owned)
-            return [*text[:-1], *self.placed(node, text[-1])]
+            called = self.callee("steps", steps), inner.name
+            lines = loop_lines(Loop(node), called, self.names, self.unique, inner.owned)
+            return [*lines[:-1], *self.placed(node, lines[-1])]
         if node.kind in CONVERSIONS:
             function = self.conversion(CONVERSIONS[node.kind])
             self.names[node.output] = self.fresh(node.output)
