@@ -99,6 +99,13 @@ def seeded() -> None:
         sys.modules["torch"].manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def anew() -> None:
+    """No test is given what `grad(f)` of another has compiled, under other thresholds."""
+    if "gradof.runtime.functional" in sys.modules:
+        sys.modules["gradof.runtime.functional"].forget_compiled()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Return `compare(text, name=None)`: `text` must equal the stored golden of that name."""

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ def to_numpy_dtype(dt: DType) -> np.dtype[np.generic]:
     return np.dtype(_HELD_AS.get(dt.name) or _NUMPY_NAMES[dt.name])
 
 
+@functools.lru_cache(maxsize=64)  # the name of a numpy dtype is made by Python, at every question
 def from_numpy_dtype(dt: np.dtype[np.generic]) -> DType:
     """The IR dtype of a numpy dtype; KeyError if there is none."""
     return dtype(_FROM_NUMPY[dt.name])

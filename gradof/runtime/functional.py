@@ -10,9 +10,11 @@ is one compiled graph, f and df together, cached per signature.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, cast
+from weakref import WeakSet
 
 import numpy as np
 
@@ -60,6 +62,7 @@ from gradof.tracer.core.result import Traced
 from gradof.tracer.state.source import user_loc
 
 _COMPILED = "__gradof_compiled__"
+_functions: WeakSet[FunctionType] = WeakSet()  # that have it
 
 
 def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
@@ -77,12 +80,20 @@ def compiled_once(fn: Callable[..., Any]) -> Differentiated:
         return compiled_once(fn.__func__).of_instance(fn.__self__)
     if isinstance(fn, Differentiated) or not isinstance(fn, FunctionType):
         return as_differentiated(fn)
-    compiled = fn.__dict__.get(_COMPILED)
+    kept, backend = fn.__dict__.get(_COMPILED), os.environ.get("GRADOF_BACKEND")
     # functools.wraps copies a function's attributes: what is found may be that of another
-    if compiled is None or compiled.fn is not fn:
-        compiled = fn.__dict__[_COMPILED] = Differentiated(fn)
-    assert isinstance(compiled, Differentiated)
+    if kept is None or kept[0] is not fn or kept[1] != backend:
+        kept = fn.__dict__[_COMPILED] = fn, backend, Differentiated(fn)
+        _functions.add(fn)
+    compiled: Differentiated = kept[2]
     return compiled
+
+
+def forget_compiled() -> None:
+    """Let `grad(f)` and its like trace anew: what they keep on functions goes."""
+    for fn in list(_functions):
+        fn.__dict__.pop(_COMPILED, None)
+    _functions.clear()
 
 
 def bind_with_grad(

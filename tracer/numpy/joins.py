@@ -23,11 +23,16 @@ def _concatenate(
     return F.cat(*parts, dim=axis_of(axis, parts[0].rank))
 
 
-@composed(np.stack)
-def _stack(arrays: Any, axis: int = 0, *, dtype: Any = None, casting: Any = None) -> Any:
-    items = [as_array(a) for a in arrays]
-    dim = axis_of(axis, np.ndim(items[0]) + 1)
-    return np.concatenate([np.expand_dims(a, dim) for a in items], axis=dim, dtype=dtype)
+@expression(np.stack)
+def _stack(
+    r: Recorder, arrays: Any, axis: int = 0, *, dtype: Any = None, casting: Any = None
+) -> Expr:
+    traced = [r.traced(as_array(a)) for a in arrays]
+    target = r.ir_dtype(dtype or np.result_type(*(t.dtype for t in traced)))
+    shape = traced[0].shape
+    dim = axis_of(axis, len(shape) + 1)
+    parts = [t.expr.reshape((*shape[:dim], 1, *shape[dim:])).cast(target) for t in traced]
+    return F.cat(*parts, dim=dim)
 
 
 @composed(np.unstack)
