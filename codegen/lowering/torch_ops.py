@@ -84,7 +84,8 @@ HELPERS = {
 ''',
     "window_sum": '''def window_sum(x, kernel, stride, out):
     """Sums over windows of the trailing dims."""
-    return sum(x[where] for where in windows(kernel, stride, out))
+    first, *others = (x[where] for where in windows(kernel, stride, out))
+    return sum(others, first)
 ''',
     "scatter_maxima": '''def scatter_maxima(g, indices, space):
     """Each value added to its place, a flat index in a plane of the dims `space`."""

@@ -99,8 +99,12 @@ def places(array: Any, half: str) -> Any:
 
 # numpy's own code of these in float16 rounds more than once
 SEVERAL = {"rsqrt", "sigmoid", "log1p_exp", "xlogy"}
+# Its expansion is computed in float32 and rounded once; eager rounds the quotient before it is cut.
+# Traces of torch's in half precision have div and trunc instead.
+CUT = pytest.mark.xfail(strict=True, reason="the quotient is rounded after it is cut, not before")
 ROWS = [
-    (op, half) for op in ELEMENTWISE for half in ("bf16", "f16")
+    pytest.param(op, half, marks=CUT) if (op, half) == ("trunc_divide", "f16") else (op, half)
+    for op in ELEMENTWISE for half in ("bf16", "f16")
     if is_defined(op, BF16)
     and supports(op, [BF16], BOOL if op in PREDICATES else BF16, ATTRS.get(op, {}))
 ]  # fmt: skip

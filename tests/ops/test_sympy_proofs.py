@@ -49,8 +49,8 @@ LOGIC = "a truth value has no derivative"
 BITS = "integers have no derivative"
 PIECES = "one formula per piece: each is proved in a test of their own below, or is a plain choice"
 WITHOUT_FORMULA = {
-    **dict.fromkeys(["floor", "ceil", "trunc", "round", "sign", "floor_divide", "spacing"],
-                    STEPS),
+    **dict.fromkeys(["floor", "ceil", "trunc", "round", "sign", "floor_divide", "spacing",
+                     "trunc_divide"], STEPS),
     **dict.fromkeys(["gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or",
                      "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "signbit"],
                     LOGIC),
@@ -67,6 +67,7 @@ CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
         ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
+         "inverse_mills",
          "logit",
          "ellipe", "ellipk", "ellipkm1", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "maximum", "minimum", "mish", "pow", "prelu",
