@@ -102,8 +102,8 @@ def seeded() -> None:
 @pytest.fixture(autouse=True)
 def anew() -> None:
     """No test is given what `grad(f)` of another has compiled, under other thresholds."""
-    if "gradof.runtime.functional" in sys.modules:
-        sys.modules["gradof.runtime.functional"].forget_compiled()
+    if "gradof.runtime.once" in sys.modules:
+        sys.modules["gradof.runtime.once"].forget_compiled()
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from gradof.autograd.vspaces import vspace
 from gradof.autograd.wrap_util import unary_to_nary, wrap_nary_f
 from gradof.errors import DtypeError, LeafTypeError, OutputError
 from gradof.runtime.checkpoint import checkpoint as checkpoint
-from gradof.runtime.functional import compiled_once
 from gradof.runtime.functional import value_and_grad as _value_and_grad
 from gradof.runtime.functional import vjp as pullback
+from gradof.runtime.once import compiled_once
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray

@@ -21,7 +21,8 @@ from gradof.errors import InputError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.types import TensorType, dtype
 from gradof.runtime.checks import Argnums
-from gradof.runtime.functional import ValueAndGrad, compiled_once
+from gradof.runtime.functional import ValueAndGrad
+from gradof.runtime.once import compiled_once
 
 _TYPE = re.compile(r"(\w+)\[([\d,\s]*)\]$")
 _FORMS = tuple(PROTOTYPES)

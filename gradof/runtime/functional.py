@@ -10,11 +10,8 @@ is one compiled graph, f and df together, cached per signature.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
-from types import FunctionType, MethodType
 from typing import Any, cast
-from weakref import WeakSet
 
 import numpy as np
 
@@ -52,6 +49,7 @@ from gradof.runtime.nested import (
     session_for,
     vjp_inside,
 )
+from gradof.runtime.once import compiled_once
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
@@ -60,40 +58,6 @@ from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.core.result import Traced
 from gradof.tracer.state.source import user_loc
-
-_COMPILED = "__gradof_compiled__"
-_functions: WeakSet[FunctionType] = WeakSet()  # that have it
-
-
-def as_differentiated(fn: Callable[..., Any]) -> Differentiated:
-    """The function itself if it is compiled already, else a compiled one."""
-    return fn if isinstance(fn, Differentiated) else Differentiated(fn)
-
-
-def compiled_once(fn: Callable[..., Any]) -> Differentiated:
-    """As `as_differentiated`, but the same one at every call.
-
-    `grad(loss)(x)` may stand in a loop; without this each turn would trace anew. The compiled
-    function is kept on the plain one, and so goes with it. Methods have one cache an instance.
-    """
-    if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
-        return compiled_once(fn.__func__).of_instance(fn.__self__)
-    if isinstance(fn, Differentiated) or not isinstance(fn, FunctionType):
-        return as_differentiated(fn)
-    kept, backend = fn.__dict__.get(_COMPILED), os.environ.get("GRADOF_BACKEND")
-    # functools.wraps copies a function's attributes: what is found may be that of another
-    if kept is None or kept[0] is not fn or kept[1] != backend:
-        kept = fn.__dict__[_COMPILED] = fn, backend, Differentiated(fn)
-        _functions.add(fn)
-    compiled: Differentiated = kept[2]
-    return compiled
-
-
-def forget_compiled() -> None:
-    """Let `grad(f)` and its like trace anew: what they keep on functions goes."""
-    for fn in list(_functions):
-        fn.__dict__.pop(_COMPILED, None)
-    _functions.clear()
 
 
 def bind_with_grad(
@@ -126,6 +90,9 @@ def bind_with_grad(
 
 class Transformed:
     """A callable derived from a compiled function, which it keeps as `.base`."""
+
+    # Generated calls: what their code refers to is no state of the user's.
+    _gradof_private = frozenset({"_kept", "_quick"})
 
     def __init__(
         self, fn: Callable[..., Any], argnums: Argnums, numerics: Numerics | None = None

@@ -340,9 +340,14 @@ def test_what_no_file_can_hold_is_refused(
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("1.0 / tl.sqrt", "1.0001 / tl.sqrt", "in output 0"),  # a kernel of f
+        pytest.param(  # a kernel of f
+            "1.0 / tl.sqrt", "1.0001 / tl.sqrt", "in output 0", marks=pytest.mark.long
+        ),
         ("* -0.125", "* -0.1251", "in gradient of args[0]"),  # of df
-        ("return dx, dweight", "return dx, None", "in gradient of args[1]"),  # what joins them
+        pytest.param(  # what joins them
+            "return dx, dweight", "return dx, None", "in gradient of args[1]",
+            marks=pytest.mark.long,
+        ),
         ("import triton\n", "import triton, gradof\n", "an exported file imports gradof"),
     ],
 )

@@ -87,7 +87,9 @@ def test_fullgraph_says_who_compiles_it() -> None:
         _compiled(lambda x: fn(x) + 1, fullgraph=True)(torch.randn(3))
 
 
-@pytest.mark.parametrize("first", ["torch", "gradof"])
+@pytest.mark.parametrize(
+    "first", ["torch", pytest.param("gradof", marks=pytest.mark.long)]
+)
 def test_torch_may_be_loaded_before_or_after(first: str) -> None:
     code = """
 import sys, warnings

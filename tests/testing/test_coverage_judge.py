@@ -75,6 +75,7 @@ def test_a_wrong_value_and_a_crash() -> None:
     assert "no_such_function" in row.errors[0][1]
 
 
+@pytest.mark.long
 def test_several_processes_give_rows_in_order() -> None:
     seen: list[str] = []
     rows = run_torch(["f64"], ["tanh", "abs"], jobs=2, progress=lambda row: seen.append(row.name))

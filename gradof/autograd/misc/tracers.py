@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradof.autograd.core import as_arrays
-from gradof.runtime.functional import compiled_once
+from gradof.runtime.once import compiled_once
 
 
 def const_graph(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
