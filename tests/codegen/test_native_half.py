@@ -100,7 +100,7 @@ def places(array: Any, half: str) -> Any:
 # numpy's own code of these in float16 rounds more than once
 SEVERAL = {"rsqrt", "sigmoid", "log1p_exp", "xlogy"}
 # Its expansion is computed in float32 and rounded once; eager rounds the quotient before it is cut.
-# Traces of torch's in half precision have div and trunc instead.
+# Known, in docs/testing.md: div and trunc instead would have a gradient of nan at a divisor of 0.
 CUT = pytest.mark.xfail(strict=True, reason="the quotient is rounded after it is cut, not before")
 ROWS = [
     pytest.param(op, half, marks=CUT) if (op, half) == ("trunc_divide", "f16") else (op, half)

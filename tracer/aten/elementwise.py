@@ -132,8 +132,6 @@ def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) 
         # |a| // |b| with the sign put back: integers would lose digits on the way through floats
         size = F.floor_divide(F.abs(a.cast(dtype)), abs_of(b, dtype))
         return size * F.sign(a.cast(dtype)) * sign_of(b, dtype)
-    if rounding_mode is not None and dtype in HALF:  # eager rounds the quotient, then cuts it
-        return F.trunc(apply(c, "div", dtype, a, b))
     return apply(c, "div" if rounding_mode is None else "trunc_divide", dtype, a, b)
 
 
