@@ -28,9 +28,12 @@ def compiled_once(fn: Callable[..., Any]) -> Differentiated:
     """As `as_differentiated`, but the same one at every call.
 
     `grad(loss)(x)` may stand in a loop; without this each turn would trace anew. The compiled
-    function is kept on the plain one, and so goes with it. Methods have one cache an instance.
+    function is kept on the plain one, and so goes with it. Methods have one cache an instance,
+    which goes with that; where nothing tells when it goes, they are compiled anew.
     """
     if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
+        if not type(fn.__self__).__weakrefoffset__:
+            return as_differentiated(fn)
         return compiled_once(fn.__func__).of_instance(fn.__self__)
     if isinstance(fn, Differentiated) or not isinstance(fn, FunctionType):
         return as_differentiated(fn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -189,6 +190,36 @@ def test_methods_share_a_trace_by_instance() -> None:
     assert gradof.grad(two.loss).cache_info().misses == 1
     two.scale = 5.0
     near(gradof.grad(two.loss)(X), 10 * X)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_gradient_of_a_method_keeps_no_object_alive(slots: bool) -> None:
+    gone: list[int] = []
+
+    class Scale:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __del__(self) -> None:
+            gone.append(self.value)
+
+    class Model:
+        if slots:
+            __slots__ = ("scale",)
+
+        def __init__(self, value: int) -> None:
+            self.scale = Scale(value)
+
+        def loss(self, x: Any) -> Any:
+            return np.sum(self.scale.value * x**2)
+
+    for value in range(3):
+        model = Model(value)
+        near(gradof.grad(model.loss)(X), 2 * value * X)
+    del model
+    for _ in range(3):  # what one frees frees more
+        gc.collect()
+    assert sorted(gone) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
