@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof.tracer.state import packages
+from gradof import grad
+from gradof.errors import TraceError
 from gradof.tracer.state.origins import Origin, Origins
 
 GLOBAL = np.ones(2)
@@ -132,29 +133,33 @@ def test_cycles_end() -> None:
     assert Origins(lambda: ring, lambda o: isinstance(o, np.ndarray)).find(np.ones(1)) is None
 
 
-def test_of_other_installed_packages_objects_are_followed_and_code_is_not(
+def test_what_code_of_another_package_reads_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "frames.py").write_text("""
-TABLE = [[0.0]]
-def helper():
-    return TABLE
+    (tmp_path / "otherpkg.py").write_text("""
+import numpy as np
+TABLE, CALLS = np.ones(3), np.zeros(1)
+def scale(x):
+    return x * TABLE
 class Frame:
-    def __init__(self, data):
-        self.data = data
-    def rows(self):
-        return helper(), self.data
+    def scaled(self, x):
+        return scale(x)
+def count(x):
+    CALLS[0] += 1
+    return x
 """)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(packages, "LIBRARY_FOLDERS", (str(tmp_path),))
-    frames: Any = importlib.import_module("frames")
+    other: Any = importlib.import_module("otherpkg")
+    frame = other.Frame()
     try:
-        frames.TABLE = np.zeros(2)
-        frame = frames.Frame(np.ones(3))
-        assert str(find(lambda x: frame.rows(), frame.data)) == "closure 'frame'.data"
-        origins = Origins(lambda x: frame.rows(), lambda o: isinstance(o, np.ndarray))
-        assert origins.find(frames.TABLE) is None and origins.complete
-        # a method of the package's own is of that package
-        assert find(frame.rows, frames.TABLE).read(frame.rows) is frames.TABLE
+        for fn in (lambda x: np.sum(other.scale(x)), lambda x: np.sum(frame.scaled(x))):
+            slope = grad(fn)
+            for value in (1.0, 5.0):
+                other.TABLE[:] = value
+                assert slope(np.ones(3)).tolist() == [value] * 3
+            other.TABLE = np.full(3, 7.0)  # another object of that name
+            assert slope(np.ones(3)).tolist() == [7.0] * 3
+        with pytest.raises(TraceError, match="changed in place by plain numpy"):
+            grad(lambda x: np.sum(other.count(x)))(np.ones(3))
     finally:
-        del sys.modules["frames"]
+        del sys.modules["otherpkg"]

@@ -27,8 +27,8 @@ from typing import Any
 
 from gradof.ir import forks
 from gradof.tracer.state.held import Held
+from gradof.tracer.state.libraries import LIBRARY_FOLDERS
 from gradof.tracer.state.origins import ATOMS, Step, children_of
-from gradof.tracer.state.packages import LIBRARY_FOLDERS, packages_of
 
 Wrap = Callable[[Any], Any]
 _MAX_OBJECTS = 200_000
@@ -184,11 +184,10 @@ def _place(obj: Any, step: Step, now: Any, old: Any, new: Any) -> Place | None:
 
 
 def _places(roots: Sequence[Any], table: Table) -> list[Place]:
-    """The references to replace in all that can be reached of the functions' own packages."""
+    """The references to replace in everything that can be reached."""
     found: dict[tuple[str, int, Any], Place] = {}
     seen: dict[int, Any] = {}
     todo = [(root, True) for root in roots]
-    home = frozenset[str]().union(*map(packages_of, roots))
 
     def note(place: Place | None) -> None:
         if place is not None and not (place.kind == "item" and _is_library(place.holder)):
@@ -209,7 +208,7 @@ def _places(roots: Sequence[Any], table: Table) -> list[Place]:
                 new = table.replacement(obj.__defaults__)
                 if new is not obj.__defaults__:
                     note(Place("defaults", obj, None, obj.__defaults__, new))
-        for step, child in children_of(obj, root, home):
+        for step, child in children_of(obj, root):
             old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
             if new is not old:
                 note(_place(obj, step, child, old, new))

@@ -12,8 +12,7 @@ True
 The walk goes, breadth first, through: the object behind a bound method, `functools.partial`,
 closures, defaults, the globals that the code names (nested functions and called helpers included),
 attributes of instances, parameters, buffers and submodules of `torch.nn.Module`, and items of
-tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question. Code of
-other installed packages is not followed: Note [Installed packages] in `packages`.
+tuples, lists and dicts. It is neutral: which objects are tensors is the caller's question.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodT
 from typing import Any, Literal
 
 from gradof.tracer.state.caches import read_cached
-from gradof.tracer.state.packages import from_library, is_library, is_set, packages_of
+from gradof.tracer.state.libraries import from_library, is_library, is_set
 
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
-    "partial", "partial_arg", "partial_kw", "method", "module", "class", "import", "type", "refers",
-    "cached",
+    "partial", "partial_arg", "partial_kw", "method", "module", "closed", "class", "import", "type",
+    "refers", "cached",
 ]  # fmt: skip
 
 MISSING = object()
@@ -106,6 +105,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "partial_kw": lambda fn, name: fn.keywords[name],
     "method": _read_method,
     "module": lambda fn, key: getattr(fn.__globals__[key[0]], key[1]),
+    "closed": lambda fn, key: getattr(_read_closure(fn, key[0]), key[1]),  # of a module, too
     "class": lambda _, key: vars(key[0])[key[1]],
     "import": lambda _, name: sys.modules[name],
     "type": lambda obj, _: type(obj),
@@ -117,6 +117,7 @@ _SHOWN = {
     "kwdefault": "default of {key!r}", "partial_arg": "partial argument {key}",
     "partial_kw": "partial argument {key!r}", "self": "self", "function": "", "partial": "",
     "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
+    "closed": "closure '{key[0]}.{key[1]}'",
     "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
     "cached": "what is cached",
 }  # fmt: skip
@@ -220,7 +221,6 @@ class Origins:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(self.fn, None)])
-        home = packages_of(self.fn)
         while queue:
             obj, trail = queue.popleft()
             if issubclass(type(obj), ATOMS) or id(obj) in seen:
@@ -233,7 +233,7 @@ class Origins:
                 if trail is not None:
                     found[id(obj)] = (obj, trail)
                 continue
-            children = list(children_of(obj, trail is None, home))
+            children = list(children_of(obj, trail is None))
             if self._held is not None:
                 self._held[id(obj)] = dict(children)
                 self._keep.append(obj)
@@ -241,15 +241,10 @@ class Origins:
                 queue.append((child, Trail(trail, step)))
 
 
-def children_of(
-    obj: Any, root: bool, home: frozenset[str] | None = None
-) -> Iterator[tuple[Step, Any]]:
-    """What an object leads to, by one step each; of a library's function only if it is the root.
-
-    With `home`, other installed packages are libraries, too.
-    """
+def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
+    """What an object leads to, by one step each; of a library's function only if it is the root."""
     if isinstance(obj, FunctionType):
-        yield from _of_function(obj, root, home)
+        yield from _of_function(obj, root)
     elif isinstance(obj, MethodType):
         yield Step("self"), obj.__self__
         yield Step("function"), obj.__func__
@@ -266,24 +261,24 @@ def children_of(
     elif isinstance(obj, (list, tuple)):
         yield from ((Step("item", i), v) for i, v in enumerate(obj))
     elif isinstance(obj, type):
-        if not from_library(obj, home):
+        if not from_library(obj):
             yield from (
                 (Step("attr", k), v) for k, v in list(vars(obj).items()) if k not in _CLASS_BOOKS
             )
     elif not isinstance(obj, ModuleType):
-        yield from _of_instance(obj, home)
+        yield from _of_instance(obj)
 
 
-def _of_function(
-    fn: FunctionType, root: bool, home: frozenset[str] | None
-) -> Iterator[tuple[Step, Any]]:
-    library = from_library(fn, home)
+def _of_function(fn: FunctionType, root: bool) -> Iterator[tuple[Step, Any]]:
+    library = from_library(fn)
     if not root and library and fn.__closure__ is None:
         return
     code = fn.__code__
+    used = frozenset[str]() if library else _names(code)
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         if is_set(cell):
             yield Step("closure", name), cell.cell_contents
+            yield from _of_module("closed", name, cell.cell_contents, used)
     names = code.co_varnames[: code.co_argcount]
     defaults = fn.__defaults__ or ()
     yield from (
@@ -294,27 +289,25 @@ def _of_function(
     wrapped = fn.__dict__.get("__wrapped__")
     if wrapped is not None:
         yield Step("attr", "__wrapped__"), wrapped
-    if library:
-        return
-    used = _names(code)
     for name in used:
         if name in fn.__globals__:
             value = fn.__globals__[name]
             yield Step("global", name), value
-            if isinstance(value, ModuleType) and not is_library(value.__name__, home):
-                yield from _of_module(name, value, used)
+            yield from _of_module("module", name, value, used)
 
 
 def _of_module(
-    alias: str, module: ModuleType, used: frozenset[str]
+    kind: StepKind, alias: str, module: Any, used: frozenset[str]
 ) -> Iterator[tuple[Step, Any]]:
     # `config.W` in the code: only names that the code spells out are looked up in a module.
+    if not isinstance(module, ModuleType) or is_library(module.__name__):
+        return
     for name in used:
         if name in vars(module):
-            yield Step("module", (alias, name)), vars(module)[name]
+            yield Step(kind, (alias, name)), vars(module)[name]
 
 
-def _of_instance(obj: Any, home: frozenset[str] | None) -> Iterator[tuple[Step, Any]]:
+def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
     cls = type(obj)
     if getattr(cls, "_gradof_opaque", False):  # a plan, say: its guards name all that they check
         return
@@ -334,7 +327,7 @@ def _of_instance(obj: Any, home: frozenset[str] | None) -> Iterator[tuple[Step, 
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("__") and hasattr(obj, name):
                 yield Step("attr", name), getattr(obj, name)
-        if base is object or from_library(base, home):
+        if base is object or from_library(base):
             continue
         for name, value in base.__dict__.items():
             if name in _CLASS_BOOKS:
