@@ -14,7 +14,7 @@ from tables import geometric_mean, markdown, number, shown
 
 BEGIN, END = "<!-- programs: begin -->", "<!-- programs: end -->"
 HEAD = ["program", "step, eager", "eager / gradof", "inference, eager", "eager / gradof",
-        "first gradient", "memory / eager's"]  # fmt: skip
+        "first gradient", "memory / eager's", "whose code"]  # fmt: skip
 ALIKE = 2e-3  # a gradient's difference, in parts of its largest element
 FLOOR = 1e-3  # seconds of a step below which a row counts for nothing but the table
 
@@ -23,6 +23,12 @@ def ratio(row: dict[str, Any], what: str) -> float:
     """Eager's time over gradof's."""
     times = row[what]
     return float(times["eager"] / times["gradof"])
+
+
+def whose(row: dict[str, Any]) -> str:
+    """Whose code runs a step and an inference: ours, or torch's as it is."""
+    step, inference = row.get("train_runs", "ours"), row.get("infer_runs", "ours")
+    return step if step == inference else f"{step}, {inference}"
 
 
 class Report:
@@ -40,7 +46,8 @@ class Report:
             return
         self.rows.append(row)
         cells = self._cells(row)
-        print(*[c.ljust(w) for c, w in zip(cells, (34, 12, 6, 12, 6, 12, 6), strict=True)],
+        widths = (34, 12, 6, 12, 6, 12, 6, 0)
+        print(*[c.ljust(w) for c, w in zip(cells, widths, strict=True)],
               "" if row["equal"] < ALIKE else f"DIFFERS {row['equal']:.1e}",
               "" if row["backward_runs"] else "EAGER", flush=True)  # fmt: skip
 
@@ -49,7 +56,7 @@ class Report:
         share = memory["gradof"] / memory["eager"] if memory["eager"] > 1 << 20 else math.nan
         return [row["name"], shown(row["train"]["eager"]), number(ratio(row, "train")),
                 shown(row["infer"]["eager"]), number(ratio(row, "infer")), shown(row["first"]),
-                number(share)]  # fmt: skip
+                number(share), whose(row)]  # fmt: skip
 
     def groups(self) -> dict[str, list[dict[str, Any]]]:
         """Networks and architectures, and layers."""
@@ -72,7 +79,8 @@ class Report:
                     f"{group}, {'training step' if what == 'train' else 'inference'}: geometric "
                     f"mean of eager / gradof {geometric_mean(values):.2f} of {len(values)}; over "
                     f"1 ms {geometric_mean(long):.2f} of {len(long)}, least "
-                    f"{min(long, default=math.nan):.2f}, {sum(v < 0.97 for v in long)} below 0.97"
+                    f"{min(long, default=math.nan):.2f}, {sum(v < 0.97 for v in long)} below 0.97; "
+                    f"{sum(r.get(f'{what}_runs') == 'eager' for r in rows)} run as they are"
                 )
             firsts = sorted(r["first"] for r in rows)
             if firsts:

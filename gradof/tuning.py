@@ -65,6 +65,19 @@ ADDED_SORTED = 1 << 12  # numbers of a result for which np.bincount beats np.add
 DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick as not to.
 DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
 
+# --- Ours or eager's (gradof.runtime.trial) -------------------------------------------------------
+TRIAL_WARM = 8  # calls of ours before eager's first: convolutions are chosen, backwards compiled.
+TRIAL_LEAST = 2e-4  # seconds of a call: of less, what eager would save is not seen.
+TRIAL_TIMES = 6  # calls of each side that are timed, of which the quickest counts.
+TRIAL_CLEAR = 1.5  # times as fast: so much is no noise, and decided after two calls of each.
+TRIAL_MARGIN = 1.01  # times as slow: within it the two are as fast, and ours stays.
+TRIAL_AGAIN = 64  # eager calls after which Python's state is looked at: 20 us are little then.
+
+# --- Convolutions (codegen.lowering.convolutions) -------------------------------------------------
+WAY_TRIES = 3  # calls in which each way is timed: the first makes the library's code, too.
+WAY_WORTH = 0.95  # of the usual way's time, that another way must not exceed.
+WAY_HOPELESS = 1.5  # times the best: such a way is not tried again.
+
 # --- Tiles: numpy over rows that fit the cache ---------------------------------------------------
 TILE_CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many; Note [Tiles].
 TILE_SCRATCH = 7 << 20  # bytes of a tile: so much fits into a cache that is near.

@@ -31,6 +31,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
+os.environ.setdefault("GRADOF_AUTOTUNE", "0")  # compiled code runs every call
 
 # Tests make and drop more graphs than programs do. With Python's own settings, which look for dead
 # cycles after every 700 new objects, a tenth of the time went into looking.

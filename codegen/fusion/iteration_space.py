@@ -13,8 +13,9 @@ third axis once rows and columns are settled.
 Note [Which axis]
 An operand from outside varies along dims for which the group may have no axis yet, or several of
 the same size. Any choice is right: what cannot be combined under it later just does not fit. The
-axis is taken that keeps the order of dims, or a new one is made. On a device, of several it is the
-one that broadcasting would take: rows may be as many as columns.
+axis is taken that keeps the order of dims, or a new one is made. Of several it is the one along
+which the group has read the operand before (images may be as wide as there are channels); on a
+device the one that broadcasting would take (rows may be as many as columns).
 
 Note [Windows]
 On a device a `pad` of what no node of the group made is a load that is masked: the operand has
@@ -76,6 +77,7 @@ class Space:
         self.fits: list[Fit] = []
         self.hidden: set[Value] = set()  # results of folds: known only after the last row
         self.folded: set[Value] = set()  # those that nothing casts
+        self.read: dict[Value, dict[int, int]] = {}  # of values from outside, dims: their axes
 
     def copy(self) -> Space:
         """An independent space in the same state."""
@@ -85,6 +87,7 @@ class Space:
         other.columns, other.rows, other.reduced = self.columns, self.rows, self.reduced
         other.fits, other.hidden = list(self.fits), set(self.hidden)
         other.folded = set(self.folded)
+        other.read = {value: dict(axes) for value, axes in self.read.items()}
         return other
 
     def fit(self, node: Node) -> Fit | None:
@@ -118,6 +121,7 @@ class Space:
         for axis, size, position in fit.grown:
             self.sizes[axis] = size
             self.order.insert(position, axis)
+        self._note_reads(fit)
         out = fit.node.output
         self.axes[out] = fit.axes
         self.varies[out] = fit.varies
@@ -130,6 +134,17 @@ class Space:
             self.folded.add(out)
         self.columns = fit.columns if fit.columns is not None else self.columns
         self.rows = fit.rows if fit.rows is not None else self.rows
+
+    def _note_reads(self, fit: Fit) -> None:
+        for value in fit.node.inputs:
+            access = follow(value)
+            if access.base in self.axes:
+                continue
+            known = self.read.setdefault(access.base, {})
+            lead = len(fit.whole) - len(access.dims)
+            for d, axis in zip(access.dims, fit.whole[max(lead, 0) :], strict=False):
+                if d is not None and axis is not None:
+                    known.setdefault(d, axis)
 
     def with_nodes(self, nodes: Sequence[Node]) -> Space | None:
         """This space once all of these have joined, in order; None if one does not fit."""
@@ -156,6 +171,7 @@ class Space:
         found: list[int | None] = [None] * len(shape)
         outside: set[int] = set()  # dims along which operands from outside vary
         varies: set[int] = set()
+        usual: dict[int, int] = {}  # dims of which an operand was read along an axis before
         for value in operands:
             access = follow(value)
             if access.base.node is not None and access.base.node.kind in NUMBERS:
@@ -168,6 +184,9 @@ class Space:
                     continue
                 if axes is None:
                     outside.add(k)
+                    before = None if self.device else self.read.get(access.base, {}).get(d)
+                    if before is not None:
+                        usual.setdefault(k, before)
                     continue
                 if found[k] not in (None, axes[j]):
                     return None
@@ -177,7 +196,7 @@ class Space:
         used = [a for a in found if a is not None]
         if len(set(used)) != len(used):
             return None
-        placed = self._place(found, shape)
+        placed = self._place(found, shape, usual)
         if placed is None:
             return None
         axes_, grown = placed
@@ -185,7 +204,7 @@ class Space:
         return axes_, frozenset(varies), grown
 
     def _place(
-        self, found: list[int | None], shape: tuple[int, ...]
+        self, found: list[int | None], shape: tuple[int, ...], usual: dict[int, int]
     ) -> tuple[Axes, tuple[tuple[int, int, int], ...]] | None:
         """An axis for every dim that has none; see Note [Which axis]."""
         order, sizes = list(self.order), dict(self.sizes)
@@ -203,7 +222,7 @@ class Space:
             if free:
                 after = len(shape) - k  # dims from here on, those of size 1 as well
                 aligned = [a for a in free if self.device and len(order) - order.index(a) == after]
-                found[k] = [*free, *aligned][-1]
+                found[k] = usual[k] if usual.get(k) in free else [*free, *aligned][-1]
             elif self.reduced:
                 return None
             else:

@@ -90,9 +90,10 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         from gradof.codegen.lowering import pooling
 
         return Lowering("function", node.kind, getattr(pooling, node.kind))
-    if library == "torch" and node.kind in _OF_ROWS:
-        return Lowering("function", node.kind, _torch_function(record, _in_rows(record)),
-                        torch=True)  # fmt: skip
+    if library == "torch" and node.kind in _CONVOLUTIONS:
+        from gradof.codegen.lowering import convolutions
+
+        return Lowering("function", node.kind, getattr(convolutions, node.kind))
     if node.kind in ("mm", "bmm") and library == "torch" and is_f16(node.output):
         from gradof.codegen.lowering.half_products import mm_f16, multiplies
 
@@ -121,20 +122,7 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
     return lowering(record, library)
 
 
-_OF_ROWS = {"convolution": ("({x}, {w},", "({x}.contiguous(), {w}.contiguous(),"),
-            "conv_weight_grad": ("({g_out}, {x},", "({g_out}.contiguous(), {x}.contiguous(),")}
-
-
-def _in_rows(record: Op) -> str:
-    """The call of a convolution on operands in the order of their dims, as kernels give theirs.
-
-    Of operands in two orders torch copies the large one: a step of a residual network whose weights
-    are in channels_last took 1.5 of eager's time.
-    """
-    assert record.torch is not None
-    return record.torch.replace(*_OF_ROWS[record.name])
-
-
+_CONVOLUTIONS = frozenset({"convolution", "conv_weight_grad"})
 POOLING = frozenset({"window_sum", "window_spread", "scatter_maxima"})
 
 

@@ -24,21 +24,13 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from gradof import tuning
+from gradof.codegen.machine.autotune import is_on
 from gradof.codegen.machine.object_cache import object_cache
 from gradof.codegen.triton.blocks import MAX_WARPS, Blocks, power
 from gradof.codegen.triton.interpreter import is_interpreting
-from gradof.errors import ConfigError
 
 _chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
 _lock = threading.Lock()
-
-
-def is_on() -> bool:
-    """GRADOF_AUTOTUNE, 1 by default; ConfigError where it is neither 0 nor 1."""
-    value = os.environ.get("GRADOF_AUTOTUNE", "1")
-    if value not in ("0", "1"):
-        raise ConfigError(f"GRADOF_AUTOTUNE is {value!r}", hint="1 times tiles on GPUs, 0 does not")
-    return value == "1"
 
 
 def applies(device: Any, positions: int) -> bool:

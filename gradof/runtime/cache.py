@@ -33,7 +33,8 @@ from gradof.tracer.state.places import Place
 class CacheInfo(NamedTuple):
     """Counts over the life of a function: calls that found an entry, traces, compiled runs.
 
-    `eager_runs` are calls that could not be traced and ran under torch's own autograd.
+    `eager_runs` are calls that ran under torch's own autograd: they could not be traced, or that
+    is faster, or was tried (gradof.runtime.trial).
     """
 
     hits: int
@@ -62,6 +63,7 @@ class Entry:
     seconds: float  # what tracing took
     conditions: tuple[Callable[[Sequence[Any]], bool], ...] = ()  # of the inputs of a call
     quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
+    trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
         """A plan for a graph made from this one, such as its gradient; made once per key."""

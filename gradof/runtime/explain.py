@@ -62,6 +62,7 @@ class Explanation:
     together: bool = False  # whether value and gradients are one run (gradof.runtime.joint)
     attention: tuple[str, ...] = ()  # each softmax(Q K^T) V: a flash kernel, or why not
     backend: str = "numpy"  # or "torch and Triton", where compiled code takes tensors
+    runs: str = ""  # whose code runs the calls, and the times of both, where they were timed
 
     @property
     def saved_bytes(self) -> int:
@@ -102,6 +103,8 @@ class Explanation:
         if self.kernels:
             lines.append(f"fused kernels of the forward: {', '.join(self.kernels)}")
         lines += [f"attention, {said}" for said in self.attention]
+        if self.runs:
+            lines.append(f"calls run {self.runs}")
         if self.together:
             lines.append("value and gradients are one run: the last calls wanted both")
         if self.opaque:
@@ -152,6 +155,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         reason=bound.entry.reason,
         seconds=bound.entry.seconds,
         together=plan.together.begun is not None,
+        runs=_runs(bound.entry.trial),
         attention=bound.entry.plan.attention(flags),
         paths=tuple(render_tree(function.paths(bound.call))),
         opaque=tuple(
@@ -163,6 +167,11 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         ),
     )
 
+
+def _runs(trial: Any) -> str:
+    if trial is None:
+        return ""
+    return "compiled code and torch's own in turns" if trial.verdict is None else str(trial.verdict)
 
 
 def saved_values(gradient: Gradient, budget: float | None) -> list[Saved]:

@@ -88,6 +88,29 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     return Fast(writer.names["check"], source, entry, without_arrays(call), apart)
 
 
+def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
+    """Whether arguments, torch's modes and the module's mode are those of a call.
+
+    Python's state and parameters are not looked at. It says never yes for a call that no generated
+    check covers.
+    """
+    writer = _Writer(call, trusting=False)
+    try:
+        writer.signature()
+        writer.modes()
+    except _NotSimple:
+        return lambda args, kwargs: False
+    owner = getattr(fn, "__self__", None)
+    if isinstance(getattr(owner, "training", None), bool):
+        module = writer.bind(owner, "module")
+        writer.unless(f"{module}.training is {owner.training}")  # type: ignore[union-attr]
+    writer.lines.append("return True")
+    source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
+    exec(compile(source, "<gradof arguments>", "exec"), writer.names)
+    check: Callable[[tuple[Any, ...], dict[str, Any]], bool] = writer.names["check"]
+    return check
+
+
 def without_arrays(call: Call) -> Call:
     """The call with None in the places of its arrays, to be kept."""
     leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)

@@ -41,6 +41,7 @@ from gradof.runtime.refuse import (
 )
 from gradof.runtime.results import finish, gradient_flags, run_plan
 from gradof.runtime.thread import is_tracing
+from gradof.runtime.trial import trial_of
 from gradof.tracer.core.result import Traced
 
 
@@ -94,12 +95,19 @@ class Differentiated:
                     raise
                 failure = failed(self._fn, error)
             else:
-                result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+                trial, result = bound.entry.trial, MISS
+                if trial is None:
+                    result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
         if failure is not None:
             return cache.eager.run(self._fn, args, kwargs, failure)
+        if trial is not None:  # one of more than MAX_QUICK
+            result = trial(args, kwargs)
+            if result is MISS:
+                result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)
+            made = trial_of(self, bound, made) or made
             if made is not None:
                 cache.quick = (made, *cache.quick)[:MAX_QUICK]
         return result

@@ -295,3 +295,23 @@ def test_on_a_device_what_reads_one_array_is_one_kernel() -> None:
     assert len(groups_of(apart)) == 2 and len(groups_of(together)) == 1
     for a, b in zip(by_reference(apart, inputs), by_reference(together, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_what_is_of_channels_stays_along_them_where_images_are_as_wide() -> None:
+    graph = fused(parse_graph("""
+graph f(%x : f32[2,4,4,4], %r : f32[4]):
+  %by : f32[1,4,1,1] = reshape[shape=(1, 4, 1, 1)](%r)
+  %y : f32[2,4,4,4] = mul(%x, %by)
+  %s : f32[1,4,1,1] = sum[dims=(0, 2, 3), keepdims=True](%y)
+  %q : f32[4] = mul(%r, %r)
+  return (%y, %s, %q)
+"""))
+    (group,) = groups_of(graph)
+    nest = schedule(group, "kernel")
+    (cube,) = [b for b in nest.outputs if b.shape == (4,)]
+    assert nest.rows == 1 and cube.dims[0] is not None and not any(
+        d is not None for d in cube.dims[1:]
+    )  # fmt: skip
+    inputs = [np.random.rand(2, 4, 4, 4).astype("f4"), np.arange(4, dtype="f4")]
+    for mine, other in zip(by_native(graph, inputs), by_reference(graph, inputs), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)

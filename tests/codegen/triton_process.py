@@ -15,7 +15,9 @@ def run(module: str, part: str, folder: Path, *more: str, interpret: bool, **env
 
     `folder` is where triton keeps what it compiles; `env` is set beside the caller's environment.
     """
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder), **env}
+    environment = {
+        **os.environ, "GRADOF_AUTOTUNE": "1", "TRITON_CACHE_DIR": str(folder), **env
+    }  # fmt: skip
     environment.pop("TRITON_INTERPRET", None)
     if interpret:
         environment["TRITON_INTERPRET"] = "1"
