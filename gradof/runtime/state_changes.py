@@ -10,7 +10,14 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_check import GONE
-from gradof.runtime.state_values import array_type, checksum, content_of, is_same, read_at, short
+from gradof.runtime.state_values import (
+    array_type,
+    checksum,
+    content_of,
+    difference,
+    is_same,
+    read_at,
+)  # fmt: skip
 from gradof.tracer.state.places import read_place
 
 if TYPE_CHECKING:
@@ -29,10 +36,14 @@ def changes(guard: StateGuard) -> Iterator[tuple[str, Any]]:
                 yield f"{shown} is gone", None
                 continue
             if found is not expected and not is_same(found, expected):
+                if key is len:
+                    now = "is no tuple" if found is None else f"has {found}"
+                    yield f"{shown} had {expected} items and {now}", None
+                    continue
                 number = None
                 if type(found) is type(expected) and type(found) in (int, float):
                     number = _number_at(guard, container, key)
-                yield f"{shown} was {short(expected)} and is {short(found)}", number
+                yield difference(shown, expected, found), number
 
 
 def _number_at(guard: StateGuard, container: Any, key: Any) -> Any:

@@ -100,10 +100,43 @@ def is_plain(value: Any) -> bool:
 
 def short(value: Any) -> str:
     """A value in a message, in less than a line."""
-    text = repr(value) if isinstance(value, (*ATOMS, enum.Enum, np.generic)) else (
-        f"a {type(value).__qualname__}"
-    )
+    shown = isinstance(value, (*ATOMS, enum.Enum, np.generic, range, slice)) or is_plain(value)
+    text = repr(value) if shown else f"a {type(value).__qualname__}"
     return text if len(text) < 80 else text[:77] + "..."
+
+
+def difference(shown: str, expected: Any, found: Any) -> str:
+    """What was one value and is another, in words; where both look alike, what of them differs.
+
+    >>> difference("sizes", (1, 2), (1, 3))
+    'sizes was (1, 2) and is (1, 3)'
+    """
+    was, now = short(expected), short(found)
+    if was != now:
+        return f"{shown} was {was} and is {now}"
+    return f"{shown} was another {type(found).__qualname__}{_inner_difference(expected, found)}"
+
+
+def _inner_difference(expected: Any, found: Any) -> str:
+    """Of two values of one text."""
+    if type(found) is not type(expected):
+        return f", of {type(expected).__module__}"
+    if type(found) is tuple:
+        if len(expected) != len(found):
+            return f" of {len(expected)} items, and has {len(found)}"
+        for n, (old, new) in enumerate(zip(expected, found, strict=True)):
+            if old is not new and not is_same(new, old):
+                return ": " + difference(f"item {n}", old, new)
+    if type(found) is frozenset:
+        gone, more = (", ".join(sorted(map(short, a - b))) for a, b in
+                      ((expected, found), (found, expected)))  # fmt: skip
+        return f": it had {gone or 'no others'} and has {more or 'no others'}"
+    if isinstance(found, (str, bytes)):  # long, and alike at first
+        pairs = enumerate(zip(expected, found, strict=False))
+        at = next((n for n, (old, new) in pairs if old != new), min(len(expected), len(found)))
+        part = slice(max(0, at - 10), at + 30)
+        return f": {expected[part]!r} was at {at}, where {found[part]!r} is"
+    return ""
 
 
 def last_name(path: str) -> str:
