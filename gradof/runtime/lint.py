@@ -37,9 +37,11 @@ class Finding:
 
     def __str__(self) -> str:
         many = "1 element" if self.count == 1 else f"{self.count} elements"
-        by = "no result" if self.select is None else f"the {self.select} at {self.taken_by}"
+        by = f"that the {self.select} at {self.taken_by} does not take"
+        if self.select is None:
+            by = "whose cotangent is zero, and zero times infinity is NaN"
         return (
-            f"{self.loc}: the slope of {self.op} is not finite at {many} that {by} does not take; "
+            f"{self.loc}: the slope of {self.op} is not finite at {many} {by}; "
             'choose its operand first (where(c, x, 1.0)), or use numerics="nan_safe"'
         )
 

@@ -1,7 +1,7 @@
 """The functions whose pages are tested and shown: `gradof explore tests/explore/programs.py:NAME`.
 
-`kept` has what a newcomer is to find from its page alone: a saved value that could be computed
-again, a trace at every call, and a branch that is not taken and spoils the gradient.
+The last three have what a newcomer is to find from a page alone: a saved value that could be
+computed again, a trace at every call, and a branch that is not taken and spoils the gradient.
 """
 
 from __future__ import annotations
@@ -103,24 +103,39 @@ def kalman_example_inputs() -> tuple[Any, ...]:
     return np.array(-2.0), np.array(-1.0), np.cumsum(rng.standard_normal(12))
 
 
-_RUNS = itertools.count(1)
+# What a newcomer is to find from a page alone: docs/finding_waste.md tells of these three.
 
 
-class Settings:
-    """What `kept` reads: a text that is another one at every call."""
-
-    run = "run 0"
-
-
-def kept(x: Tensor, w: Tensor) -> Tensor:
-    h = torch.softmax(x @ w, dim=-1)
-    if Settings.run.endswith("0"):
-        h = h * 2.0
-    distance = torch.where(x > 0.0, torch.sqrt(torch.relu(x)), 0.0)
-    return (h @ w.T * distance).sum()
+def block(x: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    a = x @ up
+    s = torch.softmax(F.gelu(a), dim=-1)
+    return (s @ down + x).square().mean()
 
 
-def kept_example_inputs() -> tuple[Tensor, ...]:
+def block_example_inputs() -> tuple[Tensor, ...]:
     torch.manual_seed(0)
-    Settings.run = f"run {next(_RUNS)}"
-    return torch.randn(512, 256, requires_grad=True), torch.randn(256, 2048, requires_grad=True)
+    up, down = torch.randn(128, 1024).mul(0.1), torch.randn(1024, 128).mul(0.1)
+    return torch.randn(256, 128), up.requires_grad_(), down.requires_grad_()
+
+
+_WIDTHS = itertools.count(5)
+
+
+def recent(series: Tensor, width: int) -> Tensor:
+    last = series[-width:]
+    trend = last.cumsum(0) / width
+    return (trend - last).square().sum()
+
+
+def recent_example_inputs() -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    return torch.randn(64, requires_grad=True), next(_WIDTHS)
+
+
+def distance(x: Tensor) -> Tensor:
+    return torch.where(x > 0.0, torch.sqrt(torch.relu(x)), 0.0).sum()
+
+
+def distance_example_inputs() -> tuple[Tensor, ...]:
+    torch.manual_seed(0)
+    return (torch.randn(64, 64, requires_grad=True),)

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from gradof import differentiate
 from gradof.cli.main import main
 from gradof.ir.printer import print_graph
+from gradof.runtime.explore import traces
 from gradof.runtime.explore.page import Exploration
 from tests.explore import programs
 
@@ -155,22 +156,83 @@ def test_statements_are_timed_and_the_arguments_stay() -> None:
     assert {r["part"] for r in rows} == {"f", "df"}
 
 
-@pytest.mark.filterwarnings("ignore:kept has been traced")
-def test_what_is_planted_is_found(tmp_path: Path) -> None:
-    target = f"{programs.__file__}:kept"
-    out = tmp_path / "kept.html"
-    run = CliRunner().invoke(main, ["explore", target, "-o", str(out)])
+def explored(name: str, tmp_path: Path) -> dict[str, Any]:
+    """What the page of a program says, by the command line."""
+    out = tmp_path / f"{name}.html"
+    target = f"{programs.__file__}:{name}"
+    words = ["explore", target, "-o", str(out), "--calls", "4", "--no-time"]
+    run = CliRunner().invoke(main, words)
     assert run.exit_code == 0, run.output
     packed = re.search(r'id="model">([^<]*)</script>', out.read_text())
     assert packed is not None
-    data = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    branch, traced, saved = data["findings"]
-    where = [data["nodes"][n]["op"] for n in branch["origins"]]
-    assert branch["level"] == "wrong" and where[:1] == ["sqrt"] and "where" in where
-    assert "Traced 3 times in as many calls" in traced["title"]
-    assert "Settings.run" in traced["text"]
-    assert "memory_budget=" in saved["hint"] and "%h" in saved["text"]
-    assert data["traces"][0]["reason"] == "the first call"
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    return data
+
+
+def test_a_saved_value_that_could_be_computed_again_is_found(tmp_path: Path) -> None:
+    data = explored("block", tmp_path)
+    (saved,) = data["findings"]
+    assert saved["level"] == "slow" and "memory_budget=" in saved["hint"]
+    assert "%a" in saved["text"] and "%s" in saved["text"]
+    assert ["a = x @ up", "s = torch.softmax(F.gelu(a), dim=-1)"] == [
+        text for _, text in saved["lines"][:2]
+    ]
+    rows = data["ledger"]["budgets"]
+    budget = float(saved["hint"].partition("memory_budget=")[2].partition(")")[0])
+    (lean,) = (row for row in rows if row["budget"] == budget)
+    left = {data["ledger"]["values"][k]["name"] for k in lean["saved"]}
+    assert not left & {"a", "s"}, "the slider shows what the finding says"
+
+
+def test_a_trace_at_every_call_is_found(tmp_path: Path) -> None:
+    data = explored("recent", tmp_path)
+    (traced,) = data["findings"]
+    assert traced["level"] == "slow" and traced["title"] == "Traced 4 times in as many calls"
+    assert "because of width" in traced["text"] and "A Python value" in traced["hint"]
+    assert [text for _, text in traced["lines"]] == [
+        "last = series[-width:]", "trend = last.cumsum(0) / width"
+    ]  # fmt: skip
+    ops = {data["nodes"][n]["op"] for n in traced["origins"]}
+    assert {"slice", "cumsum"} <= ops
+    first, *others = data["traces"]
+    assert first["reason"] == "the first call" and first["changes"] == []
+    assert [c["place"] for row in others for c in row["changes"]] == ["width"] * 3
+
+
+def test_a_branch_that_is_not_taken_is_found(tmp_path: Path) -> None:
+    branch = explored("distance", tmp_path)["findings"][0]
+    assert branch["level"] == "wrong" and "spoils the gradient of sqrt" in branch["title"]
+    assert "nan_safe" in branch["hint"] and "torch.sqrt(" in branch["lines"][0][1]
+
+
+@pytest.mark.parametrize(("reason", "changes", "advice"), [
+    ("args[0] is f32[8,3], was f32[4,3]", [("x", "f32[4,3]", "f32[8,3]")], traces.SIZES),
+    ("args[1] is 'sum', was 'mean'; args[2] is any int, was 3",
+     [("how", "'mean'", "'sum'"), ("args[2]", "3", "any int")], traces.ARGUMENT),
+    ("self.sizes was (1, 2) and is (1, 3)", [("self.sizes", "(1, 2)", "(1, 3)")], traces.STATE),
+    ("log had 3 items and has 4", [("log", "3 items", "4")], traces.STATE),
+    ("Python read other values: another path", [], traces.PATH),
+    ("the arguments have another structure", [], traces.OTHER),
+])  # fmt: skip
+def test_a_reason_is_told_place_by_place(
+    reason: str, changes: list[tuple[str, str, str]], advice: str
+) -> None:
+    found = traces.changes_of(reason, ["x", "how"])
+    assert [(c["place"], c["was"], c["now"]) for c in found] == changes
+    rows = [{"reason": reason, "seconds": 0.0, "changes": found}]
+    assert traces.main_cause(rows, ["x", "how"]).advice == advice
+
+
+def test_a_nan_is_not_promised_what_does_not_mend_it() -> None:
+    def energy(points: Any) -> Any:
+        d = points[:, None] - points[None, :]
+        return np.sum(np.exp(-np.sqrt(np.sum(d**2, axis=-1))))
+
+    (nan,) = differentiate(energy).explore(np.arange(6.0).reshape(3, 2)).data["findings"]
+    assert nan["title"] == "NaN in the gradient" and "nan_safe" not in nan["hint"]
+    assert nan["lines"] == [[nan["lines"][0][0], nan["lines"][0][1]]]
+    assert "np.sqrt" in nan["lines"][0][1]
+    assert len(nan["origins"]) == len(set(nan["origins"]))
 
 
 def test_a_torch_module_and_a_report() -> None:

@@ -1,17 +1,19 @@
 """What stands out: in words, with the lines it is about, the most urgent first.
 
-Each is a dict: `level` ("wrong", "slow" or "note"), `title`, `text`, `hint`, and `origins`.
+Each is a dict: `level` ("wrong", "slow" or "note"), `title`, `text`, `hint`, `origins` and `lines`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from gradof.ir.core import Loc
 from gradof.ir.origins import Origin
 from gradof.runtime.cache import Bound
+from gradof.runtime.explore.sources import Source, plain_function
 from gradof.runtime.explore.stages import Stages
+from gradof.runtime.explore.traces import main_cause, parameter_names
 from gradof.runtime.find_nan import NotFinite, find_nan
 from gradof.runtime.function import Differentiated
 from gradof.runtime.lint import lint
@@ -22,19 +24,24 @@ _LEVELS = ("wrong", "slow", "note")
 
 
 def findings(
-    function: Differentiated, bound: Bound, stages: Stages, ledger: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """All that is found."""
-    found = [*_numerics(bound, stages), *_traces(function), *_ledger(ledger),
+    function: Differentiated, bound: Bound, stages: Stages, ledger: dict[str, Any],
+    traces: list[dict[str, Any]], source: Source,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All that is found; each with the user's lines that it is about."""
+    found = [*_numerics(bound, stages), *_traces(function, traces, source), *_ledger(ledger),
              *_opaque(stages)]  # fmt: skip
+    for each in found:
+        each["lines"] = each["lines"] or source.text_of(each["origins"])
     return sorted(found, key=lambda each: _LEVELS.index(each["level"]))
 
 
 def finding(
-    level: str, title: str, text: str, hint: str, origins: tuple[int, ...] = ()
-) -> dict[str, Any]:
-    """One of them."""
-    return {"level": level, "title": title, "text": text, "hint": hint, "origins": list(origins)}
+    level: str, title: str, text: str, hint: str, origins: tuple[int, ...] = (),
+    lines: Sequence[list[str]] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """One of them; its lines are those of its nodes where none are given."""
+    return {"level": level, "title": title, "text": text, "hint": hint, "origins": list(origins),
+            "lines": list(lines)}  # fmt: skip
 
 
 def _numerics(bound: Bound, stages: Stages) -> list[dict[str, Any]]:
@@ -45,15 +52,18 @@ def _numerics(bound: Bound, stages: Stages) -> list[dict[str, Any]]:
         origins = _at(stages, first.loc, first.op)
         if first.source is not None:
             origins += _at(stages, first.source.loc, first.source.op)
+        origins = tuple(dict.fromkeys(origins))
         found.append(finding(
             "note" if first.within == "second" else "wrong",
             f"{'NaN' if _is_nan(first) else 'Infinity'} in {made[first.within]}", str(first),
-            "Choose the operand before the op, as in sqrt(where(c, x, 1.0)), or compile with "
-            'numerics="nan_safe".', origins))  # fmt: skip
+            "Keep the operand of that op away from where its value or its slope is infinite: as in "
+            "sqrt(where(c, x, 1.0)), or log(maximum(x, 1e-30)).", origins))
     for each in lint(bound):
         found.append(finding(
-            "wrong", f"A branch that is not taken spoils the gradient of {each.op}", str(each),
-            'Choose the operand first, or compile with numerics="nan_safe".',
+            "wrong", f"A branch that is not taken spoils the gradient of {each.op}" if each.select
+            else f"The slope of {each.op} is infinite where it counts for nothing", str(each),
+            "Choose the operand before the op" + (', or compile with numerics="nan_safe".'
+                                                  if each.select else "."),
             _at(stages, each.loc, each.op) + _at(stages, each.taken_by, each.select)))
     return found
 
@@ -72,29 +82,22 @@ def _at(stages: Stages, loc: Loc | None, op: str | None) -> tuple[int, ...]:
     return tuple(k for n in named if isinstance(n.loc, Origin) for k in n.loc.nodes)
 
 
-def _traces(function: Differentiated) -> list[dict[str, Any]]:
-    cache = function.cache
-    again = [(reason, seconds) for reason, seconds in list(cache.traces)[1:]]
+def _traces(function: Differentiated, rows: list[dict[str, Any]], source: Source
+            ) -> list[dict[str, Any]]:  # fmt: skip
+    cache, again = function.cache, rows[1:]
     if not again:
         return []
     calls = cache.hits + cache.misses + cache.eager.runs
-    often = Counter(_place(reason) for reason, _ in again).most_common(1)[0][0]
-    every = len(again) + 1 >= max(3, calls // 2)
+    every = len(rows) >= max(3, calls // 2)
+    cause = main_cause(again, parameter_names(plain_function(function.fn)))
+    origins, lines = source.reading(cause.word)
     return [finding(
         "slow" if every else "note",
-        f"Traced {len(again) + 1} times" + (" in as many calls" if every else ""),
-        f"{1e3 * sum(s for _, s in again):.0f} ms went into tracing again, mostly because of "
-        f"{often}. The last time: {again[-1][0]}.",
-        "Make it a tensor or an argument of type float, or keep it out of what the function "
-        "reads. See the view Traces.",
+        f"Traced {len(rows)} times" + (" in as many calls" if every else ""),
+        f"{1e3 * sum(row['seconds'] for row in again):.0f} ms went into tracing again, mostly "
+        f"because of {cause.place}. The last time: {again[-1]['reason']}.",
+        f"{cause.advice} See the view Traces.", origins, lines,
     )]  # fmt: skip
-
-
-def _place(reason: str) -> str:
-    """What changed, without its values."""
-    for word in (" is ", " was ", " had ", " varies"):
-        reason = reason.partition(word)[0]
-    return reason
 
 
 def _ledger(ledger: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@
     passes     [{name, part, about, lines or null where nothing changed, added, removed}]
     ledger     {budgets: [{budget, saved: [index], bytes, beyond, again}], current, values}
     time       {speeds, rows: [{part, line, text, seconds, best, ...}], f, df}, or null
-    traces     [{reason, seconds}], and calls: {hits, traced, eager}
+    traces     [{reason, seconds, changes: [{place, was, now}]}], and calls: {hits, traced, eager}
     findings   what stands out; audit: what `check` found, or null
 """
 
@@ -24,9 +24,10 @@ from gradof.runtime.cache import Bound
 from gradof.runtime.explore.findings import findings
 from gradof.runtime.explore.ledger import ledger
 from gradof.runtime.explore.lines import Lines
-from gradof.runtime.explore.sources import source_view
+from gradof.runtime.explore.sources import Source, plain_function, source_view
 from gradof.runtime.explore.stages import add_llvm, compile_stages
 from gradof.runtime.explore.timing import measure
+from gradof.runtime.explore.traces import history, named, parameter_names
 from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
 from gradof.tracer.state.source import function_loc
@@ -57,7 +58,8 @@ def model_of(
     flags = gradient_flags(bound)
     say("compiling, pass by pass")
     stages = compile_stages(bound, lines)
-    source = source_view(stages.trace, function_loc(_plain(function.fn)), lines)
+    plain = plain_function(function.fn)
+    source = source_view(stages.trace, function_loc(plain), lines)
     say("saving less: the ledger of each memory budget")
     saved = ledger(stages, flags)
     times = None
@@ -67,6 +69,8 @@ def model_of(
         add_llvm(stages, lines)
     say("looking for NaN, and for what else stands out")
     cache = function.cache
+    names = parameter_names(plain)
+    traces = history(cache, names)
     return {
         "schema": SCHEMA, "version": metadata.version("gradof"),
         "name": getattr(function.fn, "__qualname__", type(function.fn).__name__),
@@ -83,15 +87,12 @@ def model_of(
         ],
         "views": [source, *stages.views], "nodes": _nodes(stages.trace),
         "passes": stages.passes, "ledger": saved, "time": times,
-        "traces": [{"reason": r, "seconds": s} for r, s in cache.traces],
+        "traces": traces,
         "calls": {"hits": cache.hits, "traced": cache.misses, "eager": cache.eager.runs},
-        "findings": findings(function, bound, stages, saved), "audit": _audit(report),
+        "findings": findings(function, bound, stages, saved, traces, Source(source, lines)),
+        "audit": _audit(report, names),
         "lines": lines.rows,
     }  # fmt: skip
-
-
-def _plain(fn: Any) -> Any:
-    return getattr(fn, "__func__", fn)  # of a bound method
 
 
 def _backend(executable: Any) -> str:
@@ -123,12 +124,12 @@ def _where(loc: Loc | None) -> str:
     return "" if loc is None or loc.file == NOWHERE else f"{loc.file}:{loc.line}"
 
 
-def _audit(report: Checked | None) -> dict[str, Any] | None:
+def _audit(report: Checked | None, names: list[str]) -> dict[str, Any] | None:
     if report is None:
         return None
     return {
         "ok": report.ok, "notes": list(report.notes),
-        "rows": [{"what": r.what, "reference": r.reference, "error": _number(r.error),
+        "rows": [{"what": named(r.what, names), "reference": r.reference, "error": _number(r.error),
                   "eager": _number(r.eager), "allowed": _number(r.allowed), "ok": r.ok}
                  for r in report.rows],
         "ops": [{"op": o.op, "loc": o.loc, "eager": _number(o.eager),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -12,6 +15,49 @@ from gradof.ir.origins import NOWHERE, Origin
 from gradof.runtime.explore.lines import Lines
 
 _WHOLE = 80  # lines of a file that is shown as a whole
+_MOST = 3  # lines that one finding names
+_DEFINES = re.compile(r"\s*(?:(?:async\s+)?def|class|import|from)\b|\s*#")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The view of the source, with what is asked of its lines."""
+
+    view: dict[str, Any]
+    lines: Lines
+
+    def rows(self) -> Iterator[tuple[str, str, list[int]]]:
+        """`file:line`, text and nodes of each line that is shown."""
+        starts = {f["at"]: f["name"] for f in self.view["files"]}
+        name = ""
+        for k, (line, number) in enumerate(
+            zip(self.view["lines"], self.view["numbers"], strict=True)
+        ):  # fmt: skip
+            name = starts.get(k, name)
+            text, origins, _ = self.lines.rows[line]
+            if number:
+                yield f"{name}:{number}", text, origins
+
+    def text_of(self, origins: Sequence[int]) -> list[list[str]]:
+        """The lines that nodes come from, in the order of the nodes: where, and as written."""
+        at = {n: [place, text.strip()] for place, text, nodes in self.rows() for n in nodes}
+        found = {at[n][0]: at[n] for n in origins if n in at}
+        return list(found.values())[:_MOST]
+
+    def reading(self, word: str | None) -> tuple[tuple[int, ...], list[list[str]]]:
+        """The nodes of lines that have a name, and the first such lines; heads aside."""
+        if word is None:
+            return (), []
+        name = re.compile(rf"\b{word}\b")
+        rows = [row for row in self.rows()
+                if name.search(row[1]) and not _DEFINES.match(row[1])]  # fmt: skip
+        nodes = dict.fromkeys(n for _, _, origins in rows for n in origins)
+        return tuple(nodes), [[place, text.strip()] for place, text, _ in rows[:_MOST]]
+
+
+def plain_function(fn: Any) -> Any:
+    """Of a bound method the function."""
+    return getattr(fn, "__func__", fn)
 
 
 def source_view(trace: Graph, first: Loc | None, lines: Lines) -> dict[str, Any]:

@@ -191,8 +191,11 @@ export function timeView() {
 export function tracesView() {
   const { calls, traces } = model;
   const list = element("ol", { class: "history" });
-  for (const { reason, seconds: t } of traces) {
-    list.append(element("li", {}, element("code", {}, reason), element("span", { class: "dim" }, `  ${seconds(t)}`)));
+  for (const { reason, seconds: t, changes } of traces) {
+    const what = element("code", {});
+    what.innerHTML = changes.length === 0 ? escape(reason) : changes.map(({ place, was, now }) =>
+      `<b>${escape(place)}</b> <del>${escape(was)}</del> → <ins>${escape(now)}</ins>`).join("<br>");
+    list.append(element("li", {}, what, element("span", { class: "dim" }, `  ${seconds(t)}`)));
   }
   const head = element("p", { class: "dim" },
     `${calls.traced} traced, ${calls.hits} found a trace, ${calls.eager} ran eagerly. Each trace, and why it was made:`);
@@ -230,7 +233,8 @@ export function findingsView() {
   const box = element("div", { class: "pad" });
   for (const found of model.findings) {
     const card = element("button", { class: `card ${found.level}`, onclick: () => light(found.origins, "findings", found.title) });
-    card.innerHTML = `<h3>${escape(found.title)}</h3><p>${escape(found.text)}</p><p class="do">${escape(found.hint)}</p>`;
+    card.innerHTML = `<h3>${escape(found.title)}</h3><p>${escape(found.text)}</p>` +
+      found.lines.map(([place, text]) => `<code><i>${escape(place)}</i>${coloured(text, "python")}</code>`).join("") + `<p class="do">${escape(found.hint)}</p>`;
     box.append(card);
   }
   if (!model.findings.length) box.append(element("p", { class: "empty" }, "Nothing stands out: no NaN, one trace, and no large value that is saved without need."));
