@@ -16,8 +16,10 @@ def write_page(
     from gradof.api import differentiate
     from gradof.cli.progress import progress
     from gradof.runtime.explore.model import model_of
-    from gradof.runtime.explore.page import Exploration
+    from gradof.runtime.explore.page import Exploration, form_of
 
+    output = output or Path(f"{target.rpartition(':')[2]}.html")
+    form_of(output)  # an ending that is none is known before the work
     fn, module = load_target(target)
     compiled: Any = fn if hasattr(fn, "_gradof_original") else differentiate(fn)
     compiled = getattr(compiled, "base", compiled)  # value_and_grad and its like keep theirs there
@@ -37,4 +39,4 @@ def write_page(
         bound = compiled.bind(positional, named)
         model = model_of(compiled, bound, time=timed, report=report, say=say)
         say("writing")
-        return Exploration(model).write(output or Path(f"{target.rpartition(':')[2]}.html"))
+        return Exploration(model).write(output)

@@ -139,8 +139,8 @@ def show(
 @main.command(epilog=_TARGET_HELP.format(name="explore", first=" -o loss.html", more=" --check"))
 @click.argument("target")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
-              help="the page to write, or NAME.json, a step as a Chrome trace, or NAME.dot, the "
-              "graph for Graphviz [default: NAME.html]")  # fmt: skip
+              help="the page to write; NAME.json, a step as a Chrome trace; NAME.dot or NAME.onnx, "
+              "the graph for Graphviz or Netron [default: NAME.html]")  # fmt: skip
 @click.option("--calls", type=click.IntRange(1), default=3, show_default=True,
               help="calls of TARGET before, to see whether it is traced again")  # fmt: skip
 @click.option("--check/--no-check", "checked", default=False,
@@ -156,7 +156,8 @@ def explore(
     from gradof.cli.explore import write_page
 
     path = write_page(target, output, args, library, calls=calls, checked=checked, timed=timed)
-    where = {".json": "ui.perfetto.dev or chrome://tracing", ".dot": "Graphviz"}
+    where = {".json": "ui.perfetto.dev or chrome://tracing", ".dot": "Graphviz",
+             ".onnx": "netron.app"}  # fmt: skip
     click.echo(f"{path}: {path.stat().st_size / 1e3:.0f} kB, "
                f"for {where.get(path.suffix, 'a browser')}")  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""What other viewers read: a step as a Chrome trace (Perfetto), the trace as DOT (Graphviz).
+"""What other viewers read: a step as a Chrome trace (Perfetto), the trace for Graphviz and Netron.
 
-Both are made of the model of a page, so that they say what the page says.
+All are made of the model of a page, so that they say what the page says.
 """
 
 from __future__ import annotations

@@ -14,15 +14,21 @@ import gzip
 import html
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gradof.errors import InputError
 from gradof.runtime.explore.exports import chrome_trace, dot
+from gradof.runtime.explore.onnx import onnx_model
 
 SCRIPTS = ("vendor.js", "diff.js", "colour.js", "state.js", "code.js", "graph.js", "panels.js",
            "main.js")  # fmt: skip
+_FORMS: dict[str, Callable[[dict[str, Any]], str | bytes]] = {
+    ".json": chrome_trace, ".dot": dot, ".onnx": onnx_model
+}  # fmt: skip
 _IMPORT = re.compile(r'^import [^;]*? from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:(?=(?:const|let|function|class)\b)|\{.*\};$)", re.MULTILINE)
 
@@ -46,11 +52,13 @@ class Exploration:
     def write(self, path: str | Path) -> Path:
         """Write the page; returns where.
 
-        A name that ends in .json gets a step as a Chrome trace, one in .dot the graph instead.
+        A name that ends in .json gets a step as a Chrome trace, one in .dot or .onnx the graph
+        instead. InputError for another ending, and where what it needs is not there.
         """
         path = Path(path)
-        made = {".json": chrome_trace, ".dot": dot}.get(path.suffix)
-        path.write_text(self.html if made is None else made(self.data), encoding="utf-8")
+        form = form_of(path)
+        made = self.html if form is None else form(self.data)
+        path.write_bytes(made if isinstance(made, bytes) else made.encode("utf-8"))
         return path
 
     def _repr_html_(self) -> str:
@@ -65,6 +73,16 @@ class Exploration:
             f"<Exploration of {self.data['name']}: {len(self.data['nodes'])} nodes, "
             f"{len(self.data['passes'])} passes; .write('page.html')>"
         )
+
+
+def form_of(path: Path) -> Callable[[dict[str, Any]], str | bytes] | None:
+    """What makes a file of this name, None for the page; InputError for an unknown ending."""
+    if path.suffix in ("", ".html", ".htm"):
+        return None
+    if path.suffix not in _FORMS:
+        hint = "in the page, Graph saves its drawing as .svg" if path.suffix == ".svg" else None
+        raise InputError(f"{path.name} ends in none of .html, {', '.join(_FORMS)}", hint=hint)
+    return _FORMS[path.suffix]
 
 
 def packed(data: dict[str, Any]) -> str:

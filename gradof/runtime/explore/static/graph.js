@@ -3,7 +3,19 @@ import { vendor } from "./vendor.js";
 import { hue, isLit, light, listen, model, state } from "./state.js";
 import { escape } from "./colour.js";
 
-const HEIGHT = 34, CHARACTER = 7.1;
+const HEIGHT = 34, CHARACTER = 7.1, EDGE = 12;
+const LOOKS = { // what a drawing outside of the page takes with it
+  g: ["opacity"], path: ["fill", "stroke", "stroke-width", "opacity"], rect: ["fill", "stroke", "stroke-width"],
+  text: ["fill", "font-family", "font-size", "font-weight", "text-anchor"],
+};
+
+function save(text, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
 
 export class GraphView {
   constructor() {
@@ -51,7 +63,8 @@ export class GraphView {
     });
     this.root.innerHTML = `<div class="graph"><svg><g>${edges.join("")}${nodes.join("")}</g></svg></div>` +
       '<div class="zoom"><button data-z="1.25" aria-label="Closer">+</button>' +
-      '<button data-z="0.8" aria-label="Further">−</button><button data-z="0" aria-label="All">⤢</button></div>';
+      '<button data-z="0.8" aria-label="Further">−</button><button data-z="0" aria-label="All">⤢</button>' +
+      '<button data-z="svg" title="Save as SVG" aria-label="Save as SVG">⤓</button></div>';
     this.size = { width: width || 1, height: height || 1 };
     this.top = graph.nodes().map((id) => graph.node(id)).reduce((a, b) => (b.y < a.y ? b : a), { x: 0, y: Infinity }).x;
     if (this.size.width * 0.55 < this.root.clientWidth) this.top = this.size.width / 2;
@@ -70,6 +83,24 @@ export class GraphView {
   move() {
     const { x, y, scale } = this.place;
     this.layer.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+  }
+
+  // The whole drawing as a file of its own, in the colours that it has now.
+  svg() {
+    const { width, height } = this.size, copy = this.root.querySelector("svg").cloneNode(true);
+    const shown = this.layer.querySelectorAll("*"), made = copy.querySelector("g");
+    made.querySelectorAll("*").forEach((to, k) => {
+      const now = getComputedStyle(shown[k]);
+      for (const name of LOOKS[to.localName] || []) to.setAttribute(name, now.getPropertyValue(name));
+      to.removeAttribute("style");
+    });
+    made.setAttribute("transform", `translate(${EDGE} ${EDGE})`);
+    const size = [width + 2 * EDGE, height + 2 * EDGE].map(Math.ceil);
+    copy.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
+    copy.setAttribute("width", size[0]);
+    copy.setAttribute("height", size[1]);
+    copy.setAttribute("style", `background:${getComputedStyle(document.body).backgroundColor}`);
+    return new XMLSerializer().serializeToString(copy);
   }
 
   zoom(by, cx, cy) {
@@ -103,6 +134,10 @@ export class GraphView {
       if (found && moved < 5) light([+found.dataset.n], "graph", model.nodes[+found.dataset.n].op);
     });
     this.root.querySelector(".zoom").addEventListener("click", (e) => {
+      if (e.target.dataset.z === "svg") {
+        save(this.svg(), `${model.name}.svg`);
+        return;
+      }
       const by = +e.target.dataset.z, at = box.getBoundingClientRect();
       if (by) this.zoom(by, at.width / 2, at.height / 2);
       else this.whole();
