@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gradof.cli.progress import counted
 from gradof.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,18 +33,16 @@ def run_coverage(
     names = op_names(pattern)
     if not names:
         raise InputError(f"no op of torch's table has {pattern!r} in its name")
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TimeElapsedColumn())  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("torch", total=len(names) * len(dtypes))
-        rows = run_torch(dtypes, names, jobs, lambda _: progress.advance(bar))
-        cases: list[NumpyRow] = []
-        if not pattern:
-            from gradof.testing.numpy_table import CASES
+    total, done = len(names) * len(dtypes), itertools.count(1)
+    with counted("torch", total) as count:
+        rows = run_torch(dtypes, names, jobs, lambda row: _say(count, next(done), total, row.name))
+    cases: list[NumpyRow] = []
+    if not pattern:
+        from gradof.testing.numpy_table import CASES
 
-            bar = progress.add_task("numpy", total=len(CASES))
-            cases = numpy_rows(lambda _: progress.advance(bar))
+        total, done = len(CASES), itertools.count(1)
+        with counted("numpy", total) as count:
+            cases = numpy_rows(lambda row: _say(count, next(done), total, row.name))
     _print(rows, cases)
     if output is not None and not pattern:
         text = output.read_text() if output.exists() else ""
@@ -51,6 +51,10 @@ def run_coverage(
         click.echo(f"wrote {output}")
     wrong = [r for r in rows if any(r.status(order) in BAD for order in range(3))]
     return not wrong and all(case.ok for case in cases)
+
+
+def _say(count: Callable[[float, str], None], done: int, total: int, name: str) -> None:
+    count(done, f"{done} of {total}, {name}")
 
 
 def _print(rows: list[OpCoverage], cases: list[NumpyRow]) -> None:

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from gradof.cli.progress import counted
 from gradof.testing.fuzz.program import Library
 from gradof.testing.fuzz.search import Found, search
 
@@ -19,16 +19,19 @@ def run_fuzz(
 ) -> bool:  # fmt: skip
     """Search, print what was found; whether nothing was wrong."""
     os.environ.setdefault("GRADOF_CACHE_DIR", "off")  # no program comes back
-    console = Console(stderr=True)
     judge = None
     if subject != "gradof":
         from gradof.testing.fuzz.torch_subject import judge_compiled
 
         judge = functools.partial(judge_compiled, subject=subject)
-    with console.status("") as status:
+    with counted("fuzzing", programs or 60.0 * (minutes or 0.0)) as count:
 
         def progress(found: Found) -> None:
-            status.update(f"{found.programs} programs, {len(found.wrong)} wrong")
+            done = found.seconds if programs is None else found.programs
+            what = f"{found.programs} programs, {len(found.wrong)} wrong"
+            if found.shrinking is not None:
+                what += f"; making seed {found.shrinking} smaller"
+            count(done, what)
 
         options = {} if judge is None else {"judge": judge}
         found = search(

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+PATIENCE = 2.0  # seconds after which a terminal is told what takes so long
 
 
 def is_logging() -> bool:
@@ -28,3 +33,23 @@ def log(text: str) -> None:
         return
     with Path(where).open("a", encoding="utf-8") as file:
         file.write(f"gradof: {text}\n")
+
+
+@contextmanager
+def told(text: str) -> Iterator[None]:
+    """On a terminal, what takes long within says what it is: one line on stderr."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(PATIENCE, _write, [f"gradof: {text} ...\n"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

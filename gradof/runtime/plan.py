@@ -30,7 +30,7 @@ from gradof.ir.forks import cached_property
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
-from gradof.runtime.log import log
+from gradof.runtime.log import log, told
 from gradof.tracer.core.views import LaidOut, ViewOf
 
 Library = Literal["numpy", "torch"]
@@ -98,7 +98,7 @@ class GraphPlan:
     @cached_property
     def executable(self) -> Executable:
         """The emitted code."""
-        with self._lock:
+        with self._lock, told(f"compiling {self.graph.name}"):
             start = perf_counter()
             made = compile_graph(
                 self.prepared, library=self.library, name=self.graph.name, shown=self.shown
@@ -161,7 +161,7 @@ class GraphPlan:
         found = self._gradients.get(flags)
         if found is not None:
             return found
-        with self._lock:
+        with self._lock, told(f"deriving the gradient of {self.graph.name}"):
             plan = self._gradients.get(flags)
             if plan is None:
                 plan = GradientPlan(

@@ -11,8 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +27,7 @@ from gradof.runtime.conditions import conditions
 from gradof.runtime.fastcall import fast_check, without_arrays
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.limits import limits
-from gradof.runtime.log import log
+from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
-_LONG = 2.0  # seconds after which a trace says on a terminal that it is one
 
 
 class _Recording(NamedTuple):
@@ -208,7 +206,7 @@ class Tracing:
         reads = Reads(refuse_effects=call.library == "torch")
         places = tuple(self.cache.places.values()) if call.library == "torch" else ()
         self.reads = reads
-        with _TRACING, self._told():
+        with _TRACING, told(f"tracing {self.name}, once for this signature"):
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
             check_arguments(self.fn, args, kwargs)
             function = self.function
@@ -278,21 +276,6 @@ class Tracing:
             self.fn, reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
             frozenset(self.cache.places), by_content=by_content,
         )  # fmt: skip
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """On a terminal, a trace that takes long says what is going on."""
-        if not sys.stderr.isatty():
-            yield
-            return
-        text = f"gradof: tracing {self.name}, once for this signature ...\n"
-        timer = threading.Timer(_LONG, lambda: sys.stderr.write(text))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
 
 
 def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:

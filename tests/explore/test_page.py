@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import shutil
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from gradof import differentiate
 from gradof.cli.explore import write_page
 from tests.explore import programs
+from tests.explore.chromium import chromium
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]
@@ -22,20 +23,11 @@ TARGETS = {
     "digits": f"{ROOT}/examples/digits.py:loss",
     **{name: f"{programs.__file__}:{name}" for name in ("layer_norm", "gpt2", "kalman")},
 }
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on the path")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # as root it has no sandbox; it opens pages of our own
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    yield from chromium()
 
 
 class Opened:
@@ -132,6 +124,21 @@ def test_every_view_opens(opened: Opened) -> None:
     opened.page.locator(".step", has_text="choose-captures").first.click()
     assert opened.page.locator(".split .about b").inner_text() == "choose-captures"
     assert opened.said == []
+
+
+def test_the_drawing_is_saved_as_svg(opened: Opened) -> None:
+    opened.open("graph")
+    opened.page.wait_for_selector(".graph g.n", timeout=20_000)
+    with opened.page.expect_download() as found:
+        opened.page.locator(".zoom [data-z=svg]").click()
+    assert found.value.suggested_filename == f"{opened.data['name']}.svg"
+    root = ElementTree.parse(found.value.path()).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{space}svg" and float(root.get("width", "0")) > 50
+    shown = [node["op"] for node in opened.data["nodes"] if node["op"] != "Constant"]
+    groups = [g for g in root.iter(f"{space}g") if g.get("data-n")]
+    assert [g.findtext(f"{space}text") for g in groups] == shown
+    assert all(r.get("fill", "").startswith("rgb") for r in root.iter(f"{space}rect"))
 
 
 def test_it_paints_within_a_second(opened: Opened) -> None:

@@ -32,6 +32,7 @@ class Found:
     wrong: list[tuple[int, str, Path | None]] = field(default_factory=list)  # seed, what, file
     reach: Reach = field(default_factory=Reach)
     seconds: float = 0.0
+    shrinking: int | None = None  # the seed of what is being made smaller
 
     def summary(self) -> str:
         """The counts in a few lines."""
@@ -89,7 +90,11 @@ def search(
         found.seconds = time.monotonic() - start
         _count(found, program, verdict)
         if verdict.wrong:
+            found.shrinking = program.seed
+            if progress is not None:
+                progress(found)
             _keep(found, program, verdict, judge, folder)
+            found.shrinking = None
         if progress is not None:
             progress(found)
     return found
