@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gradof.testing import check
 from gradof.testing.report import Report, Row
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +32,7 @@ def shown(shell: Any, cell: str) -> tuple[str, str]:
     result = shell.run_cell(cell)
     result.raise_error()
     data, _ = shell.display_formatter.format(result.result)
-    return data["text/html"], data["text/plain"]
+    return data.get("text/html", ""), data["text/plain"]
 
 
 CELL = "%%gradof {}\ndef loss(x, power=2):\n    h = np.tanh(x)\n    return np.sum(h ** power)\n"
@@ -76,3 +80,17 @@ def test_text_of_the_users_is_escaped() -> None:
 
     html = framed("<b>", table(("<i>",), [("<script>",)]))
     assert "<b>" not in html and "<i>" not in html and "<script>" not in html
+
+
+def test_a_notebook_runs_and_shows_itself(shell: Any) -> None:
+    """Cell by cell, as a kernel runs it: the example's own file."""
+    cells = json.loads((ROOT / "examples" / "see_it.ipynb").read_text(encoding="utf-8"))["cells"]
+    found = [
+        shown(shell, "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"
+    ]
+    assert len(found) == 6
+    for word, (html, text) in zip(
+        ("GradOf", "saved for the backward", "graph loss", "all right", "<iframe"), found[1:],
+        strict=True,
+    ):  # fmt: skip
+        assert word in html and text
