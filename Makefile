@@ -16,6 +16,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.gradof-installed
+DOCS_READY := $(VENV)/.gradof-docs
+DOCS := mkdocs-material mkdocstrings-python
 
 .DEFAULT_GOAL := help
 .PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
@@ -33,6 +35,11 @@ $(BIN)/python:
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-e '.[torch,examples,dev]' -c constraints.txt
+	@touch $@
+
+# Once: from then on the site is built without a network.
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(DOCS) -c constraints.txt
 	@touch $@
 
 demo: $(READY)
@@ -88,11 +95,11 @@ explore-test screenshots: $(READY)
 	$(if $(filter screenshots,$@),PYTHONPATH=. $(BIN)/python tools/screenshots.py,\
 		$(BIN)/python -m pytest -m browser tests/explore)
 
-# Without a network, warnings as errors. Every code block of it runs in the tests.
-docs: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --site-dir build/site
-	@$(BIN)/python tools/check_docs.py
+# Warnings as errors, which --quiet would hide from mkdocs itself. ARGS=--outside asks the links to
+# other sites, too. Every code block of it runs in the tests.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --site-dir build/site
+	@$(BIN)/python tools/check_docs.py $(ARGS)
 
 # What the page draws with, bundled anew from its packages; see tools/explore-vendor/package.json.
 explore-vendor:

@@ -1,0 +1,74 @@
+"""The documentation in a browser: its search finds, and no page says anything on the console."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.explore.chromium import chromium
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).parents[2]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site, which is built for it."""
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from chromium()
+
+
+@pytest.mark.parametrize(
+    ("word", "pages"),
+    [
+        ("memory_budget", {"how_to.html", "api.html"}),
+        ("RetraceWarning", {"tracing.html", "reference.html"}),
+        ("hvp", {"quickstart.html", "api.html"}),
+    ],
+)
+def test_the_search_finds(site: str, browser: Any, word: str, pages: set[str]) -> None:
+    said: list[str] = []
+    page = browser.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{site}/index.html")
+    page.locator("label[for=__search]").first.click()
+    page.locator("input[data-md-component=search-query]").type(word)
+    page.wait_for_selector(".md-search-result__link")
+    links = page.eval_on_selector_all(".md-search-result__link", "found => found.map(a => a.href)")
+    found = {link.split("?")[0].rpartition("/")[2] for link in links}
+    assert pages <= found, found
+    assert said == [] and all(url.startswith((site, "data:", "blob:")) for url in asked)
