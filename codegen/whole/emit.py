@@ -8,7 +8,7 @@ matrix has no inverse: then the graph is to be computed op by op, which raises t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gradof.codegen.whole.elementwise import is_elementwise
@@ -100,10 +100,15 @@ class _Emitter(Loops):
             self.wants_memory.update(_wanting(step))
         return steps
 
-    def write_steps(self, block: Block, steps: Sequence[Step]) -> None:
-        """Write the steps of a block, whose params are defined."""
+    def write_steps(
+        self, block: Block, steps: Sequence[Step], stay: Collection[Value] = ()
+    ) -> None:
+        """Write the steps of a block, whose params are defined.
+
+        Params that `stay` are read by the next step of a loop, too.
+        """
         mine = {v for step in steps for node in step.nodes for v in node.outputs}
-        mine.update(block.params)
+        mine.update(v for v in block.params if v not in stay)
         ends: dict[int, list[Value]] = {}
         for value, k in last_reads(block, steps).items():
             if value in mine:

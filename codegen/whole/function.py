@@ -24,8 +24,10 @@ from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_func
 from gradof.codegen.whole.emit import Whole, emit_whole
 from gradof.codegen.whole.values import shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
-from gradof.ir.core import Graph
+from gradof.ir.core import Block, Graph
 from gradof.ir.forks import cached_property
+from gradof.ir.loop import Loop, is_loop
+from gradof.ir.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,17 @@ class WholeExecutable(Executable):
 
 def _is_long(graph: Graph) -> bool:
     """Whether a call may take so long that other threads shall run Python meanwhile."""
-    cells = sum(
-        tensor(v).size for node in graph.walk() for v in node.outputs if hasattr(v.type, "size")
-    )
-    return cells > tuning.WHOLE_HELD
+    return _cells(graph.block) > tuning.WHOLE_HELD
+
+
+def _cells(block: Block) -> int:
+    """Cells that are computed, those of a loop once for each step."""
+    total = 0
+    for node in block.nodes():
+        total += sum(tensor(v).size for v in node.outputs if isinstance(v.type, TensorType))
+        if is_loop(node):
+            total += Loop(node).steps * _cells(node.blocks[0])
+    return total
 
 
 def _effort(whole: Whole) -> Effort:

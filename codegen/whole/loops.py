@@ -8,7 +8,7 @@ read, and stacked results written, where they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +41,9 @@ class Loops(Systems):
         """The steps of a block."""
         raise NotImplementedError
 
-    def write_steps(self, block: Block, steps: Sequence[Step]) -> None:
+    def write_steps(
+        self, block: Block, steps: Sequence[Step], stay: Collection[Value] = ()
+    ) -> None:
         """Write the steps of a block, whose params are defined."""
         raise NotImplementedError
 
@@ -165,7 +167,7 @@ class _Body:
             owner.define_regs(loop.index, [t])
         for param, mem in zip(loop.row_params, self.sources, strict=True):
             owner.define_mem(param, replace(_row(self.text, mem, t), buffer=None))
-        owner.write_steps(loop.body, self.steps)
+        owner.write_steps(loop.body, self.steps, set(loop.constant_params))
         for value, mem in zip(loop.row_results, targets, strict=True):
             self._put(value, mem)
         results = self._leave(nexts, given)

@@ -327,8 +327,8 @@ def coverage(dtypes: str, pattern: str, jobs: int | None, output: Path | None) -
 @click.option("--programs", type=click.IntRange(1), help="how many programs at most")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
               help="of the first program; the others follow")  # fmt: skip
-@click.option("--size", type=click.Choice(["small", "middle", "large"]),
-              help="of the arrays [default: all three]")  # fmt: skip
+@click.option("--size", type=click.Choice(["small", "middle", "large", "loops"]),
+              help="of the arrays, or programs with loops [default: all]")  # fmt: skip
 @click.option("--subject", default="gradof",
               type=click.Choice(["gradof", "torch.compile", "torch.compile.aot"]),
               show_default=True, help="whose gradients are judged")  # fmt: skip

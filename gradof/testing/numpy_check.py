@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import GradientMismatchError, OutputError
+from gradof.passes.unroll_loops import unrolled
 from gradof.runtime.checks import lift_floats
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import bind_with_grad, vjp
@@ -61,7 +62,7 @@ def check_numpy(
     if per_op or not report.ok:
         flags = [True] * len(bound.entry.traced.arg_leaves)
         flags += [False] * (len(graph.inputs) - len(flags))
-        f = bound.entry.plan.gradient(flags).gradient.f
+        f = unrolled(bound.entry.plan.gradient(flags).gradient.f)
         values = values_of(f, [np.asarray(x) for x in bound.inputs], "numpy")
         report.ops = examine_ops(f, values, seed)
         report.culprits = [culprit for row in report.ops for culprit in row.culprits]

@@ -13,6 +13,7 @@ import torch
 
 from gradof.errors import DeviceError, GradientMismatchError, LeafTypeError
 from gradof.ir.opinfo import has_trait
+from gradof.passes.unroll_loops import unrolled
 from gradof.runtime.cache import Bound
 from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
@@ -165,7 +166,7 @@ def _localise(
     report: Report, bound: Bound, eager: Callable[..., Any], inputs: Inputs, seed: int, keep: bool
 ) -> None:
     """Every op by itself; if none is wrong, the first line where values part."""
-    f = bound.entry.plan.gradient(gradient_flags(bound)).gradient.f
+    f = unrolled(bound.entry.plan.gradient(gradient_flags(bound)).gradient.f)
     arrays = [to_numpy(t) for t in bound.inputs]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -179,7 +180,7 @@ def _localise(
 
     report.culprits = [culprit for row in ops for culprit in row.culprits]
     if not report.ok and not report.culprits:
-        graph = bound.entry.traced.graph  # composites are whole there, as eager has them
+        graph = unrolled(bound.entry.traced.graph)  # composites are whole there, as eager has them
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             values = values_of(graph, arrays, "torch")

@@ -3,7 +3,7 @@
     program = rk4(50)
     gradof.grad(program.loss)(*program.arguments)       # wrt. the first argument
 
-`test_programs` holds them to their unrolled form.
+`test_programs` holds them to their unrolled form, `benchmarks/loops.py` measures them.
 """
 
 from __future__ import annotations
@@ -228,6 +228,22 @@ def chain(steps: int) -> Program:
         return np.sum(x)
 
     return Program(loss, (np.array([1.0, 0.5, -0.3]),))
+
+
+def newton(steps: int) -> Program:
+    """Where the cosine of numbers is they themselves, by Newton's method until it is exact."""
+    import gradof
+
+    def loss(scale: Array) -> Any:
+        def far(x: Any) -> Any:
+            return np.max(np.abs(np.cos(scale * x) - x)) > 1e-12
+
+        def step(x: Any) -> Any:
+            return x - (np.cos(scale * x) - x) / (-scale * np.sin(scale * x) - 1)
+
+        return np.sum(gradof.while_loop(far, step, np.full(scale.shape, 0.5)))
+
+    return Program(loss, (np.linspace(0.5, 1.5, 10 * steps),))
 
 
 def gru(steps: int) -> Program:

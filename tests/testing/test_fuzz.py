@@ -31,6 +31,14 @@ def test_a_sample_is_right(library: Library, seed: int) -> None:
     assert len(found.reach.ops) > 40 and found.reach.emitters["statements"] >= 8
 
 
+@pytest.mark.parametrize(("library", "programs"), [("torch", 4), ("numpy", 1)])
+def test_a_sample_with_loops_is_right(library: Library, programs: int) -> None:
+    found = search(library, programs=programs, seed=30_002, size="loops")
+    assert not found.wrong, found.summary()
+    assert found.counts["second"] >= 1, found.summary()
+    assert "Loop" in found.reach.ops and found.reach.emitters["WholeKernel"] >= 1
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_planted_mistake_is_found_and_written(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -58,7 +58,8 @@ class _Build:
         self.initial: dict[Key, Value] = {}
         self.rows: dict[Value, Value] = {}  # sequence → param
         self.sequences: dict[tuple[Value, ...], Value] = {}
-        self.sliced: dict[tuple[Value, int, int, int], Value] = {}
+        self.sliced: dict[tuple[Value, int, tuple[int, ...]], Value] = {}
+        self.tables: dict[tuple[int, ...], Value] = {}
         self.writes = any(n.kind == "slice_scatter" for n in nodes[self.first : self.last])
 
     def run(self) -> Loop:
@@ -87,12 +88,12 @@ class _Build:
     def node(self, place: int) -> None:
         node, sources = self.nodes[self.first + place], self.match.sources[place]
         move = self.match.moves[place]
-        if move and node.kind == "slice" and isinstance(sources[0], Same):
-            found = self.moving_slice(node, sources[0].value, move)
+        if move != 0 and node.kind == "slice" and isinstance(sources[0], Same):
+            found = self.moving_slice(place, sources[0].value)
             if found is not None:
                 self.values[place, 0] = found
                 return
-        if not move and self.is_same_at_every_step(node, sources):
+        if move == 0 and self.is_same_at_every_step(node, sources):
             given = [self.from_outside(s) for s in sources]
             copy = clone_node(node, {})
             copy.set_inputs(given)
@@ -103,8 +104,8 @@ class _Build:
         lifted = self.writes and node.kind in ("slice", "slice_scatter") and (
             isinstance(sources[0], Inner) and node.attrs["step"] == 1
         )
-        if move or lifted:
-            self.values[place, 0] = self.dynamic(node, operands, move)
+        if move != 0 or lifted:
+            self.values[place, 0] = self.dynamic(place, operands)
             return
         mapping = dict(zip(node.inputs, operands, strict=True))
         copy = clone_node(node, mapping)
@@ -202,13 +203,18 @@ class _Build:
             self.rows[sequence] = param
         return self.rows[sequence]
 
-    def moving_slice(self, node: Node, base: Value, move: int) -> Value | None:
+    def starts(self, place: int) -> tuple[int, ...]:
+        """Where a slice begins at each step."""
+        nodes = self.nodes[self.first + place : self.last : self.match.period]
+        return tuple(map(_start, nodes))
+
+    def moving_slice(self, place: int, base: Value) -> Value | None:
         """A slice of one place of a value from outside, as a row."""
-        starts = [_start(node) + j * move for j in range(self.match.steps)]
+        node, starts = self.nodes[self.first + place], self.starts(place)
         dim = node.attrs["dim"]
         if _stop(node) - _start(node) != 1 or not isinstance(dim, int):
             return None
-        key = (base, dim, starts[0], move)
+        key = (base, dim, starts)
         if key not in self.sliced:
             self.sliced[key] = slices_as_sequence(base, dim, starts, self.outside).value
         row = self.inside.wrap(self.row_of(self.sliced[key]))
@@ -217,11 +223,15 @@ class _Build:
         made.hint = node.output.hint
         return made
 
-    def dynamic(self, node: Node, operands: Sequence[Value], move: int) -> Value:
+    def dynamic(self, place: int, operands: Sequence[Value]) -> Value:
         """A slice at a place that moves, or that may move with a loop around this one."""
+        node, move = self.nodes[self.first + place], self.match.moves[place]
         if node.attrs["step"] != 1 and node.kind != "slice":
             raise Unfit
-        start = self.place(node, _start(node), move)
+        if move is None:
+            start = self.inside.wrap(self.row_of(self.numbers(self.starts(place))))
+        else:
+            start = self.place(node, _start(node), move)
         dim, size = node.attrs["dim"], _stop(node) - _start(node)
         assert isinstance(dim, int)
         x = self.inside.wrap(operands[0])
@@ -238,6 +248,13 @@ class _Build:
         assert part.value.node is not None
         part.value.node.loc = node.loc
         return part.value
+
+    def numbers(self, starts: tuple[int, ...]) -> Value:
+        """Places without a rule, as a sequence."""
+        if starts not in self.tables:
+            dense = Dense.of(np.array(starts, np.int64))
+            self.tables[starts] = self.outside.body.constant(dense)
+        return self.tables[starts]
 
     def place(self, key: object, start: int, move: int) -> Expr:
         """start + move * the number of the step.

@@ -6,8 +6,8 @@ Step j of a stretch has the nodes at start + j * period + place. An operand is o
     Same(value)                   the same value at every step, from outside
     Varying(values)               another one at every step, from outside
 
-A match covers the first steps for which that holds, and for which the places of slices move by as
-much from each step to the next.
+A match covers the first steps for which that holds. The places of slices move by as much from each
+step to the next, or, where that holds for too few steps, each step has a place of its own.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ Source = Inner | Same | Varying
 
 @dataclass
 class Match:
-    """Steps that are equal but for what moves: `moves[place]` is by how much a slice does."""
+    """Steps that are equal but for what moves.
+
+    `moves[place]` is by how much a slice does, None where it has another place at each step.
+    """
 
     start: int
     period: int
     steps: int
     sources: list[list[Source]]
-    moves: list[int]
+    moves: list[int | None]
 
 
 def colour(node: Node) -> object:
@@ -97,9 +100,8 @@ class Matcher:
         """The match of a stretch, with as many steps as repeat exactly; None for fewer."""
         start, period, steps, _ = stretch
         for place in range(period):
-            steps = self._even(start + place, period, steps)
-            if steps < least:
-                return None
+            even = self._even(start + place, period, steps)
+            steps = even if even >= least else steps
         sources: list[list[Source]] = []
         place = 0
         while place < period:
@@ -116,7 +118,11 @@ class Matcher:
             if place >= 0:
                 sources.append(found)
             place += 1
-        moves = [self._move(start + place, period) for place in range(period)]
+        moves = [
+            self._move(start + place, period)
+            if self._even(start + place, period, steps) == steps else None
+            for place in range(period)
+        ]  # fmt: skip
         return Match(start, period, steps, sources, moves)
 
     def _even(self, first: int, period: int, steps: int) -> int:

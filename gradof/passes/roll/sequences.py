@@ -51,7 +51,7 @@ def _of_constants(values: Sequence[Value], node: Node, k: int, emitter: Emitter)
 
 
 def _of_slices(values: Sequence[Value], emitter: Emitter) -> Value | None:
-    """Rows that are slices of one array, evenly spaced."""
+    """Rows that are slices of one array."""
     slices = [_slice_behind(v) for v in values]
     first = slices[0]
     if first is None:
@@ -63,8 +63,6 @@ def _of_slices(values: Sequence[Value], emitter: Emitter) -> Value | None:
             return None
         starts.append(node.attrs["start"])
     whole = [s for s in starts if isinstance(s, int)]
-    if len({b - a for a, b in itertools.pairwise(whole)}) > 1:
-        return None
     assert isinstance(dim, int) and isinstance(values[0].type, TensorType)
     found = slices_as_sequence(base, dim, whole, emitter)
     shape = values[0].type.shape
@@ -85,8 +83,12 @@ def _slice_behind(value: Value) -> Node | None:
 
 
 def slices_as_sequence(base: Value, dim: int, starts: Sequence[int], emitter: Emitter) -> Expr:
-    """The slices of one place along a dim, at starts that are evenly spaced, stacked in front."""
+    """The slices of one place along a dim, at these starts, stacked in front."""
     x = emitter.wrap(base)
+    if len({b - a for a, b in itertools.pairwise(starts)}) > 1:
+        index = emitter.body.constant(Dense.of(np.array(starts, np.int64)))
+        part = F.index_select(x, emitter.wrap(index), dim=dim)
+        return part.permute(_front(dim, part.rank))
     step = starts[1] - starts[0]
     low, high = min(starts), max(starts)
     if step == 0:

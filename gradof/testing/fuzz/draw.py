@@ -27,8 +27,8 @@ from gradof.testing.shrinking import Call
 
 _NAME = re.compile(r"\b[xv]\d+\b")
 Shape = tuple[int, ...]
-SIZES = ("small", "middle", "large")
-KEPT = {"small": 3000, "middle": 60_000, "large": 400_000}  # elements of the largest result
+SIZES = ("small", "middle", "large", "loops")
+KEPT = {"small": 3000, "loops": 20_000, "middle": 60_000, "large": 400_000}  # elements of a result
 
 
 class Unfit(Exception):
@@ -107,7 +107,7 @@ class Draw:
     def base_shape(self) -> Shape:
         """The shape most inputs of the program have, or are broadcast to."""
         rng = self.rng
-        if self.size == "small":
+        if self.size in ("small", "loops"):
             rank = self.pick([(0, 4), (1, 20), (2, 40), (3, 25), (4, 11)])
             sizes = [rng.choice((1, 2, 3, 3, 4, 5, 7)) for _ in range(rank)]
             return tuple(0 if rng.random() < 0.01 else n for n in sizes)
@@ -189,12 +189,16 @@ class Draw:
         except Unfit:
             found = False
         if not found:
-            for name in self.inputs[known:]:  # drawn for this statement alone
-                for table in (self.values, self.live, self.space):
-                    table.pop(name, None)
-                self.grads.discard(name)
-            del self.inputs[known:]
+            self.discard(known)
         return found
+
+    def discard(self, known: int) -> None:
+        """Forget the inputs from this number on, drawn for a statement that is not kept."""
+        for name in self.inputs[known:]:
+            for table in (self.values, self.live, self.space):
+                table.pop(name, None)
+            self.grads.discard(name)
+        del self.inputs[known:]
 
     def run(self, form: Form, body: str, writes: tuple[str, ...]) -> bool:
         """Run a statement; keep it, and what it makes, if it is fit."""

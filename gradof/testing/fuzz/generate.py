@@ -7,20 +7,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gradof.testing.fuzz.draw import Draw
+from gradof.testing.fuzz.loops import add_loop
 from gradof.testing.fuzz.program import FuzzProgram, Library, Setting
 
 SHARES = {"small": 58, "middle": 17, "large": 25}
 STATEMENTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 12)  # most mistakes need two or three
 TRIES = 6  # forms that do not fit, for each statement
+LOOPS = 0.08  # of programs have a loop; drawn apart, so that other seeds stay what they were
 
 
 def generate(library: Library, seed: int, size: str | None = None) -> FuzzProgram:
-    """The program of a seed; `size` is small, middle or large, and else drawn."""
+    """The program of a seed; `size` is small, middle, large or loops, and else drawn."""
     rng = random.Random(f"{library} {seed}")
+    if size is None and random.Random(f"loops {library} {seed}").random() < LOOPS:
+        size = "loops"
     if size is None:
         size = rng.choices(list(SHARES), list(SHARES.values()))[0]
     draw = _draw(library, rng.randrange(1 << 62), size)
@@ -31,12 +36,19 @@ def generate(library: Library, seed: int, size: str | None = None) -> FuzzProgra
         from gradof.testing.fuzz import torch_grow as grow
     else:
         from gradof.testing.fuzz import numpy_grow as grow  # type: ignore[no-redef]
-    for _ in range(rng.choice(STATEMENTS)):
-        for _ in range(TRIES):
-            if grow.statement(draw):
-                break
+    if size == "loops":
+        _tried(lambda: add_loop(draw))
+    for _ in range(rng.choice(STATEMENTS) if size != "loops" else rng.choice((0, 0, 0, 1, 2))):
+        _tried(lambda: grow.statement(draw))
     results, setting = _results(draw, rng, setting)
     return draw.program(setting, results)
+
+
+def _tried(statement: Callable[[], bool]) -> None:
+    """One more statement, of those that fit."""
+    for _ in range(TRIES):
+        if statement():
+            return
 
 
 def _draw(library: Library, seed: int, size: str) -> Draw:
@@ -65,7 +77,8 @@ def _inputs(draw: Draw) -> None:
 
 
 def _setting(rng: random.Random, size: str, library: Library) -> Setting:
-    backend = rng.choices(("auto", "numpy", "tiles", "native"), (60, 12, 18, 10))[0]
+    weights = (90, 4, 3, 3) if size == "loops" else (60, 12, 18, 10)
+    backend = rng.choices(("auto", "numpy", "tiles", "native"), weights)[0]
     return Setting(
         backend=backend,
         threads=2 if rng.random() < 0.2 else 1,

@@ -8,6 +8,8 @@ setting, and besides of dtypes, shapes and of what is left of the arguments.
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,11 +20,14 @@ from gradof.errors import GradientMismatchError, GradofError
 from gradof.runtime.function import Differentiated
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, distance
+from gradof.testing.fuzz.numpy_unrolled import unlike_unrolled
 from gradof.testing.fuzz.program import Setting
 from gradof.testing.fuzz.verdict import Verdict, compiling_for
 from gradof.testing.numpy_check import check_numpy
 from gradof.testing.report import Row
 from gradof.tracer.core.pytree import flatten
+
+_LOOP = re.compile(r"\b(for|while) |gradof\.(scan|fori_loop|while_loop)\(")
 
 
 def judge(
@@ -47,6 +52,8 @@ def judge(
                 _values(verdict, verdict.compiled, inputs, plain, args)
             if not verdict.wrong:
                 _gradients(verdict, inputs, setting, seed)
+            if not verdict.wrong and _LOOP.search(inspect.getsource(fn)):
+                verdict.wrong += unlike_unrolled(fn, inputs, setting.order, seed)
         except GradientMismatchError as error:
             verdict.wrong.append(f"runs {error}")
         except GradofError as error:

@@ -68,11 +68,7 @@ def add_case(draw: Draw) -> bool:
     form = Form(text, block="\n" in text, name=f"case {case.name}")
     if draw.run(form, text, writes):
         return True
-    for name in draw.inputs[known:]:
-        for table in (draw.values, draw.live, draw.space):
-            table.pop(name, None)
-        draw.grads.discard(name)
-    del draw.inputs[known:]
+    draw.discard(known)
     return False
 
 

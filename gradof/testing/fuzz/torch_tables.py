@@ -146,7 +146,7 @@ def add_sample(draw: Draw) -> bool:
     for leaf in leaves:
         text = _operand(draw, leaf)
         if text is None:
-            _forget(draw, known)
+            draw.discard(known)
             return False
         shown.append(text)
     first, args, kwargs = pytree.tree_unflatten([_Text(t) for t in shown], tree)
@@ -161,7 +161,7 @@ def add_sample(draw: Draw) -> bool:
     several = Form(text, outputs=_results(draw, text), name=form.name)
     if several.outputs > 1 and draw.run(several, text, draw.names(several.outputs)):
         return True
-    _forget(draw, known)
+    draw.discard(known)
     return False
 
 
@@ -191,14 +191,6 @@ def _results(draw: Draw, text: str) -> int:
     if isinstance(result, (tuple, list)) and all(isinstance(t, torch.Tensor) for t in result):
         return len(result)
     return 0
-
-
-def _forget(draw: Draw, known: int) -> None:
-    for name in draw.inputs[known:]:
-        for table in (draw.values, draw.live, draw.space):
-            table.pop(name, None)
-        draw.grads.discard(name)
-    del draw.inputs[known:]
 
 
 def _operand(draw: Draw, leaf: Any) -> str | None:
