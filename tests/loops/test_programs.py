@@ -48,6 +48,14 @@ def test_a_program_is_rolled(name: str, monkeypatch: pytest.MonkeyPatch) -> None
         np.testing.assert_allclose(have, want, rtol=1e-8, atol=1e-10)
 
 
+def test_places_without_a_rule_make_no_more_nodes() -> None:
+    few, many = (
+        len(list(Differentiated(p.loss).trace(*p.arguments).walk()))
+        for p in (programs.hmm(20), programs.hmm(40))
+    )
+    assert few == many
+
+
 def test_a_recurrent_cell_of_torch_is_rolled(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
