@@ -1,7 +1,7 @@
 """What the documentation shows, runs: each page's Python blocks in order, as a reader would.
 
-In README.md every ```python block runs. In docs/ those marked ```python run do; the others are
-quotations. A page runs in a process of its own, in an empty folder, with warnings as errors.
+Every ```python block runs; in docs/ they are marked ```python run, so that none is left out. A page
+runs in a process of its own, in an empty folder, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ def script(page: Path) -> str:
     lines = [""] * (text.count("\n") + 1)
     for block in BLOCK.finditer(text):
         flag = block["flag"].strip()
-        assert flag in ("", "run"), f"{page.name}: ```python {flag} is not known"
-        if flag == "run" or page.name == "README.md":
-            first = text.count("\n", 0, block.start("code"))
-            code = block["code"].splitlines()
-            lines[first : first + len(code)] = code
+        assert flag == "run" or page.name == "README.md", f"{page.name}: a block that is not run"
+        first = text.count("\n", 0, block.start("code"))
+        code = block["code"].splitlines()
+        lines[first : first + len(code)] = code
     return "\n".join(lines) if any(lines) else ""
 
 
