@@ -11,10 +11,10 @@ at three sizes. `--further` are ten architectures half way between.
 
 Each program runs in a process of its own, eager and gradof in turns: a training step (zero_grad,
 forward, the mean of the squares, backward), and inference under no_grad. The ratio is that of the
-medians. Gradients are compared before anything is timed. Steps run until gradof has decided whose
-code runs the calls, its own or torch's as it is (`gradof.runtime.trial`), which the table tells.
-The first gradient starts without compiled kernels; peak memory is what a later step holds beyond
-what was there.
+medians; on one thread, of the thread's own time. Gradients are compared before anything is timed.
+Steps run until gradof has decided whose code runs the calls, its own or torch's as it is
+(`gradof.runtime.trial`), which the table tells. The first gradient starts without compiled kernels;
+peak memory is what a later step holds beyond what was there.
 """
 
 from __future__ import annotations
@@ -178,15 +178,19 @@ def _equal(sides: Any, model: Any, inputs: dict[str, Any]) -> float:
 
 def _turns(sides: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
     """Medians, in turns."""
+    import torch
+
+    # on one thread its own time: others may have the core meanwhile
+    now = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {side: [] for side in sides}
     until = time.perf_counter() + seconds
     order = list(sides)
     while time.perf_counter() < until or len(found["eager"]) < 5:
         order.reverse()
         for side in order:
-            start = time.perf_counter()
+            start = now()
             kept = sides[side]()
-            found[side].append(time.perf_counter() - start)
+            found[side].append(now() - start)
             del kept
         if len(found["eager"]) >= 300:
             break

@@ -60,11 +60,11 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     With `trusting` it only collects the arrays: the caller says that the arguments are of this
     kind.
 
-    That is where values decide (paths, baked elements), for static arguments, for struct sequences,
-    and for free arrays that are not items of a container.
+    That is for baked elements, for static arguments, for struct sequences, for free arrays that are
+    not items of a container, and, where `trusting`, where values decide what runs.
     """
     traced = entry.traced
-    if entry.decisions is not None or traced.content or not traced.arg_leaves:
+    if traced.content or not traced.arg_leaves or (trusting and entry.decisions is not None):
         return None
     writer = _Writer(call, trusting)
     try:
@@ -82,6 +82,8 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     writer.lines.append(f"inputs = [{', '.join([*inputs, *free])}]")
     for holds in entry.conditions:
         writer.unless(f"{writer.bind(holds, 'holds')}(inputs)")
+    if entry.decisions is not None:
+        writer.unless(f"{writer.bind(entry.decisions.failure, 'decides')}(inputs) is None")
     writer.lines.append("return inputs")
     source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
     exec(compile(source, "<gradof check>", "exec"), writer.names)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
+_FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is
 
 
 class _Recording(NamedTuple):
@@ -254,7 +255,8 @@ class Tracing:
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         cache.evict()
         cache.last = without_arrays(call), entry
-        fast = fast_check(entry, call, self.fn)
+        few = entry.decisions is None or len(cache.entries[call.key]) <= _FEW_PATHS
+        fast = fast_check(entry, call, self.fn) if few else None  # each runs what decides
         if fast is not None:
             cache.fast = (fast, *cache.fast)[:_MAX_FAST]
         cache.eager.cold.pop(call.key, None)
