@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)  # elements of the input, about
 _LEFT_OUT = {
-    r"Lazy|^Container$|Module|Sequential|Parameter|Buffer|Base$|^_|ModuleList": "made of others",
+    r"Lazy|^Container$|DataParallel|Module|Sequential|Parameter|Buffer|Base$|^_|ModuleList":
+        "made of others",
     r"SyncBatchNorm": "needs a process group",
     r"CrossMapLRN2d|NLLLoss2d": "deprecated",
     r"MaxUnpool|AdaptiveLogSoftmax|TripletMarginWithDistance|LinearCrossEntropy":

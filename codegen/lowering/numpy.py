@@ -79,6 +79,12 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         # Python's operators take a sixth of the time of a ufunc for the same bits
         names = dict(zip("xy", record.inputs, strict=False))
         return Lowering("template", _OF_SCALARS[node.kind].format(**names), scalars=True)
+    if node.kind in _OF_LIBRARY and library == "numpy":
+        raise CodegenError(
+            f"{node.attrs['name']} is torch's own, with torch's own backward, and cannot run "
+            "without it",
+            hint="call the function with torch tensors, or write this part with other ops",
+        )
     if node.kind == "slice":
         return Lowering("template", _slice(**node.attrs))  # type: ignore[arg-type]
     if node.kind == "pow" and _number(node.inputs[1]) == 2:
@@ -230,7 +236,8 @@ def lowering(record: Op, library: Library) -> Lowering:
     return Lowering("template", text, writes="never" if match is None else _writes(match[1]))
 
 
-_OF_TORCH = frozenset({"Opaque", "library_call", "library_gradient"})
+_OF_LIBRARY = frozenset({"library_call", "library_gradient"})
+_OF_TORCH = _OF_LIBRARY | {"Opaque"}
 
 
 def _of_torch(name: str) -> Callable[..., Any]:

@@ -171,7 +171,8 @@ def needed_helpers(source: str) -> list[str]:
 
 
 def _none(node: Node, what: str = "") -> CodegenError:
-    name = f"{node.kind} ({node.attrs['name']})" if node.kind == "Opaque" else node.kind
+    of_torch = node.kind == "Opaque" or node.kind.startswith("library_")
+    name = f"{node.kind} ({node.attrs['name']})" if of_torch else node.kind
     return CodegenError(
         f"{name}{' ' if what else ''}{what} has no torch form", loc=node.loc,
         hint="write it with other ops, or keep this part in gradof",

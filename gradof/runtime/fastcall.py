@@ -91,17 +91,18 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
 
 
 def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
-    """Whether arguments, torch's modes and the module's mode are those of a call.
+    """Whether arguments, grad mode and the module's mode are those of a torch call.
 
-    Python's state and parameters are not looked at. It says never yes for a call that no generated
-    check covers.
+    Python's state, parameters and torch's other modes are not looked at. It says never yes for a
+    call that no generated check covers.
     """
     writer = _Writer(call, trusting=False)
     try:
         writer.signature()
-        writer.modes()
     except _NotSimple:
         return lambda args, kwargs: False
+    writer.names["grad"] = torch_if_loaded().is_grad_enabled
+    writer.unless(f"grad() is {call.key[-len(MODES)]}")
     owner = getattr(fn, "__self__", None)
     if isinstance(getattr(owner, "training", None), bool):
         module = writer.bind(owner, "module")

@@ -73,6 +73,7 @@ class Trial:
         self._name, self._cache, self._ours, self._fast, self._fn = name, cache, ours, fast, fn
         self._arguments = arguments_check(fast.call, fn)
         self._key = key
+        self._hooks = torch_if_loaded()._C._autograd._top_saved_tensors_default_hooks
         self._lock = forks.lock()
         self._calls = 0
         # by side, with a backward and without one: seconds
@@ -83,7 +84,7 @@ class Trial:
         """The result of a call of this entry; MISS where it is of another."""
         if self.verdict is not None and self.verdict.is_eager:
             return self._as_it_is(args, kwargs)
-        if self.verdict is not None or _saves_otherwise():
+        if self.verdict is not None or self._hooks(False) is not None:
             return self._ours(args, kwargs)
         self._calls += 1
         turn = self._calls - tuning.TRIAL_WARM
@@ -99,7 +100,7 @@ class Trial:
         """
         if not self._arguments(args, kwargs):
             return MISS
-        if _saves_otherwise():
+        if self._hooks(False) is not None:  # Note [Two runs of one call]
             return self._ours(args, kwargs)
         self._calls += 1
         if self._calls % tuning.TRIAL_AGAIN == 0 and self._fast.check(args, kwargs) is None:
@@ -216,9 +217,3 @@ def _general(cache: Cache, fast: Fast) -> Quick:
         return finish(bound, run_plan(fast.entry.plan, inputs))
 
     return call
-
-
-def _saves_otherwise() -> bool:
-    """Whether hooks take what is saved; Note [Two runs of one call]."""
-    hooks = torch_if_loaded()._C._autograd._top_saved_tensors_default_hooks(False)
-    return hooks is not None

@@ -50,6 +50,9 @@ def constant(x):
 def digamma(x):
     return torch.special.digamma(x)
 
+def recurrent(x, h, w, v, b):
+    return torch.rnn_tanh(x, h, [w, v, b, b], True, 1, 0.0, True, False, False)[0].sum()
+
 def half(x):
     return x.sin()
 
@@ -204,6 +207,8 @@ def test_outputs_without_a_gradient_are_there_too(targets: str, tmp_path: Path) 
         ("in_place", ["--library", "numpy", *args(x="f64[3]")], "in place"),
         ("branch", args(x="f64[3]"), "branches on values"),
         ("half", [], "numpy has no bf16"),
+        ("recurrent", args(x="f32[5,2,3]", h="f32[1,2,4]", w="f32[4,3]", v="f32[4,4]", b="f32[4]"),
+         "aten::rnn_tanh.input is torch's own"),
         ("digamma", args(x="f64[3]"), "cannot be exported"),
     ],
 )
