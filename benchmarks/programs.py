@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 STEP, BETWEEN = 20, 10  # every STEP-th architecture; --further begins BETWEEN
 LIMIT = 240  # seconds of processor time of one program
-LEARNT = 24  # steps before the clock starts, at most: until it is decided whose code runs
+LEARNT = 32  # steps before the clock starts, at most: until it is decided whose code runs
 
 
 def listed(further: bool = False) -> list[str]:

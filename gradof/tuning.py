@@ -66,7 +66,7 @@ DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick
 DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
 
 # --- Ours or eager's (gradof.runtime.trial) -------------------------------------------------------
-TRIAL_WARM = 8  # calls of ours before eager's first: convolutions are chosen, backwards compiled.
+TRIAL_WARM = 12  # calls of ours before eager's first: convolutions are chosen, backwards compiled.
 TRIAL_LEAST = 2e-4  # seconds of a call: of less, what eager would save is not seen.
 TRIAL_TIMES = 6  # calls of each side that are timed, of which the quickest counts.
 TRIAL_CLEAR = 1.5  # times as fast: so much is no noise, and decided after two calls of each.
