@@ -83,7 +83,7 @@ def main(outside: bool) -> None:
     if wrong:
         sys.exit("\n".join(dict.fromkeys(wrong)))
     print(f"{count} links, {len(links)} addresses outside{'' if outside else ' (not asked)'}, "
-          f"{len(index['docs'])} entries in the search; python -m http.server -d {SITE}")
+          f"{len(index['docs'])} entries in the search; open {SITE / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
-"""The documentation in a browser: its search finds, and no page says anything on the console."""
+"""The documentation opened as files: its search finds, without a server or a network."""
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,28 +18,15 @@ pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site, which is built for it."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the site, which is built for it, as files."""
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
         cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    return folder.as_uri()
 
 
 @pytest.fixture(scope="module")
