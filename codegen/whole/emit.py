@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.codegen.whole.elementwise import is_elementwise
 from gradof.codegen.whole.indexing import MOVES
 from gradof.codegen.whole.loops import DYNAMIC, Loops
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
 from gradof.codegen.whole.systems import SYSTEMS
+from gradof.codegen.whole.text import constant
 from gradof.codegen.whole.values import (
     Mem,
     in_registers,
@@ -135,6 +137,16 @@ class _Emitter(Loops):
             write = WRITERS[node.kind]
             write(self, node)
 
+    def guard(self, node: Node) -> None:
+        """What a decision was; another one is for the graph op by op to report."""
+        (value,) = node.inputs
+        dtype = tensor(value).dtype
+        (one,) = self.numbers(value, dtype)
+        then = node.attrs["value"]
+        assert isinstance(then, int)  # support lets no others through
+        seen = constant(then, dtype)
+        self.text.unless(self.text.emit(f"icmp ne {ELEMENT[dtype]} {one}, {seen}"))
+
 
 def _wanting(step: Step) -> list[Value]:
     """Values that a step reads in memory, though they may be in registers."""
@@ -171,5 +183,5 @@ WRITERS: dict[str, Writer] = {
     "cumsum": _Emitter.cumsum,
     **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
     **dict.fromkeys(SYSTEMS, _Emitter.system),
-    "in_range": _Emitter.in_range, "Loop": _Emitter.loop,
+    "in_range": _Emitter.in_range, "Loop": _Emitter.loop, "Guard": _Emitter.guard,
 }  # fmt: skip

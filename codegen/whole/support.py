@@ -101,6 +101,12 @@ def _indexes(node: Node) -> bool:
     return len(_tensors(node)) == len(node.inputs) and _tensors(node)[1].dtype in (I32, I64)
 
 
+def _decides(node: Node) -> bool:
+    """Of numbers with a fraction, 0.0 and -0.0 differ and nan does not: they are Python's."""
+    (x,) = _tensors(node)
+    return x.dtype in (BOOL, I32, I64) and x.size == 1
+
+
 def _multiplies(node: Node) -> bool:
     a, b = _tensors(node)
     assert a.shape is not None and b.shape is not None
@@ -113,7 +119,7 @@ _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     **dict.fromkeys((*VIEWS, *CONSTANTS, *MOVES), _any),
     **dict.fromkeys(WORDS, _reduces),
     **dict.fromkeys(("index_select", "gather", *(INTO - {"slice_scatter"})), _indexes),
-    "in_range": _any,
+    "in_range": _any, "Guard": _decides,
     "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,

@@ -60,6 +60,8 @@ def _sliced(node: Node) -> list[Node]:
     if len({u.attrs["dim"] for u in users}) > 1:
         return []
     ranges = sorted(_range(u) for u in users)
+    if any(low == high for low, high in ranges):
+        return []  # of a dim of size 1 there would be nothing left that is empty
     apart = all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
     return users if apart else []
 

@@ -33,6 +33,7 @@ from gradof.tracer.core.pytree import TreeDef, flatten
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder, is_weak
 from gradof.tracer.state.source import function_loc
+from gradof.tracer.state.unheard import unheard
 
 Fn = Callable[..., Any]
 LEAST_ROOM = 16  # steps that a `while` has room for at least
@@ -166,6 +167,7 @@ def _dtype(value: Value) -> Any:
     return to_numpy_dtype(value.type.dtype)
 
 
+@unheard
 def _wrapped(recorder: Recorder, loop: Loop, operands: Sequence[TracedArray]) -> list[TracedArray]:
     """The outputs of a loop, with what they are in this run."""
     known = {a.expr.value: a.concrete for a in operands}

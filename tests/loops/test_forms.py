@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import gradof
+from gradof.codegen.machine.engine import vector_bits
+from gradof.codegen.whole.function import WholeExecutable
 from gradof.errors import DataDependentError, OutputError, ShapeError
 from gradof.runtime.function import Differentiated
 
@@ -109,6 +111,20 @@ def test_another_number_of_steps_is_no_error_and_mostly_no_new_trace() -> None:
     for a in (7.0, 3.0, 1e9, 2.0):
         np.testing.assert_allclose(slope(np.float64(a)), 0.5 / np.sqrt(a), rtol=1e-9)
     assert slope.cache_info().misses == 2, "1e9 takes more than sixteen steps"
+
+
+@pytest.mark.skipif(not vector_bits(), reason="no native code here")
+def test_our_own_code_is_no_state_of_a_function_and_its_decisions_are_native() -> None:
+    slope = gradof.grad(lambda a: root(a) + branch(np.stack([a, a])))
+    for a in (7.0, 3.0, 5.0):
+        slope(np.float64(a))
+    assert slope.cache_info().misses == 1
+    compiled = Differentiated(root)
+    decisions = compiled.paths(compiled.bind((np.float64(7.0),), {}).call)[0]
+    assert isinstance(decisions.executable, WholeExecutable)
+    assert decisions.failure([np.array(7.0)]) is None
+    failed = decisions.failure([np.array(1e9)])  # more steps than there is room for
+    assert failed is not None and failed.value is False
 
 
 def test_both_branches_are_one_trace() -> None:

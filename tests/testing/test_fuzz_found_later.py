@@ -197,6 +197,14 @@ def test_the_elliptic_integral_has_a_slope_at_no_modulus() -> None:
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4)
 
 
+def test_an_empty_slice_of_one_column_stays_empty() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        cropped = torch.nn.functional.pad(x, (-1, 1))
+        return torch.relu(cropped), x.var((1, 0)), torch.nn.functional.hardshrink(cropped)
+
+    right(fn, [torch.randn(40_000, 1)])
+
+
 def test_maxima_of_no_windows() -> None:
     right(lambda x: torch.nn.functional.max_pool1d(x, 2, 1), [torch.ones(0, 2, 3)])
 
