@@ -64,6 +64,7 @@ ADDED_ROW = 128  # numbers of a row for which np.add, of 1 ns, beats np.add.at, 
 ADDED_SORTED = 1 << 12  # numbers of a result for which np.bincount beats np.add.at.
 DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick as not to.
 DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
+TEMPLATES = 1 << 12  # calls of which the nodes are kept: some 2 kB each.
 
 # --- Ours or eager's (gradof.runtime.trial) -------------------------------------------------------
 TRIAL_WARM = 12  # calls of ours before eager's first: convolutions are chosen, backwards compiled.

@@ -17,7 +17,7 @@ TracedArray knows whether numpy's own result was a scalar (`is_scalar`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -29,7 +29,7 @@ from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
 from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
-from gradof.tracer.state.unheard import unheard
+from gradof.tracer.state.unheard import quietly
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
@@ -142,17 +142,17 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         run = self.recorder.handlers.ufunc
-        if type(ufunc) is np.ufunc and not kwargs and all(type(x) in _OURS for x in inputs):
-            return _unheard(run, self.recorder, ufunc, method, inputs, kwargs)
+        if type(ufunc) is np.ufunc and not kwargs and OURS.issuperset(map(type, inputs)):
+            return quietly(run, self.recorder, ufunc, method, inputs, kwargs)
         return run(self.recorder, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        run = self.recorder.handlers.function
-        if not kwargs and all(type(x) in _OURS for x in args):
-            return _unheard(run, self.recorder, func, args, kwargs)
-        return run(self.recorder, func, args, kwargs)
+        found = quietly(_attempted, self.recorder, func, args, kwargs)
+        if found is not NotImplemented:
+            return found
+        return self.recorder.handlers.function(self.recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.is_constant:
@@ -212,14 +212,14 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> TracedArray:
         run = self.recorder.handlers.get_item
-        plain = type(index) in _OURS or _is_plain_index(index)
-        result: TracedArray = _unheard(run, self, index) if plain else run(self, index)
+        plain = type(index) is int or type(index) in OURS or _is_plain_index(index)
+        result: TracedArray = quietly(run, self, index) if plain else run(self, index)
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
         run = self.recorder.handlers.set_item
-        if type(value) in _OURS and (type(index) in _OURS or _is_plain_index(index)):
-            _unheard(run, self, index, value)
+        if type(value) in OURS and (type(index) in OURS or _is_plain_index(index)):
+            quietly(run, self, index, value)
         else:
             run(self, index, value)
 
@@ -340,23 +340,37 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
 
 # Operands in which there is no code of the user's: the tracer's own need not be heard.
-_OURS = frozenset({
+OURS = frozenset({
     TracedArray, np.ndarray, int, float, bool, complex, np.float64, np.float32, np.int64,
     type(None), type(...),
 })  # fmt: skip
+
+
+def is_ours(args: Collection[Any]) -> bool:
+    """Whether no code of the user's takes part in these: they, or nests of them, are numpy's."""
+    for x in args:
+        kind = type(x)
+        if kind is list or kind is tuple:
+            if not is_ours(x):
+                return False
+        elif kind not in OURS:
+            return False
+    return True
+
+
+def _attempted(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The record of a call in which there is no code of the user's; else NotImplemented."""
+    if not is_ours(args) or not is_ours(kwargs.values()):
+        return NotImplemented
+    return recorder.handlers.function(recorder, func, args, kwargs)
 
 
 def _is_plain_index(index: Any) -> bool:
     if type(index) is slice:
         return all(type(x) in (int, type(None)) for x in (index.start, index.stop, index.step))
     return type(index) is tuple and all(
-        type(x) in _OURS or (type(x) is slice and _is_plain_index(x)) for x in index
+        type(x) in OURS or (type(x) is slice and _is_plain_index(x)) for x in index
     )
-
-
-@unheard
-def _unheard(run: Callable[..., Any], *args: Any) -> Any:
-    return run(*args)
 
 
 _POWERS: dict[float, Callable[[Any], Any]] = {
@@ -383,9 +397,32 @@ for _name in (
     setattr(TracedArray, _name, _method(_name))
 
 
-def _operator(function: Callable[..., Any]) -> Callable[..., Any]:  # sparse matrices have theirs
-    return lambda a, b: NotImplemented if "scipy.sparse" in type(b).__module__ else function(a, b)
+def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[..., Any]:
+    """An operator, straight to the recorder for what numpy would hand over anyway."""
+    general = getattr(NDArrayOperatorsMixin, name)
+
+    def operator(self: TracedArray, *others: Any) -> Any:
+        if not _DIRECT.issuperset(map(type, others)):
+            if others and "scipy.sparse" in type(others[0]).__module__:  # which have their own
+                return NotImplemented
+            return general(self, *others)
+        inputs = (*others, self) if reflected else (self, *others)
+        return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", inputs, {})
+
+    operator.__name__ = name
+    operator.__doc__ = f"As `np.{ufunc.__name__}`."
+    return operator
 
 
-setattr(TracedArray, "__matmul__", _operator(np.matmul))  # noqa: B010
-setattr(TracedArray, "__mul__", _operator(np.multiply))  # noqa: B010
+_DIRECT = frozenset({TracedArray, float, int})
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul,
+}.items():  # fmt: skip
+    setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))
+    setattr(TracedArray, f"__r{_name}__", _operator(f"__r{_name}__", _ufunc, reflected=True))
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal, "neg": np.negative, "abs": np.absolute,
+}.items():  # fmt: skip
+    setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))

@@ -26,13 +26,14 @@ from gradof.errors import TraceError
 from gradof.tracer.core.swaps import Swaps
 from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
-from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
 from gradof.tracer.numpy.names import Names, replaced
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.unheard import quietly
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function], Any]
@@ -44,10 +45,21 @@ def _wrapper(
     """A wrapper that records calls in a tracing thread to which `applies`."""
 
     def of_record(record: Callable[..., Any]) -> Wrap:
+        def attempted(recorder: Recorder, original: Function, args: tuple[Any, ...]) -> Any:
+            """The call where no code of the user's takes part; the recorder where it may."""
+            if not is_ours(args) or not applies(args, {}):
+                return recorder
+            recorder.enter()
+            return record(recorder, original, *args)
+
         def wrap(original: Function) -> Function:
             @functools.wraps(original)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 recorder = active_recorder()
+                if recorder is not None and not kwargs:
+                    found = quietly(attempted, recorder, original, args)
+                    if found is not recorder:
+                        return found
                 if recorder is not None:
                     args, kwargs = in_function(recorder, original, args, kwargs)
                 if recorder is None or not applies(args, kwargs):
@@ -179,7 +191,9 @@ class _Ufunc:
         return np.ufunc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._ufunc(*map(_gathered, args), **kwargs)
+        if any(type(x) is list or type(x) is tuple for x in args):
+            args = tuple(map(_gathered, args))
+        return self._ufunc(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._ufunc, name)

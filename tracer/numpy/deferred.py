@@ -65,6 +65,10 @@ class Deferred:
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """The result or results, now or later; numpy's own exception where it raises one."""
+        if not self._waiting and not kwargs:
+            small = _small(args)
+            if small is not None:
+                return function(*small)
         if self._may_wait(args):
             if function in TYPES_ONLY:
                 return function(*memories(args), **memories(kwargs))
@@ -211,6 +215,23 @@ class Deferred:
             with np.errstate(all="ignore"):
                 _run(call)
             call.args = call.results = ()  # readers of its operands remember it
+
+
+def _small(args: Sequence[Any]) -> list[Any] | None:
+    """The operands, if they are small arrays and numbers that nothing has to be computed for."""
+    plain: list[Any] = []
+    for x in args:
+        kind = type(x)
+        if kind is TracedArray:
+            memory = x.memory
+            if memory.size >= tuning.DEFERRED_CELLS:
+                return None
+            plain.append(memory[()] if x.is_scalar else memory)
+        elif kind is float or kind is int:
+            plain.append(x)
+        else:
+            return None
+    return plain
 
 
 def _run(call: _Call) -> None:

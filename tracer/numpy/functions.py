@@ -23,6 +23,7 @@ from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import Later, TracedArray, View
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
+from gradof.tracer.numpy.templates import function_call
 
 Adaptor = Callable[..., Any]
 EXPRESSIONS: dict[Any, Adaptor] = {}
@@ -66,6 +67,12 @@ def record_function(
     Raises UnsupportedOpError for a function without adaptor or a way to call it that has none, and
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
+    return function_call(recorder, func, args, kwargs, _record)
+
+
+def _record(
+    recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     recorder.enter()
     args, kwargs = in_function(recorder, func, args, kwargs)
     args, kwargs = _gathered(recorder, func, args, kwargs)

@@ -20,6 +20,7 @@ from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.numbers import in_assignment, in_index
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
+from gradof.tracer.numpy.templates import item_call
 
 Shape = tuple[int, ...]
 Slices = list[tuple[int, int, int, int]]  # dim, start, stop, step > 0
@@ -39,6 +40,24 @@ class Selection(Protocol):
 
 def get_item(array: TracedArray, index: Any) -> TracedArray:
     """`array[index]`; for a traced boolean mask the trace holds for as many elements."""
+    result: TracedArray = item_call(
+        array, index, _get_item, lambda items, value: _basic_view(array, items, value)
+    )
+    return result
+
+
+def _basic_view(array: TracedArray, items: tuple[Any, ...], value: Any) -> View | None:
+    """How `array[items]`, of which numpy gives `value`, is a view; it is seldom asked."""
+    if not isinstance(value, np.ndarray):
+        return None
+    shape = array.shape
+    return View(
+        array, lambda x: Basic(shape, items).read(x),
+        lambda x, source: Basic(shape, items).write(x, source),
+    )
+
+
+def _get_item(array: TracedArray, index: Any) -> TracedArray:
     recorder = array.recorder
     recorder.enter()
     index = in_index(recorder, index)

@@ -73,6 +73,7 @@ class Recorder:
         self.adoptions = Adoptions(fn)
         self.texts: set[str] = set()
         self.guards = 0
+        self.asked = 0  # how often a record depended on more than types (`templates`)
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
         self._inputs: list[Any] = []
@@ -173,6 +174,7 @@ class Recorder:
 
     def is_constant(self, value: Value) -> bool:
         """Whether no graph input takes part in a value."""
+        self.asked += 1
         stack = [value]
         while stack:
             top = stack[-1]
@@ -218,6 +220,7 @@ class Recorder:
 
     def asks_layout(self, array: TracedArray) -> None:
         """What numpy gives for an array depends on its layout, and so on that of the argument."""
+        self.asked += 1
         root = array.root
         place = self._places.get(id(root))
         if place is not None and root.memory.ndim:
@@ -233,7 +236,8 @@ class Recorder:
                                  hint="return it from the function that made it")  # fmt: skip
             return operand
         if isinstance(operand, (list, tuple)) and contains_traced(operand):
-            return self.traced(np.stack([self.traced(x) for x in operand]))
+            parts = [self.traced(x) for x in operand]
+            return self.traced(self.handlers.function(self, np.stack, (parts,), {}))
         if isinstance(operand, np.ndarray):
             for read in (self._lifted, self._view_of_lifted):
                 found = read(operand)

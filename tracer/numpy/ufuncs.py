@@ -20,6 +20,7 @@ from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import in_ufunc
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, is_weak, real
 from gradof.tracer.numpy.special import UFUNCS
+from gradof.tracer.numpy.templates import ufunc_call
 from gradof.tracer.numpy.ufunc_methods import record_at, record_method
 
 Function = Callable[..., Any]
@@ -63,6 +64,14 @@ def record_ufunc(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
+    if method == "__call__" and not kwargs:
+        return ufunc_call(recorder, ufunc, inputs, _record)
+    return _record(recorder, ufunc, method, inputs, kwargs)
+
+
+def _record(
+    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     recorder.enter()
     inputs, kwargs = in_ufunc(recorder, inputs, kwargs)
     out = kwargs.pop("out", None)

@@ -86,6 +86,8 @@ class Held:
 
         `iterator` is then one that is reached; an iterator that is `given` may be the run's own.
         """
+        if type(obj) in _ATOMS or _is_ours(type(obj)):
+            return
         known = None
         while known != len(self.names):  # more names came: what was passed by is looked at, too
             known = len(self.names)
@@ -98,8 +100,7 @@ class Held:
         while stack:
             obj, kept = stack.pop()
             kind: type = type(obj)
-            traced = module_of(kind).startswith("gradof.tracer")
-            if kind in _ATOMS or traced or (id(obj), mark) in seen:
+            if kind in _ATOMS or _is_ours(kind) or (id(obj), mark) in seen:
                 continue
             if kind is np.ndarray and not self._copies_arrays:
                 continue
@@ -336,6 +337,12 @@ def module_of(cls: type) -> str:
     """The module of a class; "" where a metaclass makes something else of the attribute."""
     name = cls.__module__
     return name if isinstance(name, str) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_ours(cls: type) -> bool:
+    """Whether it is a class of traced arrays and numbers."""
+    return module_of(cls).startswith("gradof.tracer")
 
 
 def _content(cell: Any) -> Any:

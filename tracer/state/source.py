@@ -40,7 +40,9 @@ class Site(NamedTuple):
 
 
 _NOWHERE = Site(None, None, (0, 0))
-_is_user: dict[CodeType, bool] = {}
+# By the id of the code, which the entry keeps: the hash of code takes long.
+_is_user: dict[int, tuple[bool, CodeType]] = {}
+_sites: dict[tuple[int, int], tuple[Loc | None, str | None, CodeType]] = {}
 _hints: dict[CodeType, dict[int, str]] = {}
 _locs: dict[tuple[str, int], Loc] = {}
 
@@ -63,10 +65,13 @@ def user_site(frame: FrameType | None = None) -> Site:
     if frame is None:
         return _NOWHERE
     code, lasti = frame.f_code, frame.f_lasti
-    hints = _hints.get(code)
-    if hints is None:
-        hints = _hints[code] = _stores_after(code)
-    return Site(_loc(code, frame.f_lineno), hints.get(lasti), (id(frame), lasti))
+    found = _sites.get((id(code), lasti))
+    if found is None:
+        hints = _hints.get(code)
+        if hints is None:
+            hints = _hints[code] = _stores_after(code)
+        found = _sites[id(code), lasti] = _loc(code, frame.f_lineno), hints.get(lasti), code
+    return Site(found[0], found[1], (id(frame), lasti))
 
 
 def user_loc(frame: FrameType | None = None) -> Loc | None:
@@ -110,9 +115,12 @@ def traceback_loc(traceback: TracebackType | None) -> Loc | None:
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of user code at or outside `frame`."""
-    while frame is not None and not _in_user_code(frame):
+    while frame is not None:
+        known = _is_user.get(id(frame.f_code))
+        if known[0] if known is not None else _in_user_code(frame):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def scipy_call() -> str | None:
@@ -135,11 +143,11 @@ def function_loc(fn: object) -> Loc | None:
 
 def _in_user_code(frame: FrameType) -> bool:
     code = frame.f_code
-    known = _is_user.get(code)
+    known = _is_user.get(id(code))
     if known is None:
         name = str(frame.f_globals.get("__name__", ""))
-        known = _is_user[code] = name.partition(".")[0] not in _INTERNAL
-    return known
+        known = _is_user[id(code)] = name.partition(".")[0] not in _INTERNAL, code
+    return known[0]
 
 
 def _loc(code: CodeType, line: int) -> Loc:

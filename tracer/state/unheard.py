@@ -20,18 +20,39 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from _lsprof import Profiler as _Profiler
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class _Hooks(threading.local):
-    """The hook that is off in this thread, if one is."""
+    """The hook that is on in this thread, and the one that is off meanwhile.
+
+    They are kept here because a question to `sys` is an event of its own, which the hook hears.
+    """
 
     def __init__(self) -> None:
+        self.on: Any = None
         self.off: Any = None
 
 
 _HOOKS = _Hooks()
+_set = sys.setprofile
+
+
+def quietly(fn: Callable[..., Any], *args: Any) -> Any:
+    """`fn(*args)`, run with the thread's profile hook off."""
+    hook = _HOOKS.on
+    if hook is None:
+        return fn(*args)
+    _set(None)
+    _HOOKS.on, outer, _HOOKS.off = None, _HOOKS.off, hook
+    try:
+        return fn(*args)
+    finally:
+        _HOOKS.on, _HOOKS.off = hook, outer
+        _set(hook)
 
 
 def unheard(fn: Callable[P, T]) -> Callable[P, T]:
@@ -39,16 +60,16 @@ def unheard(fn: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        hook = sys.getprofile()
+        hook = _HOOKS.on
         if hook is None:
             return fn(*args, **kwargs)
-        sys.setprofile(None)
-        outer, _HOOKS.off = _HOOKS.off, hook
+        _set(None)
+        _HOOKS.on, outer, _HOOKS.off = None, _HOOKS.off, hook
         try:
             return fn(*args, **kwargs)
         finally:
-            _HOOKS.off = outer
-            sys.setprofile(hook)
+            _HOOKS.on, _HOOKS.off = hook, outer
+            _set(hook)
 
     return run
 
@@ -56,13 +77,15 @@ def unheard(fn: Callable[P, T]) -> Callable[P, T]:
 def heard(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """`fn(*args, **kwargs)` with the hook that `unheard` has taken off, if any."""
     hook = _HOOKS.off
-    if hook is None or sys.getprofile() is not None:
+    if hook is None or _HOOKS.on is not None:
         return fn(*args, **kwargs)
-    sys.setprofile(hook)
+    _HOOKS.on = hook
+    _set(hook)
     try:
         return fn(*args, **kwargs)
     finally:
-        sys.setprofile(None)
+        _set(None)
+        _HOOKS.on = None
 
 
 class _Collections:
@@ -72,14 +95,16 @@ class _Collections:
         self._off = threading.local()
 
     def first(self, phase: str, info: dict[str, int]) -> None:
-        self._off.hook = sys.getprofile()
+        self._off.hook = _HOOKS.on
         if self._off.hook is not None:
-            sys.setprofile(None)
+            _set(None)
+            _HOOKS.on = None
 
     def last(self, phase: str, info: dict[str, int]) -> None:
         hook, self._off.hook = getattr(self._off, "hook", None), None
         if hook is not None:
-            sys.setprofile(hook)
+            _HOOKS.on = hook
+            _set(hook)
 
 
 class Listening:
@@ -92,13 +117,21 @@ class Listening:
 
     def start(self) -> None:
         """Set the hook."""
-        self._outer = sys.getprofile()
+        self._outer = sys.getprofile(), _HOOKS.on
         gc.callbacks.insert(0, self._collections.first)
         gc.callbacks.append(self._collections.last)
-        sys.setprofile(self.hook)
+        if isinstance(self._outer[0], _Profiler):  # cProfile, up to Python 3.11, is such a hook
+            self._outer[0].disable()
+        _HOOKS.on = self.hook
+        _set(self.hook)
 
     def stop(self) -> None:
         """Put back the hook that was there before."""
-        sys.setprofile(self._outer)
+        outer, _HOOKS.on = self._outer
+        if isinstance(outer, _Profiler):
+            _set(None)
+            outer.enable()
+        else:
+            _set(outer)
         gc.callbacks.remove(self._collections.first)
         gc.callbacks.remove(self._collections.last)
