@@ -39,7 +39,7 @@ from gradof.runtime.state_values import (
     reference,
 )
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.held import HEAP, module_of
+from gradof.tracer.state.kinds import HEAP, module_of
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import HOOKS, MANY, Edge, Reach, global_hooks

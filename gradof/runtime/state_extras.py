@@ -19,7 +19,7 @@ from typing import Any
 
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.held import BUFFERS, HEAP, LOCK, elements, module_of
+from gradof.tracer.state.kinds import BUFFERS, HEAP, LOCK, elements, module_of
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 

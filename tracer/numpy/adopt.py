@@ -181,7 +181,7 @@ class _Following:
     def _adopted(self, array: Any, frame: FrameType, expected: int) -> Any:
         """A traced array in place of a plain one; None where others would not see its changes."""
         recorder = self.recorder
-        if array.dtype.kind not in "biufc" or recorder.origins.find(array) is not None:
+        if array.dtype.kind not in "biufc" or id(array) in recorder.old:
             return None
         base: Any = array.base
         while base is not None:

@@ -28,10 +28,10 @@ from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
-from gradof.tracer.numpy.names import Names, replaced
+from gradof.tracer.numpy.names import Names
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
-from gradof.tracer.state.reads import Reads
+from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.unheard import quietly
 
@@ -304,9 +304,9 @@ def _through(wrap: Wrap) -> Callable[..., Any]:
 
 
 @contextmanager
-def creation_for(recorder: Recorder, roots: Sequence[Any], reads: Reads) -> Iterator[None]:
-    """While active, the functions reached from `roots` make their arrays for `recorder`."""
+def creation_for(sight: Sight) -> Iterator[None]:
+    """While active, the functions that a run sees make their arrays for the active recorder."""
     _swap_once()
     numpy = _NAMES.table().proxies["numpy"]
-    with _SWAPS.at_work(), replaced(_NAMES, roots, reads.held), naming(numpy):
+    with _SWAPS.at_work(), sight.replacing(_NAMES), naming(numpy):
         yield

@@ -31,7 +31,6 @@ from gradof.tracer.state.libraries import LIBRARY_FOLDERS
 from gradof.tracer.state.origins import ATOMS, Step, children_of
 
 Wrap = Callable[[Any], Any]
-_MAX_OBJECTS = 200_000
 
 
 class Proxy(ModuleType):
@@ -183,40 +182,6 @@ def _place(obj: Any, step: Step, now: Any, old: Any, new: Any) -> Place | None:
     return None
 
 
-def _places(roots: Sequence[Any], table: Table) -> list[Place]:
-    """The references to replace in everything that can be reached."""
-    found: dict[tuple[str, int, Any], Place] = {}
-    seen: dict[int, Any] = {}
-    todo = [(root, True) for root in roots]
-
-    def note(place: Place | None) -> None:
-        if place is not None and not (place.kind == "item" and _is_library(place.holder)):
-            found.setdefault(place.id, place)
-
-    while todo and len(seen) < _MAX_OBJECTS:
-        obj, root = todo.pop()
-        if id(obj) in seen or issubclass(type(obj), ATOMS):
-            continue
-        seen[id(obj)] = obj
-        if isinstance(obj, FunctionType):
-            if id(obj.__globals__) not in seen:
-                seen[id(obj.__globals__)] = obj.__globals__
-                for name, value in list(obj.__globals__.items()):
-                    if id(value) in table.by_id:
-                        note(Place("item", obj.__globals__, name, *table.by_id[id(value)]))
-            if obj.__defaults__:
-                new = table.replacement(obj.__defaults__)
-                if new is not obj.__defaults__:
-                    note(Place("defaults", obj, None, obj.__defaults__, new))
-        for step, child in children_of(obj, root):
-            old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
-            if new is not old:
-                note(_place(obj, step, child, old, new))
-            if id(child) not in table.by_id:
-                todo.append((child, False))
-    return list(found.values())
-
-
 def _is_library(space: dict[str, Any]) -> bool:
     """Whether a module is installed or gradof's own: it may hand its arrays to C."""
     if "__name__" not in space:
@@ -235,26 +200,78 @@ _theirs = builtins.__import__
 _importing = 0  # traces that run
 
 
-@contextmanager
-def replaced(names: Names, roots: Sequence[Any], held: Held) -> Iterator[None]:
-    """While active, what the functions `roots` can reach refers to the replacements.
+class Replacing:
+    """Replacements in what a run can reach, from when it is first seen until the run ends.
 
     See Note [Only names in the traced code].
     """
-    table = names.table()
-    with _LOCK:
-        places = _places(roots, table)
-        for place in places:
-            place.write(place.replacement)
-            _counts[place.id] = _counts.get(place.id, 0) + 1
-    try:
-        with _imports(table):
-            yield
-    finally:
+
+    def __init__(self, names: Names, held: Held) -> None:
+        self._names = names
+        self._held = held
+        self._table: Table | None = None  # while a run is on
+        self._places: dict[tuple[str, int, Any], Place] = {}
+        self._spaces: dict[int, Any] = {}
+
+    def at(self, obj: Any, root: bool = False) -> bool:
+        """Replace what an object refers to, before code of the run sees it.
+
+        False of what is replaced itself, and of the replacements, which refer to the originals.
+        """
+        table = self._table
+        if table is None or issubclass(type(obj), ATOMS):
+            return True
+        if id(obj) in table.by_id:
+            return False
+        found: list[Place | None] = []
+        if isinstance(obj, FunctionType):
+            found += self._in_globals(obj.__globals__, table)
+            if obj.__defaults__:
+                new = table.replacement(obj.__defaults__)
+                if new is not obj.__defaults__:
+                    found.append(Place("defaults", obj, None, obj.__defaults__, new))
+        for step, child in children_of(obj, root):
+            old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
+            if new is not old:
+                found.append(_place(obj, step, child, old, new))
+        for place in found:
+            if place is None or place.id in self._places:
+                continue
+            if place.kind == "item" and _is_library(place.holder):
+                continue
+            self._places[place.id] = place
+            with _LOCK:
+                _write(place)
+        return True
+
+    def _in_globals(self, space: dict[str, Any], table: Table) -> Iterator[Place]:
+        if id(space) in self._spaces:
+            return
+        self._spaces[id(space)] = space
+        for name, value in list(space.items()):
+            if id(value) in table.by_id:
+                yield Place("item", space, name, *table.by_id[id(value)])
+
+    def __enter__(self) -> Replacing:
+        self._imports = _imports(self._names.table())
+        self._table = self._imports.__enter__()
         with _LOCK:
-            _put_back(places)
-        for place in places:
-            held.correct(place.kind, place.holder, place.key, place.original)
+            for place in self._places.values():  # of a run before
+                _write(place)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._table = None
+        self._imports.__exit__(*raised)
+        with _LOCK:
+            _put_back(list(self._places.values()))
+        for place in self._places.values():
+            self._held.correct(place.kind, place.holder, place.key, place.original)
+
+
+def _write(place: Place) -> None:
+    place.write(place.replacement)
+    _counts[place.id] = _counts.get(place.id, 0) + 1
 
 
 def _put_back(places: Sequence[Place]) -> None:
@@ -272,7 +289,7 @@ def _put_back(places: Sequence[Place]) -> None:
 
 
 @contextmanager
-def _imports(table: Table) -> Iterator[None]:
+def _imports(table: Table) -> Iterator[Table]:
     """Imports of the traced thread's, in the user's code, give proxies."""
     global _importing, _theirs
     outer = getattr(_THREAD, "table", None)
@@ -282,7 +299,7 @@ def _imports(table: Table) -> Iterator[None]:
             _theirs, builtins.__import__ = builtins.__import__, _import
     _THREAD.table = table
     try:
-        yield
+        yield table
     finally:
         _THREAD.table = outer
         with _LOCK:

@@ -10,8 +10,9 @@ while every array the function can reach has the elements it had (`Traced.conten
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, memories, real
 from gradof.tracer.numpy.places import checksum, places_in
-from gradof.tracer.state.origins import Origin, Origins
 from gradof.tracer.state.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
@@ -60,14 +60,17 @@ class Handlers:
 class Recorder:
     """Emits IR and remembers which plain arrays became inputs or constants."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, handlers: Handlers) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], name: str, handlers: Handlers,
+        old: Mapping[int, tuple[Array, int]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.graph = Graph(name)
         self.builder = Builder(self.graph.block)
         self.emitter = Emitter(self.builder)
         self.handlers = handlers
-        self.origins = Origins(fn, is_plain)
-        self.deferred = Deferred(lambda array: self.origins.find(array) is not None)
-        self.free: dict[int, tuple[Array, Origin, TracedArray]] = {}
+        self.old = old  # plain arrays that were there before the run, by id
+        self.deferred = Deferred(lambda array: id(array) in old)
+        self.free: dict[int, tuple[Array, TracedArray]] = {}
         self.baked = False  # see Note [Baked constants]
         self.closed = False
         self.adoptions = Adoptions(fn)
@@ -252,21 +255,42 @@ class Recorder:
         """The graph input of an array that can be read again, else None."""
         known = self.free.get(id(array))
         if known is not None:
-            return known[2]
-        origin = self.origins.find(array)
-        if origin is None:
+            return known[1]
+        if id(array) not in self.old:
             return None
         self._check_plain(array)
-        lifted = self.add_argument(array, origin.name)
-        self.free[id(array)] = (array, origin, lifted)
+        lifted = self.add_argument(array, None)
+        self.free[id(array)] = (array, lifted)
         return lifted
+
+    def rename(self, lifted: TracedArray, name: str) -> None:
+        """Name the graph input of an array after where it comes from."""
+        self.graph.block.params[self._places[id(lifted)][0]].hint = name
+
+    def bake(self, array: Array) -> None:
+        """An array that was lifted becomes a constant; see Note [Baked constants]."""
+        _, lifted = self.free.pop(id(array))
+        index, _ = self._places.pop(id(lifted))
+        block = self.graph.block
+        value = block.params[index]
+        first = next(block.nodes(), block.returns)
+        constant = Builder(block, first).constant(Dense.of(np.ascontiguousarray(array)))
+        value.replace_all_uses_with(constant)
+        block.remove_params([index])
+        del self._inputs[index]
+        if lifted.expr.value is value:
+            lifted.assign(self.emitter.wrap(constant))
+        self._places = {k: (i - (i > index), made) for k, (i, made) in self._places.items()}
+        moved = ((i - (i > index), x) for i, x in self.layouts.items() if i != index)
+        self.layouts = {i: replace(x, input=i) for i, x in moved}
+        self.baked = True
 
     def _view_of_lifted(self, array: Array) -> TracedArray | None:
         """`X[2:]` of an array that can be read again: elements of its graph input."""
         if array.base is None or not array.size:
             return None
         owner = array.base
-        for known, _ in self.origins.all():
+        for known, _ in list(self.old.values()):
             if known is owner or known.base is owner:
                 places = places_in(known, array)
                 if places is not None:

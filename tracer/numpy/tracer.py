@@ -24,7 +24,7 @@ from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpE
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer.core.number import plain, settle
+from gradof.tracer.core.number import plain
 from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import (
@@ -54,11 +54,11 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
-from gradof.tracer.numpy.recorder import Handlers, Recorder, checksum, is_plain
+from gradof.tracer.numpy.recorder import Handlers, Recorder, is_plain
+from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.state.generators import Generators
-from gradof.tracer.state.origins import Origin, Origins
-from gradof.tracer.state.reach import Reach
+from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
@@ -89,10 +89,11 @@ def trace_numpy(
     TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
     """
     reads = Reads() if reads is None else reads
+    sight = Sight(reads)
     adoptions = Adoptions(fn)
     while True:
         try:
-            traced = _trace(fn, args, kwargs, static_argnames, numbers, reads, adoptions)
+            traced = _trace(fn, args, kwargs, static_argnames, numbers, sight, reads, adoptions)
         except Exception:
             if not adoptions.fresh:  # Note [Adopted arrays]
                 raise
@@ -109,17 +110,18 @@ def put_back(reads: Reads) -> None:
 
 def _trace(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    static_argnames: Sequence[str], numbers: Collection[int], reads: Reads, adoptions: Adoptions,
+    static_argnames: Sequence[str], numbers: Collection[int], sight: Sight, reads: Reads,
+    adoptions: Adoptions,
 ) -> Traced:  # fmt: skip
     """One run."""
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
-    recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS)
+    recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS, sight.arrays)
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
-    watch = _Watch(fn, recorder.origins, thawed, reads)
+    generators = Generators(fn, thawed, reads)
     positional, named = tree.unflatten(values)
-    working = _recording(recorder, [fn, *filter(callable, thawed)], reads)
-    with working:
+    with _recording(recorder, sight):
+        sight.roots([fn, *filter(callable, thawed)], (positional, named))
         try:
             with reads, adoptions.at_work(recorder):
                 result = _call(fn, positional, named)
@@ -128,11 +130,16 @@ def _trace(
             raise
         if adoptions.fresh:  # the function went on where it could not
             put_back(reads)
-    watch.check()
+    sight.check(fn)
+    generators.check()
     _refuse_changed_containers(fn, (positional, named), tree, values)
-    _refuse_leaks(fn)
+    sight.refuse_leaks(fn)
     graph = recorder.graph
     result_leaves, out_tree = flatten(result)
+    for leaf in result_leaves:
+        if is_plain(leaf) and leaf.dtype.kind in "biufc":
+            recorder.traced(leaf)  # one that was there before is an input
+    origins, content = _origins(fn, recorder, sight)
     views: dict[int, ViewOf] = {}
     outputs = _outputs(recorder, traced, result_leaves, views)
     values_out = [v for v in outputs if isinstance(v, Value)]
@@ -146,7 +153,7 @@ def _trace(
         in_tree=tree,
         arg_leaves=tuple(traced),
         static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
-        origins=_places(fn, recorder, reads),
+        origins=tuple(origins),
         out_tree=out_tree,
         outputs=tuple(_numbered(outputs, views)),
         writebacks=tuple(
@@ -154,7 +161,7 @@ def _trace(
         ),
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths,
-        content=watch.content(recorder),
+        content=content,
         recorded=recorded,
         deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
@@ -164,23 +171,35 @@ def _trace(
 
 
 @contextmanager
-def _recording(recorder: Recorder, functions: list[Any], reads: Reads) -> Iterator[None]:
+def _recording(recorder: Recorder, sight: Sight) -> Iterator[None]:
     """While the functions run, what they do with traced arrays is recorded."""
     try:
-        created = creation_for(recorder, functions, reads)
+        created = creation_for(sight)
         with created, few_collections(), activate(recorder), recording_into(recorder.builder):
             yield
     finally:
         recorder.close()
 
 
-def _places(fn: Callable[..., Any], recorder: Recorder, reads: Reads) -> tuple[Origin, ...]:
-    """The origins of the free arrays, with the places they are read from where they are known."""
-    found = Reach(reads).find(fn, is_plain) if recorder.free else {}
-    return tuple(
-        found[id(array)][1] if id(array) in found else origin
-        for array, origin, _ in recorder.free.values()
-    )
+def _origins(
+    fn: Callable[..., Any], recorder: Recorder, sight: Sight
+) -> tuple[list[Origin], tuple[tuple[Origin, int], ...]]:
+    """The origins of the free arrays, and of those baked in; see Note [Baked constants].
+
+    An array without a path was the run's own after all: it becomes a constant.
+    """
+    paths = sight.paths(fn, [array for array, _ in recorder.free.values()])
+    for key, (array, lifted) in list(recorder.free.items()):
+        if key in paths:
+            recorder.rename(lifted, paths[key][1].name)
+        else:
+            recorder.bake(array)
+    origins = [paths[key][1] for key in recorder.free]
+    baked = tuple(
+        (origin, sight.checksum(array)) for key, (array, origin) in paths.items()
+        if recorder.baked or key not in recorder.free
+    )  # fmt: skip
+    return origins, baked
 
 
 def _arguments(
@@ -251,35 +270,6 @@ def _check_leaf(leaf: Any, path: str) -> None:
 # --- what a trace must not touch ------------------------------------------------------------------
 
 
-class _Watch:
-    """Free arrays and random generators before the run, compared with what they are after it."""
-
-    def __init__(
-        self, fn: Callable[..., Any], origins: Origins, leaves: Sequence[Any], reads: Reads
-    ) -> None:
-        self.fn = fn
-        self.arrays = [(array, origin, checksum(array)) for array, origin in origins.all()]
-        self.generators = Generators(fn, leaves, reads)
-
-    def check(self) -> None:
-        """Raise TraceError if the run drew random numbers or changed a plain free array."""
-        settle(self.fn)
-        self.generators.check()
-        for array, origin, before in self.arrays:
-            if checksum(array) != before:
-                raise TraceError(
-                    f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
-                    loc=function_loc(self.fn), hint="pass it as an argument",
-                )
-
-    def content(self, recorder: Recorder) -> tuple[tuple[Origin, int], ...]:
-        """Arrays the trace may have baked in; see Note [Baked constants]."""
-        return tuple(
-            (origin, before) for array, origin, before in self.arrays
-            if recorder.baked or id(array) not in recorder.free
-        )  # fmt: skip
-
-
 def _refuse_changed_containers(
     fn: Callable[..., Any], call: Any, tree: TreeDef, values: Sequence[Any]
 ) -> None:
@@ -289,15 +279,6 @@ def _refuse_changed_containers(
         raise TraceError(
             "a container among the arguments is changed", loc=function_loc(fn),
             hint="return the new values instead, or change the arrays in place: p['w'][...] = v",
-        )
-
-
-def _refuse_leaks(fn: Callable[..., Any]) -> None:
-    left = Origins(fn, lambda o: type(o) is TracedArray).all()
-    if left:
-        raise TraceError(
-            f"a traced array was left in {left[0][1]}, where it outlives the call",
-            loc=function_loc(fn), hint="return it instead",
         )
 
 
@@ -354,14 +335,14 @@ def _numbered(
 
 def _inputs(recorder: Recorder, traced: dict[int, TracedArray]) -> list[TracedArray]:
     """The traced arrays behind the graph's inputs, in order."""
-    return [*traced.values(), *(lifted for _, _, lifted in recorder.free.values())]
+    return [*traced.values(), *(lifted for _, lifted in recorder.free.values())]
 
 
 def _writebacks(
     recorder: Recorder, leaves: Sequence[Any], traced: dict[int, TracedArray]
 ) -> list[tuple[Value, int]]:
     """New values of the inputs that were changed in place, with their positions."""
-    real = [*leaves, *(array for array, _, _ in recorder.free.values())]
+    real = [*leaves, *(array for array, _ in recorder.free.values())]
     changed: list[tuple[Value, int]] = []
     inputs = zip(_inputs(recorder, traced), recorder.graph.inputs, strict=True)
     for i, (array, param) in enumerate(inputs):

@@ -69,7 +69,7 @@ def differences(container: Any, before: Any) -> Iterator[Change]:
     """The places of a container that are not as in its copy."""
     if isinstance(container, dict):
         same = [*dict.keys(container)] == [*before]
-        for key, value in dict.items(container):
+        for key, value in list(dict.items(container)):  # other threads may write to it
             old = before.get(key, MISSING)
             if old is not value:
                 yield Change("item", container, key, old, value)

@@ -13,10 +13,6 @@ classes and modules; cells of closures and slots are kept one by one.
 from __future__ import annotations
 
 import functools
-import operator
-import threading
-import weakref
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import (
@@ -32,19 +28,32 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.state.caches import LRU, entries
+from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences
 from gradof.tracer.state.code_facts import Facts
+from gradof.tracer.state.kinds import (
+    ATOMS,
+    BUFFERS,
+    GETTERS,
+    HEAP,
+    MODULE_TABLES,
+    REFERENCES,
+    content,
+    elements,
+    is_iterator,
+    is_ours,
+    is_users,
+    module_of,
+    names_of,
+    private,
+    put_elements,
+    slot,
+)
 
 _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
-_ATOMS = frozenset({
-    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
-    type(Ellipsis), type(NotImplemented),
-})  # fmt: skip
 _WITH_ATTRIBUTES: set[type] = set()
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
-MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 _WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
 
@@ -79,33 +88,49 @@ class Held:
         self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
         self._seen: set[tuple[int, tuple[int, int]]] = set()
         self._alive: list[Any] = []  # ids stay theirs
+        self.sight: Callable[[Any, bool], bool] | None = None  # see `see`
+        self.met: dict[int, bool] = {}  # by id, objects that it was told of, and whether they are old
+        self._seen_old: set[tuple[int, tuple[int, int]]] = set()
+
     # --- before -----------------------------------------------------------------------------------
 
-    def see(self, obj: Any, facts: Facts, given: bool = False) -> None:
+    def see(self, obj: Any, facts: Facts, given: bool = False, old: bool = False) -> None:
         """Copy what code with these facts can reach from an object.
 
         `iterator` is then one that is reached; an iterator that is `given` may be the run's own.
+
+        `sight(obj, old)`, where there is one, is told of each object before code that can reach it
+        runs. `old` ones were there before the run, as was all that was seen from them; others may
+        be the run's own. An object that turns out to be old is told again. Where it says no, what
+        the object leads to is left alone.
         """
-        if type(obj) in _ATOMS or _is_ours(type(obj)):
+        if type(obj) in ATOMS or is_ours(type(obj)):
             return
+        old = self.sight is not None and (old or self.met.get(id(obj), False))
         known = None
         while known != len(self.names):  # more names came: what was passed by is looked at, too
             known = len(self.names)
-            self._see(obj, facts, given)
+            self._see(obj, facts, given, old)
 
-    def _see(self, obj: Any, facts: Facts, given: bool) -> None:
+    def _see(self, obj: Any, facts: Facts, given: bool, old: bool) -> None:
         stack = [(obj, not given)]
         names = facts.reads | facts.stores | self.names
-        mark, seen = (id(facts), len(self.names)), self._seen
+        mark, seen = (id(facts), len(self.names)), self._seen_old if old else self._seen
         while stack:
             obj, kept = stack.pop()
             kind: type = type(obj)
-            if kind in _ATOMS or _is_ours(kind) or (id(obj), mark) in seen:
+            if kind in ATOMS or is_ours(kind) or (id(obj), mark) in seen:
                 continue
-            if kind is np.ndarray and not self._copies_arrays:
+            if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
+            if self.sight is not None and old > self.met.get(id(obj), -1):
+                self.met[id(obj)] = old
+                if not self.sight(obj, old):
+                    continue
+            if kind is np.ndarray and not self._copies_arrays:
+                continue
             if kind in _LEAVES:
                 if kind in _WITH_ATTRIBUTES:
                     stack.extend((inside, True) for inside in self._attributes_of(obj, names))
@@ -136,8 +161,8 @@ class Held:
             if type(obj) is LRU:
                 self.caches.setdefault(id(obj), (obj, obj.cache_info()))
             yield from REFERENCES[type(obj)](obj)
-        elif isinstance(obj, _GETTERS):
-            self.names |= frozenset(_names_of(obj))
+        elif isinstance(obj, GETTERS):
+            self.names |= frozenset(names_of(obj))
         elif isinstance(obj, dict):
             if len(obj) <= _LARGE:
                 yield from dict.values(obj)
@@ -156,7 +181,7 @@ class Held:
             self.container(obj.keywords)
             yield from (obj.func, *obj.args, *obj.keywords.values())
         elif isinstance(obj, type):
-            yield from self._of_class(obj, names)
+            yield from self._of_class(obj, names, facts.stores)
         elif isinstance(obj, ModuleType):
             space = vars(obj)
             for name in names & space.keys():
@@ -165,19 +190,35 @@ class Held:
                 if not isinstance(space[name], (ModuleType, FunctionType, type)):
                     yield space[name]
         if not isinstance(obj, (type, ModuleType, FunctionType)):
-            yield from self._of_instance(obj, names)
+            yield from self._of_instance(obj, names, facts.stores)
 
     def _of_function(self, fn: FunctionType) -> Iterator[Any]:
         for cell in fn.__closure__ or ():
-            if id(cell) not in self._cells:
-                value = _content(cell)
+            first = id(cell) not in self._cells
+            self._part(fn, cell)
+            value = content(cell)
+            if first:
                 self._cells[id(cell)] = cell, value
+            if first or self.sight is not None:
                 yield value
-        if fn.__dict__:
-            self.container(fn.__dict__)
-            yield from fn.__dict__.values()
+        if self.sight is not None:
+            yield from fn.__defaults__ or ()
+            yield from (fn.__kwdefaults__ or {}).values()
+        self.container(fn.__dict__)
+        self._part(fn, fn.__dict__)
+        yield from fn.__dict__.values()
 
-    def _of_class(self, cls: type, names: frozenset[str]) -> Iterator[Any]:
+    def _part(self, whole: Any, part: Any) -> None:
+        """A part is as old as the whole, where that is known."""
+        if self.sight is not None:
+            self.met[id(part)] = self.met.get(id(whole), False)
+
+    def _of_class(
+        self, cls: type, names: frozenset[str], stores: frozenset[str]
+    ) -> Iterator[Any]:
+        if self.sight is not None:
+            for name in stores - vars(cls).keys():
+                self._class_names.setdefault((cls, name), MISSING)
         for base in cls.__mro__:
             if base is object or not base.__flags__ & HEAP:
                 continue
@@ -189,13 +230,18 @@ class Held:
                 if not isinstance(value, (FunctionType, property, staticmethod, classmethod)):
                     self._class_names.setdefault((base, name), value)
                     yield value
+                elif self.sight is not None:  # methods lead to arrays by closures and defaults
+                    yield getattr(value, "fget", None) or getattr(value, "__func__", value)
 
-    def _of_instance(self, obj: Any, names: frozenset[str]) -> Iterator[Any]:
+    def _of_instance(
+        self, obj: Any, names: frozenset[str], stores: frozenset[str]
+    ) -> Iterator[Any]:
         attributes = getattr(obj, "__dict__", None)
         if type(attributes) is dict:
             self.container(attributes)
+            self._part(obj, attributes)
             if module_of(type(obj)).startswith("gradof.runtime"):
-                names = frozenset(attributes) - _private(type(obj))
+                names = frozenset(attributes) - private(type(obj))
             for name in names & attributes.keys():
                 yield attributes[name]
             if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one
@@ -213,7 +259,7 @@ class Held:
                         self._slots.setdefault((id(obj), name), (obj, value))
                         if value is not MISSING:
                             yield value
-            yield from self._of_class(cls, names)
+            yield from self._of_class(cls, names, stores)
 
     def container(self, container: Any) -> None:
         """Copy a list, dict, set, deque or bytearray, if this is the first time it is seen."""
@@ -227,7 +273,7 @@ class Held:
                 self._copies[key] = container, copy_of(container)
         for key, (cell, _) in self._cells.items():
             if key in ids:
-                self._cells[key] = cell, _content(cell)
+                self._cells[key] = cell, content(cell)
         for (key, name), (obj, _) in self._slots.items():
             if key in ids:
                 self._slots[key, name] = obj, getattr(obj, name, MISSING)
@@ -247,11 +293,14 @@ class Held:
 
     def globals_of(self, space: dict[str, Any], facts: Facts) -> None:
         """Copy what code reaches through the globals it names."""
+        if self.sight is not None and id(space) not in self.met:
+            self.met[id(space)] = True
+            self.sight(space, True)
         for name in facts.reads & space.keys():
             value = space[name]
             kind = type(value)
-            if (kind not in _ATOMS and kind is not ModuleType) or _is_users(value):
-                self.see(value, facts)
+            if (kind not in ATOMS and kind is not ModuleType) or is_users(value):
+                self.see(value, facts, old=True)
 
     def correct(self, kind: str, holder: Any, key: Any, value: Any) -> None:
         """A reference that stood for another while the run went on; `value` was there before it."""
@@ -276,7 +325,7 @@ class Held:
         found = self._cells.get(id(cell))
         if found is not None:
             return found[1]
-        return self._stores.get((code, name), _content(cell))
+        return self._stores.get((code, name), content(cell))
 
     def name_entry(self, space: dict[str, Any], name: str) -> Any:
         """What a global was at entry; MISSING if it was not set."""
@@ -304,7 +353,7 @@ class Held:
         found = []
         for changed, before in self.arrays.values():
             if elements(changed) != before:
-                _put_back(changed, before)
+                put_elements(changed, before)
                 found.append(changed)
         return found
 
@@ -314,7 +363,7 @@ class Held:
         for container, before in self._copies.values():
             found += differences(container, before)
         for cell, value in self._cells.values():
-            if (now := _content(cell)) is not value:
+            if (now := content(cell)) is not value:
                 found.append(Change("cell", cell, None, value, now))
         for (_, name), (obj, value) in self._slots.items():
             if (now := getattr(obj, name, MISSING)) is not value:
@@ -326,82 +375,3 @@ class Held:
             if (now := vars(cls).get(name, MISSING)) is not value:
                 found.append(Change("attr", cls, name, value, now))
         return found
-
-
-def _private(cls: type) -> frozenset[str]:
-    """Attributes of compiled functions that are our own bookkeeping."""
-    return getattr(cls, "_gradof_private", frozenset())
-
-
-def module_of(cls: type) -> str:
-    """The module of a class; "" where a metaclass makes something else of the attribute."""
-    name = cls.__module__
-    return name if isinstance(name, str) else ""
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_ours(cls: type) -> bool:
-    """Whether it is a class of traced arrays and numbers."""
-    return module_of(cls).startswith("gradof.tracer")
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not set
-        return MISSING
-
-
-def slot(obj: Any, member: MemberDescriptorType) -> Any:
-    """What a slot of an object holds; MISSING if it is not set."""
-    try:
-        return member.__get__(obj)
-    except AttributeError:  # not set
-        return MISSING
-
-
-def elements(obj: Any) -> Any:
-    """What an array, a memoryview or a lock holds, as something that can be compared."""
-    return obj.locked() if type(obj) is LOCK else obj.tobytes()
-
-
-def _put_back(obj: Any, before: Any) -> None:
-    if type(obj) is LOCK:
-        obj.acquire() if before else obj.release()
-    elif isinstance(obj, np.ndarray):
-        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
-    elif type(obj) is memoryview:
-        obj.cast("B")[:] = before
-    else:
-        del obj[:]
-        obj.frombytes(before)
-
-
-@functools.lru_cache(maxsize=4096)
-def is_iterator(cls: type) -> bool:
-    """Whether instances are iterators, which are used up."""
-    return issubclass(cls, Iterator)
-
-# Objects of C's that hand out others: what they lead to.
-REFERENCES: dict[type, Callable[[Any], Any]] = {
-    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]
-}  # fmt: skip
-LOCK = type(threading.Lock())
-BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes
-# Objects of C's that read attributes under names they hold.
-_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
-HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
-
-
-def _names_of(getter: Any) -> Iterator[str]:
-    """The names that an attrgetter, itemgetter or methodcaller was made with."""
-    made_by, args = getter.__reduce__()[:2]
-    for arg in (*getattr(made_by, "args", ()), *args):
-        if isinstance(arg, str):
-            yield from arg.split(".")
-
-
-def _is_users(module: Any) -> bool:
-    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (
-        "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
-    )

@@ -20,10 +20,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
 from gradof.tracer.state.libraries import from_library, is_library, is_set
@@ -54,8 +54,7 @@ _CLASS_BOOKS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):  # there are as many as references that are followed
     """One step of a path: how an object is reached from the one before it."""
 
     kind: StepKind
@@ -156,8 +155,7 @@ class Origin:
         return text or "the function itself"
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(NamedTuple):
     """A step with the trail before it; paths share their beginnings."""
 
     before: Trail | None
@@ -195,6 +193,12 @@ class Origins:
         found = self._index().get(id(tensor))
         return None if found is None else found[1].origin()
 
+    def paths(self, wanted: Iterable[Any]) -> dict[int, tuple[Any, Origin]]:
+        """By id, the shortest paths to these tensors; the search ends when it has all."""
+        found: dict[int, tuple[Any, Trail]] = {}
+        self._walk(found, {id(tensor) for tensor in wanted})
+        return {key: (tensor, trail.origin()) for key, (tensor, trail) in found.items()}
+
     def tensors(self) -> dict[Origin, Any]:
         """Every tensor that was found, by its shortest path."""
         return {trail.origin(): obj for obj, trail in self._index().values()}
@@ -217,7 +221,9 @@ class Origins:
             self._walk(self._trails)
         return [(tensor, trail.origin()) for tensor, trail in self._trails.values()]
 
-    def _walk(self, found: dict[int, tuple[Any, Trail]]) -> None:
+    def _walk(
+        self, found: dict[int, tuple[Any, Trail]], wanted: Collection[int] | None = None
+    ) -> None:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(self.fn, None)])
@@ -230,8 +236,10 @@ class Origins:
                 return
             seen[id(obj)] = obj
             if self.is_tensor(obj):
-                if trail is not None:
+                if trail is not None and (wanted is None or id(obj) in wanted):
                     found[id(obj)] = (obj, trail)
+                    if wanted is not None and len(found) == len(wanted):
+                        return
                 continue
             children = list(children_of(obj, trail is None))
             if self._held is not None:
@@ -337,6 +345,34 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
                 yield Step("method", name), value
             else:
                 yield Step("attr", name), value
+
+
+def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> set[type]:
+    """The kinds of objects that a value leads to, by objects that are not `old` (by id)."""
+    found: set[type] = set()
+    todo, seen = [value], {}
+    while todo and len(seen) < _MAX_OBJECTS:
+        obj = todo.pop()
+        kind = type(obj)
+        if kind in kinds:
+            found.add(kind)
+        if issubclass(kind, ATOMS) or id(obj) in seen or old.get(id(obj)):
+            continue
+        seen[id(obj)] = obj
+        if isinstance(obj, dict):
+            todo.extend((*dict.keys(obj), *dict.values(obj)))
+        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
+            todo.extend(obj)
+        elif isinstance(obj, FunctionType):
+            todo.extend(c.cell_contents for c in obj.__closure__ or () if is_set(c))
+            todo.extend((obj.__defaults__, obj.__kwdefaults__, obj.__dict__))
+        elif isinstance(obj, MethodType):
+            todo.append(obj.__self__)
+        elif isinstance(obj, functools.partial):
+            todo.extend((obj.func, obj.args, obj.keywords))
+        elif not isinstance(obj, (type, ModuleType)) and not getattr(kind, "_gradof_opaque", False):
+            todo.extend(child for step, child in _of_instance(obj) if step.kind == "attr")
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,7 +28,7 @@ from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.held import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
+from gradof.tracer.state.kinds import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
 from gradof.tracer.state.reads import Reads

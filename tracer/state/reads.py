@@ -35,7 +35,8 @@ from gradof.tracer.state.backward_reads import refuse_reads_of_backward
 from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
 from gradof.tracer.state.code_facts import GROWS, Facts, facts_of
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.held import Held, module_of
+from gradof.tracer.state.held import Held
+from gradof.tracer.state.kinds import module_of
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     SWITCHES_OF_MODULES,

@@ -16,11 +16,10 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from _lsprof import Profiler as _Profiler
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-
-from _lsprof import Profiler as _Profiler
 
 P = ParamSpec("P")
 T = TypeVar("T")

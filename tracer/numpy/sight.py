@@ -1,0 +1,148 @@
+"""What a run is about to see of Python's objects: plain arrays, and references to numpy.
+
+    sight = Sight(reads)
+    with sight.replacing(names):        # numpy's functions that are reached have stand-ins
+        sight.roots([fn], arguments)    # what is there before the run
+        fn(...)
+    sight.holds(W)                      # an array that was there: it can be read again
+    sight.check(fn)                     # TraceError if plain numpy has changed one
+
+Objects are looked at when code that can reach them is about to run (`Held.see`), not by a search of
+all that the function refers to: a function that mentions pandas refers to half a million objects,
+and its run sees a few hundred. Which path leads to an array is asked after the run, of the code
+that ran (`paths`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import TraceError
+from gradof.tracer.core.number import TracedNumber, settle
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.names import Names, Replacing
+from gradof.tracer.numpy.places import checksum
+from gradof.tracer.state.code_facts import Facts, facts_of
+from gradof.tracer.state.origins import Origin, Origins, leads_to
+from gradof.tracer.state.reach import Reach
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
+
+
+class Sight:
+    """See the module docstring. It serves the runs of one function that one trace needs."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.arrays: dict[int, tuple[Any, int]] = {}  # old ones, with what their elements were
+        self._left: set[type] = set()
+        self._own: list[Any] = []  # kept, so that no other array has its id
+        self._held = reads.held
+        self._reads = reads
+        self._replacing: Replacing | None = None
+        self._held.sight = self._at
+
+    @contextmanager
+    def replacing(self, names: Names) -> Iterator[None]:
+        """While active, what is seen refers to the replacements of these names."""
+        if self._replacing is None:
+            self._replacing = Replacing(names, self._held)
+        with self._replacing:
+            yield
+
+    def roots(self, functions: Iterable[Any], given: Any) -> None:
+        """Look at the functions that will be called, and at what they are given."""
+        for fn in functions:
+            if self._replacing is not None:
+                self._replacing.at(fn, root=True)
+            facts = _facts_of(fn)
+            self._held.see(fn, facts, old=True)
+            self._held.see(given, facts, given=True, old=True)
+
+    def _at(self, obj: Any, old: bool) -> bool:
+        if not issubclass(type(obj), np.ndarray):
+            return self._replacing is None or self._replacing.at(obj)
+        if old:
+            self.arrays[id(obj)] = obj, checksum(obj)
+        return True
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array was there before the run, and code that ran could reach it."""
+        return id(array) in self.arrays
+
+    # --- afterwards -----------------------------------------------------------------------------
+
+    def check(self, fn: Callable[..., Any]) -> None:
+        """Raise TraceError if the run changed a plain array that was there before.
+
+        Traced numbers that the run has left are plain again, and pinned.
+        """
+        self._left = self._leaves()
+        if TracedNumber in self._left:
+            settle(fn)
+        for array, before in self.arrays.values():
+            if checksum(array) != before:
+                found = Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths([array])
+                origin = found[id(array)][1] if found else "an array"
+                raise TraceError(
+                    f"{origin} is changed in place by plain numpy, which a trace "
+                    "cannot repeat",
+                    loc=function_loc(fn), hint="pass it as an argument",
+                )  # fmt: skip
+
+    def refuse_leaks(self, fn: Callable[..., Any]) -> None:
+        """Raise TraceError if a traced array was left where it outlives the call."""
+        if TracedArray not in self._left:
+            return
+        left = Origins(fn, lambda o: type(o) is TracedArray).all()
+        if left:
+            raise TraceError(
+                f"a traced array was left in {left[0][1]}, where it outlives the call",
+                loc=function_loc(fn), hint="return it instead",
+            )
+
+    def _leaves(self) -> set[type]:
+        """Which of the trace's own the run has left in what was there before."""
+        old = self._held.met
+        changes = (c for c in self._held.changes() if old.get(id(c.container), True))
+        return set().union(*(leads_to(c.after, (TracedNumber, TracedArray), old) for c in changes))
+
+    def paths(
+        self, fn: Callable[..., Any], wanted: Iterable[Any]
+    ) -> dict[int, tuple[Any, Origin]]:
+        """By id, the arrays that code which ran could read, with their paths.
+
+        An array that is `wanted` and that nothing leads to is not there before another run.
+        """
+        found = Reach(self._reads).find(fn, lambda o: issubclass(type(o), np.ndarray))
+        missing = [array for array in wanted if id(array) not in found]
+        if missing:  # in closures of code that is not heard, our own say
+            found |= Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths(missing)
+        self._own += [self.arrays.pop(id(a)) for a in missing if id(a) not in found]
+        return found
+
+    def checksum(self, array: Any) -> int:
+        """What the elements of an array were before the run."""
+        known = self.arrays.get(id(array))
+        return checksum(array) if known is None else known[1]
+
+
+@functools.lru_cache(maxsize=1)
+def _nothing() -> Facts:
+    return facts_of(compile("", "<nothing>", "exec"))
+
+
+def _facts_of(fn: Any) -> Facts:
+    """The facts of the code that a call of `fn` runs first."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = getattr(fn, "__func__", fn)
+    code = getattr(fn, "__code__", None) or getattr(
+        getattr(type(fn), "__call__", None), "__code__", None
+    )
+    return facts_of(code) if isinstance(code, CodeType) else _nothing()

@@ -1,0 +1,110 @@
+"""Kinds of objects: which hold state, what hands out others, and what they hold, to be compared.
+
+    slot(obj, member)       what a slot holds, MISSING if it is not set
+    elements(array)         the bytes of an array, a memoryview; whether a lock is held
+    REFERENCES[type(ref)]   what a weak reference or a cached function leads to
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from types import CodeType, MemberDescriptorType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.state.caches import LRU, entries
+from gradof.tracer.state.changes import MISSING
+
+ATOMS = frozenset({
+    type(None), bool, int, float, complex, str, bytes, range, slice, CodeType,
+    type(Ellipsis), type(NotImplemented),
+})  # fmt: skip
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def private(cls: type) -> frozenset[str]:
+    """Attributes of compiled functions that are our own bookkeeping."""
+    return getattr(cls, "_gradof_private", frozenset())
+
+
+def module_of(cls: type) -> str:
+    """The module of a class; "" where a metaclass makes something else of the attribute."""
+    name = cls.__module__
+    return name if isinstance(name, str) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def is_ours(cls: type) -> bool:
+    """Whether it is a class of traced arrays and numbers."""
+    return module_of(cls).startswith("gradof.tracer")
+
+
+def content(cell: Any) -> Any:
+    """What a closure cell holds; MISSING if it is not set."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # not set
+        return MISSING
+
+
+def slot(obj: Any, member: MemberDescriptorType) -> Any:
+    """What a slot of an object holds; MISSING if it is not set."""
+    try:
+        return member.__get__(obj)
+    except AttributeError:  # not set
+        return MISSING
+
+
+def elements(obj: Any) -> Any:
+    """What an array, a memoryview or a lock holds, as something that can be compared."""
+    return obj.locked() if type(obj) is LOCK else obj.tobytes()
+
+
+def put_elements(obj: Any, before: Any) -> None:
+    """Make an array, a memoryview or a lock as `elements` has told it."""
+    if type(obj) is LOCK:
+        obj.acquire() if before else obj.release()
+    elif isinstance(obj, np.ndarray):
+        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
+    elif type(obj) is memoryview:
+        obj.cast("B")[:] = before
+    else:
+        del obj[:]
+        obj.frombytes(before)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_iterator(cls: type) -> bool:
+    """Whether instances are iterators, which are used up."""
+    return issubclass(cls, Iterator)
+
+# Objects of C's that hand out others: what they lead to.
+REFERENCES: dict[type, Callable[[Any], Any]] = {
+    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]
+}  # fmt: skip
+LOCK = type(threading.Lock())
+BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes
+# Objects of C's that read attributes under names they hold.
+GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement
+
+
+def names_of(getter: Any) -> Iterator[str]:
+    """The names that an attrgetter, itemgetter or methodcaller was made with."""
+    made_by, args = getter.__reduce__()[:2]
+    for arg in (*getattr(made_by, "args", ()), *args):
+        if isinstance(arg, str):
+            yield from arg.split(".")
+
+
+def is_users(module: Any) -> bool:
+    """Whether it is a module that may hold the user's state."""
+    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (
+        "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
+    )
