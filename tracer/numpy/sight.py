@@ -142,7 +142,6 @@ def _facts_of(fn: Any) -> Facts:
     while isinstance(fn, functools.partial):
         fn = fn.func
     fn = getattr(fn, "__func__", fn)
-    code = getattr(fn, "__code__", None) or getattr(
-        getattr(type(fn), "__call__", None), "__code__", None
-    )
+    call = fn if hasattr(fn, "__code__") else vars(type(fn)).get("__call__")
+    code = getattr(call, "__code__", None)
     return facts_of(code) if isinstance(code, CodeType) else _nothing()

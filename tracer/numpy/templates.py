@@ -78,9 +78,9 @@ def through(
     recorder.enter()
     values = [x.expr.value for x in operands]
     key = (key, _alike(values))
-    found = _templates.get(key, _templates)
-    if found is _templates:
+    if key not in _templates:
         return _kept(recorder, key, values, numbers, record, link is not None)
+    found = _templates[key]
     if found is None:
         return record()
     result = concrete()
@@ -116,12 +116,11 @@ def _filled(kind: str, attrs: dict[str, Attr], number: Any) -> dict[str, Attr]:
 
 def _holds(node: Node, number: Any) -> bool:
     """Whether a node holds an open number."""
-    given = node.attrs.get("value" if node.kind == "Constant" else "start")
-    if type(given) is not type(number) or given != number:
-        return False
-    return node.kind == "Constant" or (
-        node.kind == "slice" and node.attrs["stop"] == number + 1 and node.attrs["step"] == 1
-    )
+    if node.kind == "Constant":
+        given = node.attrs["value"]
+        return type(given) is type(number) and given == number
+    attrs = node.attrs
+    return (attrs["start"], attrs["stop"], attrs["step"]) == (number, number + 1, 1)
 
 
 def _alike(values: Sequence[Value]) -> Any:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from typing import Any
 
 # Packages whose code keeps no state that a trace depends on, or is our own.
 _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
     "functorch", "jax", "networkx", "tqdm",
 })  # fmt: skip
+_OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
 _HEARD = (
     "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
     "torch.optim.",
 )  # fmt: skip
+# Modules of the standard library whose instances no numeric code depends on.
+OPAQUE = frozenset({
+    "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
+    "warnings", "ast", "random",
+})  # fmt: skip
 _HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
 
 
@@ -25,3 +33,14 @@ def is_heard(module: str) -> bool:
     if top in _SILENT:
         return False
     return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
+
+
+@functools.lru_cache(maxsize=4096)
+def hides(cls: Any) -> bool:
+    """Whether instances may be read under names that no code which is heard mentions.
+
+    Such as a graph of networkx, or a queue: code that is not heard reads their attributes.
+    """
+    module = str(cls.__module__)
+    top = module.partition(".")[0]
+    return not is_heard(module) and top not in OPAQUE and top not in _OURS

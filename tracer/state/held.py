@@ -31,6 +31,7 @@ import numpy as np
 from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences
 from gradof.tracer.state.code_facts import Facts
+from gradof.tracer.state.heard import hides
 from gradof.tracer.state.kinds import (
     ATOMS,
     BUFFERS,
@@ -89,7 +90,7 @@ class Held:
         self._seen: set[tuple[int, tuple[int, int]]] = set()
         self._alive: list[Any] = []  # ids stay theirs
         self.sight: Callable[[Any, bool], bool] | None = None  # see `see`
-        self.met: dict[int, bool] = {}  # by id, objects that it was told of, and whether they are old
+        self.met: dict[int, bool] = {}  # by id, what it was told of, and whether that is old
         self._seen_old: set[tuple[int, tuple[int, int]]] = set()
 
     # --- before -----------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ class Held:
         mark, seen = (id(facts), len(self.names)), self._seen_old if old else self._seen
         while stack:
             obj, kept = stack.pop()
-            kind: type = type(obj)
+            kind: Any = type(obj)
             if kind in ATOMS or is_ours(kind) or (id(obj), mark) in seen:
                 continue
             if kind is np.ndarray and not (self._copies_arrays or old):
@@ -242,6 +243,8 @@ class Held:
             self._part(obj, attributes)
             if module_of(type(obj)).startswith("gradof.runtime"):
                 names = frozenset(attributes) - private(type(obj))
+            elif self.sight is not None and hides(type(obj)):
+                names = frozenset(attributes)
             for name in names & attributes.keys():
                 yield attributes[name]
             if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one

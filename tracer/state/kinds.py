@@ -40,7 +40,7 @@ def module_of(cls: type) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def is_ours(cls: type) -> bool:
+def is_ours(cls: Any) -> bool:
     """Whether it is a class of traced arrays and numbers."""
     return module_of(cls).startswith("gradof.tracer")
 

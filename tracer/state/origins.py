@@ -350,7 +350,8 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
 def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> set[type]:
     """The kinds of objects that a value leads to, by objects that are not `old` (by id)."""
     found: set[type] = set()
-    todo, seen = [value], {}
+    todo: list[Any] = [value]
+    seen: dict[int, Any] = {}
     while todo and len(seen) < _MAX_OBJECTS:
         obj = todo.pop()
         kind = type(obj)

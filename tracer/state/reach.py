@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
-from gradof.tracer.state.heard import is_heard
+from gradof.tracer.state.heard import OPAQUE, hides, is_heard
 from gradof.tracer.state.kinds import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
@@ -35,11 +35,6 @@ from gradof.tracer.state.reads import Reads
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
-# Modules of the standard library whose instances no numeric code depends on.
-_OPAQUE = frozenset({
-    "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
-    "warnings", "ast", "random",
-})  # fmt: skip
 _OF_SYS = frozenset({"argv", "path"})
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
@@ -246,11 +241,12 @@ class Reach:
 
     def _of_instance(self, obj: Any) -> Iterator[Edge]:
         cls: type = type(obj)
-        if module_of(cls).partition(".")[0] in _OPAQUE and cls.__name__ != "_local":
+        if module_of(cls).partition(".")[0] in OPAQUE and cls.__name__ != "_local":
             return
         attributes = getattr(obj, "__dict__", None)
         own = module_of(cls).startswith("gradof.runtime")  # read by code that is not noted
-        everything = own or id(obj) in self.reads.everything or _makes_names(cls)
+        hidden = self.reads.held.sight is not None and hides(cls)
+        everything = own or hidden or id(obj) in self.reads.everything or _makes_names(cls)
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
             names = entry.keys() if everything else self.reads.names

@@ -1,0 +1,230 @@
+"""Arrays that a numpy function reads: seen when its code runs, wherever they are held."""
+
+from __future__ import annotations
+
+import collections
+import cProfile
+import queue
+import types
+from collections.abc import Callable
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+
+from gradof import differentiate, grad
+from gradof.tracer.numpy import templates
+from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.numpy.tracer import trace_numpy
+from gradof.tracer.state.reads import Reads
+
+Function = Callable[[Any], Any]
+
+
+class Weights:
+    shared = np.ones(3)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.parts = ({"w": array},)
+
+    def by_default(self, x: Any, w: Any = shared) -> Any:
+        return x * w
+
+    def product(self, x: Any) -> Any:
+        return x * self.parts[0]["w"]
+
+
+def _instance(w: Any) -> Function:
+    return Weights(w).product
+
+
+def _default(w: Any) -> Function:
+    def f(x: Any, *, w: Any = w) -> Any:
+        return x * w
+
+    return lambda x: f(x)
+
+
+def _nested(w: Any) -> Function:
+    def outer(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            return y * w + own
+
+        own = np.linspace(0.0, 1.0, 3)
+        return inner(x)
+
+    return outer
+
+
+def _graph(w: Any) -> Function:
+    graph = networkx.Graph()
+    graph.add_node(0, w=w)
+    return lambda x: x * graph.nodes[0]["w"]
+
+
+def _queue(w: Any) -> Function:
+    waiting: queue.Queue[Any] = queue.Queue()
+    waiting.put(w)
+    return lambda x: x * waiting.queue[0]
+
+
+def _user_dict(w: Any) -> Function:
+    held = collections.UserDict({"w": w})
+    return lambda x: x * held["w"]
+
+
+def _module(w: Any) -> Function:
+    settings = types.ModuleType("settings_of_a_test")
+    settings.w = w  # type: ignore[attr-defined]
+    return lambda x: x * settings.w
+
+
+def _computed(w: Any) -> Function:
+    held = types.SimpleNamespace(w0=w)
+    return lambda x: x * getattr(held, f"w{0}")
+
+
+def _by_map(w: Any) -> Function:
+    held = [w, w]
+    return lambda x: sum(map(lambda v: x * v, held))
+
+
+def _plain_before(w: Any) -> Function:
+    """Plain numpy computes with it first: what meets the argument is a constant."""
+    return lambda x: x * (w * 2.0 + 1.0)
+
+
+def _decides(w: Any) -> Function:
+    return lambda x: x * 2.0 if w[0] > 1.0 else x * 3.0
+
+
+HOLDERS = (
+    _instance, _default, _nested, _graph, _queue, _user_dict, _module, _computed, _by_map,
+    _plain_before, _decides,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_what_an_array_holds_is_read_at_every_call(holder: Callable[[Any], Function]) -> None:
+    w, x = np.array([0.5, 1.5, -2.0]), np.array([1.0, 2.0, 3.0])
+    fn = holder(w)
+    compiled = differentiate(fn)
+    for value in (0.5, 0.5, 2.5):
+        w[0] = value
+        assert np.array_equal(compiled(x), fn(x))
+    assert compiled.cache_info().eager_runs == 0
+
+
+def test_arrays_of_the_run_are_constants() -> None:
+    fn = _nested(np.ones(3))
+    compiled = differentiate(fn)
+    for _ in range(3):
+        compiled(np.ones(3))
+    assert compiled.cache_info().misses == 1
+
+
+def test_an_array_without_a_path_becomes_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, v, x = np.array([2.0, 3.0]), np.array([5.0, 7.0]), np.array([1.0, 4.0])
+
+    def fn(x: Any) -> Any:
+        return np.sum((x * w)[::-1] * v)
+
+    whole = Sight.paths
+
+    def without(self: Sight, fn: Any, wanted: Any) -> Any:
+        return {k: p for k, p in whole(self, fn, wanted).items() if p[0] is not w}
+
+    monkeypatch.setattr(Sight, "paths", without)
+    traced = trace_numpy(fn, (x,), {})
+    assert [str(o) for o in traced.origins] == ["closure 'v'"]
+    assert len(traced.graph.inputs) == 2
+    monkeypatch.setattr(Sight, "paths", whole)
+    assert len(trace_numpy(fn, (x,), {}).graph.inputs) == 3
+
+
+def test_what_no_code_touches_is_not_looked_at() -> None:
+    library = types.ModuleType("a_large_library")
+    library.table = [{"row": [i]} for i in range(20_000)]  # type: ignore[attr-defined]
+    exec("def lookup(i):\n    return table[i]", vars(library))
+    w = np.ones(2)
+
+    def fn(x: Any) -> Any:
+        return x * w if x.ndim == 1 else library.lookup(3)
+
+    reads = Reads()
+    trace_numpy(fn, (np.ones(2),), {}, reads=reads)
+    assert len(reads.held.met) < 200
+
+
+def test_a_profiler_goes_on_after_the_trace() -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        assert grad(lambda x: np.sum(x**3))(np.array([2.0]))[0] == 12.0
+        _after_the_trace()
+    finally:
+        profile.disable()
+    profile.create_stats()
+    names = {key[2] for key in profile.stats}  # type: ignore[attr-defined]
+    assert "_after_the_trace" in names
+
+
+def _after_the_trace() -> None:
+    """Something to be found in the profile."""
+
+
+# --- templates ------------------------------------------------------------------------------------
+
+
+def _loop(x: Any) -> Any:
+    y, total = x, 0.0
+    for t in range(6):
+        y = np.tanh(y) * (t + 0.5) + x[t % 3] - 1 / (t + 1.0)
+        total = total + np.sum(y) * np.sum(np.stack([y[0], y[-1], x[t % 3]]))
+        y = np.where(y > 0.1 * t, y, -y)
+    return total
+
+
+def _signs(x: Any) -> Any:
+    return np.array([np.copysign(x[0], 0.0), np.copysign(x[0], -0.0), x[0] * 0.0, x[0] * -0.0])
+
+
+def _alike(x: Any) -> Any:
+    a, b = np.exp(x), np.sin(x)
+    return a * a + a * b + b * b + x**2 + x**3 + x**2.5 + x**0.5
+
+
+def _views(x: Any) -> Any:
+    y = np.copy(x)
+    for t in range(3):
+        part = y[t : t + 2] if t < 2 else y[:1]
+        part *= 2.0 + t
+    return y[0] * y[1] + y[-1]
+
+
+# No code of the user's: lines and names are those of the function that is traced.
+_in_full: dict[str, Any] = {"__name__": "gradof.in_full"}
+exec("def through(*args):\n    return args[4]()", _in_full)
+
+
+@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views])
+def test_templates_emit_what_is_recorded_in_full(
+    fn: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.array([0.3, 0.7, 1.9])
+    first = str(trace_numpy(fn, (x,), {}).graph)
+    again = str(trace_numpy(fn, (x,), {}).graph)
+    with monkeypatch.context() as patch:
+        patch.setattr(templates, "through", _in_full["through"])
+        whole = str(trace_numpy(fn, (x,), {}).graph)
+    assert first == again == whole
+
+
+def test_templates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates.tuning, "TEMPLATES", 5)
+    monkeypatch.setattr(templates, "_templates", {})
+    for n in range(1, 20):
+        trace_numpy(lambda x: np.sum(x * x), (np.ones(n),), {})
+    assert 0 < len(templates._templates) <= 5
