@@ -209,7 +209,19 @@ _in_full: dict[str, Any] = {"__name__": "gradof.in_full"}
 exec("def through(*args):\n    return args[4]()", _in_full)
 
 
-@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views])
+def _written(x: Any) -> Any:
+    table = np.zeros((4, 3))
+    table[0] = x
+    for i in range(1, 4):
+        for j in range(1, 3):
+            table[i, j] = table[i - 1, j - 1] * 0.5 + min(i, j) * x[j]
+        table[-i, 0] = 2.0
+        table[i, 1:] = table[i, :2] + table[i, 1:]
+    table[:, 1] = table[:, 1]
+    return table
+
+
+@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views, _written])
 def test_templates_emit_what_is_recorded_in_full(
     fn: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.numbers import in_assignment, in_index
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
-from gradof.tracer.numpy.templates import item_call
+from gradof.tracer.numpy.templates import item_call, write_call
 
 Shape = tuple[int, ...]
 Slices = list[tuple[int, int, int, int]]  # dim, start, stop, step > 0
@@ -76,10 +76,14 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
     recorder = array.recorder
     recorder.enter()
     index, value = in_assignment(array, index, value)
+    write_call(array, index, recorder.traced(value), _set_item, _assign)
+
+
+def _set_item(array: TracedArray, index: Any, source: TracedArray) -> None:
+    recorder = array.recorder
     if array.is_scalar:
         raise TypeError(f"'{type(real(array)).__name__}' object does not support item assignment")
     items = index if isinstance(index, tuple) else (index,)
-    source = recorder.traced(value)
     first = items[0] if len(items) == 1 else None
     mask = first if isinstance(first, TracedArray) and first.dtype == bool else None
     if mask is not None and source.ndim:

@@ -43,6 +43,7 @@ BY_TYPES = frozenset({
     np.trace,
 })  # fmt: skip
 _PLAIN = frozenset({int, float, bool, type(None), str})
+_LARGE = 512  # bytes of a constant in a template
 
 
 class _Line(NamedTuple):
@@ -65,10 +66,22 @@ class Template(NamedTuple):
 _templates: dict[Any, Template | None] = {}
 
 
+class _Call(NamedTuple):
+    """One call: its key, which values the operands are, and its open numbers.
+
+    With `dims` the numbers are places of single elements along those dims.
+    """
+
+    key: Any
+    values: list[Value]
+    numbers: Sequence[Any]
+    dims: Sequence[int] = ()
+
+
 def through(
     recorder: Recorder, key: Any, operands: Sequence[TracedArray], numbers: Sequence[Any],
     record: Callable[[], Any], concrete: Callable[[], Any],
-    link: Callable[[Any], View | None] | None = None,
+    link: Callable[[Any], View | None] | None = None, dims: Sequence[int] = (),
 ) -> Any:  # fmt: skip
     """The result of `record()`, or of its template where a call with this key has left one.
 
@@ -77,10 +90,10 @@ def through(
     """
     recorder.enter()
     values = [x.expr.value for x in operands]
-    key = (key, _alike(values))
-    if key not in _templates:
-        return _kept(recorder, key, values, numbers, record, link is not None)
-    found = _templates[key]
+    call = _Call((key, _alike(values)), values, numbers, dims)
+    if call.key not in _templates:
+        return _kept(recorder, call, record, lambda made: _value_of(made, values, link is not None))
+    found = _templates[call.key]
     if found is None:
         return record()
     result = concrete()
@@ -88,6 +101,14 @@ def through(
     recorder.name(value)
     linked = None if link is None else link(result)
     return TracedArray(recorder, result, Expr(value, recorder.emitter), linked)
+
+
+def _value_of(made: Any, operands: Sequence[Value], views: bool) -> Value | None:
+    """The value of a result that a template can give."""
+    if type(made) is not TracedArray or not (views or made.link is None):
+        return None
+    value = made.expr.value
+    return None if any(value is v for v in operands) else value
 
 
 def emit(
@@ -114,13 +135,19 @@ def _filled(kind: str, attrs: dict[str, Attr], number: Any) -> dict[str, Attr]:
     return {**attrs, "start": number, "stop": number + 1}
 
 
-def _holds(node: Node, number: Any) -> bool:
-    """Whether a node holds an open number."""
-    if node.kind == "Constant":
-        given = node.attrs["value"]
-        return type(given) is type(number) and given == number
+def _held(node: Node, call: _Call, used: set[int]) -> int | None:
+    """Which open number a node holds."""
     attrs = node.attrs
-    return (attrs["start"], attrs["stop"], attrs["step"]) == (number, number + 1, 1)
+    if node.kind == "Constant" and not call.dims and len(used) < len(call.numbers):
+        number = call.numbers[len(used)]
+        same = type(attrs["value"]) is type(number) and attrs["value"] == number
+        return len(used) if same else None
+    if node.kind in ("slice", "slice_scatter"):
+        for i, (dim, at) in enumerate(zip(call.dims, call.numbers, strict=False)):
+            where = attrs["dim"], attrs["start"], attrs["stop"], attrs["step"]
+            if where == (dim, at, at + 1, 1):
+                return i
+    return None
 
 
 def _alike(values: Sequence[Value]) -> Any:
@@ -134,8 +161,8 @@ def _alike(values: Sequence[Value]) -> Any:
 
 
 def _kept(
-    recorder: Recorder, key: Any, values: list[Value], numbers: Sequence[Any],
-    record: Callable[[], Any], views: bool,
+    recorder: Recorder, call: _Call, record: Callable[[], Any],
+    value_of: Callable[[Any], Value | None],
 ) -> Any:  # fmt: skip
     """Record in full, and keep what was emitted if that is all that happened."""
     block, anchor = recorder.builder.block, recorder.builder.anchor
@@ -144,18 +171,13 @@ def _kept(
     if len(_templates) >= tuning.TEMPLATES:
         del _templates[next(iter(_templates))]
     same = _marks(recorder) == before and recorder.builder.block is block
-    plain = type(result) is TracedArray and (views or result.link is None) and not any(
-        result.expr.value is v for v in values
-    )
-    if not (same and plain):
-        _templates[key] = None
-        return result
+    value = value_of(result) if same else None
     nodes: list[Node] = []
     node = anchor._prev
     while node is not None and node is not last:
         nodes.append(node)
         node = node._prev
-    _templates[key] = _template(nodes[::-1], values, numbers, result.expr.value)
+    _templates[call.key] = None if value is None else _template(nodes[::-1], call, value)
     return result
 
 
@@ -167,24 +189,19 @@ def _marks(recorder: Recorder) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _template(
-    nodes: Sequence[Node], values: list[Value], numbers: Sequence[Any], result: Value
-) -> Template | None:
+def _template(nodes: Sequence[Node], call: _Call, result: Value) -> Template | None:
     """The template of these nodes; None where they use more than the operands."""
-    places = {v: i for i, v in reversed(list(enumerate(values)))}
+    places = {v: i for i, v in reversed(list(enumerate(call.values)))}
     lines: list[_Line] = []
-    count, open_ = len(values), 0
+    count, used = len(call.values), set[int]()
     for node in nodes:
         if node.blocks or node.kind == "Guard" or any(v not in places for v in node.inputs):
             return None
-        if any(isinstance(a, Dense) and len(a.data) > 512 for a in node.attrs.values()):
+        if any(isinstance(a, Dense) and len(a.data) > _LARGE for a in node.attrs.values()):
             return None
-        number = None
-        if open_ < len(numbers) and node.kind in ("Constant", "slice"):
-            if _holds(node, numbers[open_]):
-                number, open_ = open_, open_ + 1
-            elif node.kind == "Constant":
-                return None
+        number = _held(node, call, used)
+        if number is not None:
+            used.add(number)
         lines.append(_Line(
             node.kind, tuple(places[v] for v in node.inputs), dict(node.attrs),
             tuple(o.type for o in node.outputs), number,
@@ -192,7 +209,7 @@ def _template(
         for output in node.outputs:
             places[output] = count
             count += 1
-    if result not in places or open_ != len(numbers):
+    if result not in places or len(used) != len(call.numbers):
         return None
     return Template(tuple(lines), places[result])
 
@@ -252,15 +269,61 @@ def item_call(
     array: TracedArray, index: Any, record: Callable[..., Any],
     link: Callable[[tuple[Any, ...], Any], View | None],
 ) -> Any:  # fmt: skip
-    """`array[index]`; `record(array, index)` records it in full.
-
-    The places of single elements are open, in order of the dims: a loop over `x[t]` has one
-    template.
-    """
-    recorder, memory = array.recorder, array.memory
+    """`array[index]`; `record(array, index)` records it in full."""
+    recorder = array.recorder
     items = index if type(index) is tuple else (index,)
-    key: list[Any] = ["item", memory.dtype, memory.shape, memory.strides, array.is_scalar]
+    found = _index(array, items)
+    if found is None:
+        return record(array, index)
+    key, numbers, dims = found
+    return through(
+        recorder, ("item", key), (array,), numbers, lambda: record(array, index),
+        lambda: recorder.deferred.item(array, items), lambda value: link(items, value), dims,
+    )
+
+
+def write_call(
+    array: TracedArray, index: Any, source: TracedArray, record: Callable[..., Any],
+    assign: Callable[..., Any],
+) -> None:  # fmt: skip
+    """`array[index] = source`; `record(array, index, source)` records it in full.
+
+    `assign(memory, items, values)` is what numpy does.
+    """
+    recorder, memory = array.recorder, source.memory
+    items = index if type(index) is tuple else (index,)
+    found = None if array.link is not None or array.is_scalar else _index(array, items)
+    if found is None:
+        record(array, index, source)
+        return
+    values = [array.expr.value, source.expr.value]
+    key = ("write", found[0], memory.dtype, memory.shape, values[0] is values[1])
+    call = _Call(key, values, found[1], found[2])
+    if key not in _templates:
+        _kept(
+            recorder, call, lambda: record(array, index, source), lambda _: array.expr.value
+        )
+        return
+    template = _templates[key]
+    if template is None:
+        record(array, index, source)
+        return
+    recorder.deferred.before_write(array.memory)
+    recorder.numpy(assign, array.memory, items, source)
+    array.assign(Expr(emit(recorder, template, values, found[1]), recorder.emitter))
+
+
+def _index(
+    array: TracedArray, items: tuple[Any, ...]
+) -> tuple[Any, list[int], list[int]] | None:
+    """An index of numbers and slices as a key; the places of single elements are open.
+
+    So a loop over `x[t]` has one template. With the places come their dims.
+    """
+    memory = array.memory
+    key: list[Any] = [memory.dtype, memory.shape, memory.strides, array.is_scalar]
     numbers: list[int] = []
+    dims: list[int] = []
     dim = 0
     for item in items:
         kind = type(item)
@@ -268,8 +331,9 @@ def item_call(
             n = memory.shape[dim]
             at = item + n if item < 0 else item
             if not 0 <= at < n:
-                return record(array, index)
+                return None
             numbers.append(at)
+            dims.append(dim)
             key.append(int)
             dim += 1
         elif kind is slice and {type(item.start), type(item.stop), type(item.step)} <= _BOUNDS:
@@ -278,11 +342,8 @@ def item_call(
         elif item is None:
             key.append(None)
         else:
-            return record(array, index)
-    return through(
-        recorder, tuple(key), (array,), numbers, lambda: record(array, index),
-        lambda: recorder.deferred.item(array, items), lambda value: link(items, value),
-    )
+            return None
+    return tuple(key), numbers, dims
 
 
 _BOUNDS = frozenset({int, type(None)})
@@ -316,4 +377,5 @@ def _told(x: Any) -> Any:
     return (x, math.copysign(1.0, x)) if x == 0 and type(x) is float else x
 
 
-__all__ = ["BY_TYPES", "Template", "emit", "function_call", "item_call", "through", "ufunc_call"]
+__all__ = ["BY_TYPES", "Template", "emit", "function_call", "item_call", "through", "ufunc_call",
+           "write_call"]  # fmt: skip
