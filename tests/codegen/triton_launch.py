@@ -8,11 +8,13 @@ from __future__ import annotations
 import copy
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from triton import knobs
+from triton.runtime._async_compile import FutureKernel
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -156,7 +158,11 @@ def another_number_of_rows_compiles_nothing() -> None:
 
 
 def tiles_are_compiled_at_once_and_then_launched() -> None:
-    """What is compiled beforehand, by dtypes, is what a launch with tensors looks for."""
+    """What is compiled beforehand, by dtypes, is what a launch with tensors looks for.
+
+    What a thread could not compile (triton's own compiler has failed so on a busy machine) is
+    compiled by its launch: as many as errors were ignored, and no others.
+    """
     kernel, given = operands()
     kernel(*given)
     (planned,) = kernel.planned.values()
@@ -172,13 +178,35 @@ def tiles_are_compiled_at_once_and_then_launched() -> None:
         plans.append(made)
         made.compile([t.dtype for t in given])
 
-    tune._compile_at_once([Blocks(1, 1, 1, warps * 2), Blocks(1, 1, 1, warps // 2)], compiled)
+    with ignored_errors() as errors:
+        tune._compile_at_once([Blocks(1, 1, 1, warps * 2), Blocks(1, 1, 1, warps // 2)], compiled)
     entries = [sum(len(c[0]) for c in f.device_caches.values()) for f in functions]
-    assert entries == [3, *(1 for _ in planned.folds)], entries
+    whole = [3, *(1 for _ in planned.folds)]
+    assert len(errors) < 2 and sum(entries) + len(errors) == sum(whole), (entries, errors)
     for made in plans:
         made(given)
     after = [sum(len(c[0]) for c in f.device_caches.values()) for f in functions]
-    assert after == entries, "compiled again"
+    assert after == whole, "compiled again"
+
+
+@contextmanager
+def ignored_errors() -> Iterator[list[Exception]]:
+    """The errors of compiles in threads, which triton is told to ignore."""
+    errors: list[Exception] = []
+    result = FutureKernel.result
+
+    def noted(self: Any, ignore_errors: bool = False) -> Any:
+        try:
+            return result(self)
+        except Exception as error:
+            errors.append(error)
+            return None
+
+    FutureKernel.result = noted
+    try:
+        yield errors
+    finally:
+        FutureKernel.result = result
 
 
 def attention_is_launched_the_same_without_the_jit() -> None:
