@@ -33,6 +33,10 @@ import numpy as np  # noqa: E402
 os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
 os.environ.setdefault("GRADOF_AUTOTUNE", "0")  # compiled code runs every call
 
+# A hundred tests start a process of their own, which would compile all our modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Tests make and drop more graphs than programs do. With Python's own settings, which look for dead
 # cycles after every 700 new objects, a tenth of the time went into looking.
 gc.set_threshold(20_000, 20, 10)

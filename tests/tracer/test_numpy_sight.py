@@ -13,7 +13,7 @@ import networkx
 import numpy as np
 import pytest
 
-from gradof import differentiate, grad
+from gradof import differentiate, grad, tuning
 from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.tracer import trace_numpy
@@ -167,7 +167,7 @@ def test_a_profiler_goes_on_after_the_trace() -> None:
     finally:
         profile.disable()
     profile.create_stats()
-    names = {key[2] for key in profile.stats}  # type: ignore[attr-defined]
+    names = {key[2] for key in profile.stats}
     assert "_after_the_trace" in names
 
 
@@ -235,7 +235,7 @@ def test_templates_emit_what_is_recorded_in_full(
 
 
 def test_templates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates.tuning, "TEMPLATES", 5)
+    monkeypatch.setattr(tuning, "TEMPLATES", 5)
     monkeypatch.setattr(templates, "_templates", {})
     for n in range(1, 20):
         trace_numpy(lambda x: np.sum(x * x), (np.ones(n),), {})

@@ -105,7 +105,8 @@ class Held:
         be the run's own. An object that turns out to be old is told again. Where it says no, what
         the object leads to is left alone.
         """
-        if type(obj) in ATOMS or is_ours(type(obj)):
+        kind: Any = type(obj)
+        if kind in ATOMS or is_ours(kind):
             return
         old = self.sight is not None and (old or self.met.get(id(obj), False))
         known = None
@@ -238,12 +239,13 @@ class Held:
         self, obj: Any, names: frozenset[str], stores: frozenset[str]
     ) -> Iterator[Any]:
         attributes = getattr(obj, "__dict__", None)
+        cls: Any = type(obj)
         if type(attributes) is dict:
             self.container(attributes)
             self._part(obj, attributes)
             if module_of(type(obj)).startswith("gradof.runtime"):
                 names = frozenset(attributes) - private(type(obj))
-            elif self.sight is not None and hides(type(obj)):
+            elif self.sight is not None and hides(cls):
                 names = frozenset(attributes)
             for name in names & attributes.keys():
                 yield attributes[name]
@@ -253,7 +255,6 @@ class Held:
                     if isinstance(items, dict):
                         self.container(items)
                         yield from items.values()
-        cls = type(obj)
         if cls.__flags__ & HEAP:
             for base in cls.__mro__:
                 for name, member in vars(base).items() if base is not object else ():
