@@ -206,9 +206,10 @@ class Held:
         if self.sight is not None:
             yield from fn.__defaults__ or ()
             yield from (fn.__kwdefaults__ or {}).values()
-        self.container(fn.__dict__)
-        self._part(fn, fn.__dict__)
-        yield from fn.__dict__.values()
+        if fn.__dict__ or self.sight is not None:
+            self.container(fn.__dict__)
+            self._part(fn, fn.__dict__)
+            yield from fn.__dict__.values()
 
     def _part(self, whole: Any, part: Any) -> None:
         """A part is as old as the whole, where that is known."""
