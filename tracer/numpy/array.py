@@ -202,12 +202,6 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
-    def __pow__(self, other: Any) -> Any:
-        # ndarray's own shortcuts, which differ from np.power in the last bit and at -inf
-        if type(other) in (int, float) and self.dtype.kind == "f" and other in _POWERS:
-            return _POWERS[other](self)
-        return np.power(self, other)
-
     # --- indexing ---------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> TracedArray:
@@ -371,58 +365,3 @@ def _is_plain_index(index: Any) -> bool:
     return type(index) is tuple and all(
         type(x) in OURS or (type(x) is slice and _is_plain_index(x)) for x in index
     )
-
-
-_POWERS: dict[float, Callable[[Any], Any]] = {
-    -1.0: np.reciprocal, 0.5: np.sqrt, 1.0: np.positive, 2.0: np.square,
-}  # fmt: skip
-
-
-def _method(name: str) -> Callable[..., Any]:
-    function = getattr(np, name)
-
-    def method(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__doc__ = f"As `np.{name}`."
-    return method
-
-
-for _name in (
-    "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
-    "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
-    "round", "argsort", "argpartition", "searchsorted", "copy", "nonzero", "put", "choose",
-):  # fmt: skip
-    setattr(TracedArray, _name, _method(_name))
-
-
-def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[..., Any]:
-    """An operator, straight to the recorder for what numpy would hand over anyway."""
-    general = getattr(NDArrayOperatorsMixin, name)
-
-    def operator(self: TracedArray, *others: Any) -> Any:
-        if not _DIRECT.issuperset(map(type, others)):
-            if others and "scipy.sparse" in type(others[0]).__module__:  # which have their own
-                return NotImplemented
-            return general(self, *others)
-        inputs = (*others, self) if reflected else (self, *others)
-        return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", inputs, {})
-
-    operator.__name__ = name
-    operator.__doc__ = f"As `np.{ufunc.__name__}`."
-    return operator
-
-
-_DIRECT = frozenset({TracedArray, float, int})
-for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul,
-}.items():  # fmt: skip
-    setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))
-    setattr(TracedArray, f"__r{_name}__", _operator(f"__r{_name}__", _ufunc, reflected=True))
-for _name, _ufunc in {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "eq": np.equal, "ne": np.not_equal, "neg": np.negative, "abs": np.absolute,
-}.items():  # fmt: skip
-    setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -79,13 +79,11 @@ class Recorder:
         self.asked = 0  # how often a record depended on more than types (`templates`)
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
-        self._inputs: list[Any] = []
-        self._places: dict[int, tuple[int, TracedArray]] = {}  # of inputs, by id, kept alive
+        self.given: list[Any] = []
+        self.places: dict[int, tuple[int, TracedArray]] = {}  # of inputs, by id, kept alive
         self.layouts: dict[int, Layout] = {}  # of inputs, where numpy's answer depends on them
         self._named: tuple[tuple[int, int], Value] | None = None
         self._site = Site(None, None, (0, 0))
-
-    # --- emitting -------------------------------------------------------------------------------
 
     @property
     def loc(self) -> Loc | None:
@@ -209,25 +207,24 @@ class Recorder:
 
     @property
     def concrete_inputs(self) -> list[Any]:
-        """What the graph's inputs are in this run, as they were before it."""
-        return [np.array(array) for array in self._inputs]
+        """The graph's inputs in this run, as they were before it."""
+        return list(map(np.array, self.given))
 
     def add_argument(self, array: Any, hint: str | None) -> TracedArray:
         """A graph input for an argument; the array is copied, the caller's stays as it is."""
         type_ = TensorType(self.ir_dtype(array.dtype), tuple(array.shape))
         value = self.graph.block.add_param(type_, hint)
-        self._inputs.append(array)
+        self.given.append(array)
         made = TracedArray(self, self.deferred.argument(array), self.emitter.wrap(value))
-        self._places[id(made)] = (len(self._inputs) - 1, made)
+        self.places[id(made)] = (len(self.given) - 1, made)
         return made
 
     def asks_layout(self, array: TracedArray) -> None:
         """What numpy gives for an array depends on its layout, and so on that of the argument."""
         self.asked += 1
-        root = array.root
-        place = self._places.get(id(root))
-        if place is not None and root.memory.ndim:
-            given = self._inputs[place[0]]
+        place = self.places.get(id(array.root))
+        if place is not None and array.root.memory.ndim:
+            given = self.given[place[0]]
             strides = None if given.flags.c_contiguous else given.strides
             self.layouts[place[0]] = Layout(place[0], strides)
 
@@ -262,28 +259,6 @@ class Recorder:
         lifted = self.add_argument(array, None)
         self.free[id(array)] = (array, lifted)
         return lifted
-
-    def rename(self, lifted: TracedArray, name: str) -> None:
-        """Name the graph input of an array after where it comes from."""
-        self.graph.block.params[self._places[id(lifted)][0]].hint = name
-
-    def bake(self, array: Array) -> None:
-        """An array that was lifted becomes a constant; see Note [Baked constants]."""
-        _, lifted = self.free.pop(id(array))
-        index, _ = self._places.pop(id(lifted))
-        block = self.graph.block
-        value = block.params[index]
-        first = next(block.nodes(), block.returns)
-        constant = Builder(block, first).constant(Dense.of(np.ascontiguousarray(array)))
-        value.replace_all_uses_with(constant)
-        block.remove_params([index])
-        del self._inputs[index]
-        if lifted.expr.value is value:
-            lifted.assign(self.emitter.wrap(constant))
-        self._places = {k: (i - (i > index), made) for k, (i, made) in self._places.items()}
-        moved = ((i - (i > index), x) for i, x in self.layouts.items() if i != index)
-        self.layouts = {i: replace(x, input=i) for i, x in moved}
-        self.baked = True
 
     def _view_of_lifted(self, array: Array) -> TracedArray | None:
         """`X[2:]` of an array that can be read again: elements of its graph input."""

@@ -29,7 +29,8 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.names import Names, Replacing
 from gradof.tracer.numpy.places import checksum
 from gradof.tracer.state.code_facts import Facts, facts_of
-from gradof.tracer.state.origins import Origin, Origins, leads_to
+from gradof.tracer.state.leads import leads_to
+from gradof.tracer.state.origins import Origin, Origins
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc

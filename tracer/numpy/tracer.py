@@ -43,6 +43,7 @@ from gradof.tracer.numpy import factor as numpy_factor
 from gradof.tracer.numpy import joins as numpy_joins
 from gradof.tracer.numpy import linalg as numpy_linalg
 from gradof.tracer.numpy import numeric as numpy_numeric
+from gradof.tracer.numpy import operators as numpy_operators
 from gradof.tracer.numpy import pad as numpy_pad
 from gradof.tracer.numpy import quantile as numpy_quantile
 from gradof.tracer.numpy import reductions as numpy_reductions
@@ -52,20 +53,20 @@ from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.creation import creation_for
+from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.recorder import Handlers, Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.state.generators import Generators
-from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
 # Importing these registers their adaptors.
 ADAPTORS = (
     numpy_by_value, numpy_complex, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric,
-    numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
+    numpy_operators, numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
 
@@ -139,7 +140,7 @@ def _trace(
     for leaf in result_leaves:
         if is_plain(leaf) and leaf.dtype.kind in "biufc":
             recorder.traced(leaf)  # one that was there before is an input
-    origins, content = _origins(fn, recorder, sight)
+    origins, content = origins_of(fn, recorder, sight)
     views: dict[int, ViewOf] = {}
     outputs = _outputs(recorder, traced, result_leaves, views)
     values_out = [v for v in outputs if isinstance(v, Value)]
@@ -179,27 +180,6 @@ def _recording(recorder: Recorder, sight: Sight) -> Iterator[None]:
             yield
     finally:
         recorder.close()
-
-
-def _origins(
-    fn: Callable[..., Any], recorder: Recorder, sight: Sight
-) -> tuple[list[Origin], tuple[tuple[Origin, int], ...]]:
-    """The origins of the free arrays, and of those baked in; see Note [Baked constants].
-
-    An array without a path was the run's own after all: it becomes a constant.
-    """
-    paths = sight.paths(fn, [array for array, _ in recorder.free.values()])
-    for key, (array, lifted) in list(recorder.free.items()):
-        if key in paths:
-            recorder.rename(lifted, paths[key][1].name)
-        else:
-            recorder.bake(array)
-    origins = [paths[key][1] for key in recorder.free]
-    baked = tuple(
-        (origin, sight.checksum(array)) for key, (array, origin) in paths.items()
-        if recorder.baked or key not in recorder.free
-    )  # fmt: skip
-    return origins, baked
 
 
 def _arguments(

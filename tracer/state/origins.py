@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, NamedTuple
@@ -345,35 +345,6 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
                 yield Step("method", name), value
             else:
                 yield Step("attr", name), value
-
-
-def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> set[type]:
-    """The kinds of objects that a value leads to, by objects that are not `old` (by id)."""
-    found: set[type] = set()
-    todo: list[Any] = [value]
-    seen: dict[int, Any] = {}
-    while todo and len(seen) < _MAX_OBJECTS:
-        obj = todo.pop()
-        kind = type(obj)
-        if kind in kinds:
-            found.add(kind)
-        if issubclass(kind, ATOMS) or id(obj) in seen or old.get(id(obj)):
-            continue
-        seen[id(obj)] = obj
-        if isinstance(obj, dict):
-            todo.extend((*dict.keys(obj), *dict.values(obj)))
-        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
-            todo.extend(obj)
-        elif isinstance(obj, FunctionType):
-            todo.extend(c.cell_contents for c in obj.__closure__ or () if is_set(c))
-            todo.extend((obj.__defaults__, obj.__kwdefaults__, obj.__dict__))
-        elif isinstance(obj, MethodType):
-            todo.append(obj.__self__)
-        elif isinstance(obj, functools.partial):
-            todo.extend((obj.func, obj.args, obj.keywords))
-        elif not isinstance(obj, (type, ModuleType)) and not getattr(kind, "_gradof_opaque", False):
-            todo.extend(child for step, child in _of_instance(obj) if step.kind == "attr")
-    return found
 
 
 @functools.lru_cache(maxsize=4096)

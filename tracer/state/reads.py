@@ -24,14 +24,14 @@ from __future__ import annotations
 import importlib
 import io
 from collections import deque
-from collections.abc import Callable, Collection
-from operator import is_
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import refuse_reads_of_backward
+from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
 from gradof.tracer.state.code_facts import GROWS, Facts, facts_of
 from gradof.tracer.state.heard import is_heard
@@ -110,7 +110,7 @@ class Reads:
         self._codes: list[CodeType] = []  # so that ids stay theirs
         self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code
         self._lent: list[dict[str, Any]] = []  # the globals that have it
-        self._globals: dict[int, tuple[_Bound, int]] = {}  # by facts: what was seen of them
+        self._globals: dict[int, tuple[BoundNames, int]] = {}  # by facts: what was seen of them
         self._told: set[int] = set()  # ids of code that logs and warns
         self._importing: FrameType | None = None  # what looks for a module and runs its body
         self._listening = Listening(self._note)
@@ -232,7 +232,7 @@ class Reads:
         known = self._globals.get(id(facts))
         if known is None or known[1] != len(seen.names) or not known[0].holds(space):
             seen.globals_of(space, facts)
-            self._globals[id(facts)] = _Bound(space, facts.reads), len(seen.names)
+            self._globals[id(facts)] = BoundNames(space, facts.reads), len(seen.names)
         if seen.names:
             for names in (self.names, self.probes, self.whole, self.used):
                 names |= seen.names
@@ -365,23 +365,6 @@ class Reads:
         if name in self.whole or name in self.probes:
             return None
         return self.keyed.get(name)
-
-
-class _Bound:
-    """What the globals of some names were: where they still are, there is nothing new to see."""
-
-    __slots__ = ("_names", "_space", "_values")
-
-    def __init__(self, space: dict[str, Any], names: Collection[str]) -> None:
-        self._space = space
-        self._names = tuple(names)
-        self._values = [space.get(name) for name in self._names]
-
-    def holds(self, space: dict[str, Any]) -> bool:
-        """Whether these globals have the same objects under the names."""
-        return space is self._space and all(
-            map(is_, map(space.get, self._names), self._values)
-        )
 
 
 def _is_tensor(frame: FrameType, name: str) -> bool:
