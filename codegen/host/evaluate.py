@@ -160,7 +160,8 @@ def _run(record: Op, low: Lowering, operands: Sequence[Any], attrs: dict[str, An
         return getattr(np, low.text.removeprefix("np."))(*operands)
     names = [f"_{i}" for i in range(len(operands))]
     source = fill_template(record, low.text, names, attrs)
-    return eval(source, {"np": np, **dict(zip(names, operands, strict=True))})
+    space = {"__name__": __name__, "np": np}
+    return eval(source, {**space, **dict(zip(names, operands, strict=True))})
 
 
 def _attr(value: Any, torch: bool) -> Any:

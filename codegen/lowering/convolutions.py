@@ -40,8 +40,8 @@ def convolution(
     if not transposed:
         return _run("convolution", _FORWARD, as_tensor(x), as_tensor(w), settings)
     ways = _POINTWISE if groups == 1 and _is_pointwise(w.shape[2:], stride, padding) else _SHARED
-    if not all(map(int.__lt__, output_padding, stride)):
-        ways = _SHARED_OVER  # no convolution has this gradient
+    if not all(map(int.__lt__, output_padding, stride)) or not (x.size and w.size):
+        ways = _SHARED_OVER  # no convolution has this gradient, or torch refuses its shape
     return _run("transposed", ways, as_tensor(x), as_tensor(w), settings)
 
 
