@@ -72,6 +72,7 @@ class Recorder:
         self.closed = False
         self.adoptions = Adoptions(fn)
         self.texts: set[str] = set()
+        self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
