@@ -23,7 +23,8 @@ from benchmarks.autograd_suite import BUILD, VERSION, environment, sources, unpa
 EXAMPLES = (
     "bayesian_neural_net", "bayesian_optimization", "black_box_svi", "deep_gaussian_process",
     "define_gradient", "fixed_points", "gaussian_process", "gplvm", "hmm_em", "ica",
-    "logistic_regression", "lstm", "mixture_variational_inference", "natural_gradient_black_box_svi", "negative_binomial_maxlike", "neural_net_regression",
+    "logistic_regression", "lstm", "mixture_variational_inference",
+    "natural_gradient_black_box_svi", "negative_binomial_maxlike", "neural_net_regression",
     "ode_net", "rkhs", "rnn", "rosenbrock", "sinusoid", "tanh",
     "fluidsim/fluidsim", "fluidsim/wing",
 )  # fmt: skip
