@@ -4,8 +4,8 @@
     solve_ivp(f, (0, 5), y0, t_eval=t, args=(theta,)).y
 
 scipy solves the equation y' = f(t, y, arrays) whenever the graph runs, from numbers: the values are
-its own. A gradient is that of the equation's solution, to 1e-9, however loose the tolerances of the
-values are. Of few numbers it comes from the sensitivities, which are solved beside the equation,
+its own. A gradient is that of the equation's solution, to about 1e-10, however loose the tolerances
+of the values are. Of few numbers it comes from the sensitivities, which are solved beside the equation,
 
     Z' = df/dy Z + df/darrays,      Z = dy / d(y0, arrays),
 

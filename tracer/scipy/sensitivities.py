@@ -1,6 +1,6 @@
 """The gradient of a solution of y' = f(t, y, arrays), of numbers: sensitivities, or the adjoint.
 
-See `odes`. Both are solved by scipy, to 1e-9, with the compiled derivatives of f.
+See `odes`. Both are solved by scipy, to 1e-11, with the compiled derivatives of f.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from gradof.tracer.scipy.calls import original_of
 from gradof.tracer.scipy.transforms import transforms
 
 Function = Callable[..., Any]
-_PRECISION = {"rtol": 1e-9, "atol": 1e-11}
+_PRECISION = {"rtol": 1e-11, "atol": 1e-13}
+_OF_STIFF = {"rtol": 1e-9, "atol": 1e-11}  # of methods of low order, which would take long
 FEW = 2000  # numbers of sensitivities: more, and the adjoint is solved
 
 
@@ -119,8 +120,9 @@ def _integral(f: Function, step: Any) -> Any:
 
 def _solve_ivp(slope: Function, ends: Any, y0: Any, method: str, **options: Any) -> Any:
     """`solve_ivp`, to the precision of gradients; OutputError where it gives up."""
+    precision = _OF_STIFF if method in ("Radau", "BDF") else _PRECISION
     found = original_of("scipy.integrate.solve_ivp")(
-        slope, ends, y0, method=method, **_PRECISION, **options
+        slope, ends, y0, method=method, **precision, **options
     )
     return checked(found)
 
