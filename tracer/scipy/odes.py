@@ -5,7 +5,7 @@
 
 scipy solves the equation y' = f(t, y, arrays) whenever the graph runs, from numbers: the values are
 its own. A gradient is that of the equation's solution, to about 1e-10, however loose the tolerances
-of the values are. Of few numbers it comes from the sensitivities, which are solved beside the equation,
+of the values are. Of few numbers it comes from the sensitivities, which are solved beside it,
 
     Z' = df/dy Z + df/darrays,      Z = dy / d(y0, arrays),
 
