@@ -83,7 +83,7 @@ bench: $(READY)
 # An hour on two processors. Its source distribution is downloaded with pip, into build/autograd.
 autograd: $(READY)
 	@$(BIN)/python benchmarks/autograd_suite.py $(ARGS)
-	@$(BIN)/python benchmarks/autograd_suite.py --examples
+	@$(BIN)/python benchmarks/autograd_examples.py
 
 # About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
 models: $(READY)

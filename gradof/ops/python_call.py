@@ -32,6 +32,8 @@ from gradof.ops.registry import Family, op
 _LIVE: weakref.WeakValueDictionary[str, Held] = weakref.WeakValueDictionary()
 _number = itertools.count(1)
 
+DRAWS = "a random draw: "  # how the names of functions that draw begin
+
 
 class Held(str):
     """The name of a function, which it keeps alive. No two have the same."""
@@ -39,6 +41,7 @@ class Held(str):
     function: Callable[..., Any]
     derivative: Callable[[], Derivative] | None
     loc: Loc | None  # where it was called first
+    generator: Any  # that a `python_draw` draws from
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,12 @@ class Derivative:
 
 def held(
     name: str, function: Callable[..., Any], derivative: Callable[[], Derivative] | None,
-    loc: Loc | None,
+    loc: Loc | None, generator: Any = None,
 ) -> Held:  # fmt: skip
     """A new name for a function of arrays that returns a tuple of arrays."""
     made = Held(f"{name}#{next(_number)}")
     made.function, made.derivative, made.loc = function, derivative, loc
+    made.generator = generator
     _LIVE[made] = made
     return made
 
@@ -132,6 +136,21 @@ op("python_call(*xs; function, types) -> *ys", family=Family(_infer), numpy=call
    vjp={"xs": _rule}, traits={"wirtinger"},
    doc="A function of the user's own, called when the graph runs.")  # fmt: skip
 
+op("python_draw(*xs; function, types) -> *ys", family=Family(_infer, frozenset({"random"})),
+   numpy=call_python, vjp={"xs": _rule}, traits={"wirtinger"},
+   doc="Random numbers of a generator of numpy's or Python's own.")  # fmt: skip
+
+
+def generators_of(graph: Graph) -> list[Any]:
+    """The generators that a graph's `python_draw` nodes draw from, each once."""
+    found: dict[int, Any] = {}
+    for node in graph.walk():
+        name = node.attrs.get("function") if node.kind == "python_draw" else None
+        held_ = _LIVE.get(name) if isinstance(name, str) else None
+        if held_ is not None:
+            found[id(held_.generator)] = held_.generator
+    return list(found.values())
+
 
 def _infer_gradient(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     dtype = attrs["dtype"]
@@ -142,8 +161,14 @@ def _infer_gradient(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[
 
 def refuse_derivative(g: Any, function: str, loc: str, dtype: Any, shape: Any) -> NoReturn:
     """Raise UnsupportedOpError."""
+    name = function.partition("#")[0]
+    if name.startswith(DRAWS):
+        raise UnsupportedOpError(
+            f"a gradient is asked of {name} by its parameters", loc=loc or None,
+            hint="scale standard numbers, as rng.gamma(k) * scale; or pass it stop_gradient(x)",
+        )
     raise UnsupportedOpError(
-        f"a gradient is asked of {function.partition('#')[0]}, which is not traced and has no rule",
+        f"a gradient is asked of {name}, which is not traced and has no rule",
         loc=loc or None, hint="give it one: primitive(fn, vjp=...), or pass it stop_gradient(x)",
     )
 

@@ -21,6 +21,7 @@ from gradof.runtime.once import compiled_once
 from gradof.runtime.refuse import check_numerics_inside
 from gradof.runtime.results import finish, run_plan
 from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.generators import Rewound
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -49,7 +50,9 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     plan = bound.entry.derive(
         ("jvp", wrt, outputs), lambda g: jvp_graph(with_inputs_returned(g), wrt, outputs)
     )
-    moved = dict(zip(outputs, plain(run_plan(plan, [*bound.inputs, *seeds])), strict=True))
+    with Rewound(traced.generators).again():
+        tangent = plain(run_plan(plan, [*bound.inputs, *seeds]))
+    moved = dict(zip(outputs, tangent, strict=True))
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     return value, traced.out_tree.unflatten([None if p is None else moved[p] for p in places])
 

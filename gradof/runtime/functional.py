@@ -57,6 +57,7 @@ from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.core.result import Traced
+from gradof.tracer.state.generators import Rewound
 from gradof.tracer.state.source import user_loc
 
 
@@ -302,6 +303,7 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
     for back in traced.writebacks:
         array = inputs[back.input]
         inputs[back.input] = array.clone() if is_tensor(array) else np.array(array)
+    draws = Rewound(traced.generators)
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     plan = bound.entry.derive(
         ("vjp", wrt, unique),
@@ -312,7 +314,8 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         seeds = cotangents_for(bound, cotangents, outputs)
-        grads = plain(run_plan(plan, [*inputs, *seeds]))
+        with draws.again():
+            grads = plain(run_plan(plan, [*inputs, *seeds]))
         leaves: list[Any] = [None] * len(bound.call.leaves)
         for i, grad_ in zip(wrt, grads, strict=True):
             leaves[traced.arg_leaves[i]] = grad_

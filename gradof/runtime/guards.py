@@ -21,13 +21,17 @@ from gradof.ir.opinfo import has_trait
 from gradof.ops.guard import GuardFailed, Number, same_number
 from gradof.passes.guards import guards_of
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.tracer.state.generators import Rewound
 
 
 class Decisions:
     """The Guards of one path, and the code that checks them."""
 
-    def __init__(self, graph: Graph, library: Literal["numpy", "torch"]) -> None:
+    def __init__(
+        self, graph: Graph, library: Literal["numpy", "torch"], generators: Sequence[Any] = ()
+    ) -> None:
         self.graph = graph
+        self.generators = generators
         self.library = library
         self.nodes = tuple(guards_of(graph))
         self.values: tuple[Number, ...] = tuple(n.attrs["value"] for n in self.nodes)  # type: ignore[misc]  # the op's inference asks for numbers
@@ -48,7 +52,8 @@ class Decisions:
 
                 run_check(self.executable, inputs, self.random)
             else:
-                self.executable(*inputs)
+                with Rewound(self.generators).again():  # the path draws the same numbers
+                    self.executable(*inputs)
         except GuardFailed as failed:
             return failed
         return None

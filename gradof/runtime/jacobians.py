@@ -26,6 +26,7 @@ from gradof.runtime.nested import jacobian_inside, session_for
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.results import run_plan
 from gradof.tracer.core.result import TensorOut
+from gradof.tracer.state.generators import Rewound
 
 
 @left_alone
@@ -49,17 +50,19 @@ class Jacobian(Transformed):
             )
         bound = self.bind(args, kwargs)
         wrt = wrt_inputs(bound, self.positions)
+        draws = Rewound(bound.entry.traced.generators)  # every row is of the same numbers
+        moves_on = draws.states or not self.of_gradient
+        value = run_plan(bound.entry.plan, bound.inputs) if moves_on else ()
         if self.of_gradient:
             output = scalar_output(bound, has_aux=False)
             rows = [
-                self.rows(bound, wrt, k, ("hessian", output, wrt, k),
+                self.rows(bound, draws, wrt, k, ("hessian", output, wrt, k),
                           functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
                           bound.inputs[i])
                 for k, i in enumerate(wrt)
             ]  # fmt: skip
             return self.structured(bound, [self.structured(bound, r) for r in rows])
         traced = bound.entry.traced
-        value = run_plan(bound.entry.plan, bound.inputs)
         leaves: list[Any] = []
         for out in traced.outputs:
             if not isinstance(out, TensorOut) or not is_float(traced.graph, out.index):
@@ -69,12 +72,12 @@ class Jacobian(Transformed):
                 )
             k = out.index
             leaves.append(self.structured(bound, self.rows(
-                bound, wrt, k, ("jacobian", wrt, k),
+                bound, draws, wrt, k, ("jacobian", wrt, k),
                 functools.partial(pullback_graph, wrt=wrt, outputs=[k]), value[k])))  # fmt: skip
         return traced.out_tree.unflatten(leaves)
 
     def rows(
-        self, bound: Bound, wrt: tuple[int, ...], k: int, key: Any,
+        self, bound: Bound, draws: Rewound, wrt: tuple[int, ...], k: int, key: Any,
         build: Callable[[Graph], Graph], like: Any,
     ) -> list[Any]:
         """d(output like `like`) / d(each wrt input), shapes output.shape + input.shape."""
@@ -84,7 +87,9 @@ class Jacobian(Transformed):
         stacked: list[list[Any]] = [[] for _ in wrt]
         for j in range(size):
             seed = basis(like, j)
-            for column, grad_ in zip(stacked, run_plan(plan, [*bound.inputs, seed]), strict=True):
+            with draws.again():
+                row = run_plan(plan, [*bound.inputs, seed])
+            for column, grad_ in zip(stacked, row, strict=True):
                 column.append(grad_)
         return [
             stack(column, bound.inputs[i], shape) for column, i in zip(stacked, wrt, strict=True)

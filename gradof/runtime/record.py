@@ -33,7 +33,7 @@ from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
-from gradof.runtime.thread import calling_compiled, tracing
+from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Traced
 from gradof.tracer.state.caches import ColdCache
@@ -242,7 +242,8 @@ class Tracing:
             derived={},
             checked={},
             decisions=(
-                None if traced.deciding is None else Decisions(traced.deciding, call.library)
+                None if traced.deciding is None
+                else Decisions(traced.deciding, call.library, traced.generators)
             ),
             lock=forks.rlock(),
             reason=reason,
@@ -280,18 +281,15 @@ class Tracing:
         )  # fmt: skip
 
 
-def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+def _transforms() -> Any:
+    from gradof.runtime.forward import jvp
     from gradof.runtime.functional import grad
+    from gradof.runtime.jacobians import jacobian
+    from gradof.tracer.scipy.transforms import Transforms
 
-    slope = grad(function)
-
-    def gradient(x: Any) -> Any:
-        if type(x) is not np.ndarray:
-            return slope(x)
-        with calling_compiled():  # of numbers, while something else is traced
-            return slope(x)
-
-    return gradient
+    return Transforms(
+        grad, jacobian, jvp, calling_compiled, lambda: tracing(is_nan_safe())
+    )
 
 
 def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
@@ -306,6 +304,6 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
     if "scipy" in sys.modules:
         from gradof.tracer.scipy.adaptors import catch_calls
 
-        catch_calls(_gradient)
+        catch_calls(_transforms)
 
     return trace_numpy

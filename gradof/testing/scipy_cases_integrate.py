@@ -39,4 +39,21 @@ INTEGRALS = (
     case(f"{_I}.fixed_quad", f"{_I}.fixed_quad(lambda t: np.exp(-x[0] * t * t), 0.0, x[1], n=6)[0]",
          positive(2)),
 )  # fmt: skip
-CASES = (*DISTANCES, *INTEGRALS)
+_LV = "lambda y, t, a: np.stack([y[0] * (1.0 - y[1]), a * y[1] * (y[0] - 1.0)])"
+_VL = "lambda t, y, a: np.stack([y[0] * (1.0 - y[1]), a * y[1] * (y[0] - 1.0)])"
+_T = "np.linspace(0.0, 2.0, 4)"
+_TIGHT = "rtol=1e-12, atol=1e-13"
+_FUNCTIONS = (
+    "quad(lambda t: np.exp(-x[0] * t), 0.0, x[1])[0]",
+    "quad(lambda t, a: np.exp(-a * t * t), -np.inf, np.inf, args=(x[0],))[0]",
+    "quad_vec(lambda t: np.cos(x * t), 0.0, x[1], epsabs=1e-5, epsrel=1e-5)[0]",
+    "dblquad(lambda s, t: np.exp(-x[0] * s * t), 0.0, 1.0, 0.0, lambda t: x[1] * t)[0]",
+    "nquad(lambda s, t: np.exp(-x[0] * s * t), [[0.0, 1.0], [0.0, x[1]]])[0]",
+    f"odeint({_LV}, x, {_T}, args=(x[0],), {_TIGHT})",
+    f"odeint(lambda y, t: -y * t * x, x, np.stack([0.1 * x[0], 1.0, 1.0 + x[1]]), {_TIGHT})",
+    f"solve_ivp({_VL}, (0.0, 2.0), x, t_eval={_T}, args=(x[0],), {_TIGHT}).y",
+)
+FUNCTIONS = tuple(
+    case(f"{_I}.{f.partition('(')[0]}", f"x[0] * {_I}.{f}", positive(2)) for f in _FUNCTIONS
+)
+CASES = (*DISTANCES, *INTEGRALS, *FUNCTIONS)

@@ -104,8 +104,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "def f(x):\n    return x[0] * 1.0",
     ),
     "an unseeded generator": (
-        "def f(x):\n    w = np.random.default_rng().normal(size=3)\n    return np.sum(w * x)",
-        "W = np.random.default_rng().normal(size=3)\ndef f(x, w=W):\n    return np.sum(w * x)",
+        "def f(x):\n    w = np.random.Generator(np.random.PCG64()).normal(size=3)\n"
+        "    return np.sum(w * x)",
+        "def f(x):\n    w = np.random.Generator(np.random.PCG64(3)).normal(size=3)\n"
+        "    return np.sum(w * x)",
     ),
 }  # fmt: skip
 

@@ -28,15 +28,18 @@ from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import Recorder, is_plain, real
 from gradof.tracer.state.source import function_loc
 
+_ATOMS = (int, float, complex, str, bytes, type(None))
+
 
 def call(
     recorder: Recorder, name: str, fn: Callable[..., Any], args: tuple[Any, ...],
-    example: Callable[..., Any] | None, rule: Callable[..., Any] | None,
+    example: Callable[..., Any] | None, rule: Callable[..., Any] | None, generator: Any = None,
 ) -> Any:  # fmt: skip
     """Record one call; the result has the types of `example`'s, or of the function's own now.
 
     `rule(args, result, cotangent)` gives one gradient or None per argument; it is traced when a
-    gradient is first asked for (Note [Rules that are traced late]).
+    gradient is first asked for (Note [Rules that are traced late]). A function that draws from a
+    `generator` is called once for each call in the program, in the same order.
 
     Raises OutputError for results that are no arrays.
     """
@@ -45,26 +48,34 @@ def call(
     places = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
     operands = [recorder.traced(leaves[i]) for i in places]
     scalars = [o.is_scalar for o in operands]
+    given_none = [] if operands else [recorder.full((), np.dtype(np.float64), 0.0).value]
     now = list(map(real, leaves))
     with untraced():
         shown = (fn if example is None else example)(*tree.unflatten(list(now)))
     found, out_tree = flatten(shown)
     results = [_as_array(r, name, fn) for r in found]
     types = tuple((recorder.ir_dtype(r.dtype), tuple(r.shape)) for r in results)
-    if len(places) < len(leaves):
+    others = [x for i, x in enumerate(leaves) if i not in places]
+    if any(generator is None or not isinstance(x, _ATOMS) for x in others):
         recorder.baked = True  # what the others hold may come from free arrays
 
     def function(*arrays: Any) -> tuple[Any, ...]:
+        if generator is not None and not recorder.closed:
+            return tuple(results)  # the trace asks again what it has drawn
         given = list(leaves)
-        for place, array, scalar in zip(places, arrays, scalars, strict=True):
+        for place, array, scalar in zip(places, arrays[: len(places)], scalars, strict=True):
             given[place] = array[()] if scalar else array
         return _results(fn, name, tree, given, out_tree)
 
     derivative = None if rule is None else _Rule(rule, name, tree, now, places, results, out_tree)
     node = recorder.builder.emit_node(
-        "python_call", *(o.expr.value for o in operands),
-        function=held(name, function, derivative, recorder.loc), types=types,
+        "python_call" if generator is None else "python_draw", *(o.expr.value for o in operands),
+        *given_none, types=types,
+        function=held(name, function, derivative, recorder.loc, generator),
     )
+    if generator is not None:
+        for value in node.outputs:
+            recorder.note_varying(value)
     values = [
         recorder.wrap(np.array(r) if isinstance(r, np.ndarray) else r, Expr(v, recorder.emitter))
         for r, v in zip(results, node.outputs, strict=True)

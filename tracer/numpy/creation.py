@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
@@ -22,8 +23,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradof.errors import TraceError
 from gradof.tracer.core.swaps import Swaps
+from gradof.tracer.numpy import draws
 from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
@@ -32,7 +33,6 @@ from gradof.tracer.numpy.names import Names
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.sight import Sight
-from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.unheard import quietly
 
 Function = Callable[..., Any]
@@ -142,15 +142,6 @@ def _filled(
     return result if dtype is None else result.astype(dtype)
 
 
-@_wrapper(lambda args, kwargs: not args and kwargs.get("seed") is None)
-def _seeded(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """np.random.default_rng: a generator without a seed draws what no other call draws."""
-    raise TraceError(
-        "random numbers of an unseeded generator would be baked into the trace", loc=user_loc(),
-        hint="draw them outside and pass them as an argument",
-    )
-
-
 @_wrapper(_always)
 def _collected(
     recorder: Recorder, original: Function, values: Any, dtype: Any, count: int = -1,
@@ -249,13 +240,14 @@ _NUMPY: dict[str, Wrap] = {
         ("zeros", "ones", "empty", "full", "eye", "identity", "arange",
          "zeros_like", "ones_like", "empty_like", "full_like"), _fresh),
 }  # fmt: skip
-_RANDOM: dict[str, Wrap] = {"default_rng": _seeded}
+_RANDOM: dict[str, Wrap] = draws.wraps_of(np.random)
 _NAMES = Names({
     "numpy": _NUMPY, "gradof.autograd.numpy": _NUMPY,
     "numpy.random": _RANDOM, "gradof.autograd.numpy.random": _RANDOM,
     "numpy.linalg": {}, "numpy.fft": {},
     "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
-})  # fmt: skip
+    "random": draws.wraps_of(random),
+}, draws.stand_in)  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:
     """By id: what traced code sees in another place (the second) than numpy's (the first)."""
     return _NAMES.table().by_id

@@ -56,9 +56,13 @@ class Proxy(ModuleType):
 
 @dataclass(eq=False)
 class Names:
-    """What is replaced: by module, each name's wrapper. Tables are made for what is loaded."""
+    """What is replaced: by module, each name's wrapper. Tables are made for what is loaded.
+
+    `stand_in` knows what else is replaced: it gives a value as it was and its replacement, or None.
+    """
 
     wraps: dict[str, dict[str, Wrap]]
+    stand_in: Callable[[Any], tuple[Any, Any] | None]
 
     def __post_init__(self) -> None:
         self._made = functools.lru_cache(maxsize=4)(self._make)
@@ -83,7 +87,7 @@ class Names:
                 _enter(by_id, original, replaced[name])
             proxies[path] = Proxy(module, replaced)
             _enter(by_id, module, proxies[path])
-        return Table(by_id, proxies)
+        return Table(by_id, proxies, self.stand_in)
 
 
 @dataclass(eq=False, frozen=True)
@@ -92,10 +96,16 @@ class Table:
 
     by_id: dict[int, tuple[Any, Any]]
     proxies: dict[str, Proxy]
+    stand_in: Callable[[Any], tuple[Any, Any] | None]
+
+    def pair(self, value: Any) -> tuple[Any, Any]:
+        """A value as it was before any trace, and what stands for it meanwhile."""
+        found = self.by_id.get(id(value)) or self.stand_in(value)
+        return found or (value, self.replacement(value))
 
     def replacement(self, value: Any) -> Any:
         """What stands for a value meanwhile; the value itself if nothing does."""
-        found = self.by_id.get(id(value))
+        found = self.by_id.get(id(value)) or self.stand_in(value)
         if found is not None:
             return found[1]
         if type(value) in (tuple, list) and len(value) <= 64:
@@ -231,7 +241,7 @@ class Replacing:
                 if new is not obj.__defaults__:
                     found.append(Place("defaults", obj, None, obj.__defaults__, new))
         for step, child in children_of(obj, root):
-            old, new = table.by_id.get(id(child)) or (child, table.replacement(child))
+            old, new = table.pair(child)
             if new is not old:
                 found.append(_place(obj, step, child, old, new))
         for place in found:
@@ -249,8 +259,9 @@ class Replacing:
             return
         self._spaces[id(space)] = space
         for name, value in list(space.items()):
-            if id(value) in table.by_id:
-                yield Place("item", space, name, *table.by_id[id(value)])
+            pair = table.by_id.get(id(value)) or table.stand_in(value)
+            if pair is not None:
+                yield Place("item", space, name, *pair)
 
     def __enter__(self) -> Replacing:
         self._imports = _imports(self._names.table())

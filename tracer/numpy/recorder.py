@@ -75,6 +75,7 @@ class Recorder:
         self.closed = False
         self.adoptions = Adoptions(fn)
         self.texts: set[str] = set()
+        self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
         self.numbers = Numbers(self, lambda value: None)

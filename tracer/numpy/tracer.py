@@ -53,6 +53,7 @@ from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.creation import creation_for
+from gradof.tracer.numpy.draws import seen
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
@@ -87,7 +88,8 @@ def trace_numpy(
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
-    TraceError for random draws, plain arrays changed in place, and traced arrays left behind.
+    TraceError for random draws that are not recorded, plain arrays changed in place, and traced
+    arrays left behind.
     """
     reads = Reads() if reads is None else reads
     sight = Sight(reads)
@@ -168,6 +170,7 @@ def _trace(
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()),
         layouts=tuple(recorder.layouts.values()),
+        generators=tuple(generator for generator, _ in recorder.generators.values()),
     )
 
 
@@ -197,7 +200,7 @@ def _arguments(
     recorder.numbers.ufunc = functools.partial(record_ufunc, recorder)
     values = [
         recorder.numbers.argument(i, leaf, traced[i].expr.value) if i in numbers
-        else traced.get(i, leaf) for i, leaf in enumerate(thawed)
+        else traced[i] if i in traced else seen(leaf) for i, leaf in enumerate(thawed)
     ]  # fmt: skip
     return traced, values
 

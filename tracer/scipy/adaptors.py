@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from gradof.tracer.numpy.active import SURROUNDINGS
 from gradof.tracer.scipy import (
@@ -13,11 +12,13 @@ from gradof.tracer.scipy import (
     fourier,
     grids,
     images,
+    integrals,
     interpolation,
     labels,
     linalg,
     matrices,
     multivariate,
+    odes,
     optimize,
     signals,
     sparse,
@@ -28,19 +29,20 @@ from gradof.tracer.scipy import (
     structured,
 )
 from gradof.tracer.scipy.calls import scipy_calls
+from gradof.tracer.scipy.transforms import Transforms, set_transforms
 
 ADAPTORS = (
-    convolve, distances, distributions, fourier, grids, images, interpolation, labels, linalg,
-    matrices, multivariate, optimize, signals, sparse, sparse_systems, special, special_functions,
-    statistics, structured,
+    convolve, distances, distributions, fourier, grids, images, integrals, interpolation, labels,
+    linalg, matrices, multivariate, odes, optimize, signals, sparse, sparse_systems, special,
+    special_functions, statistics, structured,
 )  # fmt: skip
 
 
-def catch_calls(gradient: Callable[..., Any]) -> None:
+def catch_calls(make: Callable[[], Transforms]) -> None:
     """From now on, what traces do with scipy's functions is recorded.
 
-    `gradient(f)` is a function that gives the gradient of f, within a trace, too.
+    `make` gives the compiler's transformations.
     """
     if scipy_calls not in SURROUNDINGS:
         SURROUNDINGS.append(scipy_calls)
-        optimize.GRADIENT.append(gradient)
+        set_transforms(make())

@@ -91,7 +91,12 @@ def _called(
         kwargs = {k: _number(recorder, v) for k, v in kwargs.items()}
     if adaptor.raw:
         recorder.enter()
-        return adaptor.record(original, *args, **kwargs)
+        try:
+            return adaptor.record(original, *args, **kwargs)
+        except TypeError as error:
+            if _OF_TRACED not in str(error):
+                raise
+            raise recorder.unsupported(str(error), _HINT) from error
     given = (*args, *kwargs.values())
     if not any(map(holds_traced, given)):
         return original(*args, **kwargs)
@@ -100,6 +105,9 @@ def _called(
         recorder.baked = True
         return original(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
     return _recorded(recorder, adaptor, original, args, kwargs)
+
+
+_OF_TRACED = "of traced values with"  # how adaptors say what they do not take
 
 
 def _recorded(

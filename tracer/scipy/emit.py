@@ -23,6 +23,12 @@ def float_dtype(*arrays: Any) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
+def in_double(array: Any) -> Any:
+    """An array of single precision in double, for what is solved to more digits than it has."""
+    single = as_array(array).dtype.kind == "f" and as_array(array).dtype != np.float64
+    return as_array(array).astype(np.float64) if single else array
+
+
 def emit(kind: str, *operands: Any, **attrs: Any) -> Any:
     """A result, or a tuple of them, of an op of floating operands (integers stay as they are)."""
     operands = tuple(map(as_array, operands))

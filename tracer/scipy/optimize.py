@@ -12,78 +12,23 @@ k-th power. Functions may know traced arrays by their arguments, their closures 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from gradof.ops.expr import F
-from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.calls import scipy_function
+from gradof.tracer.scipy.closures import known, taken_apart, untraced
 from gradof.tracer.scipy.emit import float_dtype
+from gradof.tracer.scipy.transforms import transforms
 
 Function = Callable[..., Any]
 STEPS = 3  # derivatives up to the third
 _O = "scipy.optimize"
-
-# --- functions that know traced arrays ------------------------------------------------------------
-
-
-def rebuilt(value: Any, replace: Callable[[TracedArray], Any]) -> Any:
-    """A function, or a nest, with other arrays in the place of the traced ones that it knows."""
-    return _rebuilt(value, replace, {})
-
-
-def _rebuilt(value: Any, replace: Callable[[TracedArray], Any], done: dict[int, Any]) -> Any:
-    if type(value) is TracedArray:
-        return replace(value)
-    if id(value) in done:
-        return done[id(value)]
-    if type(value) in (list, tuple):
-        return type(value)([_rebuilt(v, replace, done) for v in value])
-    if type(value) is dict:
-        return {k: _rebuilt(v, replace, done) for k, v in value.items()}
-    if isinstance(value, functools.partial):
-        parts = _rebuilt((value.args, value.keywords), replace, done)
-        return functools.partial(_rebuilt(value.func, replace, done), *parts[0], **parts[1])
-    if isinstance(value, FunctionType) and (value.__closure__ or value.__defaults__):
-        return _function(value, replace, done)
-    return value
-
-
-def _function(
-    value: FunctionType, replace: Callable[[TracedArray], Any], done: dict[int, Any]
-) -> FunctionType:
-    cells = tuple(CellType() for _ in value.__closure__ or ())
-    made = FunctionType(value.__code__, value.__globals__, value.__name__, None, cells)
-    done[id(value)] = made  # before its cells: it may know itself
-    made.__defaults__ = _rebuilt(value.__defaults__, replace, done)
-    made.__kwdefaults__ = _rebuilt(value.__kwdefaults__, replace, done)
-    for cell, old in zip(cells, value.__closure__ or (), strict=True):
-        try:
-            cell.cell_contents = _rebuilt(old.cell_contents, replace, done)
-        except ValueError:  # not set yet
-            continue
-    return made
-
-
-def known(value: Any) -> list[TracedArray]:
-    """The traced arrays that a function, or a nest of functions, knows."""
-    found: list[TracedArray] = []
-
-    def note(array: TracedArray) -> TracedArray:
-        if not any(array is f for f in found):
-            found.append(array)
-        return array
-
-    rebuilt(value, note)
-    return found
-
 
 # --- roots ----------------------------------------------------------------------------------------
 
@@ -105,18 +50,17 @@ def _jacobian(f: Function, x: Any) -> Any:
 
 def solution(name: str, solve: Function, f: Function, residual: Function, rest: Any) -> Any:
     """The x that `solve(f, rest)` finds, a zero of `residual(f, rest)(x)`, with derivatives."""
-    arrays = known((f, rest))
+    arrays, fill = taken_apart((f, rest))
     recorder = arrays[0].recorder
 
     def found(values: list[Any]) -> Any:
-        by_id = {id(a): v for a, v in zip(arrays, values, strict=True)}
-        fn, others = rebuilt((f, rest), lambda a: by_id[id(a)])
+        fn, others = fill(values)
         x = np.asarray(solve(fn, others), np.float64)
         return x, _jacobian(residual(fn, others), x)
 
     at, slope = call_black_box(recorder, name, found, (arrays,), None, None)
     at, slope = (recorder.wrap(real(v), F.detach(as_array(v).expr)) for v in (at, slope))
-    equation = residual(f, rest)
+    equation = residual(*fill(arrays))
     x = at
     for _ in range(STEPS):
         left = np.reshape(as_array(equation(x)), -1)
@@ -149,7 +93,7 @@ def _bracketed(name: str) -> None:
             f"{_O}.{name}", lambda fn, r: original(fn, *r["ends"], _args(r["args"]), **options),
             f, _equation, rest,
         )[()]  # fmt: skip
-        return x.astype(float_dtype(*known((f, rest))))  # scipy's is a number of Python's
+        return x.astype(float_dtype(*taken_apart((f, rest))[0]))  # scipy's is a number of Python's
 
 
 for _name in ("brentq", "brenth", "bisect", "ridder"):
@@ -218,14 +162,12 @@ def _root(original: Any, fun: Any, x0: Any, args: Any = (), method: str = "hybr"
 
 def _result(original: Any, fun: Any, rest: Any, method: Any) -> Any:
     """What scipy says of this run beside the solution: whether it succeeded, and why not."""
-    fn, others = rebuilt((fun, rest), real)
+    fn, others = untraced((fun, rest))
     said = original(fn, others["start"], _args(others["args"]), method, **others["options"])
     return type(said)({k: v for k, v in said.items() if k in ("success", "status", "message")})
 
 
 # --- minima ---------------------------------------------------------------------------------------
-
-GRADIENT: list[Function] = []  # of a function; set where the compiler is
 
 
 def _slope(fun: Function, rest: Any) -> Function:
@@ -234,8 +176,15 @@ def _slope(fun: Function, rest: Any) -> Function:
     if callable(jac):
         return lambda x: jac(x, *args)
     cost = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
-    slope: Function = GRADIENT[0](cost)
-    return slope
+    slope = transforms().grad(cost)
+
+    def at(x: Any) -> Any:
+        if type(x) is not np.ndarray:
+            return slope(x)
+        with transforms().alone():  # of numbers, while something else is traced
+            return slope(x)
+
+    return at
 
 
 @scipy_function(f"{_O}.minimize", raw=True)

@@ -4,6 +4,8 @@
     fn(...)
     watch.check()              # TraceError if the run drew from one; the generator is as it was
 
+In numpy, draws are recorded (`numpy/draws`), and the run makes them from copies.
+
 Watched are numpy's and Python's global states, and generators among the arguments or that the
 function reaches (`gradof.tracer.state.reads`). torch's own are recorded instead.
 """
@@ -11,7 +13,8 @@ function reaches (`gradof.tracer.state.reads`). torch's own are recorded instead
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,15 +36,15 @@ class Generators:
         watched = [(g, "an argument") for g in leaves if isinstance(g, _KINDS)]
         watched += [(np.random.mtrand._rand, "numpy's global state"),
                     (random._inst, "Python's global state")]  # fmt: skip
-        self.watched = [(g, name, _state(g)) for g, name in watched]
+        self.watched = [(g, name, state_of(g)) for g, name in watched]
 
     def put_back(self) -> list[str]:
         """Set every generator back; the names of those that were drawn from."""
         drawn = []
         met = [(g, f"a {type(g).__name__}", s) for g, s in self.reads.held.watched.values()]
         for generator, name, before in (*self.watched, *met):
-            if not _same(_state(generator), before):
-                _restore(generator, before)
+            if not _same(state_of(generator), before):
+                set_state(generator, before)
                 drawn.append(name)
         return drawn
 
@@ -55,7 +58,8 @@ class Generators:
             )
 
 
-def _state(generator: Any) -> Any:
+def state_of(generator: Any) -> Any:
+    """A generator's state."""
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
     if isinstance(generator, np.random.RandomState):
@@ -63,7 +67,8 @@ def _state(generator: Any) -> Any:
     return generator.getstate()
 
 
-def _restore(generator: Any, state: Any) -> None:
+def set_state(generator: Any, state: Any) -> None:
+    """Set a generator back to a state."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
     elif isinstance(generator, np.random.RandomState):
@@ -78,5 +83,24 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
+class Rewound:
+    """What generators are at now, so that a second run of a graph draws what the first one will."""
+
+    def __init__(self, generators: Sequence[Any]) -> None:
+        self.states = [(g, state_of(g)) for g in generators]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Within it, the generators are back there; after it, where they were before it."""
+        now = [(g, state_of(g)) for g, _ in self.states]
+        try:
+            for generator, state in self.states:
+                set_state(generator, state)
+            yield
+        finally:
+            for generator, state in now:
+                set_state(generator, state)
+
+
 for _kind in _KINDS:
-    watch_type(_kind, _state)
+    watch_type(_kind, state_of)

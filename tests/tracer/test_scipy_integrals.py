@@ -1,0 +1,92 @@
+"""scipy.integrate's solvers: values are scipy's own, gradients those of the exact solution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import odeint, quad, solve_ivp
+
+from gradof import grad, hessian, value_and_grad
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.scipy import sensitivities
+
+P = np.array([0.7, 1.3])
+T = np.array([0.0, 0.5, 1.0, 2.0])
+
+
+def _decay(p: Any) -> Any:
+    """y' = -a y, y(0) = b: the solution is b exp(-a t)."""
+    return np.sum(odeint(lambda y, t: -p[0] * y, p[1:], T, rtol=1e-11, atol=1e-13) ** 2)
+
+
+def _known(p: Any) -> Any:
+    return np.sum(p[1] ** 2 * np.exp(-2 * p[0] * T))
+
+
+@pytest.mark.parametrize("few", [2000, 0], ids=["sensitivities", "adjoint"])
+def test_gradients_of_an_equation_are_those_of_its_solution(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensitivities, "FEW", few)
+
+    def fn(p: Any) -> Any:
+        return _decay(p)
+
+    gradient = value_and_grad(fn)
+    value, slope = gradient(P)
+    assert value == _decay(P)  # scipy's own
+    assert gradient.cache_info().backward_runs == 1
+    np.testing.assert_allclose(slope, grad(_known)(P), rtol=1e-8)
+    np.testing.assert_allclose(hessian(fn)(P), hessian(_known)(P), rtol=1e-7)
+
+
+class _Model:
+    """A right hand side that knows its parameters by an attribute."""
+
+    def __init__(self, a: Any) -> None:
+        self.a = a
+
+    def slope(self, t: Any, y: Any) -> Any:
+        return -self.a * y
+
+
+def test_steps_of_the_solvers_own_are_taken_at_every_call() -> None:
+    def fn(p: Any) -> Any:
+        found = solve_ivp(_Model(p[0]).slope, (0.0, 2.0), p[1:], rtol=1e-8, atol=1e-10)
+        return found.y[0, -1] + 0.0 * np.sum(found.t)
+
+    gradient = value_and_grad(fn)
+    for p in (P, P * 40.0, P):
+        value, slope = gradient(p)
+        assert value == fn(p)
+        end = np.exp(-2.0 * p[0])
+        np.testing.assert_allclose(slope, [-2.0 * p[1] * end, end], rtol=1e-5, atol=1e-9)
+    assert gradient.cache_info().misses == 2  # one trace for each number of steps
+
+
+def test_an_integral_is_differentiated_by_its_ends_and_by_what_its_integrand_knows() -> None:
+    def fn(p: Any) -> Any:
+        return quad(lambda t: np.exp(-p[0] * t), 0.0, p[1])[0]
+
+    def known(p: Any) -> Any:
+        return (1.0 - np.exp(-p[0] * p[1])) / p[0]
+
+    value, slope = value_and_grad(fn)(P)
+    assert value == fn(P)
+    np.testing.assert_allclose(slope, grad(known)(P), rtol=1e-12)
+    np.testing.assert_allclose(hessian(fn)(P), hessian(known)(P), rtol=1e-10)
+
+
+def test_what_has_no_derivative_is_refused_with_the_line() -> None:
+    def events(p: Any) -> Any:
+        return solve_ivp(lambda t, y: -p * y, (0, 1), P, events=lambda t, y: y[0]).y[0, -1]
+
+    def complex_function(p: Any) -> Any:
+        return quad(lambda t: np.exp(-p[0] * t), 0.0, 1.0, complex_func=True)[0]
+
+    for fn, what in ((events, "dense_output, events"), (complex_function, "complex_func")):
+        with pytest.raises(UnsupportedOpError, match=what) as caught:
+            grad(fn)(P)
+        assert "test_scipy_integrals.py" in str(caught.value)

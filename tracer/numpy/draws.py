@@ -1,0 +1,245 @@
+"""Random numbers of numpy's and Python's generators within a trace: drawn anew at every call.
+
+    rs = np.random.RandomState(0)
+    def loss(p): return np.mean((p + rs.randn(100)) ** 2)
+        →  %z : f64[100] = python_draw[function='a random draw: randn#1', ...]()
+
+The call is a node, which draws from the generator that the code knows, in the program's order: one
+seed gives the numbers of plain numpy. Generators are compiled code, so what traced code sees in
+their place is a `Drawn` (Note [Only names in the traced code]); the trace itself draws from a copy,
+and leaves the generator as it was. What is not caught moves it, and that is refused
+(`state/generators`).
+
+A gradient goes through `normal`, `uniform` and `exponential` to their parameters, as standard
+numbers are drawn and scaled, which is how numpy computes them.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import random
+import weakref
+from collections.abc import Callable
+from types import BuiltinFunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import TraceError
+from gradof.ops.python_call import DRAWS
+from gradof.tracer.core.number import TracedNumber, plain
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.numbers import as_scalar
+from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.state.source import user_loc
+
+Function = Callable[..., Any]
+Wrap = Callable[[Function], Any]
+KINDS = (np.random.Generator, np.random.RandomState, random.Random)
+GLOBAL: tuple[Any, ...] = (np.random.mtrand._rand, random._inst)
+# Methods that are no draws, or change what they are given.
+_NOT_DRAWN = frozenset({
+    "bit_generator", "bytes", "getstate", "get_state", "set_state", "setstate", "shuffle", "spawn",
+    "permuted", "choices", "sample", "randbytes",
+})  # fmt: skip
+_PYTHON = frozenset({  # of Python's own generators: what gives numbers
+    "betavariate", "expovariate", "gammavariate", "gauss", "getrandbits", "lognormvariate",
+    "normalvariate", "paretovariate", "randint", "random", "randrange", "seed", "triangular",
+    "uniform", "vonmisesvariate", "weibullvariate",
+})  # fmt: skip
+
+
+class Drawn:
+    """A generator, whose draws are recorded by the thread that traces."""
+
+    def __init__(self, generator: Any) -> None:
+        self.__dict__["generator"] = generator
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        kind: type = type(self.__dict__["generator"])
+        return kind
+
+    def __getattr__(self, name: str) -> Any:
+        generator = self.__dict__["generator"]
+        found = getattr(generator, name)
+        return functools.partial(_called, generator, name) if _draws(generator, name) else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["generator"], name, value)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return copy.deepcopy(self.__dict__["generator"], memo)
+
+    def __reduce__(self) -> Any:
+        return self.__dict__["generator"].__reduce__()
+
+
+def _draws(generator: Any, name: str) -> bool:
+    if isinstance(generator, random.Random):
+        return name in _PYTHON
+    is_method = not name.startswith("_") and callable(getattr(type(generator), name, None))
+    return is_method and name not in _NOT_DRAWN
+
+
+_METHODS = (MethodType, BuiltinFunctionType)
+_DRAWN: weakref.WeakValueDictionary[int, Drawn] = weakref.WeakValueDictionary()
+
+
+def drawn_for(generator: Any) -> Drawn:
+    """What traced code sees in the place of a generator; the same one for the same generator."""
+    found = _DRAWN.get(id(generator))
+    if found is None:
+        found = _DRAWN[id(generator)] = Drawn(generator)
+    return found
+
+
+def stand_in(value: Any) -> tuple[Any, Any] | None:
+    """A generator, or a method of one, and what traced code sees in its place."""
+    kind = type(value)
+    if kind is Drawn:
+        return value.__dict__["generator"], value
+    if kind in KINDS:
+        return value, drawn_for(value)
+    owner = getattr(value, "__self__", None) if kind in _METHODS else None
+    if type(owner) in KINDS and _draws(owner, value.__name__):
+        return value, functools.partial(_called, owner, value.__name__)
+    return None
+
+
+def seen(value: Any) -> Any:
+    """An argument as traced code sees it."""
+    found = stand_in(value)
+    return value if found is None else found[1]
+
+
+# --- one draw -------------------------------------------------------------------------------------
+
+
+def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    recorder = active_recorder()
+    if recorder is None or recorder.closed:
+        return getattr(generator, name)(*args, **kwargs)
+    scaled = None if isinstance(generator, random.Random) else _SCALED.get(name)
+    if scaled is not None:
+        args = tuple(_scalar(recorder, a) for a in args)
+        kwargs = {k: _scalar(recorder, v) for k, v in kwargs.items()}
+        if any(type(a) is TracedArray for a in (*args, *kwargs.values())):
+            given, named = real(args), {k: real(v) for k, v in kwargs.items()}
+            getattr(copy.deepcopy(generator), name)(*given, **named)  # numpy's own checks
+            return scaled(generator, *args, **kwargs)
+    return draw(recorder, generator, name, plain(args), plain(kwargs))
+
+
+def _scalar(recorder: Recorder, value: Any) -> Any:
+    if type(value) is TracedNumber and isinstance(value.value, float):
+        return as_scalar(recorder, value, np.float64)
+    return plain(value)
+
+
+def draw(
+    recorder: Recorder, generator: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Record a call of a generator's method."""
+    if name == "seed" and not (args or kwargs):
+        raise recorder.unsupported("seed() without a number", "give it one, or leave it out")
+    _, twin = recorder.generators.setdefault(
+        id(generator), (generator, copy.deepcopy(generator))
+    )
+
+    def run(given: Any, named: Any) -> Any:
+        found = getattr(generator, name)(*given, **named)
+        return 0 if name == "seed" else found
+
+    def example(given: Any, named: Any) -> Any:
+        found = getattr(twin, name)(*given, **named)
+        return 0 if name == "seed" else found
+
+    found = call(recorder, DRAWS + name, run, (args, kwargs), example, None, generator)
+    return None if name == "seed" else found
+
+
+def _size(size: Any, *parameters: Any) -> Any:
+    return np.broadcast_shapes(*map(np.shape, parameters)) or None if size is None else size
+
+
+def _normal(rng: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+    z = _called(rng, "standard_normal", _size(size, loc, scale))
+    return loc + scale * z
+
+
+def _uniform(rng: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+    name = "random" if isinstance(rng, np.random.Generator) else "random_sample"
+    return low + (high - low) * _called(rng, name, _size(size, low, high))
+
+
+def _exponential(rng: Any, scale: Any = 1.0, size: Any = None) -> Any:
+    return scale * _called(rng, "standard_exponential", _size(size, scale))
+
+
+_SCALED: dict[str, Function] = {
+    "normal": _normal, "uniform": _uniform, "exponential": _exponential,
+}  # fmt: skip
+
+
+# --- the names of numpy.random and random ---------------------------------------------------------
+
+
+def _of_global(name: str, generator: Any, original: Function) -> Function:
+    return functools.wraps(original)(functools.partial(_called, generator, name))
+
+
+def _unseeded(original: Function) -> Any:
+    """A class of generators: one without a seed draws what no other call draws."""
+    return _Unseeded(original)
+
+
+class _Unseeded:
+    """See `_unseeded`; all else is the class's own."""
+
+    def __init__(self, original: Any) -> None:
+        self.__dict__["original"] = original
+        functools.update_wrapper(self, original)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self.original(*args, **kwargs)
+        given = [a for a in (*args, *kwargs.values()) if a is not None]
+        if given or active_recorder() is None:
+            return made
+        if type(made) not in KINDS:
+            raise TraceError(
+                "random numbers of an unseeded generator would be baked into the trace",
+                loc=user_loc(), hint="give it a seed, or make the generator outside",
+            )
+        return drawn_for(made)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, self.original)
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return issubclass(cls, self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["original"], name)
+
+
+def wraps_of(module: Any) -> dict[str, Wrap]:
+    """By name, the wrappers of what draws in `numpy.random` or `random`."""
+    found: dict[str, Wrap] = {}
+    for name, value in vars(module).items():
+        owner = next((g for g in GLOBAL if getattr(value, "__self__", None) is g), None)
+        if owner is not None and _draws(owner, name):
+            found[name] = functools.partial(_of_global, name, owner)
+    if module is np.random:
+        found["seed"] = functools.partial(_of_global, "seed", GLOBAL[0])
+        found |= dict.fromkeys(_MADE_OF_SEEDS, _unseeded)
+    return found
+
+
+_MADE_OF_SEEDS = (
+    "default_rng", "RandomState", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64",
+    "SeedSequence",
+)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Functions that know traced arrays, taken apart and filled with other arrays.
+
+    nest = (lambda t: np.exp(-theta * t), {"args": (b,)})     # theta and b are traced
+    arrays, fill = taken_apart(nest)                          # [theta, b]
+    f, rest = fill([1.5, 2.0])                                # the same of numbers
+
+Arrays are found in arguments, closures, defaults and partials, and in attributes of objects.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.numbers import as_scalar
+from gradof.tracer.numpy.recorder import real
+
+Replace = Callable[[Any], Any]
+Fill = Callable[[Sequence[Any]], Any]
+Kinds = tuple[type, ...]
+
+
+class _Hole:
+    """The place of an array that was taken out."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+_TRACED = (TracedArray, TracedNumber)
+
+
+def taken_apart(value: Any) -> tuple[list[TracedArray], Fill]:
+    """The traced arrays that a nest of functions knows, and what makes it of others.
+
+    Traced numbers are among them, as scalars. The second leads to none of the traced arrays.
+    """
+    found = known(value)
+    holes = {id(v): _Hole(i) for i, v in enumerate(found)}
+    nest = _rebuilt(value, _TRACED, lambda v: holes[id(v)], {})
+    arrays = [_as_array(v) for v in found]
+    return arrays, lambda given: _rebuilt(nest, (_Hole,), lambda hole: given[hole.index], {})
+
+
+def _as_array(value: Any) -> TracedArray:
+    if type(value) is not TracedNumber:
+        array: TracedArray = value
+        return array
+    recorder = active_recorder()
+    assert recorder is not None
+    scalar: TracedArray = as_scalar(recorder, value, np.result_type(type(value.value)))
+    return scalar
+
+
+def rebuilt(value: Any, replace: Replace) -> Any:
+    """A function, or a nest, with other values in the place of the traced ones that it knows."""
+    return _rebuilt(value, _TRACED, replace, {})
+
+
+def known(value: Any) -> list[Any]:
+    """The traced arrays and numbers that a function, or a nest of functions, knows."""
+    found: list[Any] = []
+
+    def note(traced: Any) -> Any:
+        if not any(traced is f for f in found):
+            found.append(traced)
+        return traced
+
+    rebuilt(value, note)
+    return found
+
+
+def untraced(value: Any) -> Any:
+    """A function, or a nest, with what its traced values are now."""
+    return rebuilt(value, lambda v: v.value if type(v) is TracedNumber else real(v))
+
+
+def _rebuilt(value: Any, kinds: Kinds, replace: Replace, done: dict[int, Any]) -> Any:
+    if type(value) in kinds:
+        return replace(value)
+    if id(value) in done:
+        return done[id(value)]
+    again = functools.partial(_rebuilt, kinds=kinds, replace=replace, done=done)
+    if type(value) in (list, tuple):
+        return type(value)([again(v) for v in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(again, value))
+    if type(value) is dict:
+        return {k: again(v) for k, v in value.items()}
+    if isinstance(value, functools.partial):
+        parts = again((value.args, value.keywords))
+        return functools.partial(again(value.func), *parts[0], **parts[1])
+    if isinstance(value, MethodType):
+        return MethodType(again(value.__func__), again(value.__self__))
+    if isinstance(value, FunctionType):
+        return _function(value, again, done) if value.__closure__ or value.__defaults__ else value
+    return _object(value, kinds, again)
+
+
+def _object(value: Any, kinds: Kinds, again: Replace) -> Any:
+    """An object with other attributes, where any of them holds what is replaced."""
+    held = getattr(value, "__dict__", None)
+    if type(held) is not dict or isinstance(value, (type, ModuleType)):
+        return value
+    changed = {k: again(v) for k, v in held.items() if _holds(v, kinds)}
+    if not changed:
+        return value
+    made = copy.copy(value)
+    made.__dict__.update(changed)
+    return made
+
+
+def _holds(value: Any, kinds: Kinds) -> bool:
+    if type(value) in (list, tuple):
+        return any(_holds(v, kinds) for v in value)
+    if type(value) is dict:
+        return any(_holds(v, kinds) for v in value.values())
+    return type(value) in kinds
+
+
+def _function(value: FunctionType, again: Replace, done: dict[int, Any]) -> FunctionType:
+    cells = tuple(CellType() for _ in value.__closure__ or ())
+    made = FunctionType(value.__code__, value.__globals__, value.__name__, None, cells)
+    done[id(value)] = made  # before its cells: it may know itself
+    made.__defaults__ = again(value.__defaults__)
+    made.__kwdefaults__ = again(value.__kwdefaults__)
+    for cell, old in zip(cells, value.__closure__ or (), strict=True):
+        try:
+            cell.cell_contents = again(old.cell_contents)
+        except ValueError:  # not set yet
+            continue
+    return made
