@@ -139,9 +139,7 @@ def _trace(
     sight.refuse_leaks(fn)
     graph = recorder.graph
     result_leaves, out_tree = flatten(result)
-    for leaf in result_leaves:
-        if is_plain(leaf) and leaf.dtype.kind in "biufc":
-            recorder.traced(leaf)  # one that was there before is an input
+    _lift_results(recorder, result_leaves)
     origins, content = origins_of(fn, recorder, sight)
     views: dict[int, ViewOf] = {}
     outputs = _outputs(recorder, traced, result_leaves, views)
@@ -266,6 +264,13 @@ def _refuse_changed_containers(
 
 
 # --- results --------------------------------------------------------------------------------------
+
+
+def _lift_results(recorder: Recorder, leaves: Sequence[Any]) -> None:
+    """Plain arrays that are returned, and were there before the run, are inputs."""
+    for leaf in leaves:
+        if is_plain(leaf) and leaf.dtype.kind in "biufc":
+            recorder.traced(leaf)
 
 
 def _outputs(
