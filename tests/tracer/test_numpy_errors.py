@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -98,10 +99,41 @@ def test_traced_arrays_left_behind() -> None:
     kept: list[Any] = []
     with pytest.raises(TraceError, match="left in closure 'kept'"):
         trace(lambda x: kept.append(x * 2), V)
+    assert kept == []
+
+    def attribute(x: Any) -> Any:
+        attribute.last = x * 2  # type: ignore[attr-defined]
+        return x
+
+    with pytest.raises(TraceError, match="outlives the call"):
+        trace(attribute, V)
+    assert not hasattr(attribute, "last")
+
+
+def test_arrays_of_a_finished_trace() -> None:
+    variable: ContextVar[Any] = ContextVar("variable")
+
+    def fn(x: Any) -> Any:
+        variable.set(x * 2)
+        return x
+
+    trace(fn, V)
     with pytest.raises(TraceError, match="finished trace"):
-        np.tanh(kept[0])
+        np.tanh(variable.get())
     with pytest.raises(TraceError, match=r"another trace|finished trace"):
-        trace(lambda x, k: x + k[0], V, kept)
+        trace(lambda x, k: x + k[0], V, [variable.get()])
+
+
+def test_a_plain_array_is_put_back() -> None:
+    held = [np.ones(3), np.ones(3)]
+
+    def fn(x: Any) -> Any:
+        held[1][0] += 1.0
+        return x * held[1]
+
+    with pytest.raises(TraceError, match="changed in place by plain numpy"):
+        trace(fn, V)
+    assert held[1].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:

@@ -36,11 +36,15 @@ from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
 
+_COPIED = 1 << 20  # bytes of an array that is put back if a trace fails for its change
+
+
 class Sight:
     """See the module docstring. It serves the runs of one function that one trace needs."""
 
     def __init__(self, reads: Reads) -> None:
         self.arrays: dict[int, tuple[Any, int]] = {}  # old ones, with what their elements were
+        self._copies: dict[int, Any] = {}
         self._left: set[type] = set()
         self._own: list[Any] = []  # kept, so that no other array has its id
         self._held = reads.held
@@ -68,8 +72,10 @@ class Sight:
     def _at(self, obj: Any, old: bool) -> bool:
         if not issubclass(type(obj), np.ndarray):
             return self._replacing is None or self._replacing.at(obj)
-        if old:
+        if old and id(obj) not in self.arrays:
             self.arrays[id(obj)] = obj, checksum(obj)
+            if obj.nbytes <= _COPIED:
+                self._copies[id(obj)] = obj.copy()
         return True
 
     def holds(self, array: Any) -> bool:
@@ -81,31 +87,35 @@ class Sight:
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TraceError if the run changed a plain array that was there before.
 
-        Traced numbers that the run has left are plain again, and pinned.
+        Arrays of up to a megabyte are then as they were. Traced numbers that the run has left are
+        plain again, and pinned.
         """
         self._left = self._leaves()
         if TracedNumber in self._left:
             settle(fn)
-        for array, before in self.arrays.values():
-            if checksum(array) != before:
-                found = Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths([array])
-                origin = found[id(array)][1] if found else "an array"
-                raise TraceError(
-                    f"{origin} is changed in place by plain numpy, which a trace "
-                    "cannot repeat",
-                    loc=function_loc(fn), hint="pass it as an argument",
-                )  # fmt: skip
+        changed = [a for a, before in self.arrays.values() if checksum(a) != before]
+        if not changed:
+            return
+        for array in changed:
+            if id(array) in self._copies:
+                array[...] = self._copies[id(array)]
+        found = Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths(changed[:1])
+        origin = found[id(changed[0])][1] if found else "an array"
+        raise TraceError(
+            f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
+            loc=function_loc(fn), hint="pass it as an argument",
+        )
 
     def refuse_leaks(self, fn: Callable[..., Any]) -> None:
         """Raise TraceError if a traced array was left where it outlives the call."""
         if TracedArray not in self._left:
             return
         left = Origins(fn, lambda o: type(o) is TracedArray).all()
-        if left:
-            raise TraceError(
-                f"a traced array was left in {left[0][1]}, where it outlives the call",
-                loc=function_loc(fn), hint="return it instead",
-            )
+        where = left[0][1] if left else "Python's state"
+        raise TraceError(
+            f"a traced array was left in {where}, where it outlives the call",
+            loc=function_loc(fn), hint="return it instead",
+        )
 
     def _leaves(self) -> set[type]:
         """Which of the trace's own the run has left in what was there before."""

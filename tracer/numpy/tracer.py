@@ -123,20 +123,20 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     generators = Generators(fn, thawed, reads)
     positional, named = tree.unflatten(values)
-    with _recording(recorder, sight):
-        sight.roots([fn, *filter(callable, thawed)], (positional, named))
-        try:
+    try:
+        with _recording(recorder, sight):
+            sight.roots([fn, *filter(callable, thawed)], (positional, named))
             with reads, adoptions.at_work(recorder):
                 result = _call(fn, positional, named)
-        except Exception:
-            put_back(reads)
-            raise
-        if adoptions.fresh:  # the function went on where it could not
-            put_back(reads)
-    sight.check(fn)
-    generators.check()
-    _refuse_changed_containers(fn, (positional, named), tree, values)
-    sight.refuse_leaks(fn)
+        sight.check(fn)
+        generators.check()
+        _refuse_changed_containers(fn, (positional, named), tree, values)
+        sight.refuse_leaks(fn)
+    except Exception:
+        put_back(reads)
+        raise
+    if adoptions.fresh:  # the function went on where it could not
+        put_back(reads)
     graph = recorder.graph
     result_leaves, out_tree = flatten(result)
     _lift_results(recorder, result_leaves)
