@@ -35,7 +35,6 @@ from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
-
 _COPIED = 1 << 20  # bytes of an array that is put back if a trace fails for its change
 
 
@@ -111,16 +110,18 @@ class Sight:
         if TracedArray not in self._left:
             return
         left = Origins(fn, lambda o: type(o) is TracedArray).all()
+        if not left and TracedArray not in self._leaves(surely=True):
+            return
         where = left[0][1] if left else "Python's state"
         raise TraceError(
             f"a traced array was left in {where}, where it outlives the call",
             loc=function_loc(fn), hint="return it instead",
         )
 
-    def _leaves(self) -> set[type]:
-        """Which of the trace's own the run has left in what was there before."""
+    def _leaves(self, surely: bool = False) -> set[type]:
+        """Which of the trace's own the run has left in what was, or may have been, there before."""
         old = self._held.met
-        changes = (c for c in self._held.changes() if old.get(id(c.container), True))
+        changes = (c for c in self._held.changes() if old.get(id(c.container), not surely))
         return set().union(*(leads_to(c.after, (TracedNumber, TracedArray), old) for c in changes))
 
     def paths(

@@ -289,6 +289,8 @@ def _of_function(fn: FunctionType, root: bool) -> Iterator[tuple[Step, Any]]:
             yield from _of_module("closed", name, cell.cell_contents, used)
     names = code.co_varnames[: code.co_argcount]
     defaults = fn.__defaults__ or ()
+    if len(defaults) > len(names):  # its code is swapped for the time of a trace
+        defaults = ()
     yield from (
         (Step("default", name), value)
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
