@@ -94,7 +94,7 @@ class _Collections:
         self._off = threading.local()
 
     def first(self, phase: str, info: dict[str, int]) -> None:
-        self._off.hook = _HOOKS.on
+        self._off.hook = _HOOKS.on if sys.getprofile() is not None else None  # a walk is on
         if self._off.hook is not None:
             _set(None)
             _HOOKS.on = None
