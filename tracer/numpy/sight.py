@@ -4,7 +4,7 @@
     with sight.replacing(names):        # numpy's functions that are reached have stand-ins
         sight.roots([fn], arguments)    # what is there before the run
         fn(...)
-    sight.holds(W)                      # an array that was there: it can be read again
+    id(W) in sight.arrays               # an array that was there: it can be read again
     sight.check(fn)                     # TraceError if plain numpy has changed one
 
 Objects are looked at when code that can reach them is about to run (`Held.see`), not by a search of
@@ -76,10 +76,6 @@ class Sight:
             if obj.nbytes <= _COPIED:
                 self._copies[id(obj)] = obj.copy()
         return True
-
-    def holds(self, array: Any) -> bool:
-        """Whether an array was there before the run, and code that ran could reach it."""
-        return id(array) in self.arrays
 
     # --- afterwards -----------------------------------------------------------------------------
 
