@@ -18,6 +18,7 @@ then on it runs eagerly, so that state that changes at every call costs no trace
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -118,6 +119,20 @@ class EagerRuns:
             self._warned = True
             warn_user(_text(fn, failed), EagerWarning)
         return result
+
+    def instead(
+        self, fn: Callable[..., Any], error: Exception, args: tuple[Any, ...],
+        kwargs: dict[str, Any], strict: bool, run: Callable[[], Any],
+    ) -> Any:  # fmt: skip
+        """What `run` makes of `fn` by torch's autograd, for a call that ended with `error`.
+
+        Raises the error itself where there is nothing to fall back on.
+        """
+        if not may_run_eagerly(error, args, kwargs, strict):
+            self.forget(error)
+            raise error
+        named = functools.update_wrapper(lambda: run(), fn, updated=())
+        return self.run(named, (), {}, failed(fn, error))
 
 
 def may_run_eagerly(

@@ -40,7 +40,20 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     if session_for((args, tuple(tangents))) is not None:
         check_numerics_inside(base.nan_safe)
         return _inside(fn, args, tuple(tangents))
-    bound = bind_with_grad(base, lift_floats(args, tuple(range(len(args)))), {})
+    lifted = lift_floats(args, tuple(range(len(args))))
+
+    def eagerly() -> Any:
+        from gradof.runtime.torch_eager import jvp_eagerly
+
+        return jvp_eagerly(base.fn, args, tuple(tangents))
+
+    try:
+        bound = bind_with_grad(base, lifted, {}, eager=not base.is_strict)
+    except Exception as error:
+        found: tuple[Any, Any] = base.cache.eager.instead(
+            base.fn, error, args, {}, base.is_strict, eagerly
+        )
+        return found
     traced = bound.entry.traced
     wrt = wrt_leaves(traced)
     places = cotangent_places(traced)

@@ -38,7 +38,6 @@ from gradof.runtime.checks import (
     wrt_inputs,
 )
 from gradof.runtime.dynamo import left_alone
-from gradof.runtime.eager import failed, may_run_eagerly
 from gradof.runtime.function import Differentiated
 from gradof.runtime.histories import as_differentiated_at
 from gradof.runtime.naming import name_of
@@ -168,9 +167,6 @@ class ValueAndGrad(Transformed):
         try:
             bound = self.bind(args, kwargs, eager=not self.base.is_strict)
         except Exception as error:
-            if not may_run_eagerly(error, args, kwargs, self.base.is_strict):
-                self.base.cache.eager.forget(error)
-                raise
             return self._eagerly(args, kwargs, error)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
@@ -187,18 +183,20 @@ class ValueAndGrad(Transformed):
 
     def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
         """The same by torch's own autograd; see `gradof.runtime.eager`."""
-        from gradof.runtime.torch_eager import gradient_eagerly
 
-        positions, has_aux, fn = self.positions, self.has_aux, self.base.fn
-        args = lift_floats(args, positions)
-        value, grads = self.base.cache.eager.run(
-            functools.wraps(fn)(lambda *a, **k: gradient_eagerly(fn, positions, a, k, has_aux)),
-            args, kwargs, failed(fn, error),
-        )  # fmt: skip
+        def run() -> Any:
+            from gradof.runtime.torch_eager import gradient_eagerly
+
+            given = lift_floats(args, self.positions)
+            return gradient_eagerly(self.base.fn, self.positions, given, kwargs, self.has_aux)
+
+        value, grads = self.base.cache.eager.instead(
+            self.base.fn, error, args, kwargs, self.base.is_strict, run
+        )
         shaped = grads[0] if isinstance(self.argnums, int) else tuple(grads)
         if self.with_value:
             return value, shaped
-        return (shaped, value[1]) if has_aux else shaped
+        return (shaped, value[1]) if self.has_aux else shaped
 
     def plan_of(self, bound: Bound) -> GraphPlan:
         """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""
@@ -293,7 +291,23 @@ def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[
         check_numerics_inside(base.nan_safe)
         return vjp_inside(session, base.fn, args)
     lifted = lift_floats(args, positions)
-    bound = bind_with_grad(base, lifted, {})
+    try:
+        bound = bind_with_grad(base, lifted, {}, eager=not base.is_strict)
+    except Exception as error:
+        found: tuple[Any, Callable[[Any], tuple[Any, ...]]] = base.cache.eager.instead(
+            base.fn, error, args, {}, base.is_strict, lambda: _vjp_eagerly(base, args)
+        )
+        return found
+    return _vjp_of(bound)
+
+
+def _vjp_eagerly(base: Differentiated, args: tuple[Any, ...]) -> Any:
+    from gradof.runtime.torch_eager import vjp_eagerly
+
+    return vjp_eagerly(base.fn, args)
+
+
+def _vjp_of(bound: Bound) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     traced = bound.entry.traced
     wrt = wrt_leaves(traced)
     outputs = cotangent_places(traced)
@@ -347,7 +361,19 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         check_numerics_inside(base.nan_safe)
         return hvp_inside(session, base.fn, args, tangents)
     transformed = ValueAndGrad(base, argnums, has_aux=False, with_value=False)
-    bound = transformed.bind(args, {})
+
+    def eagerly() -> Any:
+        from gradof.runtime.torch_eager import hvp_eagerly
+
+        return hvp_eagerly(base.fn, args, tangents)
+
+    try:
+        bound = transformed.bind(args, {}, eager=not base.is_strict)
+    except Exception as error:
+        found: tuple[Any, ...] = base.cache.eager.instead(
+            base.fn, error, args, {}, base.is_strict, eagerly
+        )
+        return found
     output = scalar_output(bound, has_aux=False)
     wrt = wrt_inputs(bound, transformed.positions)
     plan = bound.entry.derive(("hvp", output, wrt), lambda g: _second(g, wrt, output))

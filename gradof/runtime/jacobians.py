@@ -19,7 +19,15 @@ from gradof.autodiff.compose import pullback_graph
 from gradof.errors import OutputError
 from gradof.ir.core import Graph
 from gradof.runtime.cache import Bound
-from gradof.runtime.checks import Argnums, basis, is_float, scalar_output, stack, wrt_inputs
+from gradof.runtime.checks import (
+    Argnums,
+    basis,
+    is_float,
+    lift_floats,
+    scalar_output,
+    stack,
+    wrt_inputs,
+)
 from gradof.runtime.dynamo import left_alone
 from gradof.runtime.functional import Transformed, gradient_only
 from gradof.runtime.nested import jacobian_inside, session_for
@@ -48,7 +56,25 @@ class Jacobian(Transformed):
             return jacobian_inside(
                 session, self.base.fn, args, kwargs, self.argnums, self.of_gradient
             )
-        bound = self.bind(args, kwargs)
+        try:
+            bound = self.bind(args, kwargs, eager=not self.base.is_strict)
+        except Exception as error:
+            return self.base.cache.eager.instead(
+                self.base.fn, error, args, kwargs, self.base.is_strict,
+                lambda: self._eagerly(args, kwargs),
+            )  # fmt: skip
+        return self._of(bound)
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from gradof.runtime.torch_eager import jacobian_eagerly
+
+        one = isinstance(self.argnums, int)
+        return jacobian_eagerly(
+            self.base.fn, self.positions, lift_floats(args, self.positions), kwargs,
+            self.of_gradient, lambda parts: parts[0] if one else tuple(parts),
+        )  # fmt: skip
+
+    def _of(self, bound: Bound) -> Any:
         wrt = wrt_inputs(bound, self.positions)
         draws = Rewound(bound.entry.traced.generators)  # every row is of the same numbers
         moves_on = draws.states or not self.of_gradient

@@ -118,7 +118,7 @@ def _of_an_argument(x: Tensor, dual: Tensor) -> Any:
 
 
 def _after_a_plain_call(x: Tensor, dual: Tensor) -> Any:
-    fn = differentiate(torch.sin)
+    fn = differentiate(torch.sin, strict=True)
     fn(x)
     return fn(dual)
 

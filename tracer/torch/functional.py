@@ -100,10 +100,15 @@ def has_tangent(tensor: torch.Tensor) -> bool:
     )
 
 
+def within_transform() -> bool:
+    """Whether a transform of torch.func runs."""
+    active: bool = _private._C._are_functorch_transforms_active()
+    return active
+
+
 def transforms_active() -> bool:
     """Whether tensors may carry tangents, or be wrapped by a transform of torch.func."""
-    active: bool = _private._C._are_functorch_transforms_active()
-    return active or _forward_ad._current_level >= 0
+    return within_transform() or _forward_ad._current_level >= 0
 
 
 def refuse_transformed(tensor: torch.Tensor, what: str) -> None:
