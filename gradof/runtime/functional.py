@@ -13,8 +13,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from gradof.autodiff.compose import (
     pullback_graph,
     value_and_gradient_graph,
@@ -24,7 +22,7 @@ from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ir.types import TensorType
-from gradof.runtime.arrays import is_tensor, torch_if_loaded
+from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.cache import Bound, CacheInfo
 from gradof.runtime.checks import (
     Argnums,
@@ -52,7 +50,7 @@ from gradof.runtime.once import compiled_once
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
-from gradof.runtime.results import finish, run_plan
+from gradof.runtime.results import finish, inputs_at_entry, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.core.result import Traced
@@ -312,11 +310,7 @@ def _vjp_of(bound: Bound) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     wrt = wrt_leaves(traced)
     outputs = cotangent_places(traced)
     unique = tuple(sorted({i for i in outputs if i is not None}))
-    # what the call changes in place, the pullback still reads as it was
-    inputs = list(bound.inputs)
-    for back in traced.writebacks:
-        array = inputs[back.input]
-        inputs[back.input] = array.clone() if is_tensor(array) else np.array(array)
+    inputs = inputs_at_entry(bound)
     draws = Rewound(traced.generators)
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     plan = bound.entry.derive(
@@ -370,18 +364,24 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     try:
         bound = transformed.bind(args, {}, eager=not base.is_strict)
     except Exception as error:
-        found: tuple[Any, ...] = base.cache.eager.instead(
+        given: tuple[Any, ...] = base.cache.eager.instead(
             base.fn, error, args, {}, base.is_strict, eagerly
         )
-        return found
+        return given
     output = scalar_output(bound, has_aux=False)
     wrt = wrt_inputs(bound, transformed.positions)
     plan = bound.entry.derive(("hvp", output, wrt), lambda g: _second(g, wrt, output))
     leaves, _ = flatten(tuple(tangents))
     seeds = match_seeds(leaves, [bound.inputs[i] for i in wrt], "tangents")
-    return tuple(
-        transformed.structured(bound, plain(run_plan(plan, [*bound.inputs, *seeds])))
-    )
+    traced = bound.entry.traced
+    if not traced.writebacks and not traced.stores:
+        return tuple(
+            transformed.structured(bound, plain(run_plan(plan, [*bound.inputs, *seeds])))
+        )
+    with Rewound(traced.generators).again():
+        found = plain(run_plan(plan, [*bound.inputs, *seeds]))
+    finish(bound, run_plan(bound.entry.plan, bound.inputs))
+    return tuple(transformed.structured(bound, found))
 
 
 def _second(graph: Graph, wrt: tuple[int, ...], output: int) -> Graph:

@@ -10,7 +10,7 @@ One run of a compiled pullback for each element of the result.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from gradof.runtime.dynamo import left_alone
 from gradof.runtime.functional import Transformed, gradient_only
 from gradof.runtime.nested import jacobian_inside, session_for
 from gradof.runtime.refuse import Numerics, check_numerics_inside
-from gradof.runtime.results import run_plan
+from gradof.runtime.results import finish, run_plan
 from gradof.tracer.core.result import TensorOut
 from gradof.tracer.state.generators import Rewound
 
@@ -76,18 +76,31 @@ class Jacobian(Transformed):
 
     def _of(self, bound: Bound) -> Any:
         wrt = wrt_inputs(bound, self.positions)
-        draws = Rewound(bound.entry.traced.generators)  # every row is of the same numbers
-        moves_on = draws.states or not self.of_gradient
-        value = run_plan(bound.entry.plan, bound.inputs) if moves_on else ()
-        if self.of_gradient:
-            output = scalar_output(bound, has_aux=False)
-            rows = [
-                self.rows(bound, draws, wrt, k, ("hessian", output, wrt, k),
-                          functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
-                          bound.inputs[i])
-                for k, i in enumerate(wrt)
-            ]  # fmt: skip
-            return self.structured(bound, [self.structured(bound, r) for r in rows])
+        traced = bound.entry.traced
+        draws = Rewound(traced.generators)  # every row is of the same numbers
+        writes = bool(traced.writebacks or traced.stores)
+        runs = bool(draws.states) or writes or not self.of_gradient
+        value = run_plan(bound.entry.plan, bound.inputs) if runs else ()
+        result = self._hessian(bound, draws, wrt) if self.of_gradient else (
+            self._jacobian(bound, draws, wrt, value)
+        )  # fmt: skip
+        if writes:  # as one call of the function does
+            finish(bound, value)
+        return result
+
+    def _hessian(self, bound: Bound, draws: Rewound, wrt: tuple[int, ...]) -> Any:
+        output = scalar_output(bound, has_aux=False)
+        rows = [
+            self.rows(bound, draws, wrt, k, ("hessian", output, wrt, k),
+                      functools.partial(_hessian_rows, wrt=wrt, output=output, k=k),
+                      bound.inputs[i])
+            for k, i in enumerate(wrt)
+        ]  # fmt: skip
+        return self.structured(bound, [self.structured(bound, r) for r in rows])
+
+    def _jacobian(
+        self, bound: Bound, draws: Rewound, wrt: tuple[int, ...], value: Sequence[Any]
+    ) -> Any:
         traced = bound.entry.traced
         leaves: list[Any] = []
         for out in traced.outputs:

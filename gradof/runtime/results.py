@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradof.runtime.arrays import write_back
+import numpy as np
+
+from gradof.runtime.arrays import is_tensor, write_back
 from gradof.runtime.cache import Bound
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.core.result import TensorOut
@@ -18,6 +20,15 @@ def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
         return call(plan, inputs)
     return plan(*inputs)
+
+
+def inputs_at_entry(bound: Bound) -> list[Any]:
+    """The inputs of a call, copies of those it changes in place: as a pullback is to read them."""
+    inputs = list(bound.inputs)
+    for back in bound.entry.traced.writebacks:
+        array = inputs[back.input]
+        inputs[back.input] = array.clone() if is_tensor(array) else np.array(array)
+    return inputs
 
 
 def finish(bound: Bound, results: Sequence[Any]) -> Any:

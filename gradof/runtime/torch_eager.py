@@ -138,7 +138,8 @@ class Pulled(NamedTuple):
 def pulled(fn: Callable[..., Tensors], inputs: Sequence[Tensor], recording: bool) -> Pulled:
     """Run `fn(*inputs)`; without `recording` nothing has a history."""
     if within_transform():
-        outputs, back = torch.func.vjp(lambda *xs: tuple(fn(*xs)), *inputs)
+        func: Any = torch.func
+        outputs, back = func.vjp(lambda *xs: tuple(fn(*xs)), *inputs)
         return Pulled(list(outputs), lambda seeds: [*back(tuple(_seeds(seeds, outputs)))], True)
     wrt = [x if x.requires_grad else x.detach().requires_grad_() for x in inputs]
     times = Counter(map(id, wrt))

@@ -63,7 +63,7 @@ def _examine_op(node: Node, values: dict[Value, Any], rng: np.random.Generator) 
     if "random" not in record.traits and found.dtype.kind == "f":
         float64 = _relative(found, _in_float64(node, operands))
         precise = float64 <= PRECISION_ULPS * float(np.finfo(found.dtype).eps)
-    errors = _backward(node, record, operands, rng)
+    errors = _backward(node, record, values, rng)
     return OpRow(node.kind, str(node.loc), eager, float64, tuple(errors), precise)
 
 
@@ -96,22 +96,23 @@ def _library_function(record: Op) -> Any:
 
 
 def _backward(
-    node: Node, record: Op, operands: Sequence[Any], rng: np.random.Generator
+    node: Node, record: Op, values: dict[Value, Any], rng: np.random.Generator
 ) -> list[tuple[str, float]]:
     if "random" in record.traits or not record.is_differentiable:
         return []
-    graph, params = one_node_graph(node)
-    points = [
-        _point(v, x, rng if _has_rule(record, i) else None)  # an order may have to be whole
-        for i, (v, x) in enumerate(zip(node.inputs, operands, strict=True))
-    ]
-    point_of = dict(zip(node.inputs, points, strict=True))  # an operand may stand there twice
-    arrays = [point_of[v] for v in params]
+    is_rule = node.kind == "CustomRule"
+    graph, params = (rule_graph if is_rule else one_node_graph)(node)
+    point_of = {
+        v: _point(v, values[v], rng if _has_rule(record, i) else None)  # an order may be whole
+        for i, v in enumerate(node.inputs)  # an operand may stand there twice
+    }
+    arrays = [point_of[v] if v in point_of else _point(v, values[v], None) for v in params]
+    wrt = {node.inputs[i] for i in node.attrs["wrt"]} if is_rule else params  # type: ignore[index, union-attr]
     found: list[tuple[str, float]] = []
     seen: set[Value] = set()
     for i, value in enumerate(node.inputs):
         name = record.inputs[0] if record.variadic else record.inputs[i]
-        if value not in params or value in seen or not _has_rule(record, i):
+        if value not in params or value not in wrt or value in seen or not _has_rule(record, i):
             continue
         seen.add(value)
         index = list(params).index(value)
@@ -141,13 +142,63 @@ def one_node_graph(node: Node) -> tuple[Graph, dict[Value, Value]]:
             graph.block.append(constant)
         else:
             params[value] = mapping[value] = graph.block.add_param(widen(value.type))
-    attrs = {k: widen_attr(v) for k, v in node.attrs.items()}
-    copy = Node(node.kind, [mapping[v] for v in node.inputs], attrs, node.loc)
-    for out in node.outputs:
-        copy.add_output(widen(out.type))
-    graph.block.append(copy)
+    copy = graph.block.append(_in_double(node, mapping))
     graph.set_outputs(copy.outputs)
     return graph, params
+
+
+def rule_graph(node: Node) -> tuple[Graph, dict[Value, Value]]:
+    """As `one_node_graph`, of a CustomRule and of all that leads from its arguments to it.
+
+    The rule is one for what the forward computes, which the node by itself does not know.
+    """
+    places = node.attrs["wrt"]
+    assert isinstance(places, tuple)
+    wrt = {node.inputs[i] for i in places}  # type: ignore[index]
+    varying = set(wrt)
+    block = node.outputs[0].node.block if node.outputs[0].node is not None else None
+    assert block is not None
+    stretch: list[Node] = []
+    for other in block.nodes():
+        if other is node:
+            break
+        if not varying.isdisjoint(other.inputs):
+            varying.update(other.outputs)
+            if wrt.isdisjoint(other.outputs):
+                stretch.append(other)
+    graph = Graph(node.kind)
+    params: dict[Value, Value] = {}
+    mapping: dict[Value, Value] = {}
+    for other in (*stretch, node):
+        for value in other.inputs:
+            if value in mapping:
+                continue
+            source = value.node
+            if source is not None and source.kind == "Constant":
+                mapping[value] = graph.block.append(_in_double(source, {})).output
+            else:
+                params[value] = mapping[value] = graph.block.add_param(widen(value.type))
+        copy = graph.block.append(_in_double(other, mapping))
+        mapping.update(zip(other.outputs, copy.outputs, strict=True))
+    graph.set_outputs(copy.outputs)
+    return graph, params
+
+
+def _in_double(node: Node, mapping: dict[Value, Value]) -> Node:
+    """A copy whose floating-point types are float64, its blocks included."""
+    constant = node.kind == "Constant" and not isinstance(node.output.type, TensorType)
+    attrs = dict(node.attrs) if constant else {k: widen_attr(v) for k, v in node.attrs.items()}
+    copy = Node(node.kind, [mapping[v] for v in node.inputs], attrs, node.loc)
+    for out in node.outputs:
+        copy.add_output(out.type if node.kind == "Constant" else widen(out.type))
+    for block in node.blocks:
+        made = copy.add_block()
+        inner = {p: made.add_param(widen(p.type), p.hint) for p in block.params}
+        for other in block.nodes():
+            found = made.append(_in_double(other, inner))
+            inner.update(zip(other.outputs, found.outputs, strict=True))
+        made.returns.set_inputs([inner[v] for v in block.returns.inputs])
+    return copy
 
 
 def widen(type_: Any) -> Any:

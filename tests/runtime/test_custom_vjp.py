@@ -193,3 +193,25 @@ def test_a_fwd_may_call_its_function(library: str) -> None:
         got, again = g.detach().numpy(), torch.autograd.grad(g.sum(), x)[0].numpy()
     np.testing.assert_allclose(got, first.numpy(), rtol=1e-12)
     np.testing.assert_allclose(again, second.numpy(), rtol=1e-12)
+
+
+@gradof.custom_vjp
+def _same(x: Any) -> Any:
+    return x
+
+
+_same.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
+
+
+@pytest.mark.parametrize(("fn", "wanted"), [
+    (lambda x: (_same(x) * x).sum(), 3.0), (lambda x: _same(2 * x).sum(), 4.0),
+    (lambda x: _same(_same(x)).sum(), 4.0), (lambda x: _same(x.view(-1)).view(3, 1).sum(), 2.0),
+])  # fmt: skip
+def test_a_rule_of_the_identity(fn: Any, wanted: float) -> None:
+    compiled = gradof.differentiate(fn, strict=True)
+    ones = torch.ones(3, dtype=torch.float64)
+    assert gradof.grad(compiled)(ones).tolist() == [wanted] * 3
+    x = ones.clone().requires_grad_()
+    compiled(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [wanted] * 3
+    assert compiled.cache_info().backward_runs == 2 and compiled.cache_info().eager_runs == 0

@@ -54,12 +54,17 @@ def _plain_sum(x: Tensor, y: Tensor) -> Tensor:
     return _plain(x, y).sum()
 
 
+def _pulled(pair: Any) -> Any:
+    out, pull = pair
+    return out, *pull(T)
+
+
 X, Y, T, S = _x(3), _x(3, seed=1), _x(3, seed=2), _x(3, seed=3)
 
 CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
     "vjp": (
-        lambda make: (lambda out, pull: (out, *pull(T)))(*gradof.vjp(make(_loud), X, Y)),
-        lambda: (lambda out, pull: (out, *pull(T)))(*func.vjp(_plain, X, Y)),
+        lambda make: _pulled(gradof.vjp(make(_loud), X, Y)),
+        lambda: _pulled(func.vjp(_plain, X, Y)),
     ),
     "jvp": (
         lambda make: gradof.jvp(make(_loud), (X, Y), (T, S)),
@@ -146,7 +151,8 @@ def test_parameters_that_are_read_get_gradients_through_the_results() -> None:
 
     wanted = penalty(func.grad(energy))
     with one_warning():
-        for fn in (gradof.grad(energy), lambda x: gradof.vjp(energy, x)[1](torch.ones(()).double())[0],
+        one = torch.ones((), dtype=torch.float64)
+        for fn in (gradof.grad(energy), lambda x: gradof.vjp(energy, x)[1](one)[0],
                    lambda x: gradof.jacobian(energy)(x)):  # fmt: skip
             torch.testing.assert_close(penalty(fn), wanted)
         with torch.no_grad():
@@ -232,7 +238,8 @@ def test_transforms_of_torch_around_what_was_traced(name: str) -> None:
 OURS_WITHIN: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "grad": (lambda fn: gradof.grad(lambda x: fn(x).sum()),
              lambda fn: func.grad(lambda x: fn(x).sum())),
-    "vjp": (lambda fn: lambda x: gradof.vjp(fn, x)[1](x)[0], lambda fn: lambda x: func.vjp(fn, x)[1](x)[0]),
+    "vjp": (lambda fn: lambda x: gradof.vjp(fn, x)[1](x)[0],
+            lambda fn: lambda x: func.vjp(fn, x)[1](x)[0]),
     "jacobian": (gradof.jacobian, func.jacrev),
     "hessian": (lambda fn: gradof.hessian(lambda x: fn(x).sum()),
                 lambda fn: func.hessian(lambda x: fn(x).sum())),

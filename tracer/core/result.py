@@ -197,8 +197,8 @@ class Traced:
     tensors that require no grad have the gradient of such, which another call may not mean
     (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
-    those with other `attributes`. `generators` are what the graph draws from, numpy's own or
-    Python's.
+    those with other `attributes`. `generators` are what the graph draws from: numpy's own,
+    Python's, torch's.
     """
 
     _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)

@@ -64,7 +64,9 @@ def state_of(generator: Any) -> Any:
         return generator.bit_generator.state
     if isinstance(generator, np.random.RandomState):
         return generator.get_state(legacy=False)
-    return generator.getstate()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state()  # torch's
 
 
 def set_state(generator: Any, state: Any) -> None:
@@ -73,8 +75,10 @@ def set_state(generator: Any, state: Any) -> None:
         generator.bit_generator.state = state
     elif isinstance(generator, np.random.RandomState):
         generator.set_state(state)
-    else:
+    elif isinstance(generator, random.Random):
         generator.setstate(state)
+    else:
+        generator.set_state(state)
 
 
 def _same(a: Any, b: Any) -> bool:

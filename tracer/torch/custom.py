@@ -49,7 +49,10 @@ def custom_functions(recorder: Recorder, api: ApiMode, reads: Reads) -> Iterator
         run = super(_base, cls).apply
         if threading.get_ident() != here or cls.forward.__module__ == _BY_TORCH:
             return run(*args, **kwargs)
-        wrapped = tuple(api.traced(a) if isinstance(a, torch.Tensor) else plain(a) for a in args)
+        with torch._C.DisableTorchFunction():  # ours, not the user's
+            wrapped = tuple(
+                api.traced(a) if isinstance(a, torch.Tensor) else plain(a) for a in args
+            )
         kwargs = plain(kwargs)
         if any(isinstance(a, torch.Tensor) and transformed(a) for a in wrapped):
             raise UnsupportedOpError(
@@ -130,7 +133,9 @@ class _Call:
         if arg.requires_grad:
             return arg
         with self.recorder.pause(), torch._C.DisableTorchFunction(), torch.enable_grad():
-            copy = arg.detach().clone().requires_grad_().view_as(arg)
+            base = arg.detach().clone().requires_grad_()
+            copy = base.view_as(arg)
+        self.recorder.bind(inner(base), self.values[i])  # where the forward returns an alias
         self.recorder.bind(inner(copy), self.values[i])
         return copy
 

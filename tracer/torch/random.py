@@ -19,7 +19,9 @@ from typing import Any
 import torch
 
 from gradof.errors import TraceError, UnsupportedOpError
-from gradof.ir.core import Value
+from gradof.ir.core import Graph, Value
+from gradof.ir.opinfo import has_trait
+from gradof.ir.types import TensorType
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import plainly
@@ -39,6 +41,21 @@ class GeneratorState:
 
     def __str__(self) -> str:
         return "the state of a torch.Generator"
+
+
+def drawn_from(graph: Graph) -> tuple[torch.Generator, ...]:
+    """torch's own generators that a graph may draw from."""
+    devices: dict[str, None] = {}
+    for node in graph.walk():
+        if has_trait(node.kind, "random") or node.kind in ("Opaque", "library_call"):
+            types = (value.type for value in (*node.inputs, *node.outputs))
+            devices.update((t.device, None) for t in types if isinstance(t, TensorType))
+    found = [torch.default_generator] if devices else []
+    for name in devices:
+        device = torch.device(name)
+        if device.type == "cuda":
+            found.append(torch.cuda.default_generators[device.index or 0])
+    return tuple(found)
 
 
 AddInput = Callable[[torch.Tensor, GeneratorState], Value]

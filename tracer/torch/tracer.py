@@ -85,7 +85,7 @@ from gradof.tracer.torch.leaves import (
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
 from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
-from gradof.tracer.torch.random import GeneratorState, OwnGenerators
+from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.state import OuterState
 from gradof.tracer.torch.stores import stores_of
@@ -228,8 +228,7 @@ class Trace:
             numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
             by_history=self.api.histories.decided,
-            layouts=layouts,
-            attributes=attributes,
+            layouts=layouts, attributes=attributes, generators=drawn_from(graph),
         )
 
     def arguments(self, names: Sequence[str | None]) -> list[Any]:
