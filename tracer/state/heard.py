@@ -30,7 +30,7 @@ def is_heard(module: str) -> bool:
     top = module.partition(".")[0]
     if top == "torch":
         return module.startswith(_HEARD)
-    if top in _SILENT:
+    if top in _SILENT or top.startswith("namedtuple_"):  # its __new__, compiled by collections
         return False
     return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
 
