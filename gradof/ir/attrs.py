@@ -97,8 +97,11 @@ def same_attr(a: Attr, b: Attr) -> bool:
 
 def attr_key(value: Attr) -> object:
     """A hashable key with the equality of `same_attr`."""
+    kind = type(value)
+    if kind is int or kind is str or kind is bool:
+        return kind, value
     if isinstance(value, tuple):
-        return tuple(attr_key(v) for v in value)
+        return tuple(map(attr_key, value))
     if isinstance(value, (Dense, DType)):
         return value
-    return (type(value).__name__, repr(value))
+    return kind, repr(value)

@@ -18,65 +18,15 @@ before its node. `verify` checks it; `Node.is_before` compares positions in one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gradof.errors import IRError
 from gradof.ir.attrs import Attr
 from gradof.ir.loc import Loc as Loc
 from gradof.ir.types import Type
-
-
-class Use(NamedTuple):  # a tuple, which is made and hashed in C: there is one per operand
-    """Operand `index` of `node`."""
-
-    node: Node
-    index: int  # type: ignore[assignment]  # tuple has a method of this name
-
-
-class Value:
-    """One SSA value: output `index` of `node`, or param `index` of a block (`node` None)."""
-
-    __slots__ = ("_uses", "block", "hint", "index", "node", "type")
-
-    def __init__(
-        self, type_: Type, node: Node | None, index: int, hint: str | None, block: Block | None
-    ) -> None:
-        self.type = type_
-        self.node = node
-        self.index = index
-        self.hint = hint
-        self.block = block  # the block a param belongs to; None for node outputs
-        self._uses: dict[Use, None] = {}
-
-    @property
-    def uses(self) -> list[Use]:
-        """A snapshot of the uses, in the order they were made."""
-        return list(self._uses)
-
-    @property
-    def has_uses(self) -> bool:
-        """Whether anything reads this value."""
-        return bool(self._uses)
-
-    @property
-    def owning_block(self) -> Block:
-        """The block in which this value is defined."""
-        block = self.block if self.node is None else self.node.block
-        assert block is not None, "the defining node is not inserted"
-        return block
-
-    def replace_all_uses_with(self, other: Value) -> None:
-        """Given `y = f(x)`; after `x.replace_all_uses_with(z)`: `y = f(z)`."""
-        if other is self:
-            return
-        for use in self.uses:
-            use.node.replace_input(use.index, other)
-        if other.hint is None:
-            other.hint = self.hint
-
-    def __repr__(self) -> str:
-        return f"<Value %{self.hint or '?'} : {self.type}>"
+from gradof.ir.value import Use as Use
+from gradof.ir.value import Value as Value
+from gradof.ir.value import use_of
 
 
 class Node:
@@ -119,7 +69,7 @@ class Node:
 
     def add_input(self, value: Value) -> None:
         """Given `f(a)`; after `add_input(b)`: `f(a, b)`."""
-        value._uses[Use(self, len(self._inputs))] = None
+        value._uses[use_of((self, len(self._inputs)))] = None
         self._inputs += (value,)
 
     def replace_input(self, index: int, value: Value) -> None:
@@ -132,13 +82,13 @@ class Node:
     def set_inputs(self, values: Sequence[Value]) -> None:
         """Replace all operands."""
         for i, old in enumerate(self._inputs):
-            del old._uses[Use(self, i)]
+            del old._uses[use_of((self, i))]
         self._read(values)
 
     def _read(self, values: Iterable[Value]) -> None:
         self._inputs = tuple(values)
         for i, value in enumerate(self._inputs):
-            value._uses[Use(self, i)] = None
+            value._uses[use_of((self, i))] = None
 
     def remove_input(self, index: int) -> None:
         """Given `f(a, b, c)`; after `remove_input(1)`: `f(a, c)`."""
@@ -298,10 +248,57 @@ class Block:
         node._order = after + max(1, gap >> 6)
         self._dirty = gap < 2
 
+    def emit(
+        self, anchor: Node, kind: str, inputs: tuple[Value, ...], attrs: dict[str, Attr],
+        loc: Loc | None, types: Iterable[Type],
+    ) -> Node:  # fmt: skip
+        """Make a node with outputs of these types, whose `attrs` are its own, before `anchor`.
+
+        As `insert_before` of a new node, in one go: traces make very many.
+        """
+        node = Node.__new__(Node)
+        node.kind, node.attrs, node.loc, node.block = kind, attrs, loc, self
+        node.blocks, node.outputs, node._inputs, node._order = [], [], inputs, 0
+        for i, value in enumerate(inputs):
+            value._uses[use_of((node, i))] = None
+        for i, type_ in enumerate(types):
+            node.outputs.append(Value(type_, node, i, None, None))
+        previous = anchor._prev
+        node._prev, node._next, anchor._prev = previous, anchor, node
+        if previous is None:
+            self._head = node
+        else:
+            previous._next = node
+        if not self._dirty:
+            self._number(node, previous, anchor)
+        return node
+
     def insert_after(self, anchor: Node, node: Node) -> Node:
         """Given `a; b`; after `insert_after(a, n)`: `a; n; b`."""
         assert anchor._next is not None
         return self.insert_before(anchor._next, node)
+
+    def number_later(self) -> None:
+        """Number the nodes when an order is first asked for: many are about to be inserted."""
+        self._dirty = True
+
+    def erase_all(self, nodes: Collection[Node]) -> None:
+        """Erase nodes of this block whose outputs only they themselves use."""
+        gone = set(nodes)
+        for node in nodes:
+            for i, value in enumerate(node._inputs):
+                if value.node not in gone:
+                    del value._uses[use_of((node, i))]
+            for value in node.outputs:
+                if not gone.issuperset([use[0] for use in value._uses]):
+                    raise IRError(f"cannot erase {node.kind}: its output is used", loc=node.loc)
+            for block in node.blocks:
+                block.clear()
+            self._unlink(node)
+        for node in nodes:
+            node._inputs = ()
+            for value in node.outputs:
+                value._uses.clear()
 
     def clear(self) -> None:
         """Erase every node, last first, and the results."""

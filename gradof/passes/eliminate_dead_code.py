@@ -33,7 +33,7 @@ def eliminate_dead_code_in(block: Block, on_erase: OnErase | None = None) -> boo
             changed |= _drop_dead_outputs(node, on_erase)
         elif is_loop(node) and any(out.has_uses for out in node.outputs):
             changed |= drop_dead_outputs(node, eliminate_dead_code_in, on_erase)
-        if is_pure(node) and not any(out.has_uses for out in node.outputs):
+        if not any([out.has_uses for out in node.outputs]) and is_pure(node):
             if on_erase is not None:
                 for out in node.outputs:
                     on_erase(out)

@@ -23,7 +23,7 @@ from gradof.ops.registry import get_op
 from gradof.passes.expand_composites import inline
 from gradof.passes.roll.build import Unfit, build
 from gradof.passes.roll.find import Stretch, stretches
-from gradof.passes.roll.match import LAG, Matcher, colour
+from gradof.passes.roll.match import LAG, Colours, Matcher
 from gradof.passes.roll.phase import best_phase
 from gradof.passes.roll.tidy import tidy_loops
 
@@ -52,10 +52,8 @@ def _roll_once(graph: Graph) -> bool:
     """Roll the stretches of the shortest period that has any."""
     nodes = [node for node in graph.nodes() if node.kind != "Constant"]
     matcher = Matcher(nodes)
-    numbers: dict[object, int] = {}
-    colours = np.array(
-        [numbers.setdefault(colour(node), len(numbers)) for node in nodes], np.int64
-    )
+    numbers = Colours()
+    colours = np.array([numbers.of(node) for node in nodes], np.int64)
     done: list[tuple[int, int]] = []
     period = None
     for found in stretches(colours, tuning.LOOP_STEPS):

@@ -221,7 +221,16 @@ def _written(x: Any) -> Any:
     return table
 
 
-@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views, _written])
+def _plain_and_picked(x: Any) -> Any:
+    move, order = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.3], [0.0, 0.1, 0.7]]), np.argsort(x)
+    table, total = np.outer(x, x), 0.0
+    for t in range(4):
+        x = move @ x + table[:, order[t % 3]] * np.array([1.0, 0.5, 0.25]) - move.T @ x
+        total = total + x[order[0]] + np.array([2, 3, 4])[order[t % 3]]
+    return total
+
+
+@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views, _written, _plain_and_picked])
 def test_templates_emit_what_is_recorded_in_full(
     fn: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:

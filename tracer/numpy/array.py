@@ -27,6 +27,7 @@ from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
+from gradof.tracer.numpy.kinds import kind_of
 from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
 from gradof.tracer.state.unheard import quietly
@@ -69,10 +70,12 @@ class Later:
 class TracedArray(PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
-    `memory` is that array, too, but its elements may not be there yet (`deferred`).
+    `memory` is that array, too, but its elements may not be there yet (`deferred`). `kind` is a
+    number of its dtype, shape, strides and `is_scalar`, in keys of `templates`.
     """
 
-    __slots__ = ("_expr", "_version", "is_scalar", "link", "memory", "recorder")
+    __slots__ = ("_expr", "_version", "is_scalar", "kind", "link", "memory", "recorder")
+    memory: np.ndarray[Any, Any]
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000
 
@@ -80,9 +83,14 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         self, recorder: Recorder, concrete: Any, expr: Expr, link: View | None = None
     ) -> None:
         self.recorder = recorder
-        waits = isinstance(concrete, Later)
-        self.memory = concrete.memory if waits else np.asarray(concrete)
-        self.is_scalar = waits or isinstance(concrete, np.generic)
+        if type(concrete) is np.ndarray:
+            self.memory, self.is_scalar = concrete, False
+        else:
+            waits = type(concrete) is Later
+            self.memory = concrete.memory if waits else np.asarray(concrete)
+            self.is_scalar = waits or isinstance(concrete, np.generic)
+        memory = self.memory
+        self.kind = kind_of((memory.dtype, memory.shape, memory.strides, self.is_scalar))
         self._expr = expr
         self._version = 0
         self.link = link
@@ -205,9 +213,13 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     # --- indexing ---------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> TracedArray:
+        result: TracedArray
         run = self.recorder.handlers.get_item
-        plain = type(index) is int or type(index) in OURS or _is_plain_index(index)
-        result: TracedArray = quietly(run, self, index) if plain else run(self, index)
+        kind = type(index)
+        if kind is int or kind in OURS or _is_plain_index(index):
+            result = quietly(run, self, index)
+        else:
+            result = run(self, index)
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -340,6 +352,9 @@ OURS = frozenset({
 })  # fmt: skip
 
 
+_BOUNDS = frozenset({int, type(None)})
+
+
 def is_ours(args: Collection[Any]) -> bool:
     """Whether no code of the user's takes part in these: they, or nests of them, are numpy's."""
     for x in args:
@@ -360,8 +375,15 @@ def _attempted(recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dic
 
 
 def _is_plain_index(index: Any) -> bool:
-    if type(index) is slice:
-        return all(type(x) in (int, type(None)) for x in (index.start, index.stop, index.step))
-    return type(index) is tuple and all(
-        type(x) in OURS or (type(x) is slice and _is_plain_index(x)) for x in index
-    )
+    kind = type(index)
+    if kind is slice:
+        return (
+            type(index.start) in _BOUNDS and type(index.stop) in _BOUNDS
+            and type(index.step) in _BOUNDS
+        )
+    if kind is not tuple:
+        return False
+    for x in index:
+        if type(x) not in OURS and not (type(x) is slice and _is_plain_index(x)):
+            return False
+    return True

@@ -65,10 +65,9 @@ class Deferred:
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         """The result or results, now or later; numpy's own exception where it raises one."""
-        if not self._waiting and not kwargs:
-            small = _small(args)
-            if small is not None:
-                return function(*small)
+        small = self.at_once(args, kwargs)
+        if small is not None:
+            return function(*small)
         if self._may_wait(args):
             if function in TYPES_ONLY:
                 return function(*memories(args), **memories(kwargs))
@@ -79,6 +78,10 @@ class Deferred:
                 if found is not None:
                     return self._later(function, [self._held(a) for a in args], kwargs, found)
         return function(*map(real, args), **real(kwargs))
+
+    def at_once(self, args: Sequence[Any], kwargs: Any) -> list[Any] | None:
+        """The operands, if they are small arrays and numbers, and nothing waits; else None."""
+        return None if self._waiting or kwargs else _small(args)
 
     def item(self, array: TracedArray, index: Any) -> Any:
         """`array[index]`, for an index that has its elements."""

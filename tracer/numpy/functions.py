@@ -21,9 +21,9 @@ import numpy as np
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import Later, TracedArray, View
+from gradof.tracer.numpy.calls import function_call
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
-from gradof.tracer.numpy.templates import function_call
 
 Adaptor = Callable[..., Any]
 EXPRESSIONS: dict[Any, Adaptor] = {}

@@ -18,9 +18,9 @@ from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.calls import item_call, write_call
 from gradof.tracer.numpy.numbers import in_assignment, in_index
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
-from gradof.tracer.numpy.templates import item_call, write_call
 
 Shape = tuple[int, ...]
 Slices = list[tuple[int, int, int, int]]  # dim, start, stop, step > 0
@@ -50,6 +50,11 @@ def _basic_view(array: TracedArray, items: tuple[Any, ...], value: Any) -> View 
     """How `array[items]`, of which numpy gives `value`, is a view; it is seldom asked."""
     if not isinstance(value, np.ndarray):
         return None
+    if any([type(i) is TracedArray for i in items]):
+        return View(
+            array, lambda x: _select(array, items).read(x),
+            lambda x, source: _select(array, items).write(x, source),
+        )
     shape = array.shape
     return View(
         array, lambda x: Basic(shape, items).read(x),

@@ -52,20 +52,24 @@ def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[.
     """An operator, straight to the recorder for what numpy would hand over anyway."""
     general = getattr(NDArrayOperatorsMixin, name)
 
-    def operator(self: TracedArray, *others: Any) -> Any:
-        if not _DIRECT.issuperset(map(type, others)):
-            if others and "scipy.sparse" in type(others[0]).__module__:  # which have their own
+    def of_one(self: TracedArray) -> Any:
+        return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", (self,), {})
+
+    def of_two(self: TracedArray, other: Any) -> Any:
+        if type(other) not in _DIRECT:
+            if "scipy.sparse" in type(other).__module__:  # which have their own
                 return NotImplemented
-            return general(self, *others)
-        inputs = (*others, self) if reflected else (self, *others)
+            return general(self, other)
+        inputs = (other, self) if reflected else (self, other)
         return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", inputs, {})
 
+    operator = of_one if ufunc.nin == 1 else of_two
     operator.__name__ = name
     operator.__doc__ = f"As `np.{ufunc.__name__}`."
     return operator
 
 
-_DIRECT = frozenset({TracedArray, float, int})
+_DIRECT = frozenset({TracedArray, float, int, np.ndarray})
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
     "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul,

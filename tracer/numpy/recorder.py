@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -28,14 +29,15 @@ from gradof.errors import (
 )
 from gradof.ir.attrs import Dense, from_numpy_dtype
 from gradof.ir.builder import Builder
-from gradof.ir.core import Graph, Loc, Value
+from gradof.ir.core import Block, Graph, Loc, Value
 from gradof.ir.types import DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.core.number import Numbers
 from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
-from gradof.tracer.numpy.deferred import Deferred, memories, real
+from gradof.tracer.numpy.deferred import Deferred, real
+from gradof.tracer.numpy.operands import common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import checksum, places_in
 from gradof.tracer.state.source import Site, user_loc, user_site
 
@@ -65,6 +67,7 @@ class Recorder:
         old: Mapping[int, tuple[Array, int]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.graph = Graph(name)
+        self.graph.block.number_later()
         self.builder = Builder(self.graph.block)
         self.emitter = Emitter(self.builder)
         self.handlers = handlers
@@ -78,13 +81,17 @@ class Recorder:
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
+        self.told: tuple[Value, ...] = ()  # of these the key of a template says that they vary
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
         self.given: list[Any] = []
         self.places: dict[int, tuple[int, TracedArray]] = {}  # of inputs, by id, kept alive
         self.layouts: dict[int, Layout] = {}  # of inputs, where numpy's answer depends on them
+        self._constants: tuple[Block, dict[Any, TracedArray]] = self.graph.block, {}
         self._named: tuple[tuple[int, int], Value] | None = None
         self._site = Site(None, None, (0, 0))
+        self._quiet = copy_context()  # where numpy does not warn: entered faster than `errstate`
+        self._quiet.run(np.seterr, all="ignore")
 
     @property
     def loc(self) -> Loc | None:
@@ -99,8 +106,8 @@ class Recorder:
                 hint="a traced function must not leave its arrays in globals or attributes; "
                 "return them",
             )
-        self._site = user_site()
-        self.builder.loc = self._site.loc
+        self._site = site = user_site()
+        self.builder.loc = site[0]
 
     def close(self) -> None:
         """The function has returned: nothing more is recorded, and nobody reads what waits."""
@@ -157,6 +164,10 @@ class Recorder:
         Its ValueErrors become ShapeErrors and its dtype errors DtypeErrors, with the user's line.
         """
         try:
+            if type(function) is np.ufunc:
+                small = self.deferred.at_once(args, kwargs)
+                if small is not None:
+                    return self._quiet.run(function, *small)
             with np.errstate(all="ignore"):
                 return self.deferred.call(function, args, kwargs)
         except ValueError as error:
@@ -176,7 +187,7 @@ class Recorder:
 
     def is_constant(self, value: Value) -> bool:
         """Whether no graph input takes part in a value."""
-        self.asked += 1
+        self.asked += value not in self.told
         stack = [value]
         while stack:
             top = stack[-1]
@@ -205,6 +216,19 @@ class Recorder:
         self.guards += 1
 
     # --- operands -------------------------------------------------------------------------------
+
+    @property
+    def constants(self) -> dict[Any, TracedArray]:
+        """Small plain arrays as constants of this block, by their elements."""
+        if self._constants[0] is not self.builder.block:
+            self._constants = self.builder.block, {}
+        return self._constants[1]
+
+    def is_old(self, array: Any) -> bool:
+        """Whether an array was there before the run, or is a view of such an array's memory."""
+        if id(array) in self.old or id(array) in self.free:
+            return True
+        return any(known.base is array for known, _ in list(self.old.values()))
 
     @property
     def concrete_inputs(self) -> list[Any]:
@@ -366,34 +390,6 @@ class Recorder:
         tensors = [x if isinstance(x, Expr) else self.full((), dtype, x) for x in converted]
         exprs = getattr(F, kind).multiple(*tensors)
         return tuple(self.wrap(r, e) for r, e in zip(results, exprs, strict=True))
-
-
-def is_plain(obj: Any) -> bool:
-    """Whether an object is numpy's own array, and not a traced one, which claims to be."""
-    return issubclass(type(obj), np.ndarray)
-
-
-def is_weak(value: Any) -> bool:
-    """Whether a value is a Python number, whose dtype gives way (NEP 50)."""
-    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
-
-
-def contains_traced(value: Any) -> bool:
-    """Whether a nest of lists and tuples holds a traced array."""
-    if isinstance(value, (list, tuple)):
-        return any(map(contains_traced, value))
-    return isinstance(value, TracedArray)
-
-
-def common_dtype(operands: Sequence[Any], result: Any) -> np.dtype[Any]:
-    """The dtype an elementwise op computes in: numpy's promotion, or the float result's."""
-    mixed = result.dtype.kind == "f" and any(  # the size of complex numbers is computed in theirs
-        np.iscomplexobj(memories(x)) for x in operands
-    )
-    if result.dtype.kind in "fc" and not mixed:
-        dtype: np.dtype[Any] = result.dtype
-        return dtype
-    return np.result_type(*(x if is_weak(x) else np.asarray(memories(x)).dtype for x in operands))
 
 
 __all__ = ["Array", "Handlers", "Recorder", "checksum", "common_dtype", "contains_traced",

@@ -5,8 +5,8 @@
 
 A loop of Python's records the same few calls over and over. What a call emits depends on the types
 of its operands, on which of them are the same value, and on its constants: that is the key. The
-values of numbers are left open where no rule asks for them (`_OPEN`), so that a number which counts
-the steps does not make a template a step.
+values of numbers are left open where no rule asks for them (`calls.OPEN`), so that a number which
+counts the steps does not make a template a step.
 
 Only what depends on nothing else is kept: a call that asked for the elements of a constant, for the
 layout of an argument, or that guarded a value, is recorded in full each time (`_marks`). numpy
@@ -15,11 +15,8 @@ itself still computes every result: errors, dtypes and later decisions are its o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from gradof import tuning
 from gradof.ir.attrs import Attr, Dense
@@ -31,18 +28,6 @@ from gradof.tracer.numpy.array import TracedArray, View
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-# Ufuncs whose record is the same for any number of one Python type.
-_OPEN = frozenset({
-    np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater,
-    np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal,
-})  # fmt: skip
-# Functions whose record depends on types, and on arguments that are no arrays.
-BY_TYPES = frozenset({
-    np.sum, np.prod, np.mean, np.var, np.std, np.max, np.min, np.cumsum, np.dot, np.vdot, np.inner,
-    np.outer, np.where, np.stack, np.concatenate, np.clip, np.linalg.norm, np.cross, np.diff,
-    np.trace,
-})  # fmt: skip
-_PLAIN = frozenset({int, float, bool, type(None), str})
 _LARGE = 512  # bytes of a constant in a template
 
 
@@ -63,10 +48,16 @@ class Template(NamedTuple):
     result: int
 
 
+NEW = Template((), -1)
 _templates: dict[Any, Template | None] = {}
 
 
-class _Call(NamedTuple):
+def found(key: Any) -> Template | None:
+    """The template of a call; None where it is recorded in full, NEW where none is known."""
+    return _templates.get(key, NEW)
+
+
+class Call(NamedTuple):
     """One call: its key, which values the operands are, and its open numbers.
 
     With `dims` the numbers are places of single elements along those dims.
@@ -89,15 +80,16 @@ def through(
     are and what the open `numbers` are. `link` says of numpy's result which view it is.
     """
     recorder.enter()
-    values = [x.expr.value for x in operands]
-    call = _Call((key, _alike(values)), values, numbers, dims)
-    if call.key not in _templates:
-        return _kept(recorder, call, record, lambda made: _value_of(made, values, link is not None))
-    found = _templates[call.key]
-    if found is None:
+    values = [x._expr.value if x.link is None else x.expr.value for x in operands]
+    whole = key, _alike(values)
+    template = found(whole)
+    if template is None:
         return record()
+    if template is NEW:
+        call = Call(whole, values, numbers, dims)
+        return keep(recorder, call, record, lambda made: _value_of(made, values, link is not None))
     result = concrete()
-    value = emit(recorder, found, values, numbers)
+    value = emit(recorder, template, values, numbers)
     recorder.name(value)
     linked = None if link is None else link(result)
     return TracedArray(recorder, result, Expr(value, recorder.emitter), linked)
@@ -119,12 +111,9 @@ def emit(
     block, anchor, loc = builder.block, builder.anchor, builder.loc
     made = list(values)
     for kind, inputs, attrs, types, number in template.lines:
-        if number is not None:
-            attrs = _filled(kind, attrs, numbers[number])
-        node = Node(kind, [made[i] for i in inputs], attrs, loc)
-        for type_ in types:
-            made.append(node.add_output(type_))
-        block.insert_before(anchor, node)
+        attrs = dict(attrs) if number is None else _filled(kind, attrs, numbers[number])
+        node = block.emit(anchor, kind, tuple([made[i] for i in inputs]), attrs, loc, types)
+        made += node.outputs
     return made[template.result]
 
 
@@ -135,7 +124,7 @@ def _filled(kind: str, attrs: dict[str, Attr], number: Any) -> dict[str, Attr]:
     return {**attrs, "start": number, "stop": number + 1}
 
 
-def _held(node: Node, call: _Call, used: set[int]) -> int | None:
+def _held(node: Node, call: Call, used: set[int]) -> int | None:
     """Which open number a node holds."""
     attrs = node.attrs
     if node.kind == "Constant" and not call.dims and len(used) < len(call.numbers):
@@ -160,8 +149,8 @@ def _alike(values: Sequence[Value]) -> Any:
     return tuple(first.setdefault(id(v), i) for i, v in enumerate(values))
 
 
-def _kept(
-    recorder: Recorder, call: _Call, record: Callable[[], Any],
+def keep(
+    recorder: Recorder, call: Call, record: Callable[[], Any],
     value_of: Callable[[Any], Value | None],
 ) -> Any:  # fmt: skip
     """Record in full, and keep what was emitted if that is all that happened."""
@@ -189,7 +178,7 @@ def _marks(recorder: Recorder) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _template(nodes: Sequence[Node], call: _Call, result: Value) -> Template | None:
+def _template(nodes: Sequence[Node], call: Call, result: Value) -> Template | None:
     """The template of these nodes; None where they use more than the operands."""
     places = {v: i for i, v in reversed(list(enumerate(call.values)))}
     lines: list[_Line] = []
@@ -214,168 +203,4 @@ def _template(nodes: Sequence[Node], call: _Call, result: Value) -> Template | N
     return Template(tuple(lines), places[result])
 
 
-# --- the calls ------------------------------------------------------------------------------------
-
-
-def ufunc_call(
-    recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...], record: Callable[..., Any]
-) -> Any:
-    """`ufunc(*inputs)`; `record(recorder, ufunc, "__call__", inputs, {})` records it in full."""
-    key: list[Any] = [ufunc]
-    operands: list[TracedArray] = []
-    numbers: list[Any] = []
-    for x in inputs:
-        kind = type(x)
-        if kind is TracedArray and x.recorder is recorder:
-            key += (x.memory.dtype, x.memory.shape, x.is_scalar)
-            operands.append(x)
-        elif kind is float or kind is int:
-            key.append(kind)
-            if x != x:
-                return record(recorder, ufunc, "__call__", inputs, {})
-            if ufunc in _OPEN:
-                numbers.append(x)
-            else:
-                key.append(_told(x))
-        else:
-            return record(recorder, ufunc, "__call__", inputs, {})
-    return through(
-        recorder, tuple(key), operands, numbers,
-        lambda: record(recorder, ufunc, "__call__", inputs, {}),
-        lambda: recorder.numpy(ufunc, *inputs),
-    )  # fmt: skip
-
-
-def function_call(
-    recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
-    record: Callable[..., Any],
-) -> Any:  # fmt: skip
-    """`func(*args, **kwargs)`; `record(recorder, func, args, kwargs)` records it in full."""
-    key: list[Any] = [func]
-    operands: list[TracedArray] = []
-    if (
-        func not in BY_TYPES or not _signature(recorder, args, key, operands)
-        or not _signature(recorder, tuple(kwargs.values()), key, operands)
-    ):  # fmt: skip
-        return record(recorder, func, args, kwargs)
-    return through(
-        recorder, (tuple(key), *kwargs), operands, (),
-        lambda: record(recorder, func, args, dict(kwargs)),
-        lambda: recorder.numpy(func, *args, **kwargs),
-    )
-
-
-def item_call(
-    array: TracedArray, index: Any, record: Callable[..., Any],
-    link: Callable[[tuple[Any, ...], Any], View | None],
-) -> Any:  # fmt: skip
-    """`array[index]`; `record(array, index)` records it in full."""
-    recorder = array.recorder
-    items = index if type(index) is tuple else (index,)
-    found = _index(array, items)
-    if found is None:
-        return record(array, index)
-    key, numbers, dims = found
-    return through(
-        recorder, ("item", key), (array,), numbers, lambda: record(array, index),
-        lambda: recorder.deferred.item(array, items), lambda value: link(items, value), dims,
-    )
-
-
-def write_call(
-    array: TracedArray, index: Any, source: TracedArray, record: Callable[..., Any],
-    assign: Callable[..., Any],
-) -> None:  # fmt: skip
-    """`array[index] = source`; `record(array, index, source)` records it in full.
-
-    `assign(memory, items, values)` is what numpy does.
-    """
-    recorder, memory = array.recorder, source.memory
-    items = index if type(index) is tuple else (index,)
-    found = None if array.link is not None or array.is_scalar else _index(array, items)
-    if found is None:
-        record(array, index, source)
-        return
-    values = [array.expr.value, source.expr.value]
-    key = ("write", found[0], memory.dtype, memory.shape, values[0] is values[1])
-    call = _Call(key, values, found[1], found[2])
-    if key not in _templates:
-        _kept(
-            recorder, call, lambda: record(array, index, source), lambda _: array.expr.value
-        )
-        return
-    template = _templates[key]
-    if template is None:
-        record(array, index, source)
-        return
-    recorder.deferred.before_write(array.memory)
-    recorder.numpy(assign, array.memory, items, source)
-    array.assign(Expr(emit(recorder, template, values, found[1]), recorder.emitter))
-
-
-def _index(
-    array: TracedArray, items: tuple[Any, ...]
-) -> tuple[Any, list[int], list[int]] | None:
-    """An index of numbers and slices as a key; the places of single elements are open.
-
-    So a loop over `x[t]` has one template. With the places come their dims.
-    """
-    memory = array.memory
-    key: list[Any] = [memory.dtype, memory.shape, memory.strides, array.is_scalar]
-    numbers: list[int] = []
-    dims: list[int] = []
-    dim = 0
-    for item in items:
-        kind = type(item)
-        if kind is int and dim < memory.ndim:
-            n = memory.shape[dim]
-            at = item + n if item < 0 else item
-            if not 0 <= at < n:
-                return None
-            numbers.append(at)
-            dims.append(dim)
-            key.append(int)
-            dim += 1
-        elif kind is slice and {type(item.start), type(item.stop), type(item.step)} <= _BOUNDS:
-            key.append((item.start, item.stop, item.step))
-            dim += 1
-        elif item is None:
-            key.append(None)
-        else:
-            return None
-    return tuple(key), numbers, dims
-
-
-_BOUNDS = frozenset({int, type(None)})
-
-
-def _signature(
-    recorder: Recorder, args: Sequence[Any], key: list[Any], operands: list[TracedArray]
-) -> bool:
-    """Add what an adaptor can ask of the arguments; False where that is not known."""
-    for x in args:
-        kind = type(x)
-        if kind is TracedArray and x.recorder is recorder:
-            memory = x.memory
-            key += (memory.dtype, memory.shape, memory.strides, x.is_scalar)
-            operands.append(x)
-        elif kind in _PLAIN:
-            if x != x:
-                return False
-            key += (kind, _told(x))
-        elif kind is tuple or kind is list:
-            key += (kind, len(x))
-            if not _signature(recorder, x, key, operands):
-                return False
-        else:
-            return False
-    return True
-
-
-def _told(x: Any) -> Any:
-    """A number as part of a key: 0.0 and -0.0 are two."""
-    return (x, math.copysign(1.0, x)) if x == 0 and type(x) is float else x
-
-
-__all__ = ["BY_TYPES", "Template", "emit", "function_call", "item_call", "through", "ufunc_call",
-           "write_call"]  # fmt: skip
+__all__ = ["NEW", "Call", "Template", "emit", "found", "keep", "through"]

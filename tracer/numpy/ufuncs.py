@@ -16,11 +16,11 @@ import numpy as np
 from gradof.errors import DtypeError
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.calls import ufunc_call
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import in_ufunc
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, is_weak, real
 from gradof.tracer.numpy.special import UFUNCS
-from gradof.tracer.numpy.templates import ufunc_call
 from gradof.tracer.numpy.ufunc_methods import record_at, record_method
 
 Function = Callable[..., Any]

@@ -26,8 +26,9 @@ def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> se
     while todo and len(seen) < _MOST:
         obj = todo.pop()
         kind = type(obj)
-        if kind in kinds:
+        if kind in kinds:  # what these lead to is the trace itself: all that it has recorded
             found.add(kind)
+            continue
         if issubclass(kind, ATOMS) or id(obj) in seen or old.get(id(obj)):
             continue
         seen[id(obj)] = obj

@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
@@ -40,6 +42,9 @@ class Site(NamedTuple):
 
 
 _NOWHERE = Site(None, None, (0, 0))
+_site: Callable[[tuple[Loc | None, str | None, tuple[int, int]]], Site] = partial(
+    tuple.__new__, Site
+)  # made in C
 # By the id of the code, which the entry keeps: the hash of code takes long.
 _is_user: dict[int, tuple[bool, CodeType]] = {}
 _sites: dict[tuple[int, int], tuple[Loc | None, str | None, CodeType]] = {}
@@ -61,17 +66,24 @@ def caller(thread: int) -> FrameType | None:
 
 def user_site(frame: FrameType | None = None) -> Site:
     """The innermost user frame at or outside `frame` (default: the caller)."""
-    frame = user_frame(frame or sys._getframe(1))
+    if frame is None:
+        frame = sys._getframe(1)
+    while frame is not None:  # as `user_frame`
+        code = frame.f_code
+        known = _is_user.get(id(code))
+        if known[0] if known is not None else _in_user_code(frame):
+            break
+        frame = frame.f_back
     if frame is None:
         return _NOWHERE
-    code, lasti = frame.f_code, frame.f_lasti
+    lasti = frame.f_lasti
     found = _sites.get((id(code), lasti))
     if found is None:
         hints = _hints.get(code)
         if hints is None:
             hints = _hints[code] = _stores_after(code)
         found = _sites[id(code), lasti] = _loc(code, frame.f_lineno), hints.get(lasti), code
-    return Site(found[0], found[1], (id(frame), lasti))
+    return _site((found[0], found[1], (id(frame), lasti)))
 
 
 def user_loc(frame: FrameType | None = None) -> Loc | None:

@@ -279,15 +279,33 @@ class _Build:
 
     def read_outside(self) -> dict[tuple[int, int], list[int]]:
         """For each place and output, the steps whose value something outside reads."""
-        inside = set(self.nodes[self.first : self.last])
+        inside = self.uses_inside()
         found: dict[tuple[int, int], list[int]] = {}
-        for step in range(self.match.steps):
-            for place in range(self.match.period):
-                node = self.nodes[self.first + step * self.match.period + place]
-                for out in node.outputs:
-                    if any(use.node not in inside for use in out._uses):
-                        found.setdefault((place, out.index), []).append(step)
+        for place in range(self.match.period):
+            nodes = self.nodes[self.first + place : self.last : self.match.period]
+            for k in range(len(nodes[0].outputs)):
+                uses = [len(node.outputs[k]._uses) for node in nodes]
+                wanted = inside[place, k]
+                steps = [j for j, count in enumerate(uses) if count > wanted[j]]
+                if steps:
+                    found[place, k] = steps
         return found
+
+    def uses_inside(self) -> dict[tuple[int, int], list[int]]:
+        """For each place and output, how often the value of each step is used by the stretch."""
+        steps = self.match.steps
+        count = {
+            (place, k): [0] * steps
+            for place in range(self.match.period)
+            for k in range(len(self.nodes[self.first + place].outputs))
+        }
+        for sources in self.match.sources:
+            for source in sources:
+                if isinstance(source, Inner):
+                    found = count[source.place, source.output]
+                    for j in range(steps - source.lag):
+                        found[j] += 1
+        return count
 
     def results(
         self, uses: dict[tuple[int, int], list[int]]
@@ -337,7 +355,7 @@ class _Build:
     ) -> None:  # fmt: skip
         period, last = self.match.period, self.first + (self.match.steps - 1) * self.match.period
         order = [key[:3] for key in self.carried]
-        inside = set(self.nodes[self.first : self.last])
+        inside = set(self.nodes[self.first : self.last]) if stacks else set()
         for place in finals:
             old = self.nodes[last + place[0]].outputs[place[1]]
             new = loop.finals[order.index((*place, 1))]
@@ -349,8 +367,7 @@ class _Build:
                 for step in uses[place]
             }
             replace_rows(stack, rows, inside, self.outside)
-        for node in reversed(self.nodes[self.first : self.last]):
-            node.erase()
+        self.outside.body.block.erase_all(self.nodes[self.first : self.last])
 
 
 def _start(node: Node) -> int:

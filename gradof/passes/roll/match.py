@@ -12,11 +12,13 @@ step to the next, or, where that holds for too few steps, each step has a place 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradof.ir.attrs import Attr, attr_key
 from gradof.ir.core import Block, Node, Value
+from gradof.ir.types import Type
 from gradof.passes.roll.find import Stretch
 
 MOVING = frozenset({"slice", "slice_scatter", "unslice"})  # by `start` and `stop`
@@ -66,13 +68,37 @@ class Match:
 
 def colour(node: Node) -> object:
     """What is equal of nodes that may be one node of a loop: all but operands and moving places."""
-    moving = node.kind in MOVING
-    attrs = tuple(
-        (k, attr_key(v)) for k, v in node.attrs.items() if not (moving and k in ("start", "stop"))
-    )
-    size = _whole(node.attrs["stop"]) - _whole(node.attrs["start"]) if moving else 0
-    blocks = tuple(structure(block) for block in node.blocks)
-    return node.kind, attrs, size, len(node.inputs), tuple(v.type for v in node.outputs), blocks
+    kind, attrs = node.kind, node.attrs
+    if kind in MOVING:
+        size: object = _whole(attrs["stop"]) - _whole(attrs["start"])
+        told = tuple([(k, attr_key(v)) for k, v in attrs.items() if k not in ("start", "stop")])
+    else:
+        size, told = 0, tuple([(k, attr_key(v)) for k, v in attrs.items()]) if attrs else ()
+    blocks = tuple([structure(block) for block in node.blocks]) if node.blocks else ()
+    return kind, told, size, len(node.inputs), tuple([v.type for v in node.outputs]), blocks
+
+
+class Colours:
+    """Numbers for `colour`s; the same one for nodes that are equal up to what moves."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[object, int] = {}
+        self._types: dict[int, tuple[Type, int]] = {}  # by id: types are hashed slowly
+
+    def of(self, node: Node) -> int:
+        """The number of a node's colour."""
+        if node.attrs or node.blocks or len(node.outputs) != 1:
+            key = colour(node)
+        else:
+            type_ = node.outputs[0].type
+            known = self._types.get(id(type_))
+            if known is None:
+                known = self._types[id(type_)] = type_, self._number(type_)
+            key = node.kind, len(node.inputs), known[1]
+        return self._number(key)
+
+    def _number(self, key: object) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
 
 
 def structure(block: Block) -> object:
@@ -131,8 +157,10 @@ class Matcher:
         if node.kind not in MOVING:
             return steps
         start, step = _whole(node.attrs["start"]), self._move(first, period)
-        for j in range(2, steps):
-            if self.nodes[first + j * period].attrs["start"] != start + j * step:
+        last = first + (steps - 1) * period + 1
+        starts = [node.attrs["start"] for node in self.nodes[first:last:period]]
+        for j, (found, wanted) in enumerate(zip(starts, itertools.count(start, step))):
+            if found != wanted:
                 return j
         return steps
 
@@ -154,33 +182,38 @@ class Matcher:
         if maker is None:
             return self._outside(stretch, place, k, steps)
         where, output, lag = maker % period, value.index, shown - maker // period
-        first: list[Value] = []
-        for j in range(steps):
-            value = self.nodes[start + j * period + place].inputs[k]
-            if j < lag:
-                if self._maker(value, start) is not None:
-                    return None, j
-                first.append(value)
-                continue
-            wanted = self.nodes[start + (j - lag) * period + where].outputs[output]
-            if value is not wanted:
+        values = self._operands(stretch, place, k, steps)
+        first = values[:lag]
+        for j, value in enumerate(first):
+            if self._maker(value, start) is not None:
                 return None, j
+        makers = self.nodes[start + where : start + (steps - lag) * period : period]
+        wanted = [node.outputs[output] for node in makers]
+        if values[lag:] != wanted:  # values are equal if they are one
+            return None, next(j for j in range(lag, steps) if values[j] is not wanted[j - lag])
         return Inner(where, output, lag, tuple(first)), steps
+
+    def _operands(self, stretch: Stretch, place: int, k: int, steps: int) -> list[Value]:
+        """What the nodes at a place read as operand k, step by step."""
+        start, period = stretch[:2]
+        nodes = self.nodes[start + place : start + steps * period : period]
+        return [node.inputs[k] for node in nodes]
 
     def _outside(
         self, stretch: Stretch, place: int, k: int, steps: int
     ) -> tuple[Source | None, int]:
-        start, period = stretch[:2]
-        values = []
-        for j in range(steps):
-            value = self.nodes[start + j * period + place].inputs[k]
-            if self._maker(value, start) is not None:
-                return None, j
-            values.append(value)
-        if all(same_value(v, values[0]) for v in values):
-            return Same(values[0]), steps
-        if any(v.type != values[0].type for v in values):
-            return None, next(j for j, v in enumerate(values) if v.type != values[0].type)
+        values = self._operands(stretch, place, k, steps)
+        one = values[0]
+        if any([v is not one for v in values]):
+            for j, value in enumerate(values):
+                if self._maker(value, stretch.start) is not None:
+                    return None, j
+        elif self._maker(one, stretch.start) is not None:
+            return None, 0
+        if all([v is one or same_value(v, one) for v in values]):
+            return Same(one), steps
+        if any([v.type != one.type for v in values]):
+            return None, next(j for j, v in enumerate(values) if v.type != one.type)
         return Varying(tuple(values)), steps
 
     def _maker(self, value: Value, start: int) -> int | None:

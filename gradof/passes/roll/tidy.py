@@ -18,6 +18,7 @@ from gradof.passes.unroll_loops import fold_places
 
 def tidy_loops(graph: Graph) -> None:
     """Tidy every loop of a graph."""
+    eliminate_dead_code(graph)  # constants of all the steps
     loops = [node for node in graph.walk() if is_loop(node)]
     common_subexpression(graph)
     for node in loops:  # outer ones first: what is equal there is one value inside
