@@ -206,7 +206,7 @@ def _views(x: Any) -> Any:
 
 # No code of the user's: lines and names are those of the function that is traced.
 _in_full: dict[str, Any] = {"__name__": "gradof.in_full"}
-exec("def through(*args):\n    return args[4]()", _in_full)
+exec("def through(*args, **named):\n    return args[4]()", _in_full)
 
 
 def _written(x: Any) -> Any:
@@ -221,6 +221,16 @@ def _written(x: Any) -> Any:
     return table
 
 
+def _turned(x: Any) -> Any:
+    total, table = 0.0, np.outer(x, x + 1.0)
+    for t in range(3):
+        flat, side = table.T, np.swapaxes(table, 0, 1)
+        flat[t] = x * (t + 1.0)
+        side[0, t] += np.sum(flat[1] @ table.T)
+        total = total + np.sum(table.T @ table - flat)
+    return total
+
+
 def _plain_and_picked(x: Any) -> Any:
     move, order = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.3], [0.0, 0.1, 0.7]]), np.argsort(x)
     table, total = np.outer(x, x), 0.0
@@ -230,7 +240,9 @@ def _plain_and_picked(x: Any) -> Any:
     return total
 
 
-@pytest.mark.parametrize("fn", [_loop, _signs, _alike, _views, _written, _plain_and_picked])
+@pytest.mark.parametrize(
+    "fn", [_loop, _signs, _alike, _views, _written, _turned, _plain_and_picked]
+)
 def test_templates_emit_what_is_recorded_in_full(
     fn: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:

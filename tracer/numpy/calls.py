@@ -31,6 +31,7 @@ BY_TYPES = frozenset({
     np.outer, np.where, np.stack, np.concatenate, np.clip, np.linalg.norm, np.cross, np.diff,
     np.trace,
 })  # fmt: skip
+VIEWS = frozenset({np.transpose, np.swapaxes})  # so do these, and which views they are
 SMALL = 512  # bytes of a plain array that is compared to others
 _CONSTANT = frozenset(map(np.dtype, (np.float64, np.float32, np.int64, np.int32, np.bool_)))
 _PLAIN = frozenset({int, float, bool, type(None), str})
@@ -75,15 +76,16 @@ def function_call(
     """`func(*args, **kwargs)`; `record(recorder, func, args, kwargs)` records it in full."""
     key: list[Any] = [func]
     operands: list[TracedArray] = []
+    views = func in VIEWS
     if (
-        func not in BY_TYPES or not _signature(recorder, args, key, operands)
+        not (views or func in BY_TYPES) or not _signature(recorder, args, key, operands)
         or not _signature(recorder, tuple(kwargs.values()), key, operands)
     ):  # fmt: skip
         return record(recorder, func, args, kwargs)
     return templates.through(
         recorder, (tuple(key), *kwargs), operands, (),
         lambda: record(recorder, func, args, dict(kwargs)),
-        lambda: recorder.numpy(func, *args, **kwargs),
+        lambda: recorder.numpy(func, *args, **kwargs), views=views,
     )
 
 

@@ -23,7 +23,7 @@ from gradof.ir.attrs import Attr, Dense
 from gradof.ir.core import Node, Value
 from gradof.ir.types import Type
 from gradof.ops.expr import Expr
-from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.array import Read, TracedArray, View, Write
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
@@ -42,10 +42,11 @@ class _Line(NamedTuple):
 
 
 class Template(NamedTuple):
-    """What a call emits, and the place of its result."""
+    """What a call emits, and the place of its result; how that is a view, if types say so."""
 
     lines: tuple[_Line, ...]
     result: int
+    view: tuple[Read, Write] | None = None
 
 
 NEW = Template((), -1)
@@ -72,12 +73,13 @@ class Call(NamedTuple):
 def through(
     recorder: Recorder, key: Any, operands: Sequence[TracedArray], numbers: Sequence[Any],
     record: Callable[[], Any], concrete: Callable[[], Any],
-    link: Callable[[Any], View | None] | None = None, dims: Sequence[int] = (),
+    link: Callable[[Any], View | None] | None = None, dims: Sequence[int] = (), views: bool = False,
 ) -> Any:  # fmt: skip
     """The result of `record()`, or of its template where a call with this key has left one.
 
     `concrete()` is numpy's own result. The key says all of the call but which values the operands
-    are and what the open `numbers` are. `link` says of numpy's result which view it is.
+    are and what the open `numbers` are. `link` says of numpy's result which view it is; with
+    `views` it is one of the only operand, read and written in ways that follow from the key.
     """
     recorder.enter()
     values = [x._expr.value if x.link is None else x.expr.value for x in operands]
@@ -87,12 +89,15 @@ def through(
         return record()
     if template is NEW:
         call = Call(whole, values, numbers, dims)
-        return keep(recorder, call, record, lambda made: _value_of(made, values, link is not None))
+        linked = views or link is not None
+        return keep(recorder, call, record, lambda made: _value_of(made, values, linked), views)
     result = concrete()
     value = emit(recorder, template, values, numbers)
     recorder.name(value)
-    linked = None if link is None else link(result)
-    return TracedArray(recorder, result, Expr(value, recorder.emitter), linked)
+    view = None if link is None else link(result)
+    if template.view is not None:
+        view = View(operands[0], *template.view)
+    return TracedArray(recorder, result, Expr(value, recorder.emitter), view)
 
 
 def _value_of(made: Any, operands: Sequence[Value], views: bool) -> Value | None:
@@ -151,7 +156,7 @@ def _alike(values: Sequence[Value]) -> Any:
 
 def keep(
     recorder: Recorder, call: Call, record: Callable[[], Any],
-    value_of: Callable[[Any], Value | None],
+    value_of: Callable[[Any], Value | None], views: bool = False,
 ) -> Any:  # fmt: skip
     """Record in full, and keep what was emitted if that is all that happened."""
     block, anchor = recorder.builder.block, recorder.builder.anchor
@@ -161,12 +166,15 @@ def keep(
         del _templates[next(iter(_templates))]
     same = _marks(recorder) == before and recorder.builder.block is block
     value = value_of(result) if same else None
+    view = None
+    if views and value is not None and result.link is not None:
+        view = result.link.read, result.link.write
     nodes: list[Node] = []
     node = anchor._prev
     while node is not None and node is not last:
         nodes.append(node)
         node = node._prev
-    _templates[call.key] = None if value is None else _template(nodes[::-1], call, value)
+    _templates[call.key] = None if value is None else _template(nodes[::-1], call, value, view)
     return result
 
 
@@ -178,7 +186,9 @@ def _marks(recorder: Recorder) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _template(nodes: Sequence[Node], call: Call, result: Value) -> Template | None:
+def _template(
+    nodes: Sequence[Node], call: Call, result: Value, view: tuple[Read, Write] | None
+) -> Template | None:
     """The template of these nodes; None where they use more than the operands."""
     places = {v: i for i, v in reversed(list(enumerate(call.values)))}
     lines: list[_Line] = []
@@ -200,7 +210,7 @@ def _template(nodes: Sequence[Node], call: Call, result: Value) -> Template | No
             count += 1
     if result not in places or len(used) != len(call.numbers):
         return None
-    return Template(tuple(lines), places[result])
+    return Template(tuple(lines), places[result], view)
 
 
 __all__ = ["NEW", "Call", "Template", "emit", "found", "keep", "through"]
