@@ -17,6 +17,7 @@ from gradof import differentiate, grad, tuning
 from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.tracer import trace_numpy
+from gradof.tracer.state import leads
 from gradof.tracer.state.reads import Reads
 
 Function = Callable[[Any], Any]
@@ -173,6 +174,25 @@ def test_a_profiler_goes_on_after_the_trace() -> None:
 
 def _after_the_trace() -> None:
     """Something to be found in the profile."""
+
+
+def test_what_a_list_of_the_runs_own_holds_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[Any] = []
+
+    def children_of(obj: Any, deep: bool) -> list[Any]:
+        looked_at.append(obj)
+        return []
+
+    monkeypatch.setattr(leads, "children_of", children_of)
+
+    def means(x: Any) -> Any:
+        seen: list[Any] = []
+        for t in range(50):
+            seen.append(x * t)
+        return np.sum(np.stack(seen))
+
+    trace_numpy(means, (np.ones(3),), {})
+    assert not looked_at
 
 
 # --- templates ------------------------------------------------------------------------------------

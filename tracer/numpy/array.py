@@ -245,7 +245,8 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype."""
-        return self.memory.dtype
+        found: np.dtype[Any] = self.memory.dtype
+        return found
 
     @property
     def ndim(self) -> int:
