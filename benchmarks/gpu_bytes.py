@@ -153,6 +153,12 @@ def tensor_of(value: Any) -> Tensor:
     return torch.empty(value.type.shape, dtype=dtype, device=META)
 
 
+def _state(*_: Any) -> tuple[Tensor, Tensor]:
+    """Two numbers, from a generator that is not there."""
+    seed, place = (torch.full((), 0, dtype=torch.int64, device=META) for _ in range(2))
+    return seed, place
+
+
 def traffic_of(plan: GraphPlan, calls: Calls | None = None) -> Traffic:
     """What one run of a plan's code moves; `calls` stands in for kernels."""
     calls = calls or Calls()
@@ -162,6 +168,7 @@ def traffic_of(plan: GraphPlan, calls: Calls | None = None) -> Traffic:
         )
     space = run.function.__globals__
     space |= {name: META for name, value in space.items() if isinstance(value, torch.device)}
+    space["philox_state"] = _state
     with unset_fake_temporarily():
         run._constants()
         tensors = [tensor_of(v) for v in plan.prepared.inputs]

@@ -43,7 +43,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.ops.cost import is_expensive
 
 How = Literal["cells", "reduce", "fold", "fold rows", "all", "pick", "join", "recast"]
-NUMBERS = frozenset({"full", "within"})  # a number for all cells, or by their position alone
+NUMBERS = frozenset({"full", "within", "position"})  # for all cells, or by position alone
 REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 
 

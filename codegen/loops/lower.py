@@ -17,6 +17,7 @@ from dataclasses import replace
 from gradof.codegen.fusion.access import Axes, follow, pads_of, shape_of
 from gradof.codegen.fusion.groups import is_free
 from gradof.codegen.fusion.iteration_space import NUMBERS, REDUCTIONS, Fit, Space
+from gradof.codegen.loops import positions
 from gradof.codegen.loops.ir import LEVELS, Buffer, Instr, Level, LoopNest, Operand
 from gradof.codegen.loops.verify import checked
 from gradof.errors import CodegenError
@@ -172,8 +173,11 @@ class _Scheduler:
             if node.kind == "Constant":
                 return value
             key = (base, axes)
-            if node.kind == "within":
-                return self.loads.get(key) or self.within(base, axes)
+            if node.kind in ("within", "position"):
+                if key not in self.loads:
+                    made = positions.within if node.kind == "within" else positions.numbered
+                    self.loads[key] = made(self, base, axes)
+                return self.loads[key]
             if key not in self.loads:  # a number that has its dtype, unlike a Constant
                 dtype = self.dtype(base)
                 self.loads[key] = self.emit("cast", (value,), dtype, attrs={"dtype": dtype})
@@ -190,32 +194,6 @@ class _Scheduler:
                 hint=base.hint or f"in{k}", loc=fit.node.loc, attrs={"buffer": k},
             )  # fmt: skip
         return self.loads[key]
-
-    def within(self, value: Value, axes: Axes) -> str:
-        """Whether a position is in a range; see `within` of the registry."""
-        assert value.node is not None
-        dim, start, stop = (value.node.attrs[k] for k in ("dim", "start", "stop"))
-        shape = shape_of(value)
-        assert isinstance(dim, int) and isinstance(start, int) and isinstance(stop, int) and shape
-        if axes[dim] is None:  # of the one position that there is
-            return self.emit("cast", (start <= 0 < stop,), BOOL, attrs={"dtype": BOOL})
-        position, level = self.position(axes[dim])
-        found = [
-            self.emit(op, (position, n), BOOL, level=level)
-            for op, n, bound in (("ge", start, 0), ("lt", stop, shape[dim])) if n != bound
-        ]  # fmt: skip
-        if not found:
-            return self.emit("cast", (True,), BOOL, attrs={"dtype": BOOL})
-        name = found[0] if len(found) == 1 else self.emit("logical_and", tuple(found), BOOL)
-        self.loads[value, axes] = name
-        return name
-
-    def position(self, axis: int | None) -> tuple[str, Level]:
-        """The position along an axis."""
-        assert axis is not None
-        level: Level = "cell" if axis in self.columns else "row"
-        attrs: dict[str, Attr] = {"axis": self.nest_order.index(axis)}
-        return self.emit("index", (), I64, level=level, stage=0, attrs=attrs), level
 
     def node(self, fit: Fit) -> None:
         node = fit.node
@@ -310,10 +288,10 @@ class _Scheduler:
 
     def hit(self, fit: Fit, dim: object, index: Operand) -> str:
         assert isinstance(dim, int)
-        position, _ = self.position(fit.whole[dim])
+        at, _ = positions.position(self, fit.whole[dim])
         if isinstance(index, str) and self.made[index].dtype != I64:
             index = self.emit("cast", (index,), I64, attrs={"dtype": I64})
-        return self.emit("eq", (position, index), BOOL)
+        return self.emit("eq", (at, index), BOOL)
 
     def padded(self, fit: Fit) -> str:
         """A load of cells that the operand has (Note [Windows] in `fusion.iteration_space`)."""

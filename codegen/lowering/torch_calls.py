@@ -14,6 +14,7 @@ from typing import Any
 
 from gradof.codegen.lowering.library import call_on_tensors, gradient_on_tensors, read_of
 from gradof.codegen.lowering.opaque import run_on_tensors
+from gradof.codegen.lowering.philox import philox_kept, philox_state, position
 from gradof.codegen.lowering.torch_ops import HELPERS, literal, torch_expression
 from gradof.ir.core import Node
 from gradof.ops.custom import refuse_second_derivative
@@ -34,6 +35,9 @@ _TEMPLATES = {
     "fft_c2r": "torch._fft_c2r({0}, {dims}, {scale}, {last})",
     "lu_unpivoted": "lu_unpivoted({0})", "pivot_order": "pivot_order({0}, {n})",
     "svd_rest": "svd_rest({0})",
+    "philox_state": "philox_state({cells}, {width}, {dtype}, {device})",
+    "philox_kept": "philox_kept({0}, {1}, {2}, p={p}, width={width}, cells={cells})",
+    "position": "position({shape}, {device})",
 }  # fmt: skip
 _FFT_SCALES = {"none": "0", "root_n": "1", "n": "2"}  # at::native::fft_norm_mode
 
@@ -82,7 +86,8 @@ def namespace() -> dict[str, Any]:
     found: dict[str, Any] = {"torch": torch}
     exec("\n".join(HELPERS[name] for name in HELPERS if name != "in_range"), found)
     del found["__builtins__"]
-    own = (check_guard, in_range, lu_unpivoted, pivot_order, svd_rest, refuse_second_derivative)
+    own = (check_guard, in_range, lu_unpivoted, pivot_order, svd_rest, refuse_second_derivative,
+           philox_state, philox_kept, position)
     found.update({f.__name__: f for f in own})
     found["run_opaque"] = run_on_tensors
     found.update(library_call=call_on_tensors, library_gradient=gradient_on_tensors)

@@ -25,6 +25,7 @@ from typing import Literal
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest, Operand
 from gradof.codegen.loops.passes.expand_sign import with_sign_of_nan
 from gradof.codegen.loops.passes.run import NestPass, run_nest_passes
+from gradof.codegen.triton.draws import kept
 from gradof.codegen.triton.fold_source import (
     combine,
     fold_groups,
@@ -312,6 +313,8 @@ class _Emitter:
             self.store(i, k, args[0])
         elif i.op == "fold":
             self.fold(i)
+        elif i.op == "philox_kept":
+            self.add(f"{i.name} = {kept(i, self.nest, args)}", i.loc)
         else:
             given = [self.made[a] for a in i.args if isinstance(a, str)]
             if i.op == "where":

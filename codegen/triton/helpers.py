@@ -92,6 +92,48 @@ def _spacing(x):
     far = tl.where(x < 0, float("-inf"), float("inf")).to(x.dtype)
     return libdevice.nextafter(x, far) - x
 ''',
+    # Note [Philox] in gradof/ops/philox.py: the four words that one of torch's threads draws
+    "_words": '''@triton.jit
+def _words(at, seed, place, WIDTH: tl.constexpr, NARROW: tl.constexpr):
+    threads = (place & 1048575) * 256
+    if NARROW:
+        at = at.to(tl.uint32)
+        threads = threads.to(tl.uint32)
+    group = at // WIDTH
+    turn = group // threads
+    thread = group - turn * threads
+    number = (turn * (WIDTH // 4) + at % WIDTH // 4).to(tl.int64) + (place >> 20)
+    high = (thread >> 16 >> 16).to(tl.uint32)
+    return tl.philox(seed, number.to(tl.uint32), (number >> 32).to(tl.uint32),
+                     thread.to(tl.uint32), high)
+''',
+    "_below": '''@triton.jit
+def _below(word, BELOW: tl.constexpr):
+    uniform = word.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
+    return uniform < BELOW
+''',
+    # FOURS: elements are in fours that begin at a multiple of four, so that one asks for all
+    "_kept": '''@triton.jit
+def _kept(at, seed, place, BELOW: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr,
+          FOURS: tl.constexpr):
+    if FOURS:
+        if len(at.shape) == 2:
+            four = tl.reshape(at, (at.shape[0], at.shape[1] // 4, 2, 2))
+        else:
+            four = tl.reshape(at, (at.shape[0] // 4, 2, 2))
+        pair, _ = tl.split(four)
+        first, _ = tl.split(pair)
+        a, b, c, d = _words(first, seed, place, WIDTH, NARROW)
+        even = tl.join(_below(a, BELOW).to(tl.int8), _below(c, BELOW).to(tl.int8))
+        odd = tl.join(_below(b, BELOW).to(tl.int8), _below(d, BELOW).to(tl.int8))
+        kept = tl.reshape(tl.join(even, odd), at.shape) != 0
+    else:
+        a, b, c, d = _words(at, seed, place, WIDTH, NARROW)
+        lane = at % 4
+        word = tl.where(lane < 2, tl.where(lane == 0, a, b), tl.where(lane == 2, c, d))
+        kept = _below(word, BELOW)
+    return kept
+''',
     "_max": '''@triton.jit
 def _max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)

@@ -70,10 +70,11 @@ _INTEGER = {
     "right_shift": "_right_shift({0}, {1}, {bits})",
 }  # fmt: skip
 _OTHERS = frozenset({"where", "cast", "signbit"})
+_DRAWN = frozenset({"philox_kept"})  # by `draws`
 _OWN_BITS = frozenset({"nextafter", "spacing"})  # of float32, half precision has no such bits
 _SAME = frozenset({"where", "copy", "alias", "detach", "eq", "ne"})  # of bool, too
 _LONG = 72  # characters of an expression that others are put into
-INTRINSIC = frozenset({*_ANY, *_LOGICAL, *_FLOAT, *_INTEGER, *_OTHERS})
+INTRINSIC = frozenset({*_ANY, *_LOGICAL, *_FLOAT, *_INTEGER, *_OTHERS, *_DRAWN})
 
 
 def supports(
@@ -92,7 +93,7 @@ def has(op: str, given: Sequence[DType], result: DType) -> bool:
         return False
     if op == "cast":  # of nan and of what does not fit
         return not (any(d.is_float for d in given) and result in (I32, I64))
-    if op in _SAME:
+    if op in _SAME or op in _DRAWN:
         return True
     if all(d == BOOL for d in given):
         return op in _LOGICAL

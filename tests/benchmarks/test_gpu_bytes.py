@@ -25,6 +25,18 @@ def test_bytes_over_the_least(module: Any, golden: Callable[[str], None], dtype:
     golden("\n".join(lines) + "\n")
 
 
+def test_a_dropout_that_kernels_draw(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, w = module("gpu_bytes"), module("gpu_workloads")
+    work = w.by_name("bias-dropout-residual-layernorm")
+    monkeypatch.setenv("GRADOF_DROPOUT", "kernel")
+    f, df, least = found.measure(work, work.sizes[0], w.DTYPES["bf16"])
+    assert f.nbytes < 1.01 * least["forward"] and df.nbytes < 1.01 * least["backward"]
+    assert [len(t.launches) for t in (f, df)] == [3, 1]  # two of them are a number each
+    (kernel,) = (row for row in module("gpu_compiled").rows("dropout", "bf16", 1) if row[3] == "f")
+    *_, spilled, loads, stores = kernel
+    assert spilled == "0" and loads.startswith("16") and stores.startswith("16")
+
+
 def test_a_kernel_is_compiled_as_a_launch_compiles_it(module: Any) -> None:
     ((*_, name, warps, _, spilled, loads, stores),) = (
         row for row in module("gpu_compiled").rows("softmax", "bf16", 1) if row[3] == "f"

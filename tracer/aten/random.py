@@ -6,13 +6,15 @@ drawn in its memory's order and permuted, so that one seed gives the numbers tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from gradof.errors import InferenceError
+from gradof.errors import ConfigError, InferenceError
 from gradof.ir.attrs import Attr
+from gradof.ir.types import BF16, F16, F64
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten.registry import Call, aten
 
@@ -49,10 +51,32 @@ def native_dropout(c: Call, x: Expr, p: float, train: bool | None) -> tuple[Expr
         return F.copy(x), c.full(1, c.type(1))
     if p == 1:
         return F.mul(x, 0.0), c.full(0, c.type(1))
-    kept = F.dropout_mask.with_emitter(c.emitter)(
-        p=_float(p), shape=x.shape, dtype=x.dtype, device=x.type.device
-    )
+    kept = _kept(c, x, _float(p))
     return x * kept.cast(x.dtype) * (1.0 / (1.0 - p)), kept
+
+
+def _kept(c: Call, x: Expr, p: float) -> Expr:
+    """The mask: drawn by torch, or by kernels where GRADOF_DROPOUT asks for that."""
+    device, width = x.type.device, 8 if x.dtype in (F16, BF16) else 4
+    cells = x.type.size
+    if not in_kernels() or x.dtype == F64 or cells % 4 or not device.startswith("cuda"):
+        draw = F.dropout_mask.with_emitter(c.emitter)
+        return draw(p=p, shape=x.shape, dtype=x.dtype, device=device)
+    width = 4 if cells % width else width
+    state = F.philox_state.with_emitter(c.emitter)
+    seed, place = state.multiple(cells=cells, width=width, dtype=x.dtype, device=device)
+    at = F.position.with_emitter(c.emitter)(shape=x.shape, device=device)
+    return F.philox_kept(at, seed, place, p=p, width=width, cells=cells)
+
+
+def in_kernels() -> bool:
+    """GRADOF_DROPOUT, `torch` by default; ConfigError where it is neither that nor `kernel`."""
+    value = os.environ.get("GRADOF_DROPOUT", "torch")
+    if value not in ("torch", "kernel"):
+        raise ConfigError(
+            f"GRADOF_DROPOUT is {value!r}", hint="torch draws masks itself, kernel draws them"
+        )
+    return value == "kernel"
 
 
 @aten("bernoulli.default")
