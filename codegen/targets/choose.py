@@ -150,8 +150,9 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
 
 # What fewer passes over memory compute: one more launch or pass costs more than arithmetic.
 ON_DEVICE = (
-    "drop-copies", "hoist-slices", "refine-reshapes", "move-views-up", *CLEAN_UP, "split-sums",
-    "pick-from-memory", "put-into-loops", *CLEAN_UP, "copy-what-is-returned", "fuse",
+    "drop-copies", "hoist-slices", "refine-reshapes", "move-views-up", *CLEAN_UP,
+    "split-linear-sums", "split-sums", "pick-from-memory", "put-into-loops", *CLEAN_UP,
+    "copy-what-is-returned", "fuse",
 )  # fmt: skip
 
 

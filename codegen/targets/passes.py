@@ -18,6 +18,7 @@ from gradof.codegen.targets.target import Target
 from gradof.codegen.targets.weak_numbers import may_round, round_weak_numbers
 from gradof.codegen.triton.attention.replace import with_attention
 from gradof.codegen.triton.graph.copies import copy_what_is_returned, drop_copies
+from gradof.codegen.triton.graph.linear_sums import split_linear_sums
 from gradof.codegen.triton.graph.one_hot import pick_from_memory
 from gradof.codegen.triton.graph.refine import refine_reshapes
 from gradof.codegen.triton.graph.split_sums import split_sums
@@ -71,6 +72,7 @@ GRAPH_PASSES: dict[str, GraphPass] = {
     "drop-copies": _in_place(drop_copies),
     "refine-reshapes": _in_place(refine_reshapes),
     "move-views-up": _in_place(move_views_up),
+    "split-linear-sums": _in_place(split_linear_sums),
     "split-sums": _in_place(split_sums),
     "pick-from-memory": _in_place(pick_from_memory),
     "put-into-loops": _in_place(put_into_loops),

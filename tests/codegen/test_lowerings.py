@@ -81,6 +81,7 @@ CALLS: list[Row] = [
     ("scatter", (X, INDEX, (2, 4)), {"dim": 0}),
     ("scatter_add", (X, INDEX, (2, 4)), {"dim": 0}),
     ("full", (), {"dtype": dtype("f32"), "shape": X, "device": "cpu", "value": 1.0}),
+    ("position", (), {"shape": X, "device": "cpu"}),
     ("within", (), {"shape": (1, 4), "dim": 1, "start": 1, "stop": 3, "device": "cpu"}),
     ("arange", (), {"n": 4, "start": 0, "step": 1, "dtype": I64, "device": "cpu"}),
     ("convolution", (IMAGE, (6, 2, 3, 3)),

@@ -58,6 +58,7 @@ WITHOUT_FORMULA = {
                      "right_shift"], BITS),
     **dict.fromkeys(["clamp", "where", "hardshrink", "hardtanh", "relu6", "softshrink",
                      "threshold", "masked_fill"], PIECES),
+    "philox_kept": "a bit of a random number, as tests/codegen/test_philox.py says",
     **dict.fromkeys(["fmod", "remainder"], "a divisor's rounded quotient is piecewise constant"),
     **dict.fromkeys(["cast", "copy"], "the identity; compared with torch"),
     "nextafter": "the identity in a, up to the last digit; compared with torch",

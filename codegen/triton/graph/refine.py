@@ -70,11 +70,19 @@ def _connected(start: Node) -> set[Node]:
         node = todo.pop()
         near = [v.node for v in node.inputs if v.node is not None]
         near += [use.node for out in node.outputs for use in out.uses]
+        near += [use.node for v in node.inputs if _is_beside(v, node) for use in v.uses]
         for other in near:
             if other not in found and (_is_loop(other) or _is_inner_view(other)):
                 found.add(other)
                 todo.append(other)
     return found
+
+
+def _is_beside(value: Value, node: Node) -> bool:
+    """Whether loops that read a value are to run alike: it is all of what they loop over."""
+    source = value.node
+    made = source is not None and (_is_loop(source) or _is_inner_view(source))
+    return not made and value.has_uses and shape_of(value) == shape_of(node.inputs[0]) != ()
 
 
 def _is_inner_view(node: Node) -> bool:
