@@ -53,8 +53,9 @@ def drawn_from(graph: Graph) -> tuple[torch.Generator, ...]:
     found = [torch.default_generator] if devices else []
     for name in devices:
         device = torch.device(name)
-        if device.type == "cuda":
-            found.append(torch.cuda.default_generators[device.index or 0])
+        if device.type == "cuda":  # a device that is not there, of fake tensors, has none
+            place = device.index or 0
+            found += torch.cuda.default_generators[place : place + 1]
     return tuple(found)
 
 
