@@ -131,3 +131,4 @@ PICKED_OPS = 32  # ops between what is gathered and what is in memory.
 REFINED_NODES = 400  # nodes of loops that are looked at as one: the search is quadratic.
 SPLIT_ROWS = 4096  # rows: of more, there are programs enough.
 SPLIT_CELLS = 64  # cells summed first: of fewer, the second step would have much to read.
+NATIVE_GUARDS = 100  # places of Python's state: of fewer, the native check saves less than 2 us.

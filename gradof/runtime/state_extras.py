@@ -71,7 +71,7 @@ class Extras:
             if labelled:
                 yield _Each(attrgetter(name), labelled), f"a {name}"
         if self._modules:
-            yield _Functions(self._modules.values(), self._reads.names), "a function of a library"
+            yield Functions(self._modules.values(), self._reads.names), "a function of a library"
         if self._reads.module_names:
             yield _Loaded(self._reads.module_names), "what is in sys.modules"
 
@@ -107,19 +107,22 @@ class _Each:
         return all(map(is_, map(self._read, self._objects), self._values))
 
 
-class _Functions:
+class Functions:
     """The functions and modules that modules have under some names."""
 
     def __init__(self, modules: Iterable[ModuleType], names: set[str]) -> None:
         self._read: list[tuple[Any, Any, Any]] = []
+        self.items: list[tuple[Any, str, Any]] = []  # the same, one by one: dict, name, value
         for module in modules:
             space = vars(module)
             found = [name for name in names & space.keys() if _is_function(space[name])]
             if found:
                 read = itemgetter(*found)
                 self._read.append((read, space, read(space)))
+                self.items += [(space, name, space[name]) for name in found]
 
     def __call__(self) -> bool:
+        """Whether they are as they were."""
         for read, space, values in self._read:  # the quickest way
             if read(space) != values:
                 return False
