@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -106,3 +107,22 @@ y = torch.compile(lambda x: again(x) * 2 + fn(x), backend="eager")(x)
 assert torch.autograd.grad(y, x)[0].tolist() == [6.0] * 3
 """
     subprocess.run([sys.executable, "-c", code.replace("FIRST", first)], check=True)
+
+
+def test_numpy_functions_adopt_plain_arrays_afterwards() -> None:
+    """Its frame evaluator changes what counts of references say; they are measured anew."""
+
+    def loss(x: Any) -> Any:
+        one, several = np.arange(3.0) * 1.0, {"a": [np.zeros((2, 2)) + 1.0]}
+        one[0] = x[0] * 2
+        several["a"][0][0, 1] = x[1] ** 2
+        view = np.linspace(0.0, 1.0, 4).reshape(2, 2)
+        view[0] = x[:2]
+        return np.sum(one * x) + several["a"][0].sum() + np.sum(view**2)
+
+    before = gradof.grad(loss)(np.ones(3))
+    _compiled(lambda x: x * 2)(torch.ones(3))
+    afterwards = gradof.grad(lambda x: loss(x))
+    np.testing.assert_array_equal(afterwards(np.ones(3)), before)
+    np.testing.assert_array_equal(before, [6.0, 5.0, 2.0])
+    assert afterwards.cache_info().backward_runs == 1

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -117,6 +117,7 @@ class _Following:
     def __init__(self, adoptions: Adoptions, recorder: Recorder) -> None:
         self.adoptions = adoptions
         self.recorder = recorder
+        self.counts = _measured()
 
     def call(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A function is called: only code with places is followed."""
@@ -158,7 +159,7 @@ class _Following:
         for name in names & local.keys():
             value = local[name]
             if type(value) is np.ndarray:
-                traced = self._adopted(value, frame, _LOCAL)
+                traced = self._adopted(value, frame, self.counts.of_local)
                 if traced is not None:
                     local[name] = traced
             else:
@@ -168,7 +169,7 @@ class _Following:
         """Adopt the arrays in a list or dict of the run's, or in attributes that are named."""
         for key, item in _items(value, names):
             if type(item) is np.ndarray:
-                traced = self._adopted(item, frame, _ITEM)
+                traced = self._adopted(item, frame, self.counts.of_item)
                 if traced is None:
                     continue
                 if isinstance(value, (list, dict)):
@@ -185,7 +186,7 @@ class _Following:
             return None
         base: Any = array.base
         while base is not None:
-            if type(base) is not np.ndarray or sys.getrefcount(base) > _BASE:
+            if type(base) is not np.ndarray or sys.getrefcount(base) > self.counts.of_base:
                 return None
             base = base.base
         if sys.getrefcount(array) > expected:
@@ -260,8 +261,20 @@ def _read_by(code: CodeType, lasti: int) -> list[Instruction]:
 # --- reference counts -----------------------------------------------------------------------------
 
 
-def _measured() -> tuple[int, int, int]:
-    """The counts of arrays that one variable, one list, one view refers to, when asked as above."""
+class _Counts(NamedTuple):
+    """Of arrays that one variable, one list, one view refers to."""
+
+    of_local: int
+    of_item: int
+    of_base: int
+
+
+def _measured() -> _Counts:
+    """The counts as they are when asked as above.
+
+    They are measured for each run: where a frame evaluator is set, as Dynamo's is from the first
+    `torch.compile` on, Python's calls keep their arguments alive, which adds to the counts.
+    """
     found: list[int] = []
 
     def ask(array: Any, frame: Any, expected: int) -> None:
@@ -289,7 +302,4 @@ def _measured() -> tuple[int, int, int]:
     of_item([np.zeros(2)])
     view = np.zeros(4).reshape(2, 2)
     ask(view, None, 0)
-    return found[0], found[1], found[2]
-
-
-_LOCAL, _ITEM, _BASE = _measured()
+    return _Counts(*found[:3])
