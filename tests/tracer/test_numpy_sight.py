@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import cProfile
 import queue
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from gradof import differentiate, grad, tuning
+from gradof.errors import TraceError
 from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.tracer import trace_numpy
@@ -281,3 +283,18 @@ def test_templates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(1, 20):
         trace_numpy(lambda x: np.sum(x * x), (np.ones(n),), {})
     assert 0 < len(templates._templates) <= 5
+
+
+def test_a_refused_trace_leaves_the_interpreters_names() -> None:
+    space: dict[str, Any] = {}
+    exec("def scale(x): return 2 * x", space)  # which gives the dict its `__builtins__`
+    kept: list[Any] = []
+    before = builtins.__import__
+
+    def fn(x: Any) -> Any:
+        kept.append(x)
+        return np.sum(space["scale"](x))
+
+    with pytest.raises(TraceError, match="was left in"):
+        grad(fn)(np.ones(3))
+    assert builtins.__import__ is before

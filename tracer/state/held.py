@@ -12,7 +12,9 @@ classes and modules; cells of closures and slots are kept one by one.
 
 from __future__ import annotations
 
+import builtins
 import functools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import (
@@ -55,6 +57,10 @@ _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
 _WITH_ATTRIBUTES: set[type] = set()
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
+
+# Of the interpreter: while a run is traced its `__import__` is our own, and to put that back after a
+# failed trace would leave it there.
+_BUILTINS = vars(builtins)
 
 _WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
 
@@ -124,6 +130,8 @@ class Held:
             if kind in ATOMS or is_ours(kind) or (id(obj), mark) in seen:
                 continue
             if kind is np.ndarray and not (self._copies_arrays or old):
+                continue
+            if obj is _BUILTINS or obj is sys.modules:
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
