@@ -34,7 +34,6 @@ from gradof.tracer.state.origins import Origin, Origins
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
-from gradof.tracer.state.unheard import unheard
 
 _COPIED = 1 << 20  # bytes of an array that is put back if a trace fails for its change
 
@@ -80,7 +79,6 @@ class Sight:
 
     # --- afterwards -----------------------------------------------------------------------------
 
-    @unheard
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TraceError if the run changed a plain array that was there before.
 
@@ -103,7 +101,6 @@ class Sight:
             loc=function_loc(fn), hint="pass it as an argument",
         )
 
-    @unheard
     def refuse_leaks(self, fn: Callable[..., Any]) -> None:
         """Raise TraceError if a traced array was left where it outlives the call."""
         if TracedArray not in self._left:
@@ -123,7 +120,6 @@ class Sight:
         changes = (c for c in self._held.changes() if old.get(id(c.container), not surely))
         return set().union(*(leads_to(c.after, (TracedNumber, TracedArray), old) for c in changes))
 
-    @unheard
     def paths(
         self, fn: Callable[..., Any], wanted: Iterable[Any]
     ) -> dict[int, tuple[Any, Origin]]:
