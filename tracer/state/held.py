@@ -58,7 +58,7 @@ _LARGE = 100_000  # items of a container that are copied; of larger ones only th
 _WITH_ATTRIBUTES: set[type] = set()
 _LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
 
-# Of the interpreter: while a run is traced its `__import__` is our own, and to put that back after a
+# Of the interpreter. While a run is traced its `__import__` is our own: to put that back after a
 # failed trace would leave it there.
 _BUILTINS = vars(builtins)
 
