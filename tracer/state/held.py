@@ -131,7 +131,7 @@ class Held:
                 continue
             if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
-            if obj is _BUILTINS or obj is sys.modules:
+            if obj is _BUILTINS or obj is sys.modules or getattr(kind, "_gradof_opaque", False):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
