@@ -76,7 +76,7 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
     table.kept = (arena, entry.constants, shapes, slow)
-    method = _Method(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
+    method = MethodDef(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
     _ALL.append(method)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
@@ -99,8 +99,8 @@ def aligned_copy(data: bytes) -> Any:
     return made
 
 
-class _Method(ctypes.Structure):
-    """PyMethodDef."""
+class MethodDef(ctypes.Structure):
+    """`PyMethodDef` of Python's C interface: the name, address and flags of a built-in function."""
 
     _fields_ = (
         ("name", ctypes.c_char_p), ("meth", ctypes.c_void_p), ("flags", ctypes.c_int),

@@ -20,6 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from gradof.codegen.machine.engine import address_of, vector_bits
+from gradof.codegen.machine.python_entry import MethodDef
 
 _TYPE, _DATA = 8, 16  # offsets: of an object, of a ctypes array
 _NO_ARGUMENTS = 0x4  # METH_NOARGS
@@ -95,18 +96,9 @@ def is_known() -> bool:
     )
 
 
-class _Method(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("meth", ctypes.c_void_p), ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )  # fmt: skip
-
-
 @functools.cache
-def _method() -> _Method:
-    return _Method(b"same_objects", address_of(text(), "same", "plain"), _NO_ARGUMENTS, None)
+def _method() -> MethodDef:
+    return MethodDef(b"same_objects", address_of(text(), "same", "plain"), _NO_ARGUMENTS, None)
 
 
 def text() -> str:

@@ -230,13 +230,16 @@ class Block:
         if node.block is not None:
             raise IRError(f"{node.kind} is already in a block", loc=node.loc)
         assert anchor.block is self
+        node.block = self
+        return self._link(node, anchor)
+
+    def _link(self, node: Node, anchor: Node) -> Node:
         previous = anchor._prev
         node._prev, node._next, anchor._prev = previous, anchor, node
         if previous is None:
             self._head = node
         else:
             previous._next = node
-        node.block = self
         if not self._dirty:
             self._number(node, previous, anchor)
         return node
@@ -263,15 +266,7 @@ class Block:
             value._uses[use_of((node, i))] = None
         for i, type_ in enumerate(types):
             node.outputs.append(Value(type_, node, i, None, None))
-        previous = anchor._prev
-        node._prev, node._next, anchor._prev = previous, anchor, node
-        if previous is None:
-            self._head = node
-        else:
-            previous._next = node
-        if not self._dirty:
-            self._number(node, previous, anchor)
-        return node
+        return self._link(node, anchor)
 
     def insert_after(self, anchor: Node, node: Node) -> Node:
         """Given `a; b`; after `insert_after(a, n)`: `a; n; b`."""

@@ -14,7 +14,7 @@ import networkx
 import numpy as np
 import pytest
 
-from gradof import differentiate, grad, tuning
+from gradof import differentiate, grad, tuning, vjp
 from gradof.errors import TraceError
 from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.sight import Sight
@@ -159,6 +159,23 @@ def test_what_no_code_touches_is_not_looked_at() -> None:
     reads = Reads()
     trace_numpy(fn, (np.ones(2),), {}, reads=reads)
     assert len(reads.held.met) < 200
+
+
+def test_our_own_entries_are_not_looked_into() -> None:
+    space: dict[str, Any] = {"np": np, "table": [{"row": [i]} for i in range(2_000)]}
+    exec("def inner(x):\n    return np.sin(x) * len(table[0])", space)
+    _, pullback = vjp(space["inner"], np.ones(2))  # its entry leads to the globals of `inner`
+
+    reads = Reads()
+    trace_numpy(lambda x: x * pullback(np.ones(2))[0], (np.ones(2),), {}, reads=reads)
+    assert id(space["table"][0]) not in reads.held.met
+
+
+def test_the_constructor_of_a_named_tuple_is_not_heard() -> None:
+    pair = collections.namedtuple("pair", "a b")
+    reads = Reads()
+    trace_numpy(lambda x: pair(x, 2.0).a * 2, (np.ones(2),), {}, reads=reads)
+    assert pair.__new__.__code__ not in reads.codes
 
 
 def test_a_profiler_goes_on_after_the_trace() -> None:
