@@ -180,10 +180,14 @@ class StateGuard:
             self.own_type = reference(obj), cls
         else:
             self.types.append((obj, cls))
+        self._class(cls)
+
+    def _class(self, cls: type) -> None:
+        """The names that a class's earlier bases, and itself, lack and may get."""
         if cls in self._class_names:
             return
         found: set[str] = set(self._reads.probes)
-        for base in reversed(cls.__mro__):  # what an earlier class lacks, and may get
+        for base in reversed(cls.__mro__):
             space = vars(base)
             if is_heard(module_of(base)) and (missing := found - space.keys()):
                 self.absent.append((space, frozenset(missing), f"class {base.__qualname__}"))
@@ -223,6 +227,9 @@ class StateGuard:
         path = path or "the function"
         if isinstance(obj, FunctionType) and self._reads.ran(obj):
             self.codes.append((obj, obj.__code__))
+        elif isinstance(obj, type):  # `Config.scale`, of a class that inherits it
+            if obj.__flags__ & HEAP and is_heard(module_of(obj)):
+                self._class(obj)
         elif isinstance(obj, Iterator) and self.untraceable is None:
             self.untraceable = path
         attributes = getattr(obj, "__dict__", None)
@@ -247,7 +254,8 @@ class StateGuard:
             return
         for table in _TABLES:  # what is in them is looked at item by item
             if table in self._reads.names and isinstance(entry.get(table), dict):
-                self.lengths.append((entry[table], len(self._reads.entry(entry[table])), path))
+                keys = tuple(self._reads.entry(entry[table]))  # in order, as they are gone through
+                self.contents.append((entry[table], keys, path))
         for name in () if own else HOOKS:  # its own hooks run around its forward
             self._hooks(entry.get(name), f"{path}.{name}")
         if not self._has_modules:

@@ -25,7 +25,8 @@ from gradof.tracer.state.surroundings import is_installed
 
 More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is
 
-_LABELS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
+_LABELS = ("__name__", "__qualname__", "__doc__", "__module__", "__code__", "__defaults__")
+_TABLES = ("__annotations__", "__kwdefaults__")  # dicts, which change in place
 _mro = attrgetter("__mro__")
 
 
@@ -34,7 +35,7 @@ class Extras:
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        self._labels = [name for name in _LABELS if name in reads.names]
+        self._labels = [name for name in (*_LABELS, *_TABLES) if name in reads.names]
         self._found: list[More] = []
         self._classes: dict[type, None] = {}
         self._named: list[Any] = []
@@ -68,7 +69,9 @@ class Extras:
         for name in self._labels:
             classes = (cls for cls in self._classes if not _is_installed(cls))
             labelled = [obj for obj in (*self._named, *classes) if hasattr(obj, name)]
-            if labelled:
+            if labelled and name in _TABLES:
+                yield _Table(name, labelled), f"an item of {name}"
+            elif labelled:
                 yield _Each(attrgetter(name), labelled), f"a {name}"
         if self._modules:
             yield Functions(self._modules.values(), self._reads.names), "a function of a library"
@@ -105,6 +108,22 @@ class _Each:
 
     def __call__(self) -> bool:
         return all(map(is_, map(self._read, self._objects), self._values))
+
+
+class _Table:
+    """A dict that many objects have under a name, by its items."""
+
+    def __init__(self, name: str, objects: list[Any]) -> None:
+        self._name, self._objects = name, objects
+        self._keys, self._values = self._now()
+
+    def __call__(self) -> bool:
+        keys, values = self._now()
+        return keys == self._keys and all(map(is_, values, self._values))
+
+    def _now(self) -> tuple[list[tuple[str, ...]], list[Any]]:
+        tables = [getattr(obj, self._name, None) or {} for obj in self._objects]
+        return [tuple(table) for table in tables], [v for table in tables for v in table.values()]
 
 
 class Functions:

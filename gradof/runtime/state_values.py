@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.runtime.arrays import torch_if_loaded
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, read_place
 
@@ -78,7 +79,18 @@ def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
 
 
 def array_type(array: Any) -> Any:
-    """What code may ask of an array without reading its elements."""
+    """What code may ask of an array without reading its elements.
+
+    A tensor of the user's own class is not asked by way of what that class makes of it.
+    """
+    torch = torch_if_loaded()
+    if torch is None or type(array) is torch.Tensor or not isinstance(array, torch.Tensor):
+        return _asked(array)
+    with torch._C.DisableTorchFunctionSubclass():
+        return _asked(array)
+
+
+def _asked(array: Any) -> tuple[Any, ...]:
     return (
         type(array), getattr(array, "dtype", None), getattr(array, "shape", None),
         getattr(array, "requires_grad", None), getattr(array, "device", None),

@@ -37,7 +37,7 @@ _BUILDS = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD
 
 @dataclass(frozen=True)
 class Facts:
-    """See the module docstring; `imports` are (module, names) of imports inside the function."""
+    """See the module docstring; `imports` are the modules that are imported inside, with dots in front as in "from .a import b"."""
 
     reads: frozenset[str]
     stores: frozenset[str]
@@ -110,7 +110,8 @@ class _Found:
                     self.keys[_is_grown(following[at + 1])].add(name)
                 continue
             if kind == "IMPORT_NAME":
-                self.imports.append(name)
+                level = listed[at - 2].argval if at > 1 else 0  # `from ..a import b`: 2
+                self.imports.append("." * (level if type(level) is int else 0) + name)
                 continue
             if not isinstance(name, str) or kind not in _NAMED:
                 continue

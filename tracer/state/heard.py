@@ -15,7 +15,7 @@ _OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
 _HEARD = (
     "torch.nn.modules.", "torch.nn.utils.", "torch.distributions.", "torch.nn.parameter",
-    "torch.optim.",
+    "torch.optim.", "torch.amp.grad_scaler", "torch.ao.",
 )  # fmt: skip
 # Modules of the standard library whose instances no numeric code depends on.
 OPAQUE = frozenset({

@@ -169,10 +169,11 @@ class Reach:
             yield Edge(Step("kwdefault", name), value, Place("step", fn, Step("kwdefault", name)))
         self._home = self._home or fn.__globals__
         yield from self._globals(code, fn.__globals__)
-        for name in facts_of(code).imports:
+        for told in facts_of(code).imports:
+            name = _absolute(told, fn.__globals__)
             module = sys.modules.get(name)
             if module is not None:
-                yield Edge(Step("import", name), module, Place("fixed", module, name))
+                yield Edge(Step("import", name), module, Place("item", sys.modules, name))
         yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
 
     def _globals(self, code: CodeType, space: dict[str, Any]) -> Iterator[Edge]:
@@ -353,6 +354,16 @@ def _wraps(fn: Any) -> bool:
         isinstance(fn, FunctionType) and fn.__closure__ is not None
         and not is_heard(str(fn.__globals__.get("__name__")))
     )  # fmt: skip
+
+
+def _absolute(name: str, space: dict[str, Any]) -> str:
+    """The name of a module that a function with these globals imports."""
+    if not name.startswith("."):
+        return name
+    package = str(space.get("__package__") or space.get("__name__", "")).split(".")
+    dots = len(name) - len(name.lstrip("."))
+    above = package[: len(package) - dots + 1]
+    return ".".join([*above, name[dots:]]) if name[dots:] else ".".join(above)
 
 
 def _code_of(value: Any) -> Any:

@@ -39,8 +39,11 @@ from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import module_of
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
+    OUTSIDE,
     SWITCHES_OF_MODULES,
+    asks_again,
     decimal_context,
+    environment,
     is_installed,
     is_repeated,
 )
@@ -55,14 +58,6 @@ _CLOCKS = frozenset({
     "process_time", "thread_time", "clock_gettime",
 })  # fmt: skip
 _EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
-# Modules of Python code that asks the machine, and which functions do (None: all).
-_OUTSIDE: dict[str, frozenset[str] | None] = {
-    "genericpath": None, "queue": None, "subprocess": None, "socket": None, "tempfile": None,
-    "shutil": None, "glob": None, "uuid": None, "secrets": None, "sqlite3": None,
-    "pathlib": frozenset({"exists", "is_file", "is_dir", "open", "read_text", "read_bytes", "stat",
-                          "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
-    "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
-}  # fmt: skip
 # Functions that tell the user something, by module.
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
 # Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
@@ -138,8 +133,8 @@ class Reads:
             if id(code) not in self._facts:
                 self._codes.append(code)
                 self._facts[id(code)] = self._first(frame)
-                if code.co_name == "__hash__" and not self.hashed:
-                    del self._facts[id(code)]  # the next call of it may be the user's
+                if asks_again(code, frame.f_globals) and not (code.co_name == "__hash__" and self.hashed):
+                    del self._facts[id(code)]  # the next call may be the user's, or for another key
             facts = self._facts.get(id(code))
             if facts is not None:
                 self._enter(frame, facts)
@@ -161,7 +156,7 @@ class Reads:
         """The facts of code that runs for the first time; None for code without state."""
         code = frame.f_code
         module = str(frame.f_globals.get("__name__", ""))
-        if code.co_name == "__getitem__" and module == "os":
+        if module == "os":
             self._environ(frame)
             return None
         if code.co_name == "__hash__" and module == "torch._tensor":
@@ -170,8 +165,8 @@ class Reads:
                 self.is_traced(frame.f_locals.get("self"))
             )
             self.asks |= self.hashed
-        if module in _OUTSIDE and self._is_called_by_user(frame):
-            names = _OUTSIDE[module]
+        if module in OUTSIDE and self._is_called_by_user(frame):
+            names = OUTSIDE[module]
             if names is None or code.co_name in names:
                 self.effect(f"{module}.{code.co_name}", frame)
         if module in SWITCHES_OF_MODULES:
@@ -328,10 +323,12 @@ class Reads:
             self.switches[function] = function()
 
     def _environ(self, frame: FrameType) -> None:
-        key = frame.f_locals.get("key")
+        key, name = frame.f_locals.get("key"), frame.f_code.co_name
         raw = getattr(frame.f_locals.get("self"), "_data", {})
-        if isinstance(key, str):
+        if name == "__getitem__" and isinstance(key, str):
             self.environment.setdefault(key, raw.get(key.encode()))
+        elif name in ("__iter__", "__len__", "copy"):
+            self._switch(environment)
 
     # --- afterwards -----------------------------------------------------------------------------
 

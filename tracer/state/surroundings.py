@@ -7,6 +7,7 @@ True
 from __future__ import annotations
 
 import decimal
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,12 @@ def decimal_context() -> str:
                  context.clamp, context.traps))  # fmt: skip
 
 
+def environment() -> dict[Any, Any]:
+    """All of os.environ, as it is kept."""
+    data: Any = os.environ._data  # type: ignore[attr-defined]  # raw, without decoding
+    return dict(data)
+
+
 def _of_torch() -> dict[str, Any]:
     return dict(vars(sys.modules["torch._tensor_str"].PRINT_OPTS))
 
@@ -31,11 +38,27 @@ def _of_numpy() -> dict[str, Any]:
     return dict(np.get_printoptions())
 
 
+# Modules of Python code that asks the machine, and which functions do (None: all).
+OUTSIDE: dict[str, frozenset[str] | None] = {
+    "genericpath": None, "queue": None, "subprocess": None, "socket": None, "tempfile": None,
+    "shutil": None, "glob": None, "uuid": None, "secrets": None, "sqlite3": None,
+    "pathlib": frozenset({"exists", "is_file", "is_dir", "open", "read_text", "read_bytes", "stat",
+                          "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
+    "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
+}  # fmt: skip
 # The module whose code follows a setting, and what it is.
 SWITCHES_OF_MODULES: dict[str, Callable[[], Any]] = {
     "torch._tensor_str": _of_torch, "numpy._core.arrayprint": _of_numpy,
     "numpy.core.arrayprint": _of_numpy,
 }  # fmt: skip
+
+
+def asks_again(code: CodeType, space: dict[str, Any]) -> bool:
+    """Whether what a call of a library's code means depends on who calls it, and with what."""
+    module = str(space.get("__name__", ""))
+    if code.co_name in ("__hash__", "__getitem__"):
+        return module in ("torch._tensor", "os")
+    return module in OUTSIDE
 
 
 def is_installed(code: CodeType) -> bool:

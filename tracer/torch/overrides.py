@@ -16,10 +16,11 @@ import torch
 from gradof.errors import DataDependentError
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.foreach import loops
 
 MOST_READ = 64  # elements that tolist() may read
 _torch_dropout = torch.nn.functional.dropout
-OVERRIDES: dict[Any, Callable[..., Any]] = {}
+OVERRIDES: dict[Any, Callable[..., Any]] = loops()
 
 
 INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
