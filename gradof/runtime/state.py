@@ -15,6 +15,7 @@ Mostly every value is the very object it was, so that is what is looked at first
 
 from __future__ import annotations
 
+import builtins
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from operator import getitem
@@ -38,13 +39,16 @@ from gradof.runtime.state_values import (
     read_at,
     reference,
 )
+from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, module_of
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import HOOKS, MANY, Edge, Reach, global_hooks
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.surroundings import is_installed
 
+_READ_AGAIN = frozenset({"item", "cell", "slot", "class", "index"})
 _TABLES = ("_modules", "_parameters", "_buffers")
 
 
@@ -71,8 +75,10 @@ class StateGuard:
         self.lengths: list[tuple[Any, int, str]] = []
         self.contents: list[tuple[Any, Any, str]] = []  # sets, keys of dicts, and bytes
         self.absent: list[tuple[Any, frozenset[str], str]] = []
+        self.builtin: dict[int, tuple[dict[str, Any], set[str]]] = {}  # globals: Python's own names
         self.empty: list[Any] = []  # hooks of modules
         self.arrays: list[tuple[Place, Any, str]] = []  # those that are no inputs, by type
+        self.shared: list[tuple[Place, Place, str]] = []  # where one input is found, too
         self.more: list[More] = []  # what is compared by a function of its own
         self.numbers: dict[Any, tuple[Place, str]] = {}
         self.environment = dict(reads.environment)
@@ -86,7 +92,7 @@ class StateGuard:
         self._compiled = 0
         self._check = compile_check(self, by_length=True)
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
-        del self._extras, self._containers, self._called
+        del self._extras, self._containers, self._called, self._first
 
     # --- the walk ---------------------------------------------------------------------------------
 
@@ -98,6 +104,7 @@ class StateGuard:
         self._has_modules = False
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
         self._containers: list[tuple[Any, str]] = []
+        self._first: dict[int, Place] = {}  # by the id of an input, where it was found first
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
         grown: list[tuple[Any, str, Place | None]] = []
         while True:
@@ -129,6 +136,8 @@ class StateGuard:
                 if self._is_array(edge.child):
                     if id(edge.child) not in self._used:
                         self._array(edge, shown)
+                    else:
+                        self._input(edge, shown)
                     if getattr(edge.child, "__dict__", None):
                         queue.append((edge.child, shown, edge.place))
                     continue
@@ -186,12 +195,15 @@ class StateGuard:
         """The names that a class's earlier bases, and itself, lack and may get."""
         if cls in self._class_names:
             return
-        found: set[str] = set(self._reads.probes)
+        reads, metaclass = self._reads, type(cls)
+        found: set[str] = set(reads.probes)
+        for meta in type.mro(metaclass)[:-2]:  # what a metaclass gives its classes
+            found |= reads.names & vars(meta).keys()
         for base in reversed(cls.__mro__):
             space = vars(base)
             if is_heard(module_of(base)) and (missing := found - space.keys()):
                 self.absent.append((space, frozenset(missing), f"class {base.__qualname__}"))
-            found |= self._reads.names & space.keys()
+            found |= reads.names & space.keys()
         self._class_names[cls] = frozenset(
             name for base in cls.__mro__ for name, value in vars(base).items()
             if name in self._reads.names and not hasattr(type(value), "__set__")
@@ -204,6 +216,12 @@ class StateGuard:
         if isinstance(edge.child, np.ndarray) and self._by_content:
             self.data.append((edge.place, checksum(edge.child), shown))
         self.arrays.append((edge.place, array_type(edge.child), shown))
+
+    def _input(self, edge: Edge, shown: str) -> None:
+        """An input that is in two places, as a tied weight is, is to be one in both."""
+        place, first = edge.place, self._first.setdefault(id(edge.child), edge.place)
+        if first is not place and {first.kind, place.kind} <= _READ_AGAIN:
+            self.shared.append((first, place, shown))
 
     def _container(self, obj: Any, path: str) -> None:
         """How many items a container has, or which: not of one that is only appended to."""
@@ -227,6 +245,10 @@ class StateGuard:
         path = path or "the function"
         if isinstance(obj, FunctionType) and self._reads.ran(obj):
             self.codes.append((obj, obj.__code__))
+            if not is_installed(obj.__code__):  # `len = ...` in the module would be another one
+                space = obj.__globals__
+                names = facts_of(obj.__code__).reads & vars(builtins).keys() - space.keys()
+                self.builtin.setdefault(id(space), (space, set()))[1].update(names)
         elif isinstance(obj, type):  # `Config.scale`, of a class that inherits it
             if obj.__flags__ & HEAP and is_heard(module_of(obj)):
                 self._class(obj)
@@ -289,7 +311,7 @@ class StateGuard:
     def _are_equal(self) -> bool:
         if not are_equal(self.items, getitem) or not are_equal(self.cells, content_of):
             return False
-        if not are_equal(self.others, read_at):
+        if not are_equal(self.others, read_at) or not self.inputs_are_shared():
             return False
         if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False
@@ -300,6 +322,8 @@ class StateGuard:
         if any(fn.__code__ is not code for fn, code in self.codes):
             return False
         if not all(attributes.keys().isdisjoint(names) for attributes, names, _ in self.absent):
+            return False
+        if not all(space.keys().isdisjoint(names) for space, names in self.builtin.values()):
             return False
         return self.rest()
 
@@ -318,6 +342,10 @@ class StateGuard:
             if array_type(read_place(place)) != expected:
                 return False
         return all(checksum(read_place(place)) == n for place, n, _ in self.data)
+
+    def inputs_are_shared(self) -> bool:
+        """Whether inputs that were found in two places are the same in both."""
+        return all(read_place(a) is read_place(b) for a, b, _ in self.shared)
 
     def surroundings_are_same(self) -> bool:
         """Whether environment, switches and context variables are."""
@@ -352,7 +380,7 @@ class StateGuard:
         """How many places are looked at."""
         places: tuple[Sized, ...] = (
             self.items, self.cells, self.others, self.types, self.codes, self.lengths,
-            self.contents, self.absent, self.empty, self.arrays, self.more,
+            self.contents, self.absent, self.empty, self.arrays, self.shared, self.more,
         )  # fmt: skip
         return sum(map(len, places))
 

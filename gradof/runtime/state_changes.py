@@ -65,6 +65,12 @@ def other_change(guard: StateGuard) -> tuple[str, Any] | None:
     for attributes, names, shown in guard.absent:
         if new := names & attributes.keys():
             return f"{shown} has {', '.join(sorted(new))} now", None
+    for space, builtin in guard.builtin.values():
+        if new := builtin & space.keys():
+            return f"{space.get('__name__')} has {', '.join(sorted(new))} now", None
+    for first, place, shown in guard.shared:
+        if read_place(first) is not read_place(place):
+            return f"{shown} is no longer the same as elsewhere", None
     for place, kind, shown in guard.arrays:
         if array_type(read_place(place)) != kind:
             return f"{shown} is of another type", None

@@ -72,6 +72,12 @@ class _Writer:
         for absent in guard.absent if by_length else ():
             if places.add_size(_dict_of(absent[0]), len(absent[0])):
                 there.add(id(absent))
+        for space, names in guard.builtin.values():
+            for name in names:
+                places.add_absent(space, name)
+        for content in guard.contents:
+            if places.add_order(content[0], content[1]):
+                there.add(id(content))
         for hooks in guard.empty:
             if places.add_size(hooks, 0):
                 there.add(id(hooks))
@@ -118,13 +124,17 @@ class _Writer:
                 yield f"len({self.bind(attributes)}) == {len(attributes)}"
             else:
                 yield f"{self.bind(attributes)}.keys().isdisjoint({self.bind(names)})"
-        for container, expected, _ in guard.contents:
+        for space, names in () if self._native else guard.builtin.values():
+            yield f"{self.bind(space)}.keys().isdisjoint({self.bind(names)})"
+        for container, expected, _ in left(guard.contents):
             now = self.bind(container)
             now = f"tuple({now})" if isinstance(container, dict) else now
             yield f"{now} == {self.bind(expected)}"
         yield from self.others(guard.others)
         for holds, _ in left(guard.more):
             yield f"{self.bind(holds)}()"
+        if guard.shared:
+            yield f"{self.bind(guard.inputs_are_shared)}()"
         if guard.arrays or guard.data:
             yield f"{self.bind(guard.arrays_are_same)}()"
         if guard.environment or guard.switches or guard.variables:

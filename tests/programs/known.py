@@ -73,6 +73,10 @@ EAGER = frozenset("""
         layout-change-unsqueeze- layout-change-zero-row number-int-type
         number-float-type number-item-type library-checkpoint between-state-before-backward
         switch-anomaly
+    users-prune users-plain-subclass users-function-subclass users-weakref-cache users-func-inside
+        users-pack users-optim-state-read users-partialmethod users-grad-read
+        users-embedding-max-norm users-user-container users-moco users-meta-init
+        users-raises-sometimes users-dict-pop
 """.split())
 
 MORE = frozenset("""

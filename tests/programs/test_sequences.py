@@ -18,6 +18,9 @@ from tests.programs import (
     sequences_numbers,
     sequences_state,
     sequences_tensors,
+    sequences_users_1,
+    sequences_users_2,
+    sequences_users_3,
     sequences_writes,
 )
 from tests.programs.known import EAGER, KNOWN, MORE
@@ -30,10 +33,14 @@ FAMILIES = {
     "hooks": sequences_hooks.SEQUENCES,
     "library": sequences_library.SEQUENCES,
     "numbers": sequences_numbers.SEQUENCES,
-}
+    "users": [
+        *sequences_users_1.SEQUENCES, *sequences_users_2.SEQUENCES, *sequences_users_3.SEQUENCES
+    ],
+}  # fmt: skip
 SEQUENCES = [sequence for family in FAMILIES.values() for sequence in family]
 # one in so many runs in `make test`
-SAMPLED = {"state": 8, "writes": 3, "tensors": 4, "hooks": 3, "library": 3, "numbers": 12}
+SAMPLED = {"state": 8, "writes": 3, "tensors": 4, "hooks": 3, "library": 3, "numbers": 12,
+           "users": 14}  # fmt: skip
 
 
 def _in_sample(sequence: Sequence, family: str) -> bool:
@@ -69,7 +76,7 @@ def test_sequence(sequence: Sequence, record_property: Callable[[str, object], N
 
 def test_there_are_many_sequences_and_the_tables_name_them() -> None:
     names = [sequence.name for sequence in SEQUENCES]
-    assert len(set(names)) == len(names) >= 1400
+    assert len(set(names)) == len(names) >= 1550
     assert set(KNOWN) <= set(names)
     assert set(EAGER) | set(MORE) <= set(names)
     sampled = [s for family, rows in FAMILIES.items() for s in rows if _in_sample(s, family)]

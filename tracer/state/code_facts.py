@@ -30,14 +30,14 @@ _COMPUTED = frozenset({
     "vars", "dir", "globals", "locals", "eval", "exec", "__dict__", "attrgetter", "methodcaller",
     "getattr_static", "getmembers", "asdict", "astuple", "__slots__",
 })  # fmt: skip
-_BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__"})
+BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__"})
 _BUILDS = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING",
                      "BINARY_OP"})  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Facts:
-    """See the module docstring; `imports` are the modules that are imported inside, with dots in front as in "from .a import b"."""
+    """See the module docstring; `imports`: modules imported inside, ".a" of `from .a import b`."""
 
     reads: frozenset[str]
     stores: frozenset[str]
@@ -51,6 +51,7 @@ class Facts:
     imports: tuple[str, ...]
     dynamic: bool
     builds: bool  # whether it puts names together
+    reduces: bool  # whether `functools.reduce` may follow such names
     typed: frozenset[str | None]  # variables whose `type` is asked; None: something else's
     compared: frozenset[str | None]  # outer names that `is` compares with; None: something else
 
@@ -72,6 +73,7 @@ def facts_of(code: CodeType) -> Facts:
         probes=frozenset(found.constants), imports=tuple(dict.fromkeys(found.imports)),
         dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
         builds=any(i.opname in _BUILDS for i in listed),
+        reduces="reduce" in found.reads and not BY_NAME.isdisjoint(found.reads),
         typed=frozenset(found.typed), compared=frozenset(found.compared),
     )  # fmt: skip
 
@@ -214,7 +216,7 @@ def _asks_by_computed_name(code: CodeType) -> bool:
     return any(
         not _has_constant_name(steps[at + 1 :])
         for at, (_, here) in enumerate(steps)
-        if here.argval in _BY_NAME and "LOAD" in here.opname
+        if here.argval in BY_NAME and "LOAD" in here.opname
     )
 
 

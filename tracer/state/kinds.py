@@ -79,6 +79,21 @@ def put_elements(obj: Any, before: Any) -> None:
         obj.frombytes(before)
 
 
+def led_to(obj: Any, limit: int = 1000) -> list[Any]:
+    """The objects that attributes of attributes lead to: `functools.reduce(getattr, path, obj)`."""
+    found: dict[int, Any] = {}
+    stack = [obj]
+    while stack and len(found) < limit:
+        obj = stack.pop()
+        attributes = getattr(obj, "__dict__", None)
+        if type(attributes) is dict and id(obj) not in found:
+            found[id(obj)] = obj
+            stack += attributes.values()
+            for table in MODULE_TABLES:
+                stack += (attributes.get(table) or {}).values()
+    return list(found.values())
+
+
 @functools.lru_cache(maxsize=4096)
 def is_iterator(cls: type) -> bool:
     """Whether instances are iterators, which are used up."""

@@ -33,10 +33,10 @@ from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import refuse_reads_of_backward
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
-from gradof.tracer.state.code_facts import GROWS, Facts, facts_of
+from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.kinds import module_of
+from gradof.tracer.state.kinds import ATOMS, is_ours, led_to
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
@@ -86,7 +86,6 @@ class Reads:
         self.grown_keys: set[str] = set()
         self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
         self.everything: dict[int, Any] = {}  # objects read by computed names
-        self.imports: set[str] = set()
         self.environment: dict[Any, Any] = {}  # keys of os.environ → raw value, None if absent
         self.variables: dict[Any, Any] = {}  # context variables → value
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
@@ -133,7 +132,7 @@ class Reads:
             if id(code) not in self._facts:
                 self._codes.append(code)
                 self._facts[id(code)] = self._first(frame)
-                if asks_again(code, frame.f_globals) and not (code.co_name == "__hash__" and self.hashed):
+                if asks_again(code, frame.f_globals, self.hashed):
                     del self._facts[id(code)]  # the next call may be the user's, or for another key
             facts = self._facts.get(id(code))
             if facts is not None:
@@ -161,11 +160,10 @@ class Reads:
             return None
         if code.co_name == "__hash__" and module == "torch._tensor":
             asking = "" if frame.f_back is None else str(frame.f_back.f_globals.get("__name__"))
-            self.hashed = not asking.startswith("torch.") and self._is_called_by_user(frame) and (
-                self.is_traced(frame.f_locals.get("self"))
-            )
+            users = not asking.startswith("torch.") and self._of_caller(frame) is not None
+            self.hashed = users and self.is_traced(frame.f_locals.get("self"))
             self.asks |= self.hashed
-        if module in OUTSIDE and self._is_called_by_user(frame):
+        if module in OUTSIDE and self._of_caller(frame) is not None:
             names = OUTSIDE[module]
             if names is None or code.co_name in names:
                 self.effect(f"{module}.{code.co_name}", frame)
@@ -198,7 +196,6 @@ class Reads:
         self.grown_names |= facts.only_grown
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
-        self.imports.update(facts.imports)
         self.asks |= any(name is None or _is_tensor(frame, name) for name in facts.compared)
         return facts
 
@@ -216,11 +213,10 @@ class Reads:
         free = frame.f_code.co_freevars
         for name, value in frame.f_locals.items():
             seen.see(value, facts, given=name not in free)
-            if facts.dynamic:
-                self.everything[id(value)] = value
+            self._all_of(value, facts)
         if facts.dynamic:
             for name in facts.reads & space.keys():
-                self.everything[id(space[name])] = space[name]
+                self._all_of(space[name], facts)
                 if "globals" in facts.reads and name in facts.probes:
                     seen.name(space, name)
         seen.cells_of(frame, facts)
@@ -236,6 +232,22 @@ class Reads:
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
             self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+
+    def _all_of(self, value: Any, facts: Facts) -> None:
+        """Note an object of which code with computed names may read any attribute."""
+        if facts.dynamic:
+            self.everything[id(value)] = value
+        if facts.reduces:
+            self.everything.update((id(obj), obj) for obj in led_to(value))
+
+    def _by_name(self, frame: FrameType) -> None:
+        """A name is looked up that may be computed, of an object that a loop may have come to."""
+        facts = self._facts[id(frame.f_code)]
+        if facts is not None and facts.dynamic:
+            for value in frame.f_locals.values():
+                if type(value) not in ATOMS and id(value) not in self.everything:
+                    self.everything[id(value)] = value
+                    self.held.see(value, facts)
 
     def _note_miss(self, frame: FrameType) -> None:
         """Whether this is a cached function that runs, as its result is not there."""
@@ -275,6 +287,8 @@ class Reads:
         elif isinstance(owner, ModuleType):
             if owner.__name__ == "time" and name in _CLOCKS:
                 self.effect(f"time.{name}", frame)
+            elif name in BY_NAME and owner.__name__ == "builtins":
+                self._by_name(frame)
             elif name in _EFFECTS and owner.__name__ in ("builtins", "io", "_io", "posix", "nt"):
                 self.effect(_EFFECTS[name], frame)
         elif type(owner) is LRU and name == "cache_clear":
@@ -283,8 +297,7 @@ class Reads:
             self.effect(f"{type(owner).__name__}.{name}", frame)
         elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
             value = self.variables.setdefault(owner, owner.get(None))
-            facts = self._facts[id(frame.f_code)]
-            if facts is not None:
+            if (facts := self._facts[id(frame.f_code)]) is not None:
                 self.held.see(value, facts)
 
     def effect(self, what: str, frame: FrameType) -> None:
@@ -310,9 +323,6 @@ class Reads:
             self.effect("logging", frame)
         elif is_repeated(frame.f_locals["msg"], str(caller.f_globals.get("__name__"))):
             self.effect("warnings.warn", frame)
-
-    def _is_called_by_user(self, frame: FrameType) -> bool:
-        return self._of_caller(frame) is not None
 
     def _of_caller(self, frame: FrameType) -> Facts | None:
         back = frame.f_back
@@ -342,8 +352,7 @@ class Reads:
 
     def progress(self) -> int:
         """A number that grows as more is read."""
-        used = (cached.cache_info()[:2] for cached, _ in self.held.caches.values())
-        return len(self.codes) + sum(map(sum, used))
+        return len(self.codes) + sum(sum(c.cache_info()[:2]) for c, _ in self.held.caches.values())
 
     def reads_name(self, name: Any) -> bool:
         """Whether code that ran reads this name off an object, or the key of a container."""
@@ -387,4 +396,5 @@ def cold_cache(name: str, loc: Loc | None) -> ColdCache:
 
 
 def _is_traced(obj: Any) -> bool:
-    return module_of(type(obj)).startswith("gradof.tracer")
+    kind: Any = type(obj)
+    return is_ours(kind)

@@ -53,12 +53,15 @@ SWITCHES_OF_MODULES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def asks_again(code: CodeType, space: dict[str, Any]) -> bool:
-    """Whether what a call of a library's code means depends on who calls it, and with what."""
+def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
+    """Whether what a call of a library's code means depends on who calls it, and with what.
+
+    `hashed`: it is known that tensors are looked up.
+    """
     module = str(space.get("__name__", ""))
-    if code.co_name in ("__hash__", "__getitem__"):
-        return module in ("torch._tensor", "os")
-    return module in OUTSIDE
+    if code.co_name == "__hash__":
+        return module == "torch._tensor" and not hashed
+    return module in OUTSIDE or (module == "os" and code.co_name == "__getitem__")
 
 
 def is_installed(code: CodeType) -> bool:

@@ -19,7 +19,8 @@ _LISTS = (list, tuple)
 
 
 def _norm(tensor: torch.Tensor, ord: float = 2, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return torch.linalg.vector_norm(tensor, ord, dtype=dtype)
+    found: torch.Tensor = torch.linalg.vector_norm(tensor, ord, dtype=dtype)
+    return found
 
 
 # Those with other names for one tensor; None: left to torch, as they have other kinds of arguments.
