@@ -247,7 +247,7 @@ class Reads:
             for value in frame.f_locals.values():
                 if type(value) not in ATOMS and id(value) not in self.everything:
                     self.everything[id(value)] = value
-                    self.held.see(value, facts)
+                    self.held.see(value, facts, given=True)
 
     def _note_miss(self, frame: FrameType) -> None:
         """Whether this is a cached function that runs, as its result is not there."""
