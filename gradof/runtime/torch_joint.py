@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradof.runtime.dynamo import left_alone_in_autograd
+from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass
 from gradof.runtime.torch_batched import batch_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Joined(torch.autograd.Function):
         plan: GradientPlan = ctx.plan
         gradients, ctx.gradients = ctx.gradients, None
         inputs = ctx.saved_tensors  # refuses tensors changed meanwhile, and a freed graph
+        if gradients is not None and is_watched() and has_nan(gradients):
+            apart = _apart(ctx, inputs, cotangent)  # an error where there is one in eager
+            let_pass(ctx)
+            return (None, None, None, *apart)
         if gradients is None or torch.is_grad_enabled() or cotangent.item() != ctx.seed:
             if gradients is not None:
                 plan.together.missed()

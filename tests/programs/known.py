@@ -13,11 +13,9 @@ def _named(groups: dict[str, str]) -> dict[str, str]:
 
 
 KNOWN = _named({
-    "data changed behind autograd's back before the backward, which has run with the call": """
+    "data changed behind autograd's back before the backward, which has run with the call, or reads "
+    "what it computes again; docs/tracing.md says why": """
         between-parameter-data-changed between-argument-data-changed
-    """,
-    "a backward alone in anomaly mode sees the function as one node: an error": """
-        between-anomaly
     """,
 })  # fmt: skip
 
