@@ -16,7 +16,7 @@ FUNCTIONS: dict[str, Function] = {
     "gradients add up to it": lambda x: torch.sqrt(x - x).sum(),
     "of no number": lambda x: torch.sqrt(x - x),
     "an op makes it": lambda x: (torch.sqrt(x - x) * 0).sum(),
-    "a later op is given it": lambda x: torch.exp(torch.sqrt(x - x) - torch.sqrt(x - x)).sum(),
+    "of two ops": lambda x: (torch.sqrt(x - x) * x).sum(),
     "none": lambda x: (x * x).sum(),
 }
 
@@ -30,7 +30,7 @@ def _gradient(f: Function, asked: str) -> Any:
             if asked == "by grad":
                 (found,) = torch.autograd.grad(out, x)
             else:
-                out.backward()
+                torch.autograd.backward(out)
                 assert x.grad is not None
                 found = x.grad
             assert torch.is_anomaly_enabled()
