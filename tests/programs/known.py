@@ -13,8 +13,7 @@ def _named(groups: dict[str, str]) -> dict[str, str]:
 
 
 KNOWN = _named({
-    "data changed behind autograd's back before the backward, which has run with the call, or reads "
-    "what it computes again; docs/tracing.md says why": """
+    "data changed behind autograd's back before the backward: docs/tracing.md says why": """
         between-parameter-data-changed between-argument-data-changed
     """,
 })  # fmt: skip
