@@ -99,7 +99,7 @@ def _require_pure(bound: Bound) -> None:
         )
     if traced.writebacks:
         raise TargetError("the function changes its arguments in place", hint="return new arrays")
-    if traced.stores:
+    if traced.writes:
         raise TargetError(
             "the function writes to Python state, which a file does not have",
             hint="return what is to be stored",

@@ -101,7 +101,7 @@ def _cannot_be_checked(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if torch is not None and not torch.is_grad_enabled():
         return "the call is under no_grad"
     bound = compiled.bind(args, kwargs)
-    if bound.entry.traced.stores:
+    if bound.entry.traced.writes:
         return "the function writes to Python state"
     if any(getattr(x, "_backward_hooks", None) for x in bound.inputs):
         return "a hook of a tensor would run"

@@ -124,7 +124,7 @@ def cfunc(
         bound = gradient.bind(tuple(arrays), {})
         plan = gradient.plan_of(bound)
     traced, name = bound.entry.traced, getattr(fn, "__qualname__", str(fn))
-    if traced.origins or traced.writebacks or traced.stores or bound.entry.decisions is not None:
+    if traced.origins or traced.writebacks or traced.writes or bound.entry.decisions is not None:
         raise InputError(
             f"{name} cannot be a C function: it reads or changes state, or values decide what runs",
             hint="pass arrays as arguments, and choose by np.where",

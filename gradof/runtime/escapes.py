@@ -33,8 +33,9 @@ def value_of(tree: Any) -> Any:
     """What arrays and numbers are now, to be shown: plain copies, without a gradient.
 
     Within a traced numpy function that is what they are while it is traced; what is made of them
-    is made once, and is not made again by later calls. Tensors are detached; elsewhere the values
-    come back as they are.
+    is made once, and is not made again by later calls. Values that are stored as they are
+    (`self.loss = value_of(loss)`) are those of each call; to store what was made of them is an
+    error. Tensors are detached; elsewhere the values come back as they are.
     """
     leaves, structure = flatten(tree)
     return structure.unflatten([_value(leaf) for leaf in leaves])
@@ -47,4 +48,6 @@ def _value(leaf: Any) -> Any:
         return leaf.value
     if not isinstance(leaf, TracedArray):
         return leaf
-    return leaf.concrete[()] if leaf.is_scalar else np.array(leaf.concrete)
+    value = leaf.concrete[()] if leaf.is_scalar else np.array(leaf.concrete)
+    leaf.recorder.told.values[id(value)] = value, _stopped(leaf)  # each call stores its own
+    return value

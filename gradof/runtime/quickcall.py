@@ -45,7 +45,7 @@ def quick_call(
     """
     fast = fast or next((f for f in cache.fast if f.entry is bound.entry), None)
     traced = bound.entry.traced
-    if fast is None or traced.writebacks or traced.stores:
+    if fast is None or traced.writebacks or traced.writes:
         return None
     names: dict[str, Any] = {"check": fast.check, "cache": cache, "MISS": MISS}
     run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)

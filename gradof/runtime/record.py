@@ -153,6 +153,7 @@ class Tracing:
             recording = self._record(call)
             if not self._needs_numbers(recording.traced) and not self._counts(recording):
                 return self._enter(call, recording)
+            _give_up(recording.traced)
 
     def _note_places(self, call: Call) -> None:
         """Numbers of Python's state that are not what they were in the traces before: they vary."""
@@ -198,14 +199,16 @@ class Tracing:
             needed = self._needs_numbers(recording.traced)
             leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
             if leaves:
+                _give_up(recording.traced)
                 return leaves
             if not needed and not self._counts(recording):
                 return self._enter(call, recording)
+            _give_up(recording.traced)
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
         reads = Reads(refuse_effects=call.library == "torch")
-        places = tuple(self.cache.places.values()) if call.library == "torch" else ()
+        places = tuple(self.cache.places.values())
         self.reads = reads
         with _TRACING, told(f"tracing {self.name}, once for this signature"):
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
@@ -252,6 +255,9 @@ class Tracing:
                 conditions(self.fn, traced, recording.reads, [*leaves, *free])
             ),
         )  # fmt: skip
+        if traced.left:
+            self._serves_once(traced)
+            return entry, call
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         cache.evict()
@@ -263,6 +269,22 @@ class Tracing:
         cache.eager.cold.pop(call.key, None)
         cache.traces.append((entry.reason, entry.seconds))
         return entry, call
+
+    def _serves_once(self, traced: Traced) -> None:
+        """A trace has written what no call could make again: the next call traces, too."""
+        change = traced.left[0]
+        what = f"a {type(change.after).__qualname__}" if change.kind != "all" else "an object"
+        named = isinstance(change.key, str)
+        where = change.key if named else f"a {type(change.container).__name__}"
+        place = f"left in {where}"
+        count = self.cache.changed[place] = self.cache.changed.get(place, 0) + 1
+        if count >= limits.warn_at and not self.cache.warned:
+            self.cache.warned = True
+            warn_user(
+                f"{self.name} is traced at every call, because it stores {what} in {where}, which "
+                "compiled code could not make again; store arrays, numbers, and containers of them",
+                RetraceWarning,
+            )  # fmt: skip
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
         torchs = recording.traced.library == "torch"
@@ -279,6 +301,12 @@ class Tracing:
             self.fn, reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
             frozenset(self.cache.places), by_content=by_content,
         )  # fmt: skip
+
+
+def _give_up(traced: Traced) -> None:
+    """Another trace is made in its place: what it has written is taken back."""
+    for change in traced.left:
+        change.undo()
 
 
 def _transforms() -> Any:
@@ -306,4 +334,4 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
 
         catch_calls(_transforms)
 
-    return trace_numpy
+    return functools.partial(trace_numpy, varying=places)

@@ -27,6 +27,7 @@ from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
+from gradof.tracer.state.changes import Change
 from gradof.tracer.state.places import Place, fill, remove_place, write_place
 
 
@@ -196,6 +197,7 @@ class Traced:
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
     (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
+    `left` is what this run has written and no call could make again: the trace serves this one.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
     Python's, torch's.
@@ -221,6 +223,7 @@ class Traced:
     pinned: tuple[tuple[Any, Loc | None], ...] = ()
     by_history: bool = False
     stores: tuple[Store, ...] = ()
+    left: tuple[Change, ...] = ()
     layouts: tuple[Layout, ...] = ()
     attributes: tuple[Attributes, ...] = ()
     generators: tuple[Any, ...] = ()
@@ -246,6 +249,11 @@ class Traced:
             else:
                 leaves.append(out.value)
         return leaves
+
+    @property
+    def writes(self) -> bool:
+        """Whether the function writes to Python's state."""
+        return bool(self.stores or self.left)
 
     @property
     def all_outputs(self) -> tuple[OutputLeaf, ...]:

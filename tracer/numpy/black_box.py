@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import DataDependentError, OutputError
+from gradof.errors import DataDependentError, OutputError, TraceError
 from gradof.ir.attrs import Dense
 from gradof.ir.builder import Builder
 from gradof.ir.clone import inline
@@ -21,7 +21,7 @@ from gradof.ir.core import Graph
 from gradof.ops.expr import Expr
 from gradof.ops.python_call import Derivative, held
 from gradof.tracer.core.pytree import TreeDef, flatten
-from gradof.tracer.core.result import InputOut, OutputLeaf, TensorOut
+from gradof.tracer.core.result import ConstantOut, InputOut, OutputLeaf, TensorOut
 from gradof.tracer.numpy.active import deactivated
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
@@ -50,7 +50,7 @@ def call(
     scalars = [o.is_scalar for o in operands]
     given_none = [] if operands else [recorder.full((), np.dtype(np.float64), 0.0).value]
     now = list(map(real, leaves))
-    with untraced():
+    with recorder.apart(), untraced():  # the call that follows writes what it writes
         shown = (fn if example is None else example)(*tree.unflatten(list(now)))
     found, out_tree = flatten(shown)
     results = [_as_array(r, name, fn) for r in found]
@@ -102,21 +102,16 @@ class _Rule:
     def _traced(self) -> Derivative:
         from gradof.tracer.numpy.tracer import trace_numpy
 
-        given: list[int] = []
-
         def rule(cotangents: Any, results: Any, operands: Any) -> Any:
             leaves = list(self.leaves)
             for place, operand in zip(self.places, operands, strict=True):
                 leaves[place] = operand
             result, cotangent = (self.out_tree.unflatten(list(x)) for x in (results, cotangents))
             grads = self.rule(self.tree.unflatten(leaves), result, cotangent)
-            given[:] = [
-                n for n, place in enumerate(self.places)
-                if grads[place] is not None and _is_float(self.leaves[place])
-            ]
             return [
-                as_array(grads[self.places[n]]).astype(operands[n].dtype, copy=False)
-                for n in given
+                None if grads[place] is None or not _is_float(self.leaves[place])
+                else as_array(grads[place]).astype(operand.dtype, copy=False)
+                for place, operand in zip(self.places, operands, strict=True)
             ]
 
         operands = [self.leaves[i] for i in self.places]
@@ -127,6 +122,13 @@ class _Rule:
                 f"the rule of {self.name} branches on a value", loc=function_loc(self.rule),
                 hint="use np.where, so that the rule is the same for all values",
             )
+        for store in traced.stores:
+            if store.mode != "set" or any(not isinstance(o, ConstantOut) for o in store.outputs):
+                raise TraceError(
+                    f"the rule of {self.name} writes to Python's state",
+                    loc=function_loc(self.rule), hint="let it return gradients, and nothing else",
+                )
+            store.write(traced.leaves(store.outputs, (), ()))  # such as a table of a library's
         graph = Graph(f"d{self.name}")
         count = len(traced.arg_leaves)
         params = [graph.block.add_param(v.type, v.hint) for v in traced.graph.inputs[:count]]
@@ -136,9 +138,10 @@ class _Rule:
         ]
         values = inline(traced.graph.block, [*params, *free], graph.block, graph.block.returns)
         inputs = [*params, *free]
+        given = {n: o for n, o in enumerate(traced.outputs) if not isinstance(o, ConstantOut)}
         graph.set_outputs([
             values[o.index] if isinstance(o, TensorOut) else inputs[_input(o)]
-            for o in traced.outputs
+            for o in given.values()
         ])  # fmt: skip
         return Derivative(graph, tuple(given))
 

@@ -106,7 +106,7 @@ def item_call(
             recorder, ("item", key), operands, numbers, lambda: record(array, index),
             lambda: recorder.deferred.item(array, items), lambda value: link(items, value), dims,
         )
-    recorder.told = tuple([x.expr.value for x in operands])  # `_index` has asked
+    recorder.varying = tuple([x.expr.value for x in operands])  # `_index` has asked
     try:
         return templates.through(
             recorder, ("item", key), operands, (), lambda: record(array, index),
@@ -114,7 +114,7 @@ def item_call(
             lambda value: link(items, value),
         )
     finally:
-        recorder.told = ()
+        recorder.varying = ()
 
 
 def write_call(

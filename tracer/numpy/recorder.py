@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -39,6 +40,7 @@ from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, real
 from gradof.tracer.numpy.operands import common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import checksum, places_in
+from gradof.tracer.numpy.values import Told
 from gradof.tracer.state.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
@@ -77,11 +79,12 @@ class Recorder:
         self.baked = False  # see Note [Baked constants]
         self.closed = False
         self.adoptions = Adoptions(fn)
-        self.texts: set[str] = set()
+        self.told = Told()
+        self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # `Held.apart`
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
-        self.told: tuple[Value, ...] = ()  # of these the key of a template says that they vary
+        self.varying: tuple[Value, ...] = ()  # of these the key of a template says that they vary
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}
         self.given: list[Any] = []
@@ -180,14 +183,9 @@ class Recorder:
         except np._core._exceptions.UFuncTypeError as error:  # type: ignore[attr-defined]
             raise DtypeError(f"{function.__name__.strip('_')}: {error}", loc=self.loc) from error
 
-    def shown(self, text: str) -> str:
-        """A text that shows a traced value: it may be printed, but not returned."""
-        self.texts.add(text)
-        return text
-
     def is_constant(self, value: Value) -> bool:
         """Whether no graph input takes part in a value."""
-        self.asked += value not in self.told
+        self.asked += value not in self.varying
         stack = [value]
         while stack:
             top = stack[-1]

@@ -16,7 +16,7 @@ that ran (`paths`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
@@ -25,12 +25,14 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.tracer.core.number import TracedNumber, settle
+from gradof.tracer.core.stores import is_bookkeeping
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.names import Names, Replacing
 from gradof.tracer.numpy.places import checksum
+from gradof.tracer.state.changes import Change, write
 from gradof.tracer.state.code_facts import Facts, facts_of
 from gradof.tracer.state.leads import leads_to
-from gradof.tracer.state.origins import Origin, Origins
+from gradof.tracer.state.origins import ATOMS, Origin, Origins
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
@@ -44,10 +46,11 @@ class Sight:
     def __init__(self, reads: Reads) -> None:
         self.arrays: dict[int, tuple[Any, int]] = {}  # old ones, with what their elements were
         self._copies: dict[int, Any] = {}
-        self._left: set[type] = set()
+        self._reach: Reach | None = None  # of this run, once it has been asked for
+        self._found: dict[int, tuple[Any, Origin]] = {}
         self._own: list[Any] = []  # kept, so that no other array has its id
         self._held = reads.held
-        self._reads = reads
+        self.reads = reads
         self._replacing: Replacing | None = None
         self._held.sight = self._at
 
@@ -61,6 +64,7 @@ class Sight:
 
     def roots(self, functions: Iterable[Any], given: Any) -> None:
         """Look at the functions that will be called, and at what they are given."""
+        self._reach = None
         for fn in functions:
             if self._replacing is not None:
                 self._replacing.at(fn, root=True)
@@ -82,12 +86,8 @@ class Sight:
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise TraceError if the run changed a plain array that was there before.
 
-        Arrays of up to a megabyte are then as they were. Traced numbers that the run has left are
-        plain again, and pinned.
+        Arrays of up to a megabyte are then as they were.
         """
-        self._left = self._leaves()
-        if TracedNumber in self._left:
-            settle(fn)
         changed = [a for a, before in self.arrays.values() if checksum(a) != before]
         if not changed:
             return
@@ -101,24 +101,64 @@ class Sight:
             loc=function_loc(fn), hint="pass it as an argument",
         )
 
-    def refuse_leaks(self, fn: Callable[..., Any]) -> None:
-        """Raise TraceError if a traced array was left where it outlives the call."""
-        if TracedArray not in self._left:
+    def written(self, fn: Callable[..., Any], given: Iterable[Any]) -> list[Change]:
+        """What the run has written to what was there before it; `given` are its arguments' leaves.
+
+        Raises TraceError if the trace's own arrays were left elsewhere, where they outlive it.
+        Traced numbers that were are plain again, and pinned.
+        """
+        changes = [c for c in self._held.changes() if not is_bookkeeping(c)]
+        if not changes:
+            return []
+        there = self._reached(fn, given).reached
+        found = [c for c in changes if id(c.container) in there]
+        others = [c for c in changes if id(c.container) not in there]
+        left = self._leaves(others)
+        if left:
+            for change in found:
+                change.undo()
+            try:
+                self._refuse(fn, left, others)
+            finally:
+                for change in found:
+                    write(change, change.after)
+        return found
+
+    def _refuse(self, fn: Callable[..., Any], left: set[type], changes: Sequence[Change]) -> None:
+        if TracedNumber in left:
+            settle(fn)
+        if TracedArray not in left:
             return
-        left = Origins(fn, lambda o: type(o) is TracedArray).all()
-        if not left and TracedArray not in self._leaves(surely=True):
+        found = Origins(fn, lambda o: type(o) is TracedArray).all()
+        if not found and TracedArray not in self._leaves(changes, surely=True):
             return
-        where = left[0][1] if left else "Python's state"
+        where = found[0][1] if found else "Python's state"
         raise TraceError(
             f"a traced array was left in {where}, where it outlives the call",
             loc=function_loc(fn), hint="return it instead",
         )
 
-    def _leaves(self, surely: bool = False) -> set[type]:
-        """Which of the trace's own the run has left in what was, or may have been, there before."""
+    def _leaves(self, changes: Iterable[Change], surely: bool = False) -> set[type]:
+        """Which of the trace's own were written to what was, or may have been, there before."""
         old = self._held.met
-        changes = (c for c in self._held.changes() if old.get(id(c.container), not surely))
-        return set().union(*(leads_to(c.after, (TracedNumber, TracedArray), old) for c in changes))
+        written = (c for c in changes if old.get(id(c.container), not surely))
+        return set().union(*(leads_to(c.after, (TracedNumber, TracedArray), old) for c in written))
+
+    def _reached(self, fn: Callable[..., Any], given: Iterable[Any] = ()) -> Reach:
+        """What code that ran could reach; `find` has been asked of it."""
+        if self._reach is None:
+            self._reach = Reach(self.reads)
+            self._found = self._reach.find(fn, lambda o: issubclass(type(o), np.ndarray))
+            for leaf in given:
+                if not isinstance(leaf, (*ATOMS, np.ndarray, np.generic)):
+                    self._reach.find(leaf, lambda o: issubclass(type(o), np.ndarray))
+        return self._reach
+
+    def was_there(self, obj: Any) -> bool:
+        """Whether an object was there before the run, where code that ran could reach it."""
+        if self._held.met.get(id(obj), False):
+            return True
+        return self._reach is not None and id(obj) in self._reach.reached
 
     def paths(
         self, fn: Callable[..., Any], wanted: Iterable[Any]
@@ -127,7 +167,8 @@ class Sight:
 
         An array that is `wanted` and that nothing leads to is not there before another run.
         """
-        found = Reach(self._reads).find(fn, lambda o: issubclass(type(o), np.ndarray))
+        self._reached(fn)
+        found = self._found
         missing = [array for array in wanted if id(array) not in found]
         if missing:  # in closures of code that is not heard, our own say
             found |= Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths(missing)

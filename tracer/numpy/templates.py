@@ -181,8 +181,8 @@ def keep(
 def _marks(recorder: Recorder) -> tuple[Any, ...]:
     """What a call may have done beside emitting nodes."""
     return (
-        recorder.asked, recorder.guards, recorder.baked, len(recorder.free), len(recorder.texts),
-        recorder.graph.block.params[-1:], len(recorder.layouts),
+        recorder.asked, recorder.guards, recorder.baked, len(recorder.free),
+        len(recorder.told.texts), recorder.graph.block.params[-1:], len(recorder.layouts),
     )  # fmt: skip
 
 

@@ -14,29 +14,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
-from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer.core.number import plain
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces
 from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, thaw
 from gradof.tracer.core.regions import recording_into
-from gradof.tracer.core.result import (
-    ConstantOut,
-    InputOut,
-    OutputLeaf,
-    TensorOut,
-    Traced,
-    WriteBack,
-    split_guards,
-)
-from gradof.tracer.core.views import ViewOf, view_of
+from gradof.tracer.core.result import Traced, split_guards
 from gradof.tracer.numpy import by_value as numpy_by_value
 from gradof.tracer.numpy import complex as numpy_complex
 from gradof.tracer.numpy import factor as numpy_factor
@@ -57,10 +48,13 @@ from gradof.tracer.numpy.draws import seen
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
-from gradof.tracer.numpy.recorder import Handlers, Recorder, is_plain
+from gradof.tracer.numpy.outcome import Outcome
+from gradof.tracer.numpy.recorder import Handlers, Recorder
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.ufuncs import record_ufunc
+from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
@@ -79,24 +73,27 @@ def trace_numpy(
     *,
     static_argnames: Sequence[str] = (),
     numbers: Collection[int] = (),
+    varying: Sequence[Place] = (),
     reads: Reads | None = None,
 ) -> Traced:
-    """Record one call; the caller's arrays stay as they are.
+    """Record one call; the caller's arrays and Python's state stay as they are.
 
-    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`).
-    `reads` notes what the run read of Python's state.
+    The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
+    so do the numbers in the places `varying`. `reads` notes what the run read of Python's state.
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
-    TraceError for random draws that are not recorded, plain arrays changed in place, and traced
-    arrays left behind.
+    TraceError for random draws that are not recorded, plain arrays changed in place, and what was
+    written to Python's state and cannot be written again.
     """
     reads = Reads() if reads is None else reads
     sight = Sight(reads)
     adoptions = Adoptions(fn)
     while True:
         try:
-            traced = _trace(fn, args, kwargs, static_argnames, numbers, sight, reads, adoptions)
+            traced = _trace(
+                fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions
+            )
         except Exception:
             if not adoptions.fresh:  # Note [Adopted arrays]
                 raise
@@ -105,25 +102,29 @@ def trace_numpy(
                 return traced
 
 
-def put_back(reads: Reads) -> None:
-    """Make Python's state as it was before a run that is given up."""
-    for change in reads.held.changes():
+def put_back(changes: Iterable[Change]) -> None:
+    """Make Python's state as it was."""
+    for change in changes:
         change.undo()
 
 
 def _trace(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    static_argnames: Sequence[str], numbers: Collection[int], sight: Sight, reads: Reads,
-    adoptions: Adoptions,
+    static_argnames: Sequence[str], numbers: Collection[int], varying: Sequence[Place],
+    sight: Sight, adoptions: Adoptions,
 ) -> Traced:  # fmt: skip
-    """One run."""
+    """One run; Python's state is then as it was, and the stores write to it."""
+    reads, places = sight.reads, NumbersInPlaces(varying)
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS, sight.arrays)
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     generators = Generators(fn, thawed, reads)
     positional, named = tree.unflatten(values)
+    held = _Held(recorder, places)
+    recorder.apart = reads.held.apart
     try:
+        places.fill(held.number)
         with _recording(recorder, sight):
             sight.roots([fn, *filter(callable, thawed)], (positional, named))
             with reads, adoptions.at_work(recorder):
@@ -131,45 +132,61 @@ def _trace(
         sight.check(fn)
         generators.check()
         _refuse_changed_containers(fn, (positional, named), tree, values)
-        sight.refuse_leaks(fn)
+        changes = sight.written(fn, thawed)
+        outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
+        out_tree = outcome.take(result, changes)
     except Exception:
-        put_back(reads)
+        put_back(reads.held.changes())
+        places.restore()
         raise
-    if adoptions.fresh:  # the function went on where it could not
-        put_back(reads)
-    graph = recorder.graph
-    result_leaves, out_tree = flatten(result)
-    _lift_results(recorder, result_leaves)
+    # all of it where the function went on where it could not
+    put_back(reads.held.changes() if adoptions.fresh else outcome.repeated(changes))
+    places.restore()
     origins, content = origins_of(fn, recorder, sight)
-    views: dict[int, ViewOf] = {}
-    outputs = _outputs(recorder, traced, result_leaves, views)
-    values_out = [v for v in outputs if isinstance(v, Value)]
-    writebacks = _writebacks(recorder, [leaves[i] for i in traced], traced)
-    graph.set_outputs([*values_out, *(value for value, _ in writebacks)])
-    eliminate_dead_code(graph)
-    graph, recorded, deciding = split_guards(graph)
+    outcome.number()
+    writebacks = outcome.writebacks([*(leaves[i] for i in traced), *held.values])
+    recorder.graph.set_outputs(outcome.values)
+    eliminate_dead_code(recorder.graph)
+    graph, recorded, deciding = split_guards(recorder.graph)
     return Traced(
         graph=graph,
         library="numpy",
         in_tree=tree,
         arg_leaves=tuple(traced),
         static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
-        origins=tuple(origins),
+        origins=(*held.origins, *origins),
         out_tree=out_tree,
-        outputs=tuple(_numbered(outputs, views)),
-        writebacks=tuple(
-            WriteBack(len(values_out) + n, index) for n, (_, index) in enumerate(writebacks)
-        ),
+        outputs=outcome.outputs,
+        stores=outcome.stores,
+        left=outcome.left,
+        writebacks=writebacks,
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths,
         content=content,
         recorded=recorded,
         deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
-        pinned=tuple(recorder.numbers.pinned.items()),
-        layouts=tuple(recorder.layouts.values()),
+        pinned=tuple(recorder.numbers.pinned.items()), layouts=tuple(recorder.layouts.values()),
         generators=tuple(generator for generator, _ in recorder.generators.values()),
     )
+
+
+class _Held:
+    """The numbers of Python's state that are inputs: after the arguments, before free arrays."""
+
+    def __init__(self, recorder: Recorder, places: NumbersInPlaces) -> None:
+        self.recorder, self.places = recorder, places
+        self.arrays: list[TracedArray] = []
+        self.values: list[Any] = []
+        self.origins: list[NumberAt] = []
+
+    def number(self, key: Any, value: float, name: str | None) -> TracedNumber:
+        """What the function finds in a place."""
+        made = self.recorder.add_argument(np.result_type(type(value)).type(value), name)
+        self.arrays.append(made)
+        self.values.append(np.asarray(value))
+        self.origins.append(self.places.origin(key))
+        return self.recorder.numbers.argument(key, value, made.expr.value)
 
 
 @contextmanager
@@ -261,89 +278,6 @@ def _refuse_changed_containers(
             "a container among the arguments is changed", loc=function_loc(fn),
             hint="return the new values instead, or change the arrays in place: p['w'][...] = v",
         )
-
-
-# --- results --------------------------------------------------------------------------------------
-
-
-def _lift_results(recorder: Recorder, leaves: Sequence[Any]) -> None:
-    """Plain arrays that are returned, and were there before the run, are inputs."""
-    for leaf in leaves:
-        if is_plain(leaf) and leaf.dtype.kind in "biufc":
-            recorder.traced(leaf)
-
-
-def _outputs(
-    recorder: Recorder, traced: dict[int, TracedArray], leaves: Sequence[Any],
-    views: dict[int, ViewOf],
-) -> list[Value | InputOut | ConstantOut]:  # fmt: skip
-    outputs: list[Value | InputOut | ConstantOut] = []
-    for leaf in map(plain, leaves):
-        if is_plain(leaf) and leaf.dtype.kind in "biufc":
-            leaf = recorder.traced(leaf)
-        if isinstance(leaf, str) and any(text in leaf for text in recorder.texts if text):
-            raise TraceError(
-                "a text that shows a traced value is returned; later calls would return it, too",
-                loc=recorder.loc, hint="return the value, and format what the call gives",
-            )
-        if type(leaf) is not TracedArray:
-            recorder.baked = recorder.baked or isinstance(leaf, (np.ndarray, np.generic))
-            outputs.append(ConstantOut(leaf))
-            continue
-        same = [i for i, array in enumerate(_inputs(recorder, traced)) if array is leaf]
-        outputs.append(InputOut(same[0]) if same else leaf.expr.value)
-        view = None if same else _view(recorder, traced, leaf)
-        if view is not None:
-            views[len(outputs) - 1] = view
-    return outputs
-
-
-def _view(
-    recorder: Recorder, traced: dict[int, TracedArray], leaf: TracedArray
-) -> ViewOf | None:
-    """How a result shares the memory of an input, where it does."""
-    root = leaf
-    while root.link is not None:
-        root = root.link.parent
-    for i, array in enumerate(_inputs(recorder, traced)):
-        if array is root and leaf.ndim and np.may_share_memory(leaf.memory, root.memory):
-            return view_of(leaf.expr.value, root.expr.value, i)
-    return None
-
-
-def _numbered(
-    outputs: Sequence[Value | InputOut | ConstantOut], views: dict[int, ViewOf]
-) -> list[OutputLeaf]:
-    result: list[OutputLeaf] = []
-    for i, out in enumerate(outputs):
-        done = sum(isinstance(o, TensorOut) for o in result)
-        result.append(TensorOut(done, view=views.get(i)) if isinstance(out, Value) else out)
-    return result
-
-
-def _inputs(recorder: Recorder, traced: dict[int, TracedArray]) -> list[TracedArray]:
-    """The traced arrays behind the graph's inputs, in order."""
-    return [*traced.values(), *(lifted for _, lifted in recorder.free.values())]
-
-
-def _writebacks(
-    recorder: Recorder, leaves: Sequence[Any], traced: dict[int, TracedArray]
-) -> list[tuple[Value, int]]:
-    """New values of the inputs that were changed in place, with their positions."""
-    real = [*leaves, *(array for array, _ in recorder.free.values())]
-    changed: list[tuple[Value, int]] = []
-    inputs = zip(_inputs(recorder, traced), recorder.graph.inputs, strict=True)
-    for i, (array, param) in enumerate(inputs):
-        if array.expr.value is param:
-            continue
-        for j, other in enumerate(real):
-            if j != i and np.may_share_memory(real[i], other):
-                raise TraceError(
-                    f"%{param.hint or i} is changed in place, and shares memory with another input",
-                    loc=recorder.loc, hint="pass a copy of one of them",
-                )
-        changed.append((array.expr.value, i))
-    return changed
 
 
 __all__ = ["trace_numpy"]

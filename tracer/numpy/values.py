@@ -20,6 +20,20 @@ from gradof.tracer.state.source import user_loc
 _BITS = 62  # of a whole number, so that its sum of powers of two stays below 2**63
 
 
+class Told:
+    """What Python was told of traced arrays that is not traced itself."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.floats: dict[int, Any] = {}  # by id, traced numbers that are Python's own
+        self.values: dict[int, tuple[Any, Any]] = {}  # by id, what `value_of` gave, and of what
+
+    def text(self, text: str) -> str:
+        """A text that shows a traced value: it may be printed, but not returned."""
+        self.texts.add(text)
+        return text
+
+
 class PythonValues:
     """The part of TracedArray that answers Python."""
 
@@ -82,13 +96,13 @@ class PythonValues:
         return int(self._python_value("an index").__index__())
 
     def __format__(self: Any, spec: str) -> str:
-        return str(self.recorder.shown(format(self._shown(), spec)))
+        return str(self.recorder.told.text(format(self._shown(), spec)))
 
     def __str__(self: Any) -> str:
-        return str(self.recorder.shown(str(self._shown())))
+        return str(self.recorder.told.text(str(self._shown())))
 
     def __repr__(self: Any) -> str:
-        return str(self.recorder.shown(repr(self._shown())))
+        return str(self.recorder.told.text(repr(self._shown())))
 
     def _shown(self: Any) -> Any:
         """What is shown: the value that it has while the function is traced."""

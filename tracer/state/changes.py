@@ -31,6 +31,12 @@ class Change:
     before: Any
     after: Any
 
+    @property
+    def at(self) -> tuple[str, int, Any]:
+        """What tells the place from others, while its container lives."""
+        key = self.key if isinstance(self.key, str) else id(self.key)
+        return self.kind, id(self.container), key
+
     def undo(self) -> None:
         """Make the place as it was."""
         write(self, self.before)

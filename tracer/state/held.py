@@ -17,6 +17,7 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.state.caches import LRU
-from gradof.tracer.state.changes import MISSING, Change, copy_of, differences
+from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.heard import hides
 from gradof.tracer.state.kinds import (
@@ -325,6 +326,17 @@ class Held:
             self._cells[id(holder)] = holder, value
         elif kind == "attr" and (holder, key) in self._class_names:
             self._class_names[holder, key] = value
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is written within it is no part of the run, and is taken back."""
+        before = {change.at: change for change in self.changes()}
+        yield
+        for change in self.changes():
+            known = before.pop(change.at, None)
+            write(change, change.before if known is None else known.after)
+        for change in before.values():  # what is as it was at entry had another value
+            write(change, change.after)
 
     # --- after ------------------------------------------------------------------------------------
 

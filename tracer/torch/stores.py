@@ -1,137 +1,29 @@
-"""What a traced torch function wrote to Python's state, as stores that each call repeats.
-
-    self.step += 1                 Store("set", self.step, constant or number of the graph)
-    self.mask = build(x)           Store("set", self.mask, tensor of the graph)
-    history.append(loss.item())    Store("grow", history, number of the graph)
-
-The trace itself leaves no trace: everything is put back, and the first call writes as every other
-does. What is written is the difference between entry and end (`gradof.tracer.state.held`).
-"""
+"""The stores of a traced torch function: tensors are outputs, and torch's own types are shared."""
 
 from __future__ import annotations
 
-import enum
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
-from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.core.result import OutputLeaf, Store
-from gradof.tracer.state.changes import MISSING, Change
-from gradof.tracer.state.places import Place, Raw, makes_items
-from gradof.tracer.state.reads import Reads
+from gradof.tracer.core.result import Store
+from gradof.tracer.core.stores import Flatten, Output, Writer, is_bookkeeping
 from gradof.tracer.torch.state import OuterState
 
-_SHARED = (
-    type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, FunctionType,
-    BuiltinFunctionType, MethodType, ModuleType, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, torch.Size, torch.Generator, type(Ellipsis),
+_VALUES = (
+    torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+    torch.Generator,
 )  # fmt: skip
-
-Flatten = Callable[[Any], tuple[list[Any], Any]]
-Output = Callable[[Any], OutputLeaf]  # a leaf of a value that is stored → how a call gets it
 
 
 def stores_of(
     outer: OuterState, flatten: Flatten, output: Output, loc: Loc | None
 ) -> tuple[Store, ...]:
     """The stores of a run; TraceError for a value that a call could not make again."""
-    return tuple(
-        _Writer(outer, flatten, output, loc).store(change)
-        for change in outer.changes()
-        if not _is_bookkeeping(change)
-    )
+    writer = Writer(outer.reads, outer.was_there, _is_value, flatten, output, loc)
+    return writer.stores([change for change in outer.changes() if not is_bookkeeping(change)])
 
 
-def _is_bookkeeping(change: Change) -> bool:
-    """Whether it is a cache of Python's own, such as the warnings a module has given."""
-    return change.key in ("__warningregistry__", "_abc_impl", "__abstractmethods__")
-
-
-@dataclass(frozen=True)
-class _Writer:
-    outer: OuterState
-    flatten: Flatten
-    output: Output
-    loc: Loc | None
-
-    def store(self, change: Change) -> Store:
-        """The store that repeats a change."""
-        if change.kind == "all":
-            return self._content(change)
-        kind, container, key = change.kind, change.container, change.key
-        if kind == "attr":
-            kind = "class" if isinstance(container, type) else "slot"
-        if kind == "slot":
-            key = next(vars(b)[key] for b in type(container).__mro__ if key in vars(b))
-        cls = type(container)
-        if kind == "item" and (cls.__setitem__ is not dict.__setitem__ or makes_items(cls)):
-            container = Raw(container)
-        place = Place(kind, container, key)
-        if change.after is MISSING:
-            return Store("remove", place)
-        return self._valued("set", place, change.after, change)
-
-    def _content(self, change: Change) -> Store:
-        place = Place("fill", change.container, None)
-        before, after = change.before, change.after
-        value: list[Any] | dict[Any, Any]
-        if isinstance(change.container, set):
-            grows = before <= after
-            value = list(after - before if grows else after)
-        elif isinstance(change.container, (dict, bytearray)):
-            grows, value = False, after if isinstance(after, dict) else list(after)
-        else:
-            grows, value = _tail(change, self.outer.reads)
-        return self._valued("grow" if grows else "fill", place, value, change)
-
-    def _valued(self, mode: Any, place: Place, value: Any, change: Change) -> Store:
-        leaves, tree = self.flatten(value)
-        for leaf in leaves:
-            if not self._can_be_stored(leaf, change):
-                name = change.key
-                what = name if name is not None else f"a {type(change.container).__name__}"
-                raise TraceError(
-                    f"the function stores a {type(leaf).__qualname__} in {what}; the compiled "
-                    "call could not make it again", loc=self.loc,
-                    hint="make it outside, or store tensors, numbers, and containers of them",
-                )  # fmt: skip
-        return Store(mode, place, tree, tuple(map(self.output, leaves)))
-
-    def _can_be_stored(self, leaf: Any, change: Change) -> bool:
-        return (
-            isinstance(leaf, (torch.Tensor, *_SHARED))
-            or type(leaf) is TracedNumber
-            or self.outer.was_there(leaf)
-            or (type(leaf) is weakref.ref and self._can_be_stored(leaf(), change))
-            or any(leaf is item for item in _items(change.before))
-        )
-
-
-def _tail(change: Change, reads: Reads) -> tuple[bool, list[Any]]:
-    """Whether items were only appended to a list or deque, and those items, or all."""
-    before, after = change.before, list(change.after)
-    n = len(before)
-    if len(after) >= n and all(a is b for a, b in zip(before, after[:n], strict=True)):
-        return True, after[n:]
-    if isinstance(change.container, deque) and len(after) == change.container.maxlen:
-        count = reads.grown.get(id(change.container), (None, 0))[1]
-        kept = before[len(before) + count - len(after) :] if count < len(after) else []
-        if all(a is b for a, b in zip(kept, after[: len(kept)], strict=True)):
-            return True, after[len(kept) :]
-    return False, after
-
-
-def _items(before: Any) -> Iterator[Any]:
-    yield before
-    if isinstance(before, dict):
-        yield from before.values()
-    elif isinstance(before, (list, set)):
-        yield from before
+def _is_value(leaf: Any) -> bool:
+    return isinstance(leaf, _VALUES)

@@ -1,0 +1,253 @@
+"""What a numpy function writes to Python's state is written again at each call, in one trace.
+
+Every program runs five times, as it is and compiled, in a namespace of its own; value, gradient and
+everything that it keeps are compared after each call.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradof
+from gradof.errors import GradofError, RetraceWarning, TraceError
+
+CALLS = 5
+CONSTANT = 1  # traces, where what is written does not change what is computed
+
+# name → source that defines f(x) and `kept()`, and how many traces it may take
+PROGRAMS: dict[str, tuple[str, int]] = {
+    "a counter and a weight on self": ("""
+class Loss:
+    def __init__(self): self.step, self.beta, self.log = 0, 1.0, []
+    def __call__(self, x):
+        self.step += 1
+        self.beta *= 0.9
+        self.log.append((self.step, self.beta))
+        return (x ** 2).sum() * self.beta / self.step
+f = Loss()
+kept = lambda: (f.step, f.beta, f.log)
+""", CONSTANT),
+    "a global counter": ("""
+step = 0
+def f(x):
+    global step
+    step += 1
+    return np.sum(x * step)
+kept = lambda: step
+""", CONSTANT),
+    "a counter of a closure": ("""
+def make():
+    step = 0
+    def f(x):
+        nonlocal step
+        step += 1
+        return np.sum(np.sin(x) * step)
+    return f, lambda: step
+f, kept = make()
+""", CONSTANT),
+    "a log of losses, a deque of a length, a set": ("""
+log, last, seen = [], collections.deque(maxlen=3), set()
+def f(x):
+    loss = np.sum(np.tanh(x) ** 2)
+    log.append(loss)
+    last.append({"loss": loss, "x": x * 2})
+    seen.add(x.shape)
+    return loss
+kept = lambda: (log, list(last), seen)
+""", CONSTANT),
+    "arrays that the next call reads": ("""
+class Net:
+    def __init__(self): self.hidden = np.zeros(3), np.ones(3)
+    def __call__(self, x):
+        h, c = self.hidden
+        c = np.tanh(x[0] + c)
+        h = c * np.exp(x[1] - h) + x
+        self.hidden = h, c
+        return h.sum()
+f = Net()
+kept = lambda: f.hidden
+""", CONSTANT),
+    "a mask that is made when first used": ("""
+class Net:
+    def __init__(self): self.mask = None
+    def __call__(self, x):
+        if self.mask is None:
+            self.mask = np.tril(np.ones((3, 3)))
+        return (self.mask * x).sum()
+f = Net()
+kept = lambda: f.mask
+""", 2),
+    "an object of its own": ("""
+class State:
+    def __init__(self, x): self.x, self.norm = x, np.sum(x * x)
+class Holder: pass
+holder = Holder()
+def f(x):
+    new = State(x * 2)
+    holder.state = new
+    return new.norm
+kept = lambda: [vars(s) for s in vars(holder).values()]
+""", CONSTANT),
+    "in a loop, and in a function that is called": ("""
+path = []
+def step(x, n):
+    path.append((n, x[0]))
+    return x - 0.1 * np.cos(x)
+def f(x):
+    for n in range(4):
+        x = step(x, n)
+    return x.sum()
+kept = lambda: path
+""", CONSTANT),
+    "the arguments themselves": ("""
+class Model: pass
+model = Model()
+def f(x):
+    model.inputs, model.first, model.parts = x, x[:1], [x[0] * 1.0, 7, "a"]
+    return np.prod(x)
+kept = lambda: (model.inputs is given, model.first) if vars(model) else 0
+""", CONSTANT),
+    "values that leave the trace": ("""
+log = []
+def f(x):
+    log.append(gradof.value_of(np.sum(x)))
+    log.append(gradof.stop_gradient(x * 2))
+    return np.sum(x ** 2)
+kept = lambda: log
+""", CONSTANT),
+}  # fmt: skip
+
+
+def _space(source: str) -> dict[str, Any]:
+    space: dict[str, Any] = {
+        "np": np, "gradof": gradof, "collections": collections, "__name__": "program"
+    }
+    exec(source, space)
+    return space
+
+
+def _equal(a: Any, b: Any) -> None:
+    assert type(a) is type(b), (a, b)
+    if isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for left, right in zip(a, b, strict=True):
+            _equal(left, right)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        _equal(list(a.values()), list(b.values()))
+    elif isinstance(a, (float, np.ndarray)):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+    else:
+        assert a == b
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_plain_python(name: str) -> None:
+    source, traces = PROGRAMS[name]
+    plain, ours = _space(source), _space(source)
+    compiled = gradof.value_and_grad(ours["f"])
+    for n in range(CALLS):
+        x = np.array([0.5, -1.5, 2.0]) / (n + 1)
+        plain["given"] = ours["given"] = x
+        want = plain["f"](x)
+        value, gradient = compiled(x)
+        np.testing.assert_allclose(value, want, rtol=1e-13)
+        assert gradient.shape == x.shape and np.isfinite(gradient).all()
+        _equal(ours["kept"](), plain["kept"]())
+    info = compiled.cache_info()
+    assert info.misses <= traces and info.backward_runs == CALLS
+
+
+def test_gradients_with_a_number_of_the_state() -> None:
+    space = _space(PROGRAMS["a counter and a weight on self"][0])
+    compiled, x = gradof.value_and_grad(space["f"]), np.array([1.0, 2.0])
+    for n in range(1, CALLS):
+        np.testing.assert_allclose(compiled(x)[1], 2 * x * 0.9**n / n)
+
+
+def test_a_trace_that_is_only_looked_at_writes_nothing() -> None:
+    space = _space(PROGRAMS["a counter and a weight on self"][0])
+    compiled = gradof.differentiate(space["f"])
+    compiled.explain(np.ones(3))
+    compiled.trace(np.ones(3))
+    assert space["kept"]() == (0, 1.0, [])
+
+
+class Table:
+    """What nobody can make again without its constructor."""
+
+    __slots__ = ("rows",)
+    rows: Any
+
+    def __new__(cls, rows: Any) -> Table:
+        made = super().__new__(cls)
+        made.rows = rows
+        return made
+
+
+def test_what_cannot_be_made_again_is_traced_again_at_each_call() -> None:
+    class Model:
+        table: Any = None
+
+        def __call__(self, x: Any) -> Any:
+            self.table = Table([1, 2])
+            return np.sum(x**2)
+
+    model = Model()
+    compiled, found = gradof.grad(model), []
+    with pytest.warns(RetraceWarning, match="a Table in table"):
+        for n in range(4):
+            np.testing.assert_allclose(compiled(np.full(2, float(n))), np.full(2, 2.0 * n))
+            found.append(model.table)
+    assert len({id(table) for table in found}) == 4 and compiled.cache_info().misses == 4
+
+
+def test_what_is_made_once_is_traced_twice() -> None:
+    tables: dict[str, Any] = {}
+
+    def loss(x: Any) -> Any:
+        if "t" not in tables:
+            tables["t"] = Table([1, 2])
+        return np.sum(x ** tables["t"].rows[1])
+
+    compiled = gradof.grad(loss)
+    for n in range(4):
+        np.testing.assert_allclose(compiled(np.full(2, float(n))), np.full(2, 2.0 * n))
+    assert compiled.cache_info().misses == 2 and isinstance(tables["t"], Table)
+
+
+def _of_values(log: list[Any]) -> Callable[[Any], Any]:
+    def loss(x: Any) -> Any:
+        log.append(gradof.value_of(np.sum(x)) * 2)
+        return np.sum(x)
+
+    return loss
+
+
+def _of_texts(log: list[Any]) -> Callable[[Any], Any]:
+    def loss(x: Any) -> Any:
+        log.append(f"{x[0]:.3f}")
+        return np.sum(x)
+
+    return loss
+
+
+def _of_tables(log: list[Any]) -> Callable[[Any], Any]:
+    def loss(x: Any) -> Any:
+        log.append(Table(x * 2))
+        return np.sum(x)
+
+    return loss
+
+
+@pytest.mark.parametrize("make", [_of_values, _of_texts, _of_tables])
+def test_what_would_be_the_same_at_every_call_is_refused(make: Callable[..., Any]) -> None:
+    log: list[Any] = []
+    with pytest.raises((TraceError, GradofError), match=r"test_numpy_stores.py:\d+"):
+        gradof.grad(make(log))(np.ones(3))
+    assert log == []

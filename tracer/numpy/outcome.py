@@ -1,0 +1,191 @@
+"""What a traced numpy function hands back: results, what it wrote to state, changed inputs.
+
+    outcome = Outcome(fn, recorder, sight, arguments, thawed)
+    outcome.take(result)                 # and the stores: then Python's state is as it was
+    origins, content = origins_of(...)   # free arrays are inputs, or constants
+    outcome.number()                     # .outputs, .stores, .values: the outputs of the graph
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import TraceError
+from gradof.ir.core import Value
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.objects import flatten_result
+from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.result import (
+    ConstantOut,
+    InputOut,
+    NumberOut,
+    OutputLeaf,
+    Store,
+    TensorOut,
+    WriteBack,
+)
+from gradof.tracer.core.stores import Writer
+from gradof.tracer.core.views import view_of
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder, is_plain
+from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.state.changes import Change
+from gradof.tracer.state.leads import leads_to
+from gradof.tracer.state.source import function_loc
+
+_TRACED = (TracedArray, TracedNumber)
+
+
+class Outcome:
+    """See the module docstring. `values` are the outputs of the graph, once they are numbered."""
+
+    def __init__(
+        self, fn: Callable[..., Any], recorder: Recorder, sight: Sight,
+        arguments: Sequence[TracedArray], given: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self.loc = function_loc(fn)
+        self.recorder, self.sight = recorder, sight
+        self.arguments = arguments  # the traced arrays behind the inputs that are no free arrays
+        self.given = given  # the leaves of the arguments
+        self.outputs: tuple[OutputLeaf, ...] = ()
+        self.stores: tuple[Store, ...] = ()
+        self.left: tuple[Change, ...] = ()
+        self.values: list[Value] = []
+        self._noted: dict[int, tuple[int, Any, Any]] = {}  # by id: place, the leaf, what is traced
+
+    def take(self, result: Any, changes: Sequence[Change]) -> TreeDef:
+        """Note the leaves of the result, whose structure is returned, and of what was written.
+
+        Raises TraceError for what no call could make again.
+        """
+        leaves, tree = self._flatten(result)
+        self.outputs = tuple(map(self._note, leaves))
+        left: list[Change] = []
+        writer = Writer(
+            self.sight.reads, self.sight.was_there, _is_value, self._flatten, self._stored,
+            self.loc, left,
+        )  # fmt: skip
+        self.stores = writer.stores(changes)
+        self.left = tuple(left)
+        for change in left:
+            if leads_to(change.after, _TRACED, {}):
+                raise TraceError(
+                    f"a {type(change.after).__qualname__} is stored with traced arrays in it, and "
+                    "no call could make it again", loc=self.loc, hint="store the arrays themselves",
+                )  # fmt: skip
+        return tree
+
+    def repeated(self, changes: Sequence[Change]) -> list[Change]:
+        """The changes that each call makes."""
+        left = set(map(id, self.left))
+        return [change for change in changes if id(change) not in left]
+
+    def _flatten(self, value: Any) -> tuple[list[Any], TreeDef]:
+        there = self.sight.was_there
+        return flatten_result(value, there, self.given, _is_traced, _is_value, self.loc)
+
+    def _stored(self, leaf: Any) -> OutputLeaf:
+        """A leaf of what is stored: what was taken out of the trace would be stored as it was."""
+        detached = self.recorder.told.values.get(id(leaf))
+        if detached is not None:
+            return self._note(detached[1])
+        known = type(leaf) in _TRACED or self.sight.was_there(leaf)
+        if self.recorder.told.values and not known and isinstance(leaf, _MAY_BE_MADE_OF_VALUES):
+            raise TraceError(
+                "a value is stored that may be made of gradof.value_of(...), and would be the same "
+                "at every call", loc=self.loc,
+                hint="store what is traced: each call stores its own value",
+            )  # fmt: skip
+        return self._note(leaf)
+
+    def _note(self, leaf: Any) -> OutputLeaf:
+        """The leaf's place among those that are traced, for an index, until they are numbered."""
+        if isinstance(leaf, str) and any(text in leaf for text in self.recorder.told.texts if text):
+            raise TraceError(
+                "a text that shows a traced value is returned or stored; later calls would give "
+                "the same", loc=self.recorder.loc,
+                hint="return the value, and format what the call gives",
+            )  # fmt: skip
+        found = self._noted.get(id(leaf))
+        if found is None:
+            if is_plain(leaf) and leaf.dtype.kind in "biufc":  # an old one is an input
+                traced = self.recorder.traced(leaf)
+            elif type(leaf) in _TRACED:
+                traced = leaf
+            else:
+                baked = isinstance(leaf, (np.ndarray, np.generic))
+                self.recorder.baked = self.recorder.baked or baked
+                return ConstantOut(leaf)
+            found = self._noted[id(leaf)] = len(self._noted), leaf, traced
+        return TensorOut(found[0])
+
+    # --- once the inputs are known --------------------------------------------------------------
+
+    def number(self) -> None:
+        """Make outputs of the graph of what was noted."""
+        made = [self._output(traced) for _, _, traced in self._noted.values()]
+
+        def numbered(outputs: tuple[OutputLeaf, ...]) -> tuple[OutputLeaf, ...]:
+            return tuple(made[o.index] if isinstance(o, TensorOut) else o for o in outputs)
+
+        self.outputs = numbered(self.outputs)
+        self.stores = tuple(replace(s, outputs=numbered(s.outputs)) for s in self.stores)
+
+    def _output(self, leaf: Any) -> OutputLeaf:
+        if type(leaf) is TracedNumber:
+            return NumberOut(self._add(leaf.outcome()))
+        for i, known in enumerate(self.inputs):
+            if known is leaf:
+                return InputOut(i)
+        if id(leaf) in self.recorder.told.floats:
+            return NumberOut(self._add(leaf.expr.value))
+        value, root = leaf.expr.value, leaf.root
+        for i, known in enumerate(self.inputs):
+            if known is root and leaf.ndim and np.may_share_memory(leaf.memory, root.memory):
+                return TensorOut(self._add(value), view=view_of(value, root.expr.value, i))
+        return TensorOut(self._add(value))
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    @property
+    def inputs(self) -> list[TracedArray]:
+        """The traced arrays behind the graph's inputs, in order."""
+        return [*self.arguments, *(lifted for _, lifted in self.recorder.free.values())]
+
+    def writebacks(self, leaves: Sequence[Any]) -> tuple[WriteBack, ...]:
+        """The inputs that were changed in place: their new values become outputs.
+
+        `leaves` are what the inputs that are no free arrays were given.
+        """
+        recorder, changed = self.recorder, list[WriteBack]()
+        real = [*leaves, *(array for array, _ in recorder.free.values())]
+        for i, (array, param) in enumerate(
+            zip(self.inputs, recorder.graph.inputs, strict=True)
+        ):
+            if array.expr.value is param:
+                continue
+            for j, other in enumerate(real):
+                if j != i and np.may_share_memory(real[i], other):
+                    raise TraceError(
+                        f"%{param.hint or i} is changed in place, and shares memory with another "
+                        "input", loc=recorder.loc, hint="pass a copy of one of them",
+                    )  # fmt: skip
+            changed.append(WriteBack(self._add(array.expr.value), i))
+        return tuple(changed)
+
+
+_MAY_BE_MADE_OF_VALUES = (float, complex, str, np.ndarray, np.generic)
+
+
+def _is_traced(obj: Any) -> bool:
+    return type(obj) in _TRACED
+
+
+def _is_value(obj: Any) -> bool:
+    return type(obj) in _TRACED or isinstance(obj, (np.ndarray, np.generic, np.dtype, np.ufunc))
