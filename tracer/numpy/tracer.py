@@ -149,9 +149,7 @@ def _trace(
     eliminate_dead_code(recorder.graph)
     graph, recorded, deciding = split_guards(recorder.graph)
     return Traced(
-        graph=graph,
-        library="numpy",
-        in_tree=tree,
+        graph=graph, library="numpy", in_tree=tree,
         arg_leaves=tuple(traced),
         static_leaves=tuple((i, v) for i, v in enumerate(thawed) if i not in traced),
         origins=(*held.origins, *origins),
@@ -161,8 +159,7 @@ def _trace(
         left=outcome.left,
         writebacks=writebacks,
         requires_grad=(False,) * len(graph.inputs),
-        arg_paths=paths,
-        content=content,
+        arg_paths=paths, content=content,
         recorded=recorded,
         deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
