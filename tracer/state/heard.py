@@ -22,6 +22,11 @@ OPAQUE = frozenset({
     "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
     "warnings", "ast", "random",
 })  # fmt: skip
+# Of these what a run does to them is done: threads may wait on them while it runs, and a lock that
+# was put back would never be let go.
+_BETWEEN_THREADS = frozenset({
+    "threading", "_thread", "logging", "queue", "_queue", "multiprocessing", "concurrent", "asyncio",
+})  # fmt: skip
 _HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
 
 
@@ -33,6 +38,13 @@ def is_heard(module: str) -> bool:
     if top in _SILENT or top.startswith("namedtuple_"):  # its __new__, compiled by collections
         return False
     return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
+
+
+@functools.lru_cache(maxsize=4096)
+def joins_threads(cls: Any) -> bool:
+    """Whether instances are how threads wait for and speak to each other: locks, queues, loggers."""
+    top = str(cls.__module__).partition(".")[0]
+    return top in _BETWEEN_THREADS and cls.__name__ != "_local"
 
 
 @functools.lru_cache(maxsize=4096)

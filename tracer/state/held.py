@@ -34,7 +34,7 @@ import numpy as np
 from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
-from gradof.tracer.state.heard import hides
+from gradof.tracer.state.heard import hides, joins_threads
 from gradof.tracer.state.kinds import (
     ATOMS,
     BUFFERS,
@@ -133,6 +133,8 @@ class Held:
             if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
             if obj is _BUILTINS or obj is sys.modules or getattr(kind, "_gradof_opaque", False):
+                continue
+            if joins_threads(kind):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
