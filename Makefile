@@ -1,7 +1,7 @@
 # make demo    trains a classifier on handwritten digits with gradients gradof derived
 # make test    the whole test suite        make check   ruff and mypy --strict
 # make test-fast  a minute of it, while developing
-# make long    what make test tries a sample of: all samples of every op, kernels for every GPU
+# make long    what make test tries a sample of, whole: half an hour
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
@@ -47,7 +47,7 @@ demo: $(READY)
 
 # Each worker takes half, so that what a module sets up is set up once, and then from the other.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --sample
 
 # While developing: the IR, passes, the transform, the house's rules, and a few of everything else.
 test-fast: $(READY)
@@ -57,7 +57,7 @@ test-fast: $(READY)
 		tests/runtime/test_torch_autograd.py tests/runtime/test_numpy.py tests/testing/test_harness.py
 
 long: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not models and not programs and not browser"
 
 # Minutes: every sequence of tests/programs, a thousand shapes, a hundred thousand calls.
 programs: $(READY)

@@ -30,6 +30,8 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
+from tests.sample import not_in_sample  # noqa: E402
+
 os.environ["GRADOF_CHECK"] = "1"  # verify the graph after every pass
 os.environ.setdefault("GRADOF_AUTOTUNE", "0")  # compiled code runs every call
 
@@ -55,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden texts instead of comparing"
     )
+    parser.addoption(
+        "--sample", action="store_true", help="a fixed part of long lists of cases: tests/sample.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,7 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("gradof")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--sample"):
+        left = not_in_sample(items)
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -93,6 +102,15 @@ def _why_no_gpu() -> str | None:
     import torch
 
     return None if torch.cuda.is_available() else "needs a GPU: torch sees no CUDA device"
+
+
+def pytest_collection_finish() -> None:
+    # Ten thousand tests live to the end: no search for dead cycles need look at them.
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -54,6 +54,7 @@ def test_a_composite_that_holds_it_is_inlined_around_it() -> None:
     assert expand_composites(graph) and "softmax" not in [n.kind for n in graph.nodes()]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("budget", [None, 0.5, 0.0])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_three_derivatives_are_eagers(dim: int, budget: float | None) -> None:

@@ -42,6 +42,7 @@ def cut(arrays: list[Any]) -> list[Any]:
     return [a[:rows] if small and a.ndim and a.shape[0] == n else a for a in arrays]
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("name", workloads())
 def test_every_side_has_the_same_gradient(name: str, module: Any) -> None:
     """`checked` compares each side with the first, and leaves out a side only if it cannot run."""

@@ -217,6 +217,7 @@ def test_torchs_threads_share_one_tile(
         np.testing.assert_array_equal(other, found[0])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("call", [
     "torch.special.erfc(x)", "torch.softmax(x[:1 << 16].view(256, 256), 1)",
 ])  # fmt: skip

@@ -37,7 +37,7 @@ def interpret(
     return run("triton_matrix", "interpret", folder, *more, interpret=True, **only(cases)), file
 
 
-@pytest.fixture(scope="module", params=all_and(8))
+@pytest.fixture(scope="module", params=all_and(16))
 def some(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if request.param == 1:
         return request.getfixturevalue("interpreted")

@@ -14,14 +14,14 @@ from tests.sample import every, only, part
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
 
 
-@every(5)
+@every(10)
 def test_interpreted_ops_equal_numpy(cases: int, tmp_path: Path) -> None:
     found = run("triton_ops", "interpret", tmp_path, interpret=True, **only(cases))
     assert len(found) == len(part(triton_ops.cases(), cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
-@every(4)
+@every(12)
 def test_functions_triton_does_not_have_are_right_to_4_ulps(cases: int, tmp_path: Path) -> None:
     found = run("triton_ops", "accuracy", tmp_path, interpret=True, **only(cases))
     assert len(found) == 2 * len(part(triton_ops.ACCURATE, cases))

@@ -169,6 +169,7 @@ def test_checkpointing() -> None:
             np.testing.assert_allclose(mine, first, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.long  # tests/runtime/test_distributed.py has what it shows
 def test_distributed() -> None:
     """Two processes, started as a user starts them, end with the parameters of one."""
     command = [

@@ -53,6 +53,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("view", VIEWS)
 def test_not_while_a_view_is_there(view: str) -> None:
     array = empty(SHAPE, F64)

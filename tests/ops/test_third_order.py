@@ -91,6 +91,7 @@ def compare(entry: Any) -> bool:
     return False
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "part", [k if k % 3 == 0 else pytest.param(k, marks=pytest.mark.long) for k in range(PARTS)]
 )

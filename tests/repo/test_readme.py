@@ -44,6 +44,7 @@ def test_readme_shows_code() -> None:
     assert script(ROOT / "README.md"), "README.md has no ```python block"
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
     file = tmp_path / f"{page.stem}.py"

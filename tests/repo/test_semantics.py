@@ -12,6 +12,7 @@ PAGE = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
 ROWS = [r for r in PAGE.splitlines() if r.startswith("| ") and "what gradof does" not in r]
 
 
+@pytest.mark.cases(1000)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
 def test_the_tests_of_a_row_exist(row: str) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)

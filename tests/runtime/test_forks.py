@@ -70,6 +70,7 @@ print("compiled", len(made) > 0, "failed", failed)
 '''
 
 
+@pytest.mark.cases(1)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("backend", ["auto", "tiles"])
 def test_children_of_a_process_that_compiles(backend: str) -> None:

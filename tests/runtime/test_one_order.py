@@ -74,6 +74,7 @@ def check(run: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch) -
             assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("shape", SHAPES[:2])
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.usefixtures("small_parts")
@@ -125,6 +126,7 @@ def program(seed: int) -> Function:
     return fn
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.usefixtures("small_parts")
 def test_sums_of_random_programs_are_the_same_bits(

@@ -16,7 +16,7 @@ from tests.sample import all_and, only
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
 
 
-@pytest.fixture(scope="module", params=all_and(4))
+@pytest.fixture(scope="module", params=all_and(8))
 def seen(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def seen(
 
 
 def test_every_case_runs_as_a_flash_kernel_and_saves_no_scores(seen: dict[str, Any]) -> None:
-    assert len(seen["cases"]) == (15 if seen["settings"] else 7)
+    assert len(seen["cases"]) == (15 if seen["settings"] else 4)
     for name, row in seen["cases"].items():
         (said,) = row["said"]
         assert said.endswith(": run as a flash kernel; second derivatives as primitives"), name

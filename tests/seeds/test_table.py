@@ -299,6 +299,7 @@ ROWS: dict[str, dict[str, Program]] = {
 FIRST_ORDER = {"ctc loss", "hard", "attention", "multi margin"}
 # Constants that torch rounds to float32 for float64 too, so that its gradients are no reference.
 FLOAT32_ALONE = {"hard": "one sixth, in hardsigmoid's backward"}
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
 def test_row(row: str) -> None:

@@ -24,6 +24,7 @@ from gradof.testing.numpy_samples import R, case, exactly
 from gradof.testing.numpy_table import CASES
 
 
+@pytest.mark.cases(100)
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda i: CASES[i].name)
 def test_case(at: int) -> None:
     row = try_case(CASES[at])

@@ -69,6 +69,7 @@ def test_uneven_windows(name: str, dtype: torch.dtype) -> None:
     _same_as_eager(fn, _draw(*shape, dtype=dtype))
 
 
+@pytest.mark.cases(6)
 @DTYPES
 @pytest.mark.parametrize("align", [True, False])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

@@ -25,7 +25,8 @@ OPAQUE = frozenset({
 # Of these what a run does to them is done: threads may wait on them while it runs, and a lock that
 # was put back would never be let go.
 _BETWEEN_THREADS = frozenset({
-    "threading", "_thread", "logging", "queue", "_queue", "multiprocessing", "concurrent", "asyncio",
+    "threading", "_thread", "logging", "queue", "_queue", "multiprocessing", "concurrent",
+    "asyncio",
 })  # fmt: skip
 _HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
 
@@ -42,7 +43,7 @@ def is_heard(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def joins_threads(cls: Any) -> bool:
-    """Whether instances are how threads wait for and speak to each other: locks, queues, loggers."""
+    """Whether instances are how threads wait for each other: locks, queues, loggers."""
     top = str(cls.__module__).partition(".")[0]
     return top in _BETWEEN_THREADS and cls.__name__ != "_local"
 
