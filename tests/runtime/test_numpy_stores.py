@@ -7,6 +7,7 @@ everything that it keeps are compared after each call.
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -161,6 +162,32 @@ def test_as_plain_python(name: str) -> None:
         _equal(ours["kept"](), plain["kept"]())
     info = compiled.cache_info()
     assert info.misses <= traces and info.backward_runs == CALLS
+
+
+@pytest.mark.parametrize("made", [
+    "iter([1.0, 2.0, 3.0])", "iter(range(1, 9))", "itertools.count(1)", "zip([1, 2], [3, 4])",
+    "(2.0 ** n for n in range(9))", "itertools.cycle([1, 2])",
+])  # fmt: skip
+def test_an_iterator_is_taken_from_at_each_call_or_not_at_all(made: str) -> None:
+    items = eval(made, {"itertools": itertools})
+
+    def of_a_closure(x: Any) -> Any:
+        return np.sum(x) * np.sum(next(items))
+
+    def given(x: Any, numbers: Any) -> Any:
+        return np.sum(x) * np.sum([n for n, _ in zip(numbers, range(1), strict=False)])
+
+    x = np.ones(2)
+    with pytest.raises(TraceError, match="takes from a .* that was there before"):
+        gradof.grad(of_a_closure)(x)
+    with pytest.raises(TraceError, match="takes from a .* that was there before"):
+        gradof.grad(given)(x, items)
+
+    def of_its_own(x: Any) -> Any:
+        (first, *_) = zip(x, range(2), strict=True)
+        return np.sum(x) * first[0]
+
+    np.testing.assert_allclose(gradof.grad(of_its_own)(x), [3.0, 1.0])
 
 
 def test_gradients_with_a_number_of_the_state() -> None:

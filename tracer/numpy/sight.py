@@ -31,6 +31,7 @@ from gradof.tracer.numpy.names import Names, Replacing
 from gradof.tracer.numpy.places import checksum
 from gradof.tracer.state.changes import Change, write
 from gradof.tracer.state.code_facts import Facts, facts_of
+from gradof.tracer.state.iterators import position
 from gradof.tracer.state.leads import leads_to
 from gradof.tracer.state.origins import ATOMS, Origin, Origins
 from gradof.tracer.state.reach import Reach
@@ -84,10 +85,17 @@ class Sight:
     # --- afterwards -----------------------------------------------------------------------------
 
     def check(self, fn: Callable[..., Any]) -> None:
-        """Raise TraceError if the run changed a plain array that was there before.
+        """Raise TraceError if the run changed a plain array, or took from an iterator, of before.
 
-        Arrays of up to a megabyte are then as they were.
+        Arrays of up to a megabyte are then as they were; what was taken is gone.
         """
+        for iterator, before in self._held.iterators.values():
+            if position(iterator) != before:
+                raise TraceError(
+                    f"the function takes from a {type(iterator).__name__} that was there before "
+                    "the call; compiled code would have the same item at every call",
+                    loc=function_loc(fn), hint="take it outside, and pass it as an argument",
+                )
         changed = [a for a, before in self.arrays.values() if checksum(a) != before]
         if not changed:
             return

@@ -35,16 +35,17 @@ from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.heard import hides, joins_threads
+from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
     ATOMS,
     BUFFERS,
     GETTERS,
     HEAP,
+    LOCK,
     MODULE_TABLES,
     REFERENCES,
     content,
     elements,
-    is_iterator,
     is_ours,
     is_users,
     module_of,
@@ -84,6 +85,7 @@ class Held:
     def __init__(self, copies_arrays: bool = True) -> None:
         self._copies_arrays = copies_arrays  # not for numpy's own functions, whose values they are
         self.iterator: Any = None
+        self.iterators: dict[int, tuple[Any, Any]] = {}  # old ones, and where they stood
         self.names: frozenset[str] = frozenset()  # that getters in reach read
         self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
         self.arrays: dict[int, tuple[Any, Any]] = {}
@@ -134,7 +136,7 @@ class Held:
                 continue
             if obj is _BUILTINS or obj is sys.modules or getattr(kind, "_gradof_opaque", False):
                 continue
-            if joins_threads(kind):
+            if kind is not LOCK and joins_threads(kind):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
@@ -155,8 +157,10 @@ class Held:
                 if not known and getattr(obj, "nbytes", 0) <= _LARGEST:
                     self.arrays[id(obj)] = obj, elements(obj)
                 continue
-            elif kept and is_iterator(kind):
-                self.iterator = obj
+            elif is_iterator(kind):
+                self.iterator = obj if kept else self.iterator
+                if old:
+                    self.iterators.setdefault(id(obj), (obj, position(obj)))
             elif kind in _WATCHED:
                 self.watched.setdefault(id(obj), (obj, _WATCHED[kind](obj)))
             kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))

@@ -94,11 +94,6 @@ def led_to(obj: Any, limit: int = 1000) -> list[Any]:
     return list(found.values())
 
 
-@functools.lru_cache(maxsize=4096)
-def is_iterator(cls: type) -> bool:
-    """Whether instances are iterators, which are used up."""
-    return issubclass(cls, Iterator)
-
 # Objects of C's that hand out others: what they lead to.
 REFERENCES: dict[type, Callable[[Any], Any]] = {
     weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]

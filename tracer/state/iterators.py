@@ -1,0 +1,59 @@
+"""Where iterators stand: whether a run has taken from one that was there before it.
+
+>>> items = iter([1, 2])
+>>> before = position(items)
+>>> next(items), position(items) == before
+(1, False)
+
+What compiled code would have to take again at each call, it cannot: such a run is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from types import GeneratorType
+from typing import Any
+
+
+@functools.lru_cache(maxsize=4096)
+def is_iterator(cls: type) -> bool:
+    """Whether instances are iterators, which are used up."""
+    return issubclass(cls, Iterator)
+
+
+def position(iterator: Any) -> Any:
+    """Something that differs once an item was taken, by the iterator's own account of itself.
+
+    Of an iterator of a Python class, whose state is in its attributes, it says nothing.
+    """
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        return None if frame is None else (frame.f_lasti, _locals(frame))
+    if "__next__" not in vars(type(iterator)) or isinstance(type(iterator).__next__, _PYTHONS):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of itertools, until Python 3.14
+        try:
+            parts = iterator.__reduce__()
+        except TypeError:  # such as a file, or another library's
+            return None
+    return tuple(_standing(part) for part in parts[1:])
+
+
+_PYTHONS = type(is_iterator.__wrapped__)
+
+
+def _locals(frame: Any) -> Any:
+    return tuple((name, _standing(value)) for name, value in frame.f_locals.items())
+
+
+def _standing(part: Any) -> Any:
+    if isinstance(part, (int, float, str, range, type(None))):
+        return part
+    if is_iterator(type(part)):
+        return position(part)
+    if isinstance(part, tuple):
+        return tuple(map(_standing, part))
+    return len(part) if isinstance(part, (list, dict, set)) else id(part)
