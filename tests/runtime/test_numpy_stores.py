@@ -178,9 +178,9 @@ def test_an_iterator_is_taken_from_at_each_call_or_not_at_all(made: str) -> None
         return np.sum(x) * np.sum([n for n, _ in zip(numbers, range(1), strict=False)])
 
     x = np.ones(2)
-    with pytest.raises(TraceError, match="takes from a .* that was there before"):
+    with pytest.raises(TraceError, match=r"takes from a .* that was there before"):
         gradof.grad(of_a_closure)(x)
-    with pytest.raises(TraceError, match="takes from a .* that was there before"):
+    with pytest.raises(TraceError, match=r"takes from a .* that was there before"):
         gradof.grad(given)(x, items)
 
     def of_its_own(x: Any) -> Any:
