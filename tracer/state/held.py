@@ -37,23 +37,9 @@ from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.heard import hides, joins_threads
 from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
-    ATOMS,
-    BUFFERS,
-    GETTERS,
-    HEAP,
-    LOCK,
-    MODULE_TABLES,
-    REFERENCES,
-    content,
-    elements,
-    is_ours,
-    is_users,
-    module_of,
-    names_of,
-    private,
-    put_elements,
-    slot,
-)
+    ATOMS, BUFFERS, GETTERS, HEAP, LOCK, MODULE_TABLES, REFERENCES, content, elements, is_ours,
+    is_users, module_of, names_of, private, put_elements, slot,
+)  # fmt: skip
 
 _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
@@ -77,6 +63,10 @@ def leaf_type(cls: type, has_attributes: bool = False) -> None:
     _LEAVES.add(cls)
     if has_attributes:
         _WITH_ATTRIBUTES.add(cls)
+
+
+def _is_opaque(cls: Any) -> bool:
+    return getattr(cls, "_gradof_opaque", False) or (cls is not LOCK and joins_threads(cls))
 
 
 class Held:
@@ -134,9 +124,7 @@ class Held:
                 continue
             if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
-            if obj is _BUILTINS or obj is sys.modules or getattr(kind, "_gradof_opaque", False):
-                continue
-            if kind is not LOCK and joins_threads(kind):
+            if obj is _BUILTINS or obj is sys.modules or _is_opaque(kind):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
