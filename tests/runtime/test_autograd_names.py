@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import collections
-import queue
 import functools
+import queue
 from typing import Any
 
 import numpy as onp

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import TraceError
-from gradof.tracer.state.held import watch_type
+from gradof.tracer.state.kinds import watch_type
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 

@@ -37,33 +37,33 @@ from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.heard import hides, joins_threads
 from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
-    ATOMS, BUFFERS, GETTERS, HEAP, LOCK, MODULE_TABLES, REFERENCES, content, elements, is_ours,
-    is_users, module_of, names_of, private, put_elements, slot,
+    ATOMS,
+    BUFFERS,
+    GETTERS,
+    HEAP,
+    LEAVES,
+    LOCK,
+    MODULE_TABLES,
+    REFERENCES,
+    WATCHED,
+    WITH_ATTRIBUTES,
+    content,
+    elements,
+    is_ours,
+    is_users,
+    module_of,
+    names_of,
+    private,
+    put_elements,
+    slot,
 )  # fmt: skip
 
 _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
-_WITH_ATTRIBUTES: set[type] = set()
-_LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
 
 # Of the interpreter. While a run is traced its `__import__` is our own: to put that back after a
 # failed trace would leave it there.
 _BUILTINS = vars(builtins)
-
-_WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
-
-
-def watch_type(cls: type, copy: Callable[[Any], Any]) -> None:
-    """The state of instances of this class, as `copy` gives it, is kept at first sight."""
-    _WATCHED[cls] = copy
-
-
-def leaf_type(cls: type, has_attributes: bool = False) -> None:
-    """Instances of this class are data, not state: of them attributes count at most."""
-    _LEAVES.add(cls)
-    if has_attributes:
-        _WITH_ATTRIBUTES.add(cls)
-
 
 def _is_opaque(cls: Any) -> bool:
     return getattr(cls, "_gradof_opaque", False) or (cls is not LOCK and joins_threads(cls))
@@ -79,7 +79,7 @@ class Held:
         self.names: frozenset[str] = frozenset()  # that getters in reach read
         self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
         self.arrays: dict[int, tuple[Any, Any]] = {}
-        self.watched: dict[int, tuple[Any, Any]] = {}  # see `watch_type`
+        self.watched: dict[int, tuple[Any, Any]] = {}  # see `kinds.watch_type`
         self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._slots: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -134,8 +134,8 @@ class Held:
                     continue
             if kind is np.ndarray and not self._copies_arrays:
                 continue
-            if kind in _LEAVES:
-                if kind in _WITH_ATTRIBUTES:
+            if kind in LEAVES:
+                if kind in WITH_ATTRIBUTES:
                     stack.extend((inside, True) for inside in self._attributes_of(obj, names))
                 continue
             if isinstance(obj, (list, dict, set, deque, bytearray)):
@@ -149,8 +149,8 @@ class Held:
                 self.iterator = obj if kept else self.iterator
                 if old:
                     self.iterators.setdefault(id(obj), (obj, position(obj)))
-            elif kind in _WATCHED:
-                self.watched.setdefault(id(obj), (obj, _WATCHED[kind](obj)))
+            elif kind in WATCHED:
+                self.watched.setdefault(id(obj), (obj, WATCHED[kind](obj)))
             kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))
             stack.extend((inside, kept) for inside in self._inside(obj, names, facts))
 

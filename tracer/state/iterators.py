@@ -52,7 +52,8 @@ def _locals(frame: Any) -> Any:
 def _standing(part: Any) -> Any:
     if isinstance(part, (int, float, str, range, type(None))):
         return part
-    if is_iterator(type(part)):
+    kind: Any = type(part)
+    if is_iterator(kind):
         return position(part)
     if isinstance(part, tuple):
         return tuple(map(_standing, part))

@@ -118,3 +118,19 @@ def is_users(module: Any) -> bool:
     return isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in (
         "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
     )
+
+WITH_ATTRIBUTES: set[type] = set()
+LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
+WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
+
+
+def watch_type(cls: type, copy: Callable[[Any], Any]) -> None:
+    """The state of instances of this class, as `copy` gives it, is kept at first sight."""
+    WATCHED[cls] = copy
+
+
+def leaf_type(cls: type, has_attributes: bool = False) -> None:
+    """Instances of this class are data, not state: of them attributes count at most."""
+    LEAVES.add(cls)
+    if has_attributes:
+        WITH_ATTRIBUTES.add(cls)

@@ -22,7 +22,7 @@ from gradof.errors import TraceError
 from gradof.tracer.state.caches import holds, used_since
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.code_facts import facts_of
-from gradof.tracer.state.held import leaf_type
+from gradof.tracer.state.kinds import leaf_type
 from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads, cold_cache
