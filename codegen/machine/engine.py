@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
+import weakref
 from typing import Any, Literal
 
 from gradof.codegen.machine.object_cache import object_cache
@@ -26,8 +27,9 @@ _SETTINGS: dict[Effort, str] = {  # to be changed with `_object_code`
     "quick": "no passes, opt 0",
 }
 COMPILED = 0  # kernels that were not on disk
-_ENGINES: dict[tuple[str, Effort], Any] = {}  # by their text
-_KEPT: list[Any] = []  # all of them, because their code is in use
+_ENGINES: dict[tuple[str, Effort], Any] = {}  # by their text; for good, as addresses are numbers
+_OWNED: weakref.WeakValueDictionary[tuple[str, Effort], Any] = weakref.WeakValueDictionary()
+_KEPT: list[Any] = []  # others whose code is in use for good
 
 
 @functools.cache
@@ -92,8 +94,35 @@ def address_of(text: str, name: str, effort: Effort = "full") -> int:
 def address_once(text: str, name: str) -> int:
     """The same of a text that holds addresses of this process, which is kept nowhere."""
     with _LOCK:
-        address: int = _loaded(_object_code(text, "quick")).get_function_address(name)
+        engine = _loaded(_object_code(text, "quick"))
+        _KEPT.append(engine)
+        address: int = engine.get_function_address(name)
         return address
+
+
+class Code:
+    """Machine code of a text that is freed with the last Code of that text.
+
+    For texts that hold sizes: of each new shape there is another, and programs that meet a thousand
+    would keep them all.
+    """
+
+    def __init__(self, text: str, effort: Effort) -> None:
+        with _LOCK:
+            engine = _OWNED.get((text, effort))
+            if engine is None:
+                engine = _OWNED[text, effort] = _compile(text, effort)
+            self._engine = engine
+
+    def address_of(self, name: str) -> int:
+        """The address of a function; it holds while this object lives."""
+        with _LOCK:
+            address: int = self._engine.get_function_address(name)
+            return address
+
+    def keep(self) -> None:
+        """Never free it: somebody has an address who does not hold this object."""
+        _KEPT.append(self._engine)
 
 
 def _loaded(code: bytes) -> Any:
@@ -103,7 +132,6 @@ def _loaded(code: bytes) -> Any:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    _KEPT.append(engine)
     return engine
 
 

@@ -1,6 +1,6 @@
 """A native function of pointers as a function that Python calls with arrays.
 
-    f = python_function("loss", Entry(address, arena=4096, ...), slow)
+    f = python_function("loss", Entry(code, address, arena=4096, ...), slow)
     f(x, w)                              # a tuple of fresh arrays
 
 The call goes from Python to machine code without anything in between: `entry` is a function of
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.codegen.machine.engine import address_of
+from gradof.codegen.machine.engine import Code, address_of
 
 # Places of the table's fields, numbers of 64 bits.
 CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY = range(6)
@@ -37,24 +37,22 @@ _TYPE, _DATA, _FLAGS, _ITEMS = 8, 16, 64, 24  # offsets: of an object, of an arr
 _CONTIGUOUS_ALIGNED = 0x101
 _PY_ARRAY_TYPE, _PY_ARRAY_NEW = 2, 93  # in numpy's table of functions
 _FASTCALL = 0x80
-_ALL: list[Any] = []  # method definitions, which are never freed: functions may outlive all else
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is called, and with what beside the arguments.
+    """What is called, and with what beside the arguments. The function holds the code.
 
     `outputs`: shape and numpy dtype of each. `release`: others may run Python meanwhile.
     """
 
+    code: Code
     address: int
     inputs: int
     outputs: Sequence[tuple[tuple[int, ...], Any]]
     arena: int
     constants: Any  # of `aligned_copy`
     release: bool
-
-
 
 
 def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,13 +73,11 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
         table[at] = len(shape)
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
-    table.kept = (arena, entry.constants, shapes, slow)
-    method = MethodDef(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
-    _ALL.append(method)
+    table.kept = (arena, entry.constants, shapes, slow, entry.code)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.addressof(method), table, None)
+    made: Callable[..., Any] = make(ctypes.addressof(_method(name)), table, None)
     return made
 
 
@@ -106,6 +102,12 @@ class MethodDef(ctypes.Structure):
         ("name", ctypes.c_char_p), ("meth", ctypes.c_void_p), ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )  # fmt: skip
+
+
+@functools.cache
+def _method(name: str) -> MethodDef:
+    """One for each name, never freed: a function reads it last of all, when it is freed itself."""
+    return MethodDef(name.encode(), address_of(entry_text(), "entry", "plain"), _FASTCALL, None)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradof import tuning
 from gradof.codegen.machine.c_entry import CEntry, Form, c_function
-from gradof.codegen.machine.engine import Effort, address_of, vector_bits
+from gradof.codegen.machine.engine import Code, Effort, vector_bits
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_function
 from gradof.codegen.whole.emit import Whole, emit_whole
@@ -63,10 +63,12 @@ class WholeExecutable(Executable):
         self._arity = len(graph.inputs)
         self._statements = statements
         self.constants = aligned_copy(whole.constants)
-        self.address = address_of(whole.text, "whole", _effort(whole))
+        self._code = Code(whole.text, _effort(whole))
+        self.address = self._code.address_of("whole")
         self.outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
         self.function = python_function(name, Entry(
-            self.address, self._arity, self.outputs, whole.arena, self.constants, _is_long(graph),
+            self._code, self.address, self._arity, self.outputs, whole.arena, self.constants,
+            _is_long(graph),
         ), self._other_way)  # fmt: skip
 
     @cached_property
@@ -76,6 +78,7 @@ class WholeExecutable(Executable):
 
     def c_function(self, form: Form) -> int:
         """The address of a C function that does the same."""
+        self._code.keep()
         return c_function(form, CEntry(
             self.address, self._arity, len(self.outputs), self.whole.arena,
             self.constants.__array_interface__["data"][0],
