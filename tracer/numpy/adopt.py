@@ -16,7 +16,8 @@ traced array in the variable's place: a constant that can be written to. Nothing
 the plain array then, or it would not see what is written; that is asked of its reference count. An
 array that a caller also holds is adopted there, at the call, in the run after.
 
-An array whose method is called is only lent: the variable is itself again at the next instruction.
+An array whose method is called (`X.dot(w)`), or that is indexed by traced integers (`TABLE[i]`), is
+only lent, if it cannot be adopted: the variable is itself again at the next instruction.
 """
 
 from __future__ import annotations
@@ -84,7 +85,13 @@ class Adoptions:
         names = frozenset(n for i in read if i.opname != "LOAD_GLOBAL" for n in _names_of(i))
         if any(_holds_array(frame.f_locals.get(n), names, _DEPTH) for n in names):
             found[read[0].offset] = _Stop(names)
-        if _opname(code, frame.f_lasti) not in _STORES:
+        opname = _opname(code, frame.f_lasti)
+        if opname == "BINARY_SUBSCR" and read and read[0].opname not in _ATTRIBUTES:
+            table = _names_of(read[0])[0]
+            if type(_variables(frame, read[0]).get(table)) is np.ndarray:
+                before = found.get(read[0].offset, _Stop())
+                found[read[0].offset] = replace(before, lent=frozenset({table}))
+        if opname not in _STORES:
             for load, after in itertools.pairwise(read):
                 method = after.opname in _ATTRIBUTES and load.opname not in _ATTRIBUTES
                 if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:

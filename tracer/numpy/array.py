@@ -176,7 +176,8 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
             + "a traced array would become a plain numpy array, and its gradient would be lost",
             loc=user_loc(),
             hint="code in C cannot be traced: make it a gradof.primitive with a vjp, or compute it "
-            "outside; write X @ x for X.dot(x), and give an array a name before you write into it",
+            "outside; write X @ x for X.dot(x), and give an array a name before you index it by "
+            "traced integers or write into it",
         )
 
     def plain(self) -> np.ndarray[Any, Any]:
