@@ -102,5 +102,5 @@ def test_a_table_of_an_object_is_named_first() -> None:
 
     with pytest.raises(UnsupportedOpError, match="before you index it") as caught:
         gradof.grad(refused)(X)
-    assert caught.value.loc is not None and caught.value.loc.file.endswith("test_numpy_tables.py")
+    assert "test_numpy_tables.py:" in str(caught.value)
     np.testing.assert_allclose(gradof.grad(named)(X), TABLE[[0, 1], 1])
