@@ -109,6 +109,12 @@ class Tracing:
     def _state_of_failure(self) -> StateGuard | None:
         return None if self.reads is None else self._state(self.reads, (), by_content=True)
 
+    def _warn(self, count: int, text: str) -> None:
+        """Say, once, that traces go on, from the `limits.warn_at`-th on."""
+        if count >= limits.warn_at and not self.cache.warned:
+            self.cache.warned = True
+            warn_user(f"{self.name} {text}", RetraceWarning)
+
     def _count_changes(self, call: Call) -> None:
         """Warn of a place that costs a trace each time it changes; RetraceLimit at the last."""
         entries = self.cache.entries.get(call.key, ())
@@ -117,13 +123,10 @@ class Tracing:
             return
         place = change.partition(" was ")[0].partition(" had ")[0]
         count = self.cache.changed[place] = self.cache.changed.get(place, 1) + 1
-        if count >= limits.warn_at and not self.cache.warned:
-            self.cache.warned = True
-            warn_user(
-                f"{self.name} has been traced {count} times, now because {change}; make it a "
-                "tensor or an argument, or keep it out of what the function reads",
-                RetraceWarning,
-            )  # fmt: skip
+        self._warn(
+            count, f"has been traced {count} times, now because {change}; make it a "
+            "tensor or an argument, or keep it out of what the function reads",
+        )  # fmt: skip
         if len(entries) >= limits.state_traces and call.library == "torch":
             raise TraceError(
                 f"Python state has changed {len(entries)} times, the last: {change}",
@@ -278,13 +281,10 @@ class Tracing:
         where = change.key if named else f"a {type(change.container).__name__}"
         place = f"left in {where}"
         count = self.cache.changed[place] = self.cache.changed.get(place, 0) + 1
-        if count >= limits.warn_at and not self.cache.warned:
-            self.cache.warned = True
-            warn_user(
-                f"{self.name} is traced at every call, because it stores {what} in {where}, which "
-                "compiled code could not make again; store arrays, numbers, and containers of them",
-                RetraceWarning,
-            )  # fmt: skip
+        self._warn(
+            count, f"is traced at every call, because it stores {what} in {where}, which "
+            "compiled code could not make again; store arrays, numbers, and containers of them",
+        )  # fmt: skip
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
         torchs = recording.traced.library == "torch"

@@ -159,8 +159,9 @@ def squares(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
     return torch.stack([t.square().sum() for t in tensors]).sum()
 
 
-def test_a_deep_network_under_every_budget() -> None:
-    net = deep(3)
+@pytest.mark.parametrize("blocks", [3, pytest.param(6, marks=pytest.mark.long)])
+def test_a_deep_network_under_every_budget(blocks: int) -> None:
+    net = deep(blocks)
     x = torch.randn(64, 32, dtype=torch.float64)
     gradients, kept = [], []
     for budget in BUDGETS:
@@ -179,7 +180,7 @@ def test_a_deep_network_under_every_budget() -> None:
         for mine, theirs in zip(found, [*first, *second], strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
     assert kept == sorted(kept, reverse=True)
-    masks = 3 * 64 * 32 * 8
+    masks = blocks * 64 * 32 * 8
     assert kept[-1] <= masks, "at 0, the masks of dropout alone, which cannot be drawn again"
     assert kept[0] > 3 * kept[-1]
 

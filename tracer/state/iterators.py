@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator
-from types import GeneratorType
+from types import FunctionType, GeneratorType
 from typing import Any
 
 
@@ -31,18 +31,16 @@ def position(iterator: Any) -> Any:
     if isinstance(iterator, GeneratorType):
         frame = iterator.gi_frame
         return None if frame is None else (frame.f_lasti, _locals(frame))
-    if "__next__" not in vars(type(iterator)) or isinstance(type(iterator).__next__, _PYTHONS):
+    if "__next__" not in vars(type(iterator)) or isinstance(type(iterator).__next__, FunctionType):
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of itertools, until Python 3.14
         try:
             parts = iterator.__reduce__()
-        except TypeError:  # such as a file, or another library's
+        except (TypeError, RuntimeError):  # such as a file; of a dict that has changed since
             return None
     return tuple(_standing(part) for part in parts[1:])
 
-
-_PYTHONS = type(is_iterator.__wrapped__)
 
 
 def _locals(frame: Any) -> Any:

@@ -119,6 +119,7 @@ def is_users(module: Any) -> bool:
         "torch", "numpy", "math", "sys", "os", "scipy", "gradof",
     )
 
+
 WITH_ATTRIBUTES: set[type] = set()
 LEAVES: set[type] = set()  # types whose instances are not looked into, such as tensors
 WATCHED: dict[type, Callable[[Any], Any]] = {}  # types with a state of their own → a copy of it
