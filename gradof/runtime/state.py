@@ -41,10 +41,10 @@ from gradof.runtime.state_values import (
 )
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, module_of
+from gradof.tracer.state.kinds import HEAP, HOOKS, module_of
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key, read_place
-from gradof.tracer.state.reach import HOOKS, MANY, Edge, Reach, global_hooks
+from gradof.tracer.state.reach import MANY, Edge, Reach, global_hooks
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
@@ -286,8 +286,9 @@ class StateGuard:
                 self._hooks(hooks, name)
 
     def _hooks(self, hooks: Any, path: str) -> None:
-        if hooks:
-            self.contents.append((hooks, tuple(hooks), path))
+        keys = () if hooks is None else tuple(self._reads.entry(hooks))
+        if keys:
+            self.contents.append((hooks, keys, path))
         elif hooks is not None:
             self.empty.append(hooks)
 

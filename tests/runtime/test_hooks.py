@@ -319,3 +319,30 @@ def test_hooks_that_come_and_go(
         for (name, g), (_, w) in zip(mine, theirs, strict=True):
             close(g, w, name)
     assert got.called.cache_info().backward_runs > 0
+
+
+def test_a_hook_that_removes_itself_runs_once() -> None:
+    inner = torch.nn.Linear(2, 2)
+    seen: list[str] = []
+
+    def once(module: Any, args: Any, output: Any) -> None:
+        seen.append("once")
+        handle.remove()
+
+    handle = inner.register_forward_hook(once)
+    compiled = differentiate(torch.nn.Sequential(inner))
+    for _ in range(3):
+        compiled(torch.ones(1, 2)).sum().backward()
+    assert seen == ["once"] and not inner._forward_hooks
+
+
+def test_hooks_run_in_the_order_that_they_are_moved_to() -> None:
+    inner = torch.nn.Tanh()
+    inner.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    inner.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    compiled = differentiate(torch.nn.Sequential(inner))
+    x = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(compiled(x), torch.tanh(x * 2 + 1))
+    hooks: Any = inner._forward_pre_hooks
+    hooks.move_to_end(next(iter(hooks)))
+    torch.testing.assert_close(compiled(x), torch.tanh((x + 1) * 2))

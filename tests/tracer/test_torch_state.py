@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -169,3 +170,16 @@ def test_graphs_read_like_the_code(golden: Any) -> None:
     first = loss.__code__.co_firstlineno
     text = str(trace(loss, X, torch.zeros(4, 2)).graph)
     golden(re.sub(r"# \S+:(\d+)", lambda m: f"# line {int(m[1]) - first}", text))
+
+
+def test_an_ordered_dict_changed_while_tracing_stays_whole() -> None:
+    table = OrderedDict(a=1.0, b=2.0, c=3.0)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        table.move_to_end("a")
+        table.popitem(last=False)
+        table["z"] = 4.0
+        return x * sum(v * i for i, v in enumerate(table.values()))
+
+    trace_torch(f, (X,), {})
+    assert list(table.items()) == [("a", 1.0), ("b", 2.0), ("c", 3.0)]

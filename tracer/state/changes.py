@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,8 @@ class Change:
     """`container[key]` was `before` and is `after`; MISSING stands for no item.
 
     `kind` says how it is written: "item" of a dict, "attr" of a class or an object with slots,
-    "cell", or "all", the whole content of a list, set, deque or bytearray.
+    "cell", or "all", the whole content of a list, set, deque or bytearray, or a dict's order.
+    `order` names a dict's keys at entry where an item that is put back would stand elsewhere.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Change:
     key: Any
     before: Any
     after: Any
+    order: tuple[Any, ...] | None = None
 
     @property
     def at(self) -> tuple[str, int, Any]:
@@ -40,6 +42,16 @@ class Change:
     def undo(self) -> None:
         """Make the place as it was."""
         write(self, self.before)
+        if self.order is not None:
+            _sort(self.container, self.order)
+
+
+def _sort(container: dict[Any, Any], order: tuple[Any, ...]) -> None:
+    """Give a dict's items their places; those that the order does not name stay behind them."""
+    items = copy_of(container)
+    raw_dict(container).clear(container)
+    for key in dict.fromkeys((*(key for key in order if key in items), *items)):
+        raw_dict(container).__setitem__(container, key, items[key])
 
 
 def write(change: Change, value: Any) -> None:
@@ -47,9 +59,9 @@ def write(change: Change, value: Any) -> None:
     container, key = change.container, change.key
     if change.kind == "item":
         if value is MISSING:
-            dict.pop(container, key, None)
+            raw_dict(container).pop(container, key, None)
         else:
-            dict.__setitem__(container, key, value)
+            raw_dict(container).__setitem__(container, key, value)
     elif change.kind == "cell":
         if value is MISSING:
             del container.cell_contents
@@ -64,8 +76,8 @@ def write(change: Change, value: Any) -> None:
         container[:] = value
     elif isinstance(container, dict):  # another order
         items = list(value.items())
-        dict.clear(container)
-        dict.update(container, items)
+        raw_dict(container).clear(container)
+        raw_dict(container).update(container, items)
     else:
         container.clear()
         container.update(value) if isinstance(container, set) else container.extend(value)
@@ -74,18 +86,18 @@ def write(change: Change, value: Any) -> None:
 def differences(container: Any, before: Any) -> Iterator[Change]:
     """The places of a container that are not as in its copy."""
     if isinstance(container, dict):
-        same = [*dict.keys(container)] == [*before]
-        for key, value in list(dict.items(container)):  # other threads may write to it
+        now = copy_of(container)
+        for key, value in now.items():  # other threads may write to it
             old = before.get(key, MISSING)
             if old is not value:
                 yield Change("item", container, key, old, value)
-                same = same or old is MISSING
-        gone = [key for key in before if key not in container]
+        gone = [key for key in before if key not in now]
+        stayed = [key for key in now if key in before]
+        order = None if [*stayed, *gone] == [*before] else tuple(before)
         for key in gone:
-            yield Change("item", container, key, before[key], MISSING)
-        kept = [key for key in before if key in container]
-        if not same and [key for key in container if key in before] != kept:
-            yield Change("all", container, None, before, dict(container))
+            yield Change("item", container, key, before[key], MISSING, order)
+        if stayed != [key for key in before if key in now]:
+            yield Change("all", container, None, before, now)
     elif isinstance(container, (set, bytearray)):
         if container != before:
             yield Change("all", container, None, before, copy_of(container))
@@ -95,10 +107,18 @@ def differences(container: Any, before: Any) -> Iterator[Change]:
         yield Change("all", container, None, before, list(container))
 
 
+def raw_dict(container: dict[Any, Any]) -> type[dict[Any, Any]]:
+    """The class whose methods reach the stored items, whatever a subclass of it defines.
+
+    An OrderedDict keeps an order of its own, which dict's methods do not see, and break.
+    """
+    return OrderedDict if isinstance(container, OrderedDict) else dict
+
+
 def copy_of(container: Any) -> Any:
     """A copy, one level deep, of a list, dict, set, deque or bytearray."""
     if isinstance(container, dict):
-        return dict(dict.items(container))
+        return dict(raw_dict(container).items(container))
     if isinstance(container, (list, deque)):
         return list(container)
     return set(container) if isinstance(container, set) else bytes(container)

@@ -41,6 +41,7 @@ from gradof.tracer.state.kinds import (
     BUFFERS,
     GETTERS,
     HEAP,
+    HOOKS,
     LEAVES,
     LOCK,
     MODULE_TABLES,
@@ -259,6 +260,9 @@ class Held:
                     if isinstance(items, dict):
                         self.container(items)
                         yield from items.values()
+                for hooks in (attributes.get(name) for name in HOOKS):
+                    if isinstance(hooks, dict):  # one may remove itself
+                        self.container(hooks)
         if cls.__flags__ & HEAP:
             for base in cls.__mro__:
                 for name, member in vars(base).items() if base is not object else ():

@@ -26,6 +26,7 @@ ATOMS = frozenset({
     type(Ellipsis), type(NotImplemented),
 })  # fmt: skip
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def private(cls: type) -> frozenset[str]:

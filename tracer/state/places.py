@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
-from gradof.tracer.state.changes import MISSING
+from gradof.tracer.state.changes import MISSING, raw_dict
 
 
 class Place(NamedTuple):
@@ -61,7 +61,7 @@ def write_place(place: Place, value: Any) -> None:
     elif kind == "class":
         setattr(container, key, value)
     elif isinstance(container, Raw):
-        dict.__setitem__(container.of, key, value)
+        raw_dict(container.of).__setitem__(container.of, key, value)
     else:
         container[key] = value
 
@@ -76,7 +76,8 @@ def remove_place(place: Place) -> None:
     elif kind == "class":
         delattr(container, key)
     elif isinstance(container, (dict, Raw)):
-        dict.__delitem__(container.of if isinstance(container, Raw) else container, key)
+        items = container.of if isinstance(container, Raw) else container
+        raw_dict(items).__delitem__(items, key)
     else:
         del container[key]
 

@@ -28,7 +28,7 @@ from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import OPAQUE, hides, is_heard
-from gradof.tracer.state.kinds import HEAP, MODULE_TABLES, REFERENCES, module_of, slot
+from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
 from gradof.tracer.state.reads import Reads
@@ -36,7 +36,6 @@ from gradof.tracer.state.reads import Reads
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
 _OF_SYS = frozenset({"argv", "path"})
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
 
@@ -267,7 +266,7 @@ class Reach:
                 for name, value in self.reads.held.entry(items).items():
                     yield Edge(Step("attr", name), value, Place("item", items, name))
         for name in HOOKS:
-            for hook in list((entry.get(name) or {}).values()):
+            for hook in list(self.reads.held.entry(entry.get(name) or {}).values()):
                 yield Edge(Step("refers"), hook, Place("fixed", entry, name))
         if not self._has_modules:
             self._has_modules = True
