@@ -115,7 +115,7 @@ class DataDependentShapeError(DataDependentError):
 
 
 class PathLimitError(DataDependentError):
-    """The function took another path by value at too many calls."""
+    """The function took another path by value at too many calls: why it runs eagerly in torch."""
 
 
 class FreeTensorError(TraceError):

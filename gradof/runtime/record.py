@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
-from gradof.errors import OpaqueOpWarning, RetraceWarning, TraceError
+from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
@@ -87,7 +87,7 @@ class Tracing:
         try:
             if may_run_eagerly:
                 self._count_changes(call)
-            return self._trace(call)
+            return self._trace(call, may_run_eagerly)
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):
@@ -134,7 +134,7 @@ class Tracing:
                 hint="make it a tensor or an argument, or raise gradof.limits.state_traces",
             )
 
-    def _trace(self, call: Call) -> tuple[Entry, Call]:
+    def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
         varying = self.cache.numbers
         self._note_places(call)
@@ -147,8 +147,26 @@ class Tracing:
             lifted = varying.pin(lifted, made)
         paths = self.function.paths(call)
         if len(paths) >= limits.paths:
-            raise path_limit(self.name, paths)
+            error = path_limit(self.name, paths)
+            if may_run_eagerly and call.library == "torch":
+                raise error
+            self._forget_a_path(call, paths[limits.paths - 1 :], error)
         return self._trace_places(call)
+
+    def _forget_a_path(
+        self, call: Call, oldest: Sequence[Decisions], error: PathLimitError
+    ) -> None:
+        """Let go of the paths that were not taken for the longest time: there is no way but on."""
+        if not self.cache.warned:
+            self.cache.warned = True
+            warn_user(
+                f"{error.message}; each further one is traced, and the one that was not taken for "
+                f"the longest time is forgotten; {error.hint}", RetraceWarning,
+            )  # fmt: skip
+        entries = self.cache.entries[call.key]
+        self.cache.entries[call.key] = [
+            entry for entry in entries if not any(entry.decisions is path for path in oldest)
+        ]
 
     def _trace_places(self, call: Call) -> tuple[Entry, Call]:
         """A trace whose inputs include the numbers of Python's state that vary, where they can."""

@@ -15,7 +15,6 @@ from gradof.errors import (
     DataDependentShapeError,
     FreeTensorError,
     LeafMutationError,
-    PathLimitError,
     ShapeError,
     UnsupportedOpError,
 )
@@ -56,26 +55,6 @@ def arrays_that_do_not_multiply() -> None:
         return (x @ x).sum()  # here
 
     grad(fn)(A)
-
-
-@bad(PathLimitError, r"another|new path")
-def another_number_at_every_call() -> None:
-    def fn(x: Any) -> Any:
-        return x.sum() * float(x.detach().sum())  # here
-
-    compiled = differentiate(fn, strict=True)
-    for n in range(100):
-        compiled(T + n)
-
-
-@bad(PathLimitError, "new path")
-def another_branch_at_every_call() -> None:
-    def fn(x: Any) -> Any:
-        return x.sum() * int(x.sum())  # here
-
-    compiled = grad(fn)
-    for n in range(100):
-        compiled(A + n)
 
 
 @bad(DataDependentError, r"float\(\) needs the value")

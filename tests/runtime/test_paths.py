@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from gradof import differentiate, grad, hvp, value_and_grad
-from gradof.errors import DataDependentError, PathLimitError
+from gradof import differentiate, grad, hvp, limits, value_and_grad
+from gradof.errors import DataDependentError, EagerWarning, RetraceWarning
 from gradof.ir.parser import parse_graph
 from gradof.ops.guard import same_number
 
@@ -216,11 +216,43 @@ def test_explain_shows_the_tree() -> None:
     assert "values read by Python" in text and "test_paths.py" in text and "True" in text
 
 
-def test_too_many_paths_name_the_line() -> None:
-    compiled = differentiate(lambda x: x.sum() * float(x.detach().sum()), strict=True)
-    with pytest.raises(PathLimitError, match=r"64 calls: .*test_paths.py:\d+ \(64 values\)"):
-        for n in range(100):
-            compiled(torch.full((2,), float(n)))
+def many_numbers(x: Any) -> Any:
+    return x.sum() * int(x.sum())
+
+
+def test_too_many_paths_run_eagerly_in_torch_and_name_the_line() -> None:
+    compiled = differentiate(many_numbers)
+    with pytest.warns(EagerWarning, match=r"64 calls: .*test_paths.py:\d+ \(64 values\)"):
+        for n in range(70):
+            x = torch.full((2,), float(n), requires_grad=True)
+            compiled(x).backward()
+            assert x.grad is not None and x.grad.tolist() == [2.0 * n] * 2
+    info = compiled.cache_info()
+    assert info.entries == 64 and info.eager_runs == 6
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_too_many_paths_where_nothing_runs_eagerly_go_on(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "paths", 4)
+    compiled = differentiate(many_numbers, strict=True)
+
+    def call(n: int) -> float:
+        x = np.full(2, float(n))
+        return float(compiled(torch.from_numpy(x) if library == "torch" else x))
+
+    with pytest.warns(RetraceWarning, match=r"4 calls: .*test_paths.py:\d+ \(4 values\)"):
+        for n in range(6):
+            assert call(n) == 4.0 * n * n
+    for n in range(6, 10):
+        assert call(n) == 4.0 * n * n
+    assert call(6) == 144.0  # the one that was taken longest ago is now tried first
+    assert compiled.cache_info()[1:3] == (10, 4)
+    assert call(10) == 400.0 and call(6) == 144.0
+    assert compiled.cache_info()[1:3] == (11, 4)
+    assert call(7) == 196.0
+    assert compiled.cache_info()[1:3] == (12, 4)
 
 
 def test_a_number_that_would_lose_its_gradient_is_refused() -> None:
