@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,7 @@ class Entry:
     seconds: float  # what tracing took
     conditions: tuple[Callable[[Sequence[Any]], bool], ...] = ()  # of the inputs of a call
     quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
+    quick_forms: set[Any] = field(default_factory=set)  # the same, of its gradients
     trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
@@ -129,6 +130,7 @@ class Cache:
             for entries in self.entries.values():
                 for entry in entries:
                     entry.quick_made = False
+                    entry.quick_forms.clear()
 
     def of_instance(self, instance: Any) -> Cache:
         """The cache of the method bound to `instance`; it goes when the instance goes."""

@@ -170,7 +170,7 @@ class ValueAndGrad(Transformed):
         if plan is None:
             plan = self.plan_of(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
-            self._add_quick(bound, plan, args)
+        self._take_quick(bound, plan, args)
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])
@@ -218,14 +218,18 @@ class ValueAndGrad(Transformed):
             self.base.cache, bound, self.plan_of(bound), self.base.fn, self._shaped, trees
         )
 
-    def _add_quick(self, bound: Bound, plan: GraphPlan, args: tuple[Any, ...]) -> None:
-        """Generate the whole call, where the arguments are taken as they are."""
-        if lift_floats(args, self.positions) is not args:
-            return
-        trees = [bound.call.tree.children[0].children[n] for n in self.positions]
-        quick = quick_call(self.base.cache, bound, plan, self._shaped, trees)
-        if quick is not None:
-            self._quick = self._kept[self._form] = (quick, *self._quick)[:MAX_QUICK]
+    def _take_quick(self, bound: Bound, plan: GraphPlan, args: tuple[Any, ...]) -> None:
+        """The generated calls of this form, with one for this entry: made once, by whoever asks.
+
+        None is made where the arguments are not taken as they are.
+        """
+        if self._form not in bound.entry.quick_forms and lift_floats(args, self.positions) is args:
+            bound.entry.quick_forms.add(self._form)
+            trees = [bound.call.tree.children[0].children[n] for n in self.positions]
+            quick = quick_call(self.base.cache, bound, plan, self._shaped, trees)
+            if quick is not None:
+                self._kept[self._form] = (quick, *self._kept.get(self._form, ()))[:MAX_QUICK]
+        self._quick = self._kept.get(self._form, ())
 
     def _shaped(self, value: str, *grads: str) -> str:
         """The code of the result from the codes of value and gradients."""

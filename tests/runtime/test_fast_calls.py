@@ -245,3 +245,18 @@ def test_the_generated_check_is_text_that_can_be_read() -> None:
     fast = fast_check(bound.entry, bound.call, fn.fn)
     assert fast is not None
     assert "type(a0) is ndarray" in fast.source and "a1 == 2" in fast.source
+
+
+def test_every_form_of_one_function_has_its_generated_call() -> None:
+    def fn(p: Any) -> Any:
+        return np.sum(p * p)
+
+    p = np.arange(3.0)
+    both, alone, again = gradof.value_and_grad(fn), gradof.grad(fn), gradof.grad(fn)
+    both(p)
+    for each in (alone, again):
+        np.testing.assert_array_equal(each(p), 2 * p)
+        (quick,) = each._quick  # by the first or the second object of this form
+        np.testing.assert_array_equal(quick((p,), {}), 2 * p)
+    assert alone._quick == again._quick != both._quick
+    np.testing.assert_array_equal(both._quick[0]((p,), {})[1], 2 * p)
