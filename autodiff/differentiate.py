@@ -26,7 +26,6 @@ from gradof.autodiff.optimize import (
     lift_constants,
     rematerialize_views,
 )
-from gradof.autodiff.requires_grad import is_inexact
 from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
 from gradof.autodiff.step import Step
 from gradof.ir.clone import clone_graph, clone_node
@@ -180,7 +179,7 @@ def reverse_of(
     graph: Graph, requires_grad: Sequence[bool] | None = None, memory_budget: float | None = None
 ) -> ReverseDetails:
     """`add_reverse_inline` with the default flags filled in."""
-    flags = [is_inexact(v) for v in graph.inputs] if requires_grad is None else requires_grad
+    flags = [v.is_inexact for v in graph.inputs] if requires_grad is None else requires_grad
     return add_reverse_inline(graph, flags, memory_budget)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradof.autodiff.gradient import Gradient
-from gradof.autodiff.requires_grad import is_inexact, needed_in_loop
+from gradof.autodiff.requires_grad import needed_in_loop
 from gradof.autodiff.step import Step
 from gradof.ir.builder import Builder
 from gradof.ir.clone import inline
@@ -158,7 +158,7 @@ class _Reversal:
         rows = [o for o in self.gradient.df_input_vjps if o >= self.count]
         rows += [self.stack_into(k) for k in self.into if k in self.carried]
         rows += [self.stack_out_of(k) for k in self.out_of if k in self.carried]
-        return [o for o in rows if is_inexact(outputs[o])]
+        return [o for o in rows if outputs[o].is_inexact]
 
     def saved_stacks(self) -> list[int]:
         """Stacks that the reverse reads, in the order in which `arguments` takes them."""

@@ -8,7 +8,6 @@ from gradof.errors import DifferentiationError
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop, is_loop
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import TensorType
 from gradof.ops.registry import Op
 
 
@@ -38,7 +37,7 @@ def propagate_requires_grad(graph: Graph, flags: Sequence[bool]) -> set[Value]:
             f"{graph.name} has {len(graph.inputs)} inputs, but {len(flags)} requires_grad flags",
             hint="pass one flag per input, or None for every floating-point input",
         )
-    result = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag and is_inexact(v)}
+    result = {v for v, flag in zip(graph.inputs, flags, strict=True) if flag and v.is_inexact}
     _spread(graph.block, result)
     return result
 
@@ -51,7 +50,7 @@ def needed_in_loop(loop: Loop, needs: Collection[Value]) -> set[Value]:
             *zip(loop.carried_params, loop.initial, strict=True),
             *zip(loop.row_params, loop.sequences, strict=True),
         )
-        if value in needs and is_inexact(param)
+        if value in needs and param.is_inexact
     }  # fmt: skip
     while True:
         found = set(start)
@@ -80,9 +79,4 @@ def _spread(block: Block, result: set[Value]) -> None:
             v in result and record.vjp.get(input_name(record, i)) is not None
             for i, v in enumerate(node.inputs)
         ):
-            result.update(out for out in node.outputs if is_inexact(out))
-
-
-def is_inexact(value: Value) -> bool:
-    """Whether a gradient can flow through values of this type."""
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
+            result.update(out for out in node.outputs if out.is_inexact)

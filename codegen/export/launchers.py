@@ -19,6 +19,7 @@ contiguous first.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from gradof import tuning
 from gradof.codegen.export.readable import names_in, one_tile, readable, renamed, wrapped
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
 from gradof.codegen.lowering.torch_ops import dtype_text
+from gradof.codegen.machine.source import Names
 from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of
 from gradof.codegen.triton.emit import HEADER, Form, emit_triton, form_of
 from gradof.codegen.triton.fold_source import fold_source, folds_of
@@ -74,11 +76,11 @@ class _Writer:
         self.reads = [operands[k] for k in nest.reads]  # the tensor of each input buffer
         self.keep, self.texts = {*users, *operands, *results}, texts
         self.folds = folds_of(nest)
-        self.fold_of = {f.attrs["buffer"]: k for k, f in enumerate(self.folds)}
+        self.fold_of = {f.buffer: k for k, f in enumerate(self.folds)}
         self.form: Form = form_of(nest)
         rows = 0 if self.form == "pointwise" else nest.rows
-        self.n_rows = _product(nest.sizes[:rows])
-        self.n_columns = _product(nest.sizes[rows:])
+        self.n_rows = math.prod(nest.sizes[:rows])
+        self.n_columns = math.prod(nest.sizes[rows:])
         if self.form == "persistent" and self.n_columns > tuning.ROW_BLOCK:
             self.form = "looped"
         strides = [_contiguous(b) for b in (*nest.inputs, *nest.outputs)]
@@ -122,14 +124,14 @@ class _Writer:
         assert isinstance(definition, ast.FunctionDef)
         parameters = [a.arg for a in definition.args.args]
         used = names_in(text)
+        given = Names(used)
         names: dict[str, str] = {}
         for p in parameters:
             found = _PART.fullmatch(p)
             if found is not None:
-                names[p] = _fresh(self.parameter(found), used | set(names.values()))
+                names[p] = given.unique(self.parameter(found))
         for k in range(len(self.folds)):
-            result = f"acc_{self.fold_result(k)}"
-            names[f"acc_fold{k}"] = _fresh(result, used | set(names.values()))
+            names[f"acc_fold{k}"] = given.unique(f"acc_{self.fold_result(k)}")
         if self.form == "pointwise":
             names["n_columns"] = "n"
         lines = renamed(text, names).split("\n")
@@ -153,7 +155,7 @@ class _Writer:
         return f"{name}_ptr" if axis is None else f"{name}_s{axis}"
 
     def fold_result(self, k: int) -> str:
-        buffer = self.folds[k].attrs["buffer"]
+        buffer = self.folds[k].buffer
         assert isinstance(buffer, int)
         return self.results[buffer]
 
@@ -342,11 +344,10 @@ def _with_names(
         k = i.attrs.get("buffer")
         if i.op == "store" and isinstance(k, int) and isinstance(i.args[0], str):
             names.setdefault(i.args[0], results[k])
-    taken = set(names.values())
+    given = Names(names.values())
     for i in body:
         if i.name and i.name not in names:
-            names[i.name] = _fresh(i.name if i.name not in taken else _base(i.name), taken)
-            taken.add(names[i.name])
+            names[i.name] = given.unique(i.name if i.name not in given.taken else _base(i.name))
     return tuple(
         replace(i, name=names.get(i.name, ""),
                 args=tuple(names[a] if isinstance(a, str) else a for a in i.args))
@@ -374,23 +375,9 @@ def _listed(parameters: Sequence[str], texts: Mapping[str, str]) -> str:
 
 
 def _contiguous(buffer: Buffer) -> list[int | None]:
-    strides = [_product(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))]
+    strides = [math.prod(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))]
     return [None if d is None else strides[d] for d in buffer.dims]
 
 
 def _typed(buffer: Buffer) -> str:
     return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
-
-
-def _product(sizes: Sequence[int]) -> int:
-    n = 1
-    for size in sizes:
-        n *= size
-    return n
-
-
-def _fresh(base: str, taken: Collection[str]) -> str:
-    name, k = base, 1
-    while name in taken:
-        name, k = f"{base}_{k}", k + 1
-    return name

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from gradof.codegen.lowering.torch_ops import HELPERS
+from gradof.codegen.machine.source import Names
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import TensorType
@@ -35,23 +36,15 @@ POSTFIX = ("reshape", "permute", "expand", "slice", "real", "imag")  # x.T, x[:,
 VIEWS = (*POSTFIX, "alias", "again", "detach", "in_range", "conj")
 
 
-class Names:
-    """Identifiers, each given once."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
+class Identifiers(Names):
+    """Identifiers of an exported file, each given once."""
 
     def fresh(self, base: str) -> str:
         """`base`, or with a number where that is taken."""
         base = re.sub(r"\W", "_", base, flags=re.ASCII).lstrip("_")  # kernels call _tanh
         base = base if base.isidentifier() else f"x{base}"
         base = f"{base}_1" if _LOCAL.fullmatch(base) else base
-        name, k = base, 0
-        while name in self.taken:
-            k += 1
-            name = f"{base}_{k}"
-        self.taken.add(name)
-        return name
+        return self.unique(base)
 
 
 def named_copy(

@@ -27,7 +27,7 @@ from gradof.codegen.export.naming import (
     POSTFIX,
     RESERVED,
     VIEWS,
-    Names,
+    Identifiers,
     named_copy,
     users_lines,
     values_of,
@@ -105,7 +105,7 @@ class _Module:
         self.class_name = "".join(p[:1].upper() + p[1:] for p in name.split("_")) or "Function"
         if self.class_name == name or len(self.class_name) == 1:
             self.class_name += "Function"
-        self.names = Names({*RESERVED, name, self.class_name})
+        self.names = Identifiers({*RESERVED, name, self.class_name})
         hints = {v.hint for v in values_of(halves.f) if v.hint}
         self.users = hints | {f"d{hint}" for hint in hints}
         self.texts = users_lines(halves.f, halves.df)
@@ -256,7 +256,7 @@ class _Half:
         number = str(len(self.launchers)) if self.several else ""
         name = self.taken.fresh(f"{self.role}{number}")
         self.taken.taken.add(f"{name}_kernel")
-        own = Names(set(RESERVED))
+        own = Identifiers(RESERVED)
         self.launchers.append(write_launcher(
             nest, name, [own.fresh(n) for n in operands], [own.fresh(n) for n in results],
             self.module.users, self.module.texts,

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradof.ir.core import Node, Value
-from gradof.ir.types import TensorType
 
 Axes = tuple[int | None, ...]  # per dim of a value: the axis of a space, None where size is 1
 
@@ -26,20 +25,19 @@ class Access:
     dims: Axes
 
 
-def shape_of(value: Value) -> tuple[int, ...] | None:
-    """The static shape of a tensor, () for weak scalars, None where there is none."""
-    if isinstance(value.type, TensorType):
-        return value.type.shape
-    return ()
+def is_static(node: Node) -> bool:
+    """Whether the shapes of all it reads and makes are known, and none has no elements."""
+    shapes = [v.shape for v in (*node.inputs, *node.outputs)]
+    return all(s is not None and 0 not in s for s in shapes)
 
 
 def renames_axes(node: Node) -> bool:
     """Whether a view only renames axes; see Note [Views in groups]."""
     if node.kind in ("expand", "permute", "alias", "detach"):
-        return shape_of(node.output) is not None and shape_of(node.inputs[0]) is not None
+        return node.output.shape is not None and node.inputs[0].shape is not None
     if node.kind != "reshape":
         return False
-    before, after = shape_of(node.inputs[0]), shape_of(node.output)
+    before, after = node.inputs[0].shape, node.output.shape
     if before is None or after is None:
         return False
     return [n for n in before if n != 1] == [n for n in after if n != 1]
@@ -47,7 +45,7 @@ def renames_axes(node: Node) -> bool:
 
 def follow(value: Value) -> Access:
     """The value an operand comes from by renaming axes."""
-    shape = shape_of(value)
+    shape = value.shape
     assert shape is not None
     dims: Axes = tuple(range(len(shape)))
     while value.node is not None and renames_axes(value.node):
@@ -60,7 +58,7 @@ def follow(value: Value) -> Access:
 
 def _through(node: Node) -> Axes:
     """Per dim of a view's result: the dim of its operand."""
-    before, after = shape_of(node.inputs[0]), shape_of(node.output)
+    before, after = node.inputs[0].shape, node.output.shape
     assert before is not None and after is not None
     if node.kind == "permute":
         dims = node.attrs["dims"]

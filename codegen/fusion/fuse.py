@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradof import tuning
-from gradof.codegen.fusion.access import follow, shape_of
+from gradof.codegen.fusion.access import follow
 from gradof.codegen.fusion.groups import Group, cells, is_free, own_cells
 from gradof.codegen.fusion.iteration_space import Fit, Space
 from gradof.codegen.fusion.rebuild import has_effect, with_groups_as_nodes
@@ -95,7 +95,7 @@ class _Grouping:
     def merge_siblings(self) -> None:
         """Merge groups that read an array as large as all that either of them loops over."""
         for value, numbers in list(self.readers.items()):
-            size = math.prod(shape_of(value) or ())
+            size = math.prod(value.shape or ())
             merged: Group | None = None
             for number in list(numbers):
                 group = self.groups.get(number)
@@ -125,7 +125,7 @@ class _Grouping:
         """The groups that the operands made outside of `inside` wait for."""
         mask = 0
         for value in node.inputs:
-            base = follow(value).base if shape_of(value) is not None else value
+            base = follow(value).base if value.shape is not None else value
             if self.made_in(base) not in inside:
                 mask |= self.waits(base)
         return mask
@@ -173,7 +173,7 @@ class _Grouping:
         return sorted(found.values(), key=lambda g: -g.number)
 
     def bases(self, node: Node) -> Iterator[Value]:
-        return (follow(v).base for v in node.inputs if shape_of(v) is not None)
+        return (follow(v).base for v in node.inputs if v.shape is not None)
 
     def candidates(self, node: Node) -> Iterator[Group]:
         seen: set[int] = set()
@@ -181,7 +181,7 @@ class _Grouping:
             seen.add(group.number)
             yield group
         for value in node.inputs:
-            shape = shape_of(value)
+            shape = value.shape
             if shape is None or len(shape) == 0:
                 continue
             latest = self.readers.get(follow(value).base, [])[-tuning.SIBLINGS_TRIED :]
@@ -196,7 +196,7 @@ class _Grouping:
         group.largest = max(group.largest, own_cells(node))
         self.group_of[node] = group
         for value in node.inputs:
-            shape = shape_of(value)
+            shape = value.shape
             if shape:
                 readers = self.readers.setdefault(follow(value).base, [])
                 if not readers or readers[-1] != group.number:

@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradof.codegen.fusion.access import Access, Axes, follow, pads_of, renames_axes, shape_of
+from gradof.codegen.fusion.access import Access, Axes, follow, is_static, pads_of, renames_axes
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import has_trait
 from gradof.ops.cost import is_expensive
@@ -92,9 +92,9 @@ class Space:
 
     def fit(self, node: Node) -> Fit | None:
         """How the node would join, or None if it does not."""
-        if len(node.outputs) != 1 or not self.supports(node) or not _static(node):
+        if len(node.outputs) != 1 or not self.supports(node) or not is_static(node):
             return None
-        if any(shape_of(v) is not None and follow(v).base in self.hidden for v in node.inputs):
+        if any(v.shape is not None and follow(v).base in self.hidden for v in node.inputs):
             return self._recast(node) if node.kind == "cast" and self.device else None
         if node.kind in REDUCTIONS:
             dims = node.attrs["dims"]
@@ -235,9 +235,9 @@ class Space:
         return tuple(found), tuple(grown)
 
     def _cells(self, node: Node) -> Fit | None:
-        shape = shape_of(node.output)
+        shape = node.output.shape
         assert shape is not None
-        operands = [v for v in node.inputs if shape_of(v) != ()]
+        operands = [v for v in node.inputs if v.shape != ()]
         aligned = self.aligned(operands, shape)
         if aligned is None:
             return None
@@ -254,7 +254,7 @@ class Space:
 
     def _pad(self, node: Node) -> Fit | None:
         """What is in memory, loaded where there is some of it."""
-        shape = shape_of(node.output)
+        shape = node.output.shape
         assert shape is not None
         base = follow(node.inputs[0]).base
         if base in self.axes or (base.node is not None and base.node.kind in NUMBERS):
@@ -277,7 +277,7 @@ class Space:
 
     def _join(self, node: Node) -> Fit | None:
         """A concatenation that is only stored: each part in its place."""
-        dim, shapes = node.attrs["dim"], {shape_of(v) for v in node.inputs}
+        dim, shapes = node.attrs["dim"], {v.shape for v in node.inputs}
         found = {self.operand_axes(follow(v)) for v in node.inputs}
         if len(found) != 1 or len(shapes) != 1:
             return None
@@ -289,7 +289,7 @@ class Space:
 
     def _pick(self, node: Node) -> Fit | None:
         """A gather from memory: one cell for each row, along an axis that there is."""
-        shape = shape_of(node.inputs[0])
+        shape = node.inputs[0].shape
         assert shape is not None
         aligned = self.aligned(list(node.inputs), shape)
         if aligned is None or aligned[2]:
@@ -308,9 +308,9 @@ class Space:
 
     def _reduction(self, node: Node, dims: frozenset[object]) -> Fit | None:
         value = node.inputs[0]
-        shape, result = shape_of(value), shape_of(node.output)
+        shape, result = value.shape, node.output.shape
         assert shape is not None and result is not None
-        operands = [v for v in node.inputs if shape_of(v) != ()]
+        operands = [v for v in node.inputs if v.shape != ()]
         aligned = self.aligned(operands, shape)
         if aligned is None:
             return None
@@ -361,7 +361,7 @@ class Space:
 
 
 def _size(value: Value, dim: int) -> int:
-    shape = shape_of(value)
+    shape = value.shape
     assert shape is not None
     return shape[dim]
 
@@ -376,17 +376,12 @@ def _is_all_that_reads(node: Node) -> bool:
     return False
 
 
-def _static(node: Node) -> bool:
-    shapes = [shape_of(v) for v in (*node.inputs, *node.outputs)]
-    return all(s is not None and 0 not in s for s in shapes)
-
-
 def is_one_hot(node: Node) -> bool:
     """Whether one index a row, in range, is gathered or scattered; see Note [One-hot gathers]."""
     dim = node.attrs["dim"]
     assert isinstance(dim, int)
     index = node.inputs[1]
-    whole, picked = shape_of(node.inputs[0]), shape_of(index)
+    whole, picked = node.inputs[0].shape, index.shape
     if whole is None or picked is None or len(whole) != len(picked) or not whole:
         return False
     expected = tuple(1 if k == dim else n for k, n in enumerate(whole))
@@ -395,6 +390,6 @@ def is_one_hot(node: Node) -> bool:
         checked = base.block is not None and isinstance(base.block.owner, Node)
     else:
         checked = base.node.kind == "in_range"
-    if node.kind == "scatter_add" and shape_of(node.inputs[2]) != expected:
+    if node.kind == "scatter_add" and node.inputs[2].shape != expected:
         return False
     return checked and picked == expected and whole[dim] > 1

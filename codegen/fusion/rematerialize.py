@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gradof import tuning
-from gradof.codegen.fusion.access import follow, renames_axes, shape_of
+from gradof.codegen.fusion.access import follow, renames_axes
 from gradof.codegen.fusion.groups import Group
 from gradof.codegen.fusion.iteration_space import NUMBERS
 from gradof.ir.builder import Builder
@@ -187,7 +187,7 @@ def _copied(
 
 
 def _base(value: Value) -> Value:
-    return value if shape_of(value) is None else follow(value).base
+    return value if value.shape is None else follow(value).base
 
 
 def _is_cells(node: Node) -> bool:

@@ -26,7 +26,6 @@ from gradof.codegen.fusion.concat_in_place import find_joins, making, places, ro
 from gradof.codegen.host.buffers import BufferPlan
 from gradof.codegen.host.loops import loop_lines, owned_params, steps
 from gradof.codegen.host.raw import CONVERSIONS, with_raw
-from gradof.codegen.host.source import as_tuple, identifier, wrapped
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.half import (
     CONVERT,
@@ -47,6 +46,7 @@ from gradof.codegen.lowering.numpy import (
     supported,
 )
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.machine.source import Names, as_tuple, identifier, wrapped
 from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
@@ -100,8 +100,7 @@ class _Emitter:
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}
         self.namespace: dict[str, Any] = {"np": np, "room": room}
-        self.taken = {"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist}
-        self.suffixes: dict[str, itertools.count[int]] = {}
+        self.given = Names({"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist})
         self.names: dict[Value, str] = {}
         self.scalars: dict[Value, str] = {}  # inputs without dimensions, as scalars
         self.counter = itertools.count()
@@ -121,7 +120,8 @@ class _Emitter:
     def lines(self) -> list[str]:
         """The function, after the bodies of its loops."""
         nodes = list(self.graph.nodes())
-        self.name = self.unique(self.name)  # a traced function may be named like an op it calls
+        # a traced function may be named like an op it calls
+        self.name = self.given.unique(self.name)
         for node in nodes:
             self.check(node)
         head = [line for body in self.bodies.values() for line in (*body.lines(), "", "")]
@@ -166,13 +166,13 @@ class _Emitter:
             graph, make = self.prepare(graph)
         inner = _Emitter(graph, self.library, graph.name, make, self.native, border=False)
         inner.prepare, inner.owned = self.prepare, owned_params(loop)
-        inner.namespace, inner.taken, inner.suffixes = self.namespace, self.taken, self.suffixes
+        inner.namespace, inner.given = self.namespace, self.given
         inner.callees, inner.counter = self.callees, self.counter
         return inner
 
     def check(self, node: Node) -> None:
         if node.kind == "FusionGroup" and self.make_kernel is not None:
-            name = self.kernels[node] = self.unique(f"{self.name}_kernel")
+            name = self.kernels[node] = self.given.unique(f"{self.name}_kernel")
             nest = schedule(node, name)
             self.namespace[name] = self.make_kernel(nest)
             self.reads[node] = nest.reads
@@ -200,20 +200,13 @@ class _Emitter:
         found = self.callees.get(function)
         if found is None:
             clashes = name == self.name or self.namespace.get(name, function) is not function
-            found = self.callees[function] = self.unique(name) if clashes else name
+            found = self.callees[function] = self.given.unique(name) if clashes else name
         self.namespace[found] = function
-        self.taken.add(found)
+        self.given.taken.add(found)
         return found
 
     def fresh(self, value: Value) -> str:
-        return self.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
-
-    def unique(self, base: str) -> str:
-        name = base
-        while name in self.taken:
-            name = f"{base}_{next(self.suffixes.setdefault(base, itertools.count(1)))}"
-        self.taken.add(name)
-        return name
+        return self.given.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
 
     def statement(self, node: Node) -> list[str]:
         if node.kind == "Constant":
@@ -226,7 +219,7 @@ class _Emitter:
         if node in self.bodies:
             inner = self.bodies[node]
             called = self.callee("steps", steps), inner.name
-            lines = loop_lines(Loop(node), called, self.names, self.unique, inner.owned)
+            lines = loop_lines(Loop(node), called, self.names, self.given.unique, inner.owned)
             return [*lines[:-1], *self.placed(node, lines[-1])]
         if node.kind in CONVERSIONS:
             function = self.conversion(CONVERSIONS[node.kind])
@@ -277,7 +270,7 @@ class _Emitter:
         if value.node is not None:
             return self.names[value]
         if value not in self.scalars:
-            name = self.scalars[value] = self.unique(f"{self.names[value]}_0")
+            name = self.scalars[value] = self.given.unique(f"{self.names[value]}_0")
             lines.append(f"{name} = {self.names[value]}[()]")
         return self.scalars[value]
 
@@ -335,7 +328,7 @@ class _Emitter:
         if isinstance(value, Dense):
             name = (
                 self.fresh(node.output) if node.output.hint
-                else self.unique(f"c{next(self.counter)}")
+                else self.given.unique(f"c{next(self.counter)}")
             )  # fmt: skip
             self.namespace[name] = value.numpy()
             self.names[node.output] = name

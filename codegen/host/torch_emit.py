@@ -25,13 +25,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradof.codegen.host.source import as_tuple, identifier, wrapped
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.scalar import expand_scalars
 from gradof.codegen.lowering.torch_calls import namespace, statement
 from gradof.codegen.lowering.torch_ops import has_form, torch_expression
 from gradof.codegen.machine.executable import Executable
+from gradof.codegen.machine.source import Names, as_tuple, identifier, wrapped
 from gradof.codegen.targets.choose import devices_of, home_of, triton_target
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import Target
@@ -152,8 +152,7 @@ class _Emitter:
         self.make_kernel = make_kernel
         self.home = home_of(graph)
         self.namespace: dict[str, Any] = namespace()
-        self.taken = {*self.namespace, *keyword.kwlist}
-        self.suffixes: dict[str, itertools.count[int]] = {}
+        self.given = Names({*self.namespace, *keyword.kwlist})
         self.counter = itertools.count()
         self.names: dict[Value, str] = {}
         self.root: dict[Value, Value] = {}  # whose memory a value may share
@@ -161,7 +160,7 @@ class _Emitter:
         self.fixed: dict[Value, str] = {}
         self.setup: list[str] = []
         self.kernels: list[Any] = []
-        self.name = self.unique(name)
+        self.name = self.given.unique(name)
 
     def emit(self) -> TorchExecutable:
         for value in self.graph.inputs:
@@ -250,10 +249,10 @@ class _Emitter:
 
     def constant(self, node: Node, operands: list[str]) -> None:
         """A tensor that no input changes, made before the first run."""
-        name = self.unique(f"c{next(self.counter)}")
+        name = self.given.unique(f"c{next(self.counter)}")
         value = node.attrs.get("value")
         if isinstance(value, Dense):
-            array = self.unique(f"array{next(self.counter)}")
+            array = self.given.unique(f"array{next(self.counter)}")
             self.namespace[array] = value.numpy().copy()  # torch wants it writable
             text = f"torch.from_numpy({array})"
         else:
@@ -262,7 +261,7 @@ class _Emitter:
         self.setup.append(f"{name} = {text}")
 
     def kernel(self, node: Node) -> list[str]:
-        name = self.unique(f"{self.name}_kernel")
+        name = self.given.unique(f"{self.name}_kernel")
         nest = schedule(node, name)
         device = next(v.type.device for v in node.outputs if isinstance(v.type, TensorType))
         self.namespace[name] = self.make_kernel(nest, device)
@@ -277,7 +276,7 @@ class _Emitter:
     def attention(self, node: Node) -> list[str]:
         """A call of `flash`; of the backward only what is read is computed."""
         suffix = "" if node.kind == "attention" else "_backward"
-        name = self.unique(f"{self.name}_attention{suffix}")
+        name = self.given.unique(f"{self.name}_attention{suffix}")
         self.namespace[name] = flash_of(node, name)
         self.kernels.append(self.namespace[name])
         for out in node.outputs:
@@ -294,7 +293,7 @@ class _Emitter:
         if name not in self.namespace:
             import torch
 
-            self.taken.add(name)
+            self.given.taken.add(name)
             self.namespace[name] = torch.device(device)
         return name
 
@@ -319,14 +318,7 @@ class _Emitter:
         return texts
 
     def fresh(self, value: Value) -> str:
-        return self.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
-
-    def unique(self, base: str) -> str:
-        name = base
-        while name in self.taken:
-            name = f"{base}_{next(self.suffixes.setdefault(base, itertools.count(1)))}"
-        self.taken.add(name)
-        return name
+        return self.given.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
 
 
 def _placed(text: str, node: Node) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradof.codegen.llvm.emit_loops import Columns
-from gradof.codegen.llvm.instructions import identity, index_of, kind_of
+from gradof.codegen.llvm.instructions import identity, kind_of
 from gradof.codegen.llvm.memory import Stride
 from gradof.codegen.llvm.reductions import ROWS, in_blocks
 from gradof.codegen.loops.ir import Instr, LoopNest
@@ -70,7 +70,7 @@ class _Emitter(Columns):
         self.partial_pointers()
         for i in nest.once():
             if i.op == "store":  # the same number from every chunk
-                k = len(nest.inputs) + index_of(i)
+                k = len(nest.inputs) + i.buffer
                 pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")
                 self.store_lane(self.operand(i.args[0], i.dtype), pointer, self.buffers[k].dtype)
             else:
@@ -89,7 +89,7 @@ class _Emitter(Columns):
             f"{{\nentry:\n{body}\n}}\n" + ("\n!0 = !{i32 1}\n" if streams else "")
         )
         return Code(text, tuple(self.scratch), tuple(
-            (index_of(i), kind_of(i), i.level == "cell") for i in self.folds
+            (i.buffer, kind_of(i), i.level == "cell") for i in self.folds
         ), tuple(i.dtype for i in self.folds))  # fmt: skip
 
     @property
@@ -187,7 +187,7 @@ class _Emitter(Columns):
 
     def row_instr(self, i: Instr) -> None:
         if i.op == "store":
-            k = len(self.nest.inputs) + index_of(i)
+            k = len(self.nest.inputs) + i.buffer
             value = self.operand(i.args[0], i.dtype)
             self.store_lane(value, self.pointers[k], self.buffers[k].dtype)
         elif i.op == "fold":

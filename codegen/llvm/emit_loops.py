@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradof import tuning
-from gradof.codegen.llvm.instructions import index_of, last_reads, lent_outputs
+from gradof.codegen.llvm.instructions import last_reads, lent_outputs
 from gradof.codegen.llvm.memory import Stride
 from gradof.codegen.llvm.reductions import BLOCK, Reductions
 from gradof.codegen.llvm.vectors import FLOATS
@@ -242,8 +242,8 @@ class Columns(Reductions):
                 if grouped is None:
                     self.accumulate(i, mask, stream)
             elif i.op == "store":
-                k = len(self.nest.inputs) + index_of(i)
-                dtype = self.nest.outputs[index_of(i)].dtype  # that of the memory
+                k = len(self.nest.inputs) + i.buffer
+                dtype = self.nest.outputs[i.buffer].dtype  # that of the memory
                 value = self.operand(i.args[0], i.dtype)
                 self.store(value, self.pointers[k], self.strides[k], k, dtype, column, mask)
             elif i.op == "fold":
@@ -355,7 +355,7 @@ class Columns(Reductions):
 
     def load_instr(self, i: Instr, column: str | None, mask: str | None) -> str:
         """One element, or one vector of columns, of an input."""
-        k = index_of(i)
+        k = i.buffer
         dtype = self.nest.inputs[k].dtype
         if i.level == "once":
             pointer = self.code.emit(f"inttoptr i64 %base{k} to ptr")

@@ -33,7 +33,7 @@ def lent_outputs(
     lent: dict[str, int] = {}
     for i in nest.body:
         if i.op == "store" and i.level == "cell":
-            k = index_of(i)
+            k = i.buffer
             dtype = nest.outputs[k].dtype
             fits = [
                 name for name in sorted(nest.held)
@@ -47,13 +47,6 @@ def lent_outputs(
 def meets_nan(i: Instr) -> bool:
     """Whether nan is to be looked out for: comparisons pass it over."""
     return kind_of(i) in ("max", "min") and i.dtype in FLOATS
-
-
-def index_of(i: Instr) -> int:
-    """The buffer of a load, a store or a fold."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
 
 
 def kind_of(i: Instr) -> str:

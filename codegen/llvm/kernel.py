@@ -143,7 +143,7 @@ class NativeKernel:
     def takes(self, k: int) -> bool:
         """Whether output k may be written into a given array: not if it is folded."""
         return any(
-            i.op == "store" and i.level == "cell" and i.attrs["buffer"] == k for i in self.nest.body
+            i.op == "store" and i.level == "cell" and i.buffer == k for i in self.nest.body
         )
 
     def __call__(self, *arrays: Any, into: Sequence[tuple[int, Any]] = ()) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from gradof.codegen.llvm.exponential import LANES, exp_f32, tanh_f32
 from gradof.codegen.llvm.remainder import fmod
 from gradof.codegen.lowering.scalar import NO_ATTRS, dtype_of, dtypes_of, number_of, unfolded
 from gradof.codegen.machine.engine import half_dtypes
-from gradof.codegen.machine.llvm_types import ELEMENT, STORED
+from gradof.codegen.machine.llvm_types import ELEMENT, STORED, Instructions
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.opinfo import OPS
@@ -86,29 +86,16 @@ def supports(
     return own in ELEMENT and unfolded(op, own, attrs, has) is not None
 
 
-class Vectors:
-    """Appends instructions to `lines`; `declared` are the functions they call."""
+class Vectors(Instructions):
+    """Instructions on vectors of `lanes` elements."""
 
     def __init__(self, lanes: int) -> None:
+        super().__init__()
         self.lanes = lanes
-        self.lines: list[str] = []
-        self.declared: dict[str, str] = {}
-        self.counter = 0
 
     def vector(self, dtype: DType, stored: bool = False) -> str:
         """The LLVM type of a vector of a dtype."""
         return f"<{self.lanes} x {(STORED if stored else ELEMENT)[dtype]}>"
-
-    def fresh(self) -> str:
-        """A new name."""
-        self.counter += 1
-        return f"%v{self.counter}"
-
-    def emit(self, text: str) -> str:
-        """`%name = text`; returns the name."""
-        name = self.fresh()
-        self.lines.append(f"  {name} = {text}")
-        return name
 
     def call(self, function: str, dtype: DType, args: Sequence[str], extra: str = "") -> str:
         """A call of a function of vectors of one dtype."""

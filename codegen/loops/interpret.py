@@ -52,7 +52,7 @@ class _Running:
             self.values[i.name] = evaluate(self, i, args)
             return
         value = self.folded(i, args[0]) if i.op == "fold" else args[0]
-        k = _index(i)
+        k = i.buffer
         self.outputs[k] = _stored(i, self.nest.outputs[k], value, self.sizes, self.outputs[k])
 
     def folded(self, i: Instr, value: Any) -> Any:
@@ -64,7 +64,7 @@ class _Running:
 
     def load(self, i: Instr, args: Sequence[Any]) -> Any:
         """The cells of an input; see `Space`."""
-        k = _index(i)
+        k = i.buffer
         value = _load(i, args, self.nest.inputs[k], self.arrays[k], self.sizes)
         return value.astype(to_numpy_dtype(i.dtype), copy=False)
 
@@ -116,12 +116,6 @@ def _load(
         index = np.broadcast_to(args[0], shape)
         value = np.take_along_axis(np.broadcast_to(value, whole), index, along)
     return value
-
-
-def _index(i: Instr) -> int:
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
 
 
 def nest_sizes(nest: LoopNest, arrays: Sequence[Any]) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ strides being 0 or 1 (`Buffer.dims` None; contiguity), and which axes there are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -44,7 +45,6 @@ from gradof.ir.core import Loc
 from gradof.ir.types import DType
 
 Level = Literal["once", "row", "cell"]
-Reduction = Literal["sum", "prod", "max", "min"]
 Operand = str | bool | int | float  # the name of an instruction, or a weak constant
 LEVELS: tuple[Level, ...] = ("once", "row", "cell")
 
@@ -87,6 +87,13 @@ class Instr:
     loc: Loc | None = None
     body: tuple[Instr, ...] = ()  # of a `pick`: cells, in names of their own
 
+    @property
+    def buffer(self) -> int:
+        """The number of the input or output that a load, a store or a fold is of."""
+        k = self.attrs["buffer"]
+        assert isinstance(k, int)
+        return k
+
 
 @dataclass(frozen=True)
 class LoopNest:
@@ -109,12 +116,12 @@ class LoopNest:
     @property
     def n_rows(self) -> int:
         """The number of rows."""
-        return _product(self.sizes[: self.rows])
+        return math.prod(self.sizes[: self.rows])
 
     @property
     def n_columns(self) -> int:
         """Cells in a row."""
-        return _product(self.sizes[self.rows :])
+        return math.prod(self.sizes[self.rows :])
 
     def instr(self, name: str) -> Instr:
         """The instruction of a name; KeyError if there is none."""
@@ -150,10 +157,3 @@ class LoopNest:
     def once(self) -> list[Instr]:
         """What does not vary at all."""
         return [i for i in self.body if i.level == "once"]
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    n = 1
-    for size in sizes:
-        n *= size
-    return n

@@ -14,12 +14,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gradof.codegen.fusion.access import Axes, follow, pads_of, shape_of
+from gradof.codegen.fusion.access import Axes, follow, pads_of
 from gradof.codegen.fusion.groups import is_free
 from gradof.codegen.fusion.iteration_space import NUMBERS, REDUCTIONS, Fit, Space
 from gradof.codegen.loops import positions
 from gradof.codegen.loops.ir import LEVELS, Buffer, Instr, Level, LoopNest, Operand
 from gradof.codegen.loops.verify import checked
+from gradof.codegen.machine.source import Names
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Block, Loc, Node, Value
@@ -63,7 +64,7 @@ class _Scheduler:
         self.names: dict[Value, str] = {}
         self.made: dict[str, Instr] = {}
         self.loads: dict[tuple[Value, Axes], str] = {}
-        self.taken: set[str] = set()
+        self.given = Names()
         self.results = set(block.results)
         self.stored_as = {
             follow(f.node.inputs[0]).base: f.node.output
@@ -91,7 +92,7 @@ class _Scheduler:
         whole = fit.whole
         if fit.node.kind == "gather" and index == 1:
             whole = tuple(None if k == fit.node.attrs["dim"] else a for k, a in enumerate(whole))
-        base = shape_of(access.base)
+        base = access.base.shape
         assert base is not None
         lead = len(whole) - len(access.dims)
         axes: list[int | None] = [None] * len(base)
@@ -101,7 +102,7 @@ class _Scheduler:
         return access.base, tuple(axes)
 
     def buffer(self, value: Value, axes: Axes) -> Buffer:
-        shape = shape_of(value)
+        shape = value.shape
         assert shape is not None
         dims = tuple(axes.index(a) if a in axes else None for a in self.nest_order)
         return Buffer(value.hint or "", self.dtype(value), shape, dims)
@@ -150,12 +151,7 @@ class _Scheduler:
     def fresh(self, base: str) -> str:
         base = re.sub(r"\W", "_", base, flags=re.ASCII)
         base = f"_{base}" if base[:1].isdigit() or keyword.iskeyword(base) else base
-        name, n = base, 0
-        while name in self.taken:
-            n += 1
-            name = f"{base}_{n}"
-        self.taken.add(name)
-        return name
+        return self.given.unique(base)
 
     def level_of(self, axes: Axes) -> Level:
         varying = {a for a in axes if a is not None}
@@ -296,7 +292,7 @@ class _Scheduler:
     def padded(self, fit: Fit) -> str:
         """A load of cells that the operand has (Note [Windows] in `fusion.iteration_space`)."""
         node = fit.node
-        shape = shape_of(node.inputs[0])
+        shape = node.inputs[0].shape
         assert shape is not None
         base, axes = self.access_axes(fit, 0)
         windows = []

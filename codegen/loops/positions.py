@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from gradof.codegen.fusion.access import Axes, shape_of
+from gradof.codegen.fusion.access import Axes
 from gradof.codegen.loops.ir import Level, Operand
 from gradof.ir.attrs import Attr
 from gradof.ir.core import Loc, Value
@@ -31,7 +31,7 @@ def within(made: Scheduler, value: Value, axes: Axes) -> str:
     """Whether a position is in a range; see `within` of the registry."""
     assert value.node is not None
     dim, start, stop = (value.node.attrs[k] for k in ("dim", "start", "stop"))
-    shape = shape_of(value)
+    shape = value.shape
     assert isinstance(dim, int) and isinstance(start, int) and isinstance(stop, int) and shape
     if axes[dim] is None:  # of the one position that there is
         return made.emit("cast", (start <= 0 < stop,), BOOL, attrs={"dtype": BOOL})
@@ -47,7 +47,7 @@ def within(made: Scheduler, value: Value, axes: Axes) -> str:
 
 def numbered(made: Scheduler, value: Value, axes: Axes) -> str:
     """The number of an element; see `position` of the registry. The last dim comes last."""
-    shape = shape_of(value)
+    shape = value.shape
     assert shape is not None
     name, stride = "", 1
     for axis, size in zip(reversed(axes), reversed(shape), strict=True):

@@ -161,7 +161,7 @@ class _Verifier:
         else:
             self.dtype(i, declared, read)
         if i.op in ("store", "fold"):
-            self.stored.setdefault(int(str(i.attrs["buffer"])), []).append(i)
+            self.stored.setdefault(i.buffer, []).append(i)
         if i.name:
             made[i.name] = i
 
@@ -245,7 +245,7 @@ class _Verifier:
             axes = [int(str(i.attrs["axis"]))]
         else:
             buffers = self.nest.inputs if i.op == "load" else self.nest.outputs
-            dims = buffers[int(str(i.attrs["buffer"]))].dims
+            dims = buffers[i.buffer].dims
             named = i.attrs.get("axis") if i.op == "load" and i.args else None
             axes = [k for k, d in enumerate(dims) if d is not None and k != named]
         if any(k >= self.nest.rows for k in axes):
@@ -254,7 +254,7 @@ class _Verifier:
 
     def folds(self, i: Instr) -> None:
         """What is folded has the column axes, if it is of cells, and no others."""
-        dims = self.nest.outputs[int(str(i.attrs["buffer"]))].dims
+        dims = self.nest.outputs[i.buffer].dims
         axes = [k for k, d in enumerate(dims) if d is not None]
         if any(k < self.nest.rows for k in axes) or (axes and i.level != "cell"):
             self.fail(f"output {i.attrs['buffer']} has axes that the fold has not", i)
@@ -281,7 +281,7 @@ class _Verifier:
         given = [j.dtype for j in read]
         if i.op in ("load", "store", "fold"):
             buffers = self.nest.inputs if i.op == "load" else self.nest.outputs
-            buffer = buffers[int(str(i.attrs["buffer"]))]
+            buffer = buffers[i.buffer]
             if not _widens(buffer.dtype, i.dtype) and not (
                 i.op == "fold" and i.dtype.is_float and i.dtype.bits > buffer.dtype.bits
             ):  # a fold is rounded as it is stored

@@ -72,6 +72,15 @@ class Executable:
         return f"<Executable {self.filename[1:-1]}>"
 
 
+def loaded(text: str, label: str, module: str) -> dict[str, Any]:
+    """What a module of emitted source defines; inspect, as triton does, finds its text."""
+    filename = f"<gradof {label} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    remember_source(filename, text)
+    space: dict[str, Any] = {"__name__": f"gradof_{module}"}
+    exec(compile(text, filename, "exec"), space)
+    return space
+
+
 def remember_source(filename: str, source: str) -> None:
     """Keep the text for tracebacks as long as some function made of it lives."""
     with _LOCK:

@@ -252,6 +252,17 @@ end:
 """
 
 
+_PATIENCE = f"""wait:
+  %more = add i64 %n, 1
+  %patient = icmp slt i64 %n, {SPIN}
+  br i1 %patient, label %spin, label %sleep
+
+spin:
+  call void @llvm.x86.sse2.pause()
+  br label %look
+"""  # looks again a number of times before it sleeps
+
+
 def _idle_text() -> str:
     """Spin, then sleep, until the generation is another than the one last seen."""
     return f"""next:
@@ -265,15 +276,7 @@ look:
   %new = icmp ne i32 %now, %seen
   br i1 %new, label %begin, label %wait
 
-wait:
-  %more = add i64 %n, 1
-  %patient = icmp slt i64 %n, {SPIN}
-  br i1 %patient, label %spin, label %sleep
-
-spin:
-  call void @llvm.x86.sse2.pause()
-  br label %look
-
+{_PATIENCE}
 sleep:
   %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
   %expected = zext i32 %seen to i64
@@ -312,15 +315,7 @@ look:
   %idle = icmp eq i32 %busy, 0
   br i1 %idle, label %done, label %wait
 
-wait:
-  %more = add i64 %n, 1
-  %patient = icmp slt i64 %n, {SPIN}
-  br i1 %patient, label %spin, label %sleep
-
-spin:
-  call void @llvm.x86.sse2.pause()
-  br label %look
-
+{_PATIENCE}
 sleep:
   store atomic i32 1, ptr %waiting seq_cst, align 4
   %still = load atomic i32, ptr %active seq_cst, align 4

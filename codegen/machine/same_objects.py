@@ -49,13 +49,6 @@ class Places:
             self._of(container).items.append((key, value))
         return fits
 
-    def add_address(self, container: Any, key: Any, value: Any) -> bool:
-        """As `add_item`, of a value that is not kept alive: another may have come in its place."""
-        fits = type(container) in _DICTS and type(key) in (str, int)
-        if fits:
-            self._of(container).items.append((key, _Address(id(value))))
-        return fits
-
     def add_absent(self, container: dict[str, Any], key: str) -> None:
         """`key not in container`, of a plain dict."""
         self._of(container).items.append((key, _ABSENT))
@@ -116,15 +109,8 @@ class _OfDict:
         return [*numbers, *map(id, self.keys)]
 
 
-@dataclass(frozen=True)
-class _Address:
-    at: int
-
-
 def _number(value: Any) -> int:
-    if value is _ABSENT:
-        return 0
-    return value.at if type(value) is _Address else id(value)
+    return 0 if value is _ABSENT else id(value)
 
 
 def same_objects(places: Places) -> Callable[[], bool] | None:

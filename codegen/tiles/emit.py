@@ -28,6 +28,7 @@ import numpy as np
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
 from gradof.codegen.lowering.half import round_bf16, round_f16
 from gradof.codegen.lowering.numpy import as_tensor, call, literal
+from gradof.codegen.machine.source import as_tuple
 from gradof.codegen.tiles import select as tile_select
 from gradof.codegen.tiles import sums as tile_sums
 from gradof.codegen.tiles.calls import STEPS, Calls
@@ -36,7 +37,7 @@ from gradof.codegen.tiles.row_calls import RowCalls
 from gradof.codegen.tiles.rows import ROWS
 from gradof.codegen.tiles.tensors import Tensors
 from gradof.codegen.tiles.torch_calls import number
-from gradof.codegen.tiles.values import Values, buffer_of, tuple_of
+from gradof.codegen.tiles.values import Values
 from gradof.ir.types import F32, F64
 from gradof.ops.registry import get_op
 
@@ -107,7 +108,7 @@ class _Emitter:
         lines = [f"def {self.nest.name}_once({', '.join(self.inputs)}):"]
         lines += [f"    {i.name} = {self.expression(i)}" for i in self.once]
         lines += [f"    {name} = {source}" for name, source in self.tensors.once.items()]
-        return "\n".join([*lines, f"    return {tuple_of(self.names_once)}", ""])
+        return "\n".join([*lines, f"    return {as_tuple(self.names_once)}", ""])
 
     @property
     def once(self) -> list[Instr]:
@@ -131,7 +132,7 @@ class _Emitter:
                 if self.cut and i.op in SUMS:
                     self.partials.append((i.name, str(i.attrs["kind"])))
             self.values.release(k, i)
-        self.lines.append(f"return {tuple_of([name for name, _ in self.partials])}")
+        self.lines.append(f"return {as_tuple([name for name, _ in self.partials])}")
         head = ["start", "stop", "scratch", "once", *self.inputs, *self.outputs]
         text = self.function(self.nest.name, head, self.head())
         return self.values.source(self.nest.name, self.tensors.twins) + text
@@ -145,7 +146,7 @@ class _Emitter:
             if not self.is_late(i):
                 continue
             if i.op in ("store", "fold"):
-                self.lines.append(f"np.copyto(out{buffer_of(i)}, {_text(i.args[0])})")
+                self.lines.append(f"np.copyto(out{i.buffer}, {_text(i.args[0])})")
             else:
                 self.lines.append(f"{i.name} = {self.expression(i)}{_loc(i)}")
         head = ["once", *(name for name, _ in self.partials), *self.inputs, *self.outputs]
@@ -161,7 +162,7 @@ class _Emitter:
         views = self.values.views
         if views:
             names = [f"s{k}" for k in range(len(views))] + self.tensors.twins
-            lines.append(f"{tuple_of(names)} = scratch")
+            lines.append(f"{as_tuple(names)} = scratch")
         arrays = [*zip(self.inputs, self.nest.inputs, strict=True),
                   *zip(self.outputs, self.nest.outputs, strict=True)]  # fmt: skip
         for axis in range(len(self.nest.sizes)):
@@ -175,7 +176,7 @@ class _Emitter:
     def function(self, name: str, head: Sequence[str], first: Sequence[str]) -> str:
         lines = [*first, *self.lines]
         if self.names_once:
-            lines = [f"{tuple_of(self.names_once)} = once", *lines]
+            lines = [f"{as_tuple(self.names_once)} = once", *lines]
         body = "".join(f"    {line}\n" for line in lines)
         return f"def {name}({', '.join(head)}):\n{body}"
 
@@ -238,7 +239,7 @@ class _Emitter:
     def expression(self, i: Instr) -> str:
         args = [_text(a) for a in i.args]
         if i.op == "load":
-            return self.tile(f"in{buffer_of(i)}", self.nest.inputs[buffer_of(i)])
+            return self.tile(f"in{i.buffer}", self.nest.inputs[i.buffer])
         if i.op == "index":
             axis = i.attrs["axis"]
             shape = tuple(-1 if k == axis else 1 for k in range(len(self.nest.sizes)))
@@ -270,7 +271,7 @@ class _Emitter:
         ufunc, is_float = _UFUNC[kind], i.dtype in (F32, F64)
         varies = not set(axes) - self.varies[arg]
         if not varies:
-            shape = tuple_of([
+            shape = as_tuple([
                 f"n{k}" if k in self.varies[arg] or k in axes else "1"
                 for k in range(len(self.nest.sizes))
             ])  # fmt: skip
@@ -340,7 +341,7 @@ class _Emitter:
 
     def store(self, i: Instr) -> None:
         (arg,) = i.args
-        k = buffer_of(i)
+        k = i.buffer
         if (arg, k) not in self.values.in_place:
             out = self.tile(f"out{k}", self.nest.outputs[k])
             self.lines.append(f"np.copyto({out}, {_text(arg)})")

@@ -50,7 +50,6 @@ from gradof.codegen.tiles.memory import scratch
 from gradof.codegen.tiles.nest import SUMS
 from gradof.codegen.tiles.rewrite import for_tiles
 from gradof.codegen.tiles.torch_calls import SHARED, has_one_thread, may_share, one_thread
-from gradof.codegen.tiles.values import buffer_of
 from gradof.errors import CodegenError
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ops.memory import maker
@@ -121,7 +120,7 @@ class TileKernel:
         self.partials = code.partials
         self.widest = max([4, *(i.dtype.itemsize for i in short.body if i.level == "cell")])
         self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
-        self.folds = [] if self.cut else [buffer_of(i) for i in short.body if i.op == "fold"]
+        self.folds = [] if self.cut else [i.buffer for i in short.body if i.op == "fold"]
 
     @property
     def source(self) -> str:

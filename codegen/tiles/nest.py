@@ -44,9 +44,7 @@ def varying(nest: LoopNest) -> dict[str, frozenset[int]]:
 
 def load_axes(nest: LoopNest, i: Instr) -> frozenset[int]:
     """The axes along which what a `load` reads varies."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return frozenset(axis for axis, d in enumerate(nest.inputs[k].dims) if d is not None)
+    return frozenset(axis for axis, d in enumerate(nest.inputs[i.buffer].dims) if d is not None)
 
 
 def readers_of(nest: LoopNest) -> dict[str, list[Instr]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gradof.codegen.loops.ir import Instr, Operand
 from gradof.codegen.tiles.torch_calls import of_torch
-from gradof.codegen.tiles.values import Values, buffer_of
+from gradof.codegen.tiles.values import Values
 
 _MAYBE_VIEWS = frozenset({"load", "copy", "cast", "reduce", "pick"})  # of what is read-only
 
@@ -74,8 +74,8 @@ class Tensors:
             return made.name
         if made.op != "load":
             return None
-        array = f"in{buffer_of(made)}"
-        tile = self.values.tile(array, self.values.nest.inputs[buffer_of(made)])
+        array = f"in{made.buffer}"
+        tile = self.values.tile(array, self.values.nest.inputs[made.buffer])
         return array if tile == array else None
 
     def maker(self, name: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
 from gradof.codegen.loops.passes.restage import reads
 from gradof.codegen.lowering.numpy import literal
+from gradof.codegen.machine.source import as_tuple
 from gradof.codegen.tiles.nest import readers_of, varying
 
 
@@ -37,7 +38,7 @@ class Values:
         """The output of its shape that a value is stored to."""
         for s in self.readers.get(i.name, ()):
             if s.op == "store":
-                k = buffer_of(s)
+                k = s.buffer
                 axes = {axis for axis, d in enumerate(self.nest.outputs[k].dims) if d is not None}
                 if self.varies[i.name] == axes:
                     return k
@@ -97,22 +98,10 @@ class Values:
         sizes = range(len(self.nest.sizes))
         lines = []
         for k, (place, axes, dtype, width) in enumerate(self.views):
-            shape = tuple_of([f"n{k}" if k in axes else "1" for k in sizes])
+            shape = as_tuple([f"n{k}" if k in axes else "1" for k in sizes])
             count = " * ".join(f"n{k}" for k in sorted(axes)) or "1"
             view = f"scratch[{place}][: {count} * {width}].view({dtype}).reshape({shape})"
             lines.append(f"    s{k} = {view}\n")
         head = ", ".join(["scratch", *(f"n{k}" for k in sizes)])
         result = [f"s{k}" for k in range(len(lines))] + [f"tensor(s{t[1:]})" for t in tensors]
-        return f"def {name}_scratch({head}):\n{''.join(lines)}    return {tuple_of(result)}\n\n"
-
-
-def tuple_of(names: Sequence[str]) -> str:
-    """The source of a tuple."""
-    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-
-
-def buffer_of(i: Instr) -> int:
-    """Which input or output an instruction reads or writes."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
+        return f"def {name}_scratch({head}):\n{''.join(lines)}    return {as_tuple(result)}\n\n"

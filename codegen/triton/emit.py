@@ -115,7 +115,7 @@ class _Emitter:
             yield f"{name}: tl.constexpr"
 
     def folded(self, k: int) -> bool:
-        return any(f.attrs["buffer"] == k for f in self.folds)
+        return any(f.buffer == k for f in self.folds)
 
     def kernel(self) -> list[str]:
         names = "".join(f"\n    {p}," for p in self.parameters())

@@ -11,7 +11,7 @@ TRITON_INTERPRET=1 before triton is imported, the same source runs on CPU tensor
 
 from __future__ import annotations
 
-import hashlib
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from gradof.codegen.loops.ir import Buffer, LoopNest
 from gradof.codegen.loops.passes.merge_axes import merge_axes
 from gradof.codegen.loops.verify import checked
 from gradof.codegen.machine.bounded import keep
-from gradof.codegen.machine.executable import remember_source
+from gradof.codegen.machine.executable import loaded
 from gradof.codegen.triton import tune
 from gradof.codegen.triton.blocks import Blocks, blocks_for, grid_of, multiprocessors
 from gradof.codegen.triton.emit import Form, checks, emit_triton, form_of
@@ -105,8 +105,8 @@ class TritonKernel:
         ]  # fmt: skip
         rows = 0 if self.form == "pointwise" else nest.rows
         groups = merged_axes(sizes, rows, strides, indexed_loads(nest))
-        n_rows = _product(sizes[:rows])
-        n_columns = _product(sizes[rows:])
+        n_rows = math.prod(sizes[:rows])
+        n_columns = math.prod(sizes[rows:])
         form = self.form
         units = multiprocessors(device)
         if form == "persistent" and n_columns > self.max_block:
@@ -149,7 +149,7 @@ class TritonKernel:
         for _ in folds_of(nest):
             places.append(len(arguments))
             arguments.append(None)
-        arguments += [_product([call.sizes[a] for a in g]) for g in call.groups]
+        arguments += [math.prod([call.sizes[a] for a in g]) for g in call.groups]
         # positions that masks cut off are computed, too
         covered = (
             grid[-1] * blocks.rows * blocks.tiles,
@@ -206,11 +206,7 @@ def _compile(nest: LoopNest, form: Form) -> Source:
     if is_interpreting():
         complete()
     text = emit_triton(nest, form)
-    # triton reads a kernel's source where inspect finds it
-    filename = f"<gradof {nest.name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-    remember_source(filename, text)
-    space: dict[str, Any] = {"__name__": f"gradof_{nest.name}"}
-    exec(compile(text, filename, "exec"), space)
+    space = loaded(text, nest.name, nest.name)
     folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(fold_groups(nest))))
     return Source(text, space[nest.name], folds)
 
@@ -274,11 +270,4 @@ def with_axes(nest: LoopNest, kept: tuple[int, ...]) -> LoopNest:
     groups = [range(first, last + 1) for first, last in
               zip((0, *(a + 1 for a in kept)), kept, strict=False)]  # fmt: skip
     return checked(merge_axes(nest, groups, nest.sizes), "triton", after="merge-axes")
-
-
-def _product(sizes: Sequence[int]) -> int:
-    n = 1
-    for size in sizes:
-        n *= size
-    return n
 

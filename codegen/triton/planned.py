@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
+from gradof.codegen.loops.ir import Buffer, LoopNest
 from gradof.codegen.triton.blocks import fold_blocks
 from gradof.codegen.triton.direct import ALIGNMENT, ROOM, Memory, Step, direct
 from gradof.codegen.triton.fold_source import folds_of
@@ -129,7 +129,7 @@ class FoldGroup:
 
         folds = [folds_of(nest)[k] for k in numbers]
         self.numbers, self.function, self.parts = numbers, function, parts
-        self.outputs = [buffer_of(f) for f in folds]
+        self.outputs = [f.buffer for f in folds]
         self.columns = columns if folds[0].level == "cell" else 1
         self.dtypes = [getattr(torch, NAMES[wide(f.dtype)]) for f in folds]
         self.made = [_memory(nest.outputs[k], outputs[k], sizes) for k in self.outputs]
@@ -172,13 +172,6 @@ class FoldGroup:
             given = (*partials, *made, self.parts, self.columns)
             compiled = self.function[self.grid](*given, **self.constants)
         return made, compiled
-
-
-def buffer_of(fold: Instr) -> int:
-    """The output of a fold, by number."""
-    k = fold.attrs["buffer"]
-    assert isinstance(k, int)
-    return k
 
 
 def _memory(buffer: Buffer, output: Any, sizes: Sequence[int]) -> tuple[Any, Any, Any]:

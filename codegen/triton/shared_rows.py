@@ -23,7 +23,6 @@ from dataclasses import replace
 from gradof.codegen.loops.ir import Buffer, Instr, Level, LoopNest
 from gradof.codegen.triton.split_reductions import (
     Totals,
-    buffer_of,
     has_sizes,
     is_early,
     needed_by,
@@ -56,7 +55,7 @@ def _share_rows(nest: LoopNest) -> Totals | None:
     made = [-1] * len(nest.outputs)
     for k, i in enumerate(given):
         if i.op == "store":
-            made[buffer_of(i)] = k
+            made[i.buffer] = k
     rest = [k for k, n in enumerate(made) if n < 0]
     for k in rest:
         made[k] = len(given) + rest.index(k)
@@ -96,7 +95,7 @@ def _exchanged(nest: LoopNest, given: Sequence[Instr]) -> LoopNest:
     for k, i in enumerate(given):
         total = reductions.get(i.args[0] if i.op == "store" else i.name)  # type: ignore[arg-type]
         if i.op == "store":
-            outputs.append(turned(nest.outputs[buffer_of(i)]))
+            outputs.append(turned(nest.outputs[i.buffer]))
         else:
             dims = (*(None for _ in range(rows, axes)), *range(rows))
             outputs.append(Buffer(i.name, i.dtype, nest.sizes[:rows], dims))
@@ -124,16 +123,16 @@ def _rest(
         elif i not in early:
             body.append(replace(i, stage=max(0, i.stage - 1)))
     body = needed_by(body)
-    loads = sorted({buffer_of(i) for i in body if i.op == "load"})
+    loads = sorted({i.buffer for i in body if i.op == "load"})
     numbers = {"load": loads, "store": list(outputs), "fold": list(outputs)}
     body = [
-        replace(i, attrs={**i.attrs, "buffer": numbers[i.op].index(buffer_of(i))})
+        replace(i, attrs={**i.attrs, "buffer": numbers[i.op].index(i.buffer)})
         if i.op in numbers else i
         for i in body
     ]  # fmt: skip
     rows = range(nest.rows)
     dims = (*rows, *(None for _ in nest.sizes[nest.rows :]))
-    stored = {i.args[0]: nest.outputs[buffer_of(i)] for i in early if i.level == "row"}
+    stored = {i.args[0]: nest.outputs[i.buffer] for i in early if i.level == "row"}
     made = (Buffer(t.name, t.dtype, nest.sizes[: nest.rows], dims) for t in totals)
     operands = [*nest.inputs, *(stored.get(b.name, b) for b in made)]
     kept = len(nest.sizes) if any(i.level == "cell" for i in body) else nest.rows

@@ -71,7 +71,7 @@ def _take_totals(nest: LoopNest) -> Totals | None:
     made: list[int] = [-1] * len(nest.outputs)
     for k, i in enumerate(own_outputs(early, totals)):
         if i.op == "store":
-            made[buffer_of(i)] = k
+            made[i.buffer] = k
     after = len(first.outputs)
     rest = [k for k in range(len(made)) if made[k] < 0]
     for k in rest:
@@ -138,7 +138,7 @@ def _first(nest: LoopNest, early: Sequence[Instr], totals: Sequence[Instr]) -> L
         attrs = {"kind": i.attrs["kind"], "buffer": cells + k}
         body.append(Instr("", "fold", i.args, i.dtype, "row", 0, attrs, i.loc))
     outputs = tuple(
-        nest.outputs[buffer_of(i)] if i.op == "store" else Buffer(i.name, i.dtype, (), nowhere)
+        nest.outputs[i.buffer] if i.op == "store" else Buffer(i.name, i.dtype, (), nowhere)
         for i in given
     )
     return replace(
@@ -163,10 +163,10 @@ def _second(
             level = "once" if i.level == "row" and i.stage == 1 else i.level
             body.append(replace(i, level=level, stage=max(0, i.stage - 1)))
     body = needed_by(body)
-    loads = sorted({buffer_of(i) for i in body if i.op == "load"})
+    loads = sorted({i.buffer for i in body if i.op == "load"})
     numbers = {"load": loads, "store": outputs}
     body = [
-        replace(i, attrs={**i.attrs, "buffer": numbers[i.op].index(buffer_of(i))})
+        replace(i, attrs={**i.attrs, "buffer": numbers[i.op].index(i.buffer)})
         if i.op in numbers else i
         for i in body
     ]  # fmt: skip
@@ -206,10 +206,3 @@ def needed_by(body: Sequence[Instr]) -> list[Instr]:
                 found.add(id(by_name[arg]))
                 todo.append(by_name[arg])
     return [i for i in body if id(i) in found]
-
-
-def buffer_of(i: Instr) -> int:
-    """The number of the array that an instruction reads or writes."""
-    k = i.attrs["buffer"]
-    assert isinstance(k, int)
-    return k

@@ -16,35 +16,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.codegen.llvm.vectors import LIBMVEC, Vectors
-from gradof.codegen.machine.llvm_types import ELEMENT, STORED
+from gradof.codegen.machine.llvm_types import ELEMENT, STORED, Instructions
 from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
 
 Body = Callable[[str], None]
 
 
-class Text:
+class Text(Instructions):
     """Instructions of one function, in order; `block` is the label of the current block."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.declared: dict[str, str] = {}
-        self.counter = 0
+        super().__init__()
         self.block = "entry"
-
-    def fresh(self) -> str:
-        """A new name."""
-        self.counter += 1
-        return f"%v{self.counter}"
-
-    def emit(self, instruction: str) -> str:
-        """`%name = instruction`; returns the name."""
-        name = self.fresh()
-        self.lines.append(f"  {name} = {instruction}")
-        return name
-
-    def line(self, instruction: str) -> None:
-        """An instruction without a result."""
-        self.lines.append(f"  {instruction}")
 
     def label(self, stem: str) -> str:
         """A new label."""

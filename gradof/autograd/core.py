@@ -17,6 +17,7 @@ import numpy as np
 
 from gradof.autograd.primitives import (
     Primitive,
+    conjugated,
     def_linear,
     defjvp,
     defjvp_argnum,
@@ -47,12 +48,6 @@ def as_arrays(tree: Any) -> Any:
         np.asarray(x) if isinstance(x, (float, complex)) and not isinstance(x, np.generic) else x
         for x in leaves
     ])  # fmt: skip
-
-
-def conjugated(tree: Any) -> Any:
-    """The conjugates of complex arrays in a nest."""
-    leaves, structure = flatten(tree)
-    return structure.unflatten([np.conj(x) if np.iscomplexobj(x) else x for x in leaves])
 
 
 def returning_arrays(fun: Function) -> Function:

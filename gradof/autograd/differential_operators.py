@@ -17,12 +17,12 @@ import numpy as np
 from gradof.autograd.core import (
     as_arrays,
     completed,
-    conjugated,
     returning_arrays,
     seeds_for,
 )
 from gradof.autograd.core import make_jvp as _make_jvp
 from gradof.autograd.core import make_vjp as _make_vjp
+from gradof.autograd.primitives import conjugated
 from gradof.autograd.vspaces import vspace
 from gradof.autograd.wrap_util import unary_to_nary, wrap_nary_f
 from gradof.errors import DtypeError, LeafTypeError, OutputError

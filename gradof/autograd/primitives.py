@@ -61,11 +61,11 @@ class Primitive:
         args, kwargs = call
         live = [i for i, a in enumerate(args) if any(map(_is_float, flatten(a)[0]))]
         with tracing(is_nan_safe()):
-            found = self._by_argument(live, ans, args, kwargs, _conj(g))
+            found = self._by_argument(live, ans, args, kwargs, conjugated(g))
         leaves: list[Any] = []
         for i, arg in enumerate(args):
             given, number = found.get(i), len(flatten(arg)[0])
-            leaves += [None] * number if given is None else flatten(_conj(given))[0]
+            leaves += [None] * number if given is None else flatten(conjugated(given))[0]
         return leaves + [None] * len(flatten(kwargs)[0])
 
     def _by_argument(
@@ -79,8 +79,8 @@ class Primitive:
             gradients = pullback(
                 lambda *vs: rule(tuple(live), vs, ans, args, kwargs),
                 *(_zeros(args[i]) for i in live),
-            )[1](_conj(g))
-            return dict(zip(live, map(_conj, gradients), strict=True))
+            )[1](conjugated(g))
+            return dict(zip(live, map(conjugated, gradients), strict=True))
         raise NotImplementedError(f"VJP of {self.__name__} wrt argnums {tuple(live)} not defined")
 
     __name__: str
@@ -120,7 +120,8 @@ def _is_float(x: Any) -> bool:
     return (isinstance(x, kinds) and x.dtype.kind in "fc") or isinstance(x, (float, complex))
 
 
-def _conj(tree: Any) -> Any:
+def conjugated(tree: Any) -> Any:
+    """The conjugates of complex arrays in a nest."""
     leaves, structure = flatten(tree)
     return structure.unflatten([np.conj(x) if np.iscomplexobj(x) else x for x in leaves])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradof.ir.types import Type
+from gradof.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from gradof.ir.core import Block, Node
@@ -36,6 +36,23 @@ class Value:
         self.hint = hint
         self.block = block  # the block a param belongs to; None for node outputs
         self._uses: dict[Use, None] = {}
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether it is a tensor of floating or complex numbers, which gradients flow through."""
+        return isinstance(self.type, TensorType) and self.type.dtype.is_inexact
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of a tensor, None where it is known at run time only; () of a number."""
+        return self.type.shape if isinstance(self.type, TensorType) else ()
+
+    @property
+    def known_shape(self) -> tuple[int, ...]:
+        """The shape of a value that was checked to have a known one."""
+        shape = self.shape
+        assert shape is not None, f"{self!r} has no known shape"
+        return shape
 
     @property
     def uses(self) -> list[Use]:

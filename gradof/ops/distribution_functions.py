@@ -17,9 +17,9 @@ from gradof.ir.attrs import Attr
 from gradof.ir.types import TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import FLOATS, common
-from gradof.ops.incomplete import beta_slopes, gamma_slope
+from gradof.ops.incomplete import beta_density, beta_slopes, gamma_density, gamma_slope
 from gradof.ops.registry import Family, Rule, op
-from gradof.ops.special_functions import beta_density, gamma_density, special, whole
+from gradof.ops.special_functions import special, whole
 
 
 def _t_density(df: Expr, t: Expr) -> Expr:

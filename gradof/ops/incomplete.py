@@ -119,7 +119,8 @@ def _np_gamma_moment(a: Array, x: Array, *, n: int, upper: bool) -> Array:
     return _in_chunks(one, _dtype(a, x), a, x)
 
 
-def _density(a: Expr, x: Expr) -> Expr:
+def gamma_density(a: Expr, x: Expr) -> Expr:
+    """8.8.13: the derivative of P(a, x), x^(a-1) e^-x / gamma(a)."""
     return F.exp(F.xlogy(a - 1.0, x) - x - F.lgamma(a))
 
 
@@ -139,7 +140,7 @@ def _power(x: Expr, n: int) -> Expr | float:
 
 
 def _gamma_x(g: Expr, a: Expr, x: Expr, n: int, upper: bool) -> Expr:
-    value = g * _density(a, x) * _power(F.log(x) - F.digamma(a), n)
+    value = g * gamma_density(a, x) * _power(F.log(x) - F.digamma(a), n)
     return -value if upper else value
 
 
@@ -172,7 +173,8 @@ def _np_beta_moment(a: Array, b: Array, x: Array, *, n: int, m: int, upper: bool
     return _in_chunks(one, _dtype(a, b, x), a, b, x)
 
 
-def _beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
+def beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
+    """8.17.1: the derivative of I_x(a, b), x^(a-1) (1-x)^(b-1) / B(a, b)."""
     return F.exp(F.xlogy(a - 1.0, x) + F.xlog1py(b - 1.0, -x) - F.betaln(a, b))
 
 
@@ -196,7 +198,7 @@ def _beta_x(g: Expr, a: Expr, b: Expr, x: Expr, n: int, m: int, upper: bool) -> 
     total = F.digamma(a + b)
     left = _power(F.log(x) - F.digamma(a) + total, n)
     right = _power(F.log1p(-x) - F.digamma(b) + total, m)
-    value = g * _beta_density(a, b, x) * left * right
+    value = g * beta_density(a, b, x) * left * right
     return -value if upper else value
 
 

@@ -14,13 +14,12 @@ Opaque nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
 
-from gradof.errors import CodegenError, InferenceError
+from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import I64, DType, TensorType, Type
 from gradof.ops.expr import Expr, F
-from gradof.ops.opaque import gradient_of, live_operands, types_of
+from gradof.ops.opaque import gradient_of, live_operands, numpy_has_none, types_of
 from gradof.ops.registry import Family, op
 
 KEPT = (1,)  # the shape of what stands for what is kept
@@ -67,16 +66,9 @@ def _gradient_rule(
     return [None] * before + gradient_of(g, xs[before:], name, call, (given,))
 
 
-def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
-    raise CodegenError(
-        f"{attrs['name']} is torch's own and cannot run without it",
-        hint="call the function with torch tensors",
-    )
-
-
 op("library_call(*xs; name, call, types) -> *ys", family=Family(_infer_call),
-   numpy=_numpy_has_none, vjp={"xs": _call_rule}, traits={"wirtinger"},
+   numpy=numpy_has_none, vjp={"xs": _call_rule}, traits={"wirtinger"},
    doc="An op of torch whose backward is torch's; its last result stands for what that needs.")
 op("library_gradient(*xs; name, call, given, types) -> *ys", family=Family(_infer_gradient),
-   numpy=_numpy_has_none, vjp={"xs": _gradient_rule}, traits={"wirtinger"},
+   numpy=numpy_has_none, vjp={"xs": _gradient_rule}, traits={"wirtinger"},
    doc="The backward of a library_call.")  # fmt: skip

@@ -87,7 +87,8 @@ def _constant(call: Attr, places: Collection[int]) -> Attr:
     return tuple(_constant(part, places) for part in call)
 
 
-def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
+def numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
+    """The numpy lowering of an op that only torch can run: CodegenError."""
     raise CodegenError(
         f"{attrs['name']} is torch's own and cannot run without it",
         hint="call the function with torch tensors",
@@ -95,6 +96,6 @@ def _numpy_has_none(*xs: Any, **attrs: Any) -> NoReturn:
 
 
 op("Opaque(*xs; name, call, types, vjps) -> *ys", family=Family(_infer),
-   numpy=_numpy_has_none,
+   numpy=numpy_has_none,
    vjp={"xs": gradient_of}, traits={"wirtinger"},
    doc="An op of torch, run and differentiated by torch.")  # fmt: skip

@@ -141,17 +141,6 @@ op("python_draw(*xs; function, types) -> *ys", family=Family(_infer, frozenset({
    doc="Random numbers of a generator of numpy's or Python's own.")  # fmt: skip
 
 
-def generators_of(graph: Graph) -> list[Any]:
-    """The generators that a graph's `python_draw` nodes draw from, each once."""
-    found: dict[int, Any] = {}
-    for node in graph.walk():
-        name = node.attrs.get("function") if node.kind == "python_draw" else None
-        held_ = _LIVE.get(name) if isinstance(name, str) else None
-        if held_ is not None:
-            found[id(held_.generator)] = held_.generator
-    return list(found.values())
-
-
 def _infer_gradient(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     dtype = attrs["dtype"]
     if not isinstance(dtype, DType):

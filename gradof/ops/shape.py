@@ -6,6 +6,7 @@ step is a slice and a flip, which the tracers write out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,16 +32,9 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 
-def _numel(shape: Shape) -> int:
-    n = 1
-    for d in shape:
-        n *= d
-    return n
-
-
 def _reshape(x: Shape, *, shape: Shape) -> Shape:
     target = int_tuple(shape, "shape")
-    if _numel(x) != _numel(target) or any(d < 0 for d in target):
+    if math.prod(x) != math.prod(target) or any(d < 0 for d in target):
         raise InferenceError(f"cannot reshape {list(x)} to {list(target)}")
     return target
 

@@ -22,7 +22,7 @@ from gradof.ir.types import TensorType, Type
 from gradof.ops.cost import CALL
 from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, common, composite
-from gradof.ops.incomplete import beta_slopes, gamma_slope
+from gradof.ops.incomplete import beta_density, beta_slopes, gamma_density, gamma_slope
 from gradof.ops.registry import Family, Op, Refused, Rule, op
 from gradof.ops.special import scipy_special
 
@@ -135,16 +135,6 @@ special("poch(z, m)", formula="gamma(z + m)/gamma(z)", domain=(0.5, 3),
 # 25.11.17, Hurwitz: d/dq zeta(s, q) = -s zeta(s + 1, q)
 op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), cost=CALL, numpy=lowering("zeta"),
    vjp={"s": ORDER, "q": lambda g, s, q: g * (-s * F.hurwitz_zeta(s + 1.0, q))})
-
-
-def gamma_density(a: Expr, x: Expr) -> Expr:
-    """8.8.13: the derivative of P(a, x), x^(a-1) e^-x / gamma(a)."""
-    return F.exp(F.xlogy(a - 1.0, x) - x - F.lgamma(a))
-
-
-def beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
-    """8.17.1: the derivative of I_x(a, b), x^(a-1) (1-x)^(b-1) / B(a, b)."""
-    return F.exp(F.xlogy(a - 1.0, x) + F.xlog1py(b - 1.0, -x) - F.betaln(a, b))
 
 
 special("gammainc(a, x)", {"a": lambda g, a, x: g * gamma_slope(a, x),

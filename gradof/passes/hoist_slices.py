@@ -85,7 +85,7 @@ def _move_up(part: Node, node: Node) -> None:
 
 def _part_of(value: Value, part: Node, whole: Value, builder: Builder) -> Value:
     """The cells of an operand that a slice of the result needs."""
-    shape, full = _shape(value), _shape(whole)
+    shape, full = value.shape or (), whole.shape or ()
     dim = part.attrs["dim"]
     assert isinstance(dim, int)
     mine = dim - (len(full) - len(shape))
@@ -93,11 +93,6 @@ def _part_of(value: Value, part: Node, whole: Value, builder: Builder) -> Value:
         return value
     where: dict[str, Attr] = {name: part.attrs[name] for name in ("start", "stop", "step")}
     return builder.emit("slice", value, dim=mine, **where)
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    """The shape; () of a number."""
-    return value.type.shape or () if isinstance(value.type, TensorType) else ()
 
 
 # --- sums ----------------------------------------------------------------------------------------
@@ -134,4 +129,4 @@ def _sum_parts(node: Node, cat: Node) -> None:
 def _kept(node: Node) -> Iterator[int]:
     dims = node.attrs["dims"]
     assert isinstance(dims, tuple)
-    return (d for d in range(len(_shape(node.inputs[0]))) if d not in dims)
+    return (d for d in range(len(node.inputs[0].shape or ())) if d not in dims)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.origins import joined
-from gradof.ir.types import TensorType
 
 _JOINED = frozenset({"unslice", "add", "pad"})
 
@@ -70,7 +69,7 @@ def _pads(node: Node) -> list[int]:
         pads = node.attrs["pads"]
         assert isinstance(pads, tuple)
         return [n for pair in pads if isinstance(pair, tuple) for n in pair if isinstance(n, int)]
-    shape = _shape(node.output)
+    shape = node.output.known_shape
     found = [0] * (2 * len(shape))
     dim, start, stop = _place(node)
     found[2 * dim], found[2 * dim + 1] = start, shape[dim] - stop
@@ -87,8 +86,8 @@ def _sum(node: Node) -> Value | None:
     dim = _place(parts[0])[0]
     parts.sort(key=lambda p: _place(p)[1:])
     ends = [0, *(_place(p)[2] for p in parts)]
-    starts = [*(_place(p)[1] for p in parts), _shape(node.output)[dim]]
-    if starts != ends or any(_shape(p.output) != _shape(node.output) for p in parts):
+    starts = [*(_place(p)[1] for p in parts), node.output.known_shape[dim]]
+    if starts != ends or any(p.output.known_shape != node.output.known_shape for p in parts):
         return None
     builder = Builder(node.block, node, joined(node.loc, *(p.loc for p in parts)))
     return builder.emit("cat", *(p.inputs[0] for p in parts), dim=dim)
@@ -122,6 +121,3 @@ def _place(node: Node) -> tuple[int, int, int]:
     return dim, start, stop
 
 
-def _shape(value: Value) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType) and value.type.shape is not None
-    return value.type.shape

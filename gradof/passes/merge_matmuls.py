@@ -44,13 +44,10 @@ def _is_middling(node: Node) -> bool:
     return tuning.MERGED_LEAST < _multiplications(node) <= tuning.MERGED_MOST
 
 
-def _shape(value: Value) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType) and value.type.shape is not None
-    return value.type.shape
 
 
 def _multiplications(node: Node) -> int:
-    (m, k), n = _shape(node.inputs[0]), _shape(node.inputs[1])[1]
+    (m, k), n = node.inputs[0].known_shape, node.inputs[1].known_shape[1]
     return m * k * n
 
 
@@ -95,7 +92,7 @@ def _shared(graph: Graph, nodes: list[Node], anchor: Node) -> bool:
     product = builder.emit("mm", nodes[0].inputs[0], wide)
     start = 0
     for node in nodes:
-        stop = start + _shape(node.output)[1]
+        stop = start + node.output.known_shape[1]
         builder.loc = node.loc
         part = builder.emit("slice", product, dim=1, start=start, stop=stop, step=1)
         if node.output in outputs:  # an array of its own

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
-from gradof.ir.types import TensorType
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 
 _SWAPS: dict[str, tuple[int, ...]] = {"mm": (1, 0), "bmm": (0, 2, 1)}
@@ -31,23 +30,19 @@ def transpose_products(graph: Graph) -> bool:
     return changed
 
 
-def _shape(value: Value) -> tuple[int, ...] | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None
-
-
 # --- products ------------------------------------------------------------------------------------
 
 
 def _batch_of_one(node: Node) -> bool:
     """A bmm of one batch as a mm."""
-    shapes = [_shape(v) for v in node.inputs] if node.kind == "bmm" else []
+    shapes = [v.shape for v in node.inputs] if node.kind == "bmm" else []
     if not shapes or any(s is None or len(s) != 3 or s[0] != 1 for s in shapes):
         return False
     assert node.block is not None
     builder = Builder(node.block, node, node.loc)
-    operands = [builder.emit("reshape", v, shape=(_shape(v) or ())[1:]) for v in node.inputs]
+    operands = [builder.emit("reshape", v, shape=(v.shape or ())[1:]) for v in node.inputs]
     product = builder.emit("mm", *operands)
-    shape = _shape(node.output)
+    shape = node.output.shape
     _replace(node, builder.emit("reshape", product, shape=shape))
     return True
 
@@ -59,7 +54,7 @@ def _transposed_product(node: Node) -> bool:
         return False
     if len(product.output.uses) != 1 or product.block is not node.block:
         return False
-    if any(len(_shape(v) or ()) != len(_SWAPS[product.kind]) for v in product.inputs):
+    if any(len(v.shape or ()) != len(_SWAPS[product.kind]) for v in product.inputs):
         return False  # one matrix for every batch
     assert product.block is not None
     a, b = product.inputs
@@ -104,13 +99,13 @@ def _plain_view(node: Node) -> bool:
 
 def _below(node: Node) -> tuple[Value, tuple[int, ...]] | None:
     """The furthest value without dims of size 1 that views lead to, and its dims in their order."""
-    shape = _shape(node.output)
+    shape = node.output.shape
     if not shape or 1 in shape:
         return None
     places = list(range(len(shape)))  # of the result's dims, among those of `value`
     value, steps, found = node.output, 0, None
     while value.node is not None and value.node.kind in ("reshape", "permute"):
-        view, outer, inner = value.node, _shape(value), _shape(value.node.inputs[0])
+        view, outer, inner = value.node, value.shape, value.node.inputs[0].shape
         if outer is None or inner is None:
             break
         if view.kind == "permute":

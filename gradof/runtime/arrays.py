@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gradof.errors import DtypeError, InputError, LeafTypeError
+from gradof.errors import DtypeError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.origins import Origins
@@ -217,12 +217,3 @@ def _modes(library: Library) -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch.is_anomaly_enabled(),
     )
-
-
-def refuse_mixed_free(value: Any, library: Library, name: str) -> None:
-    """A free array must belong to the library of the arguments."""
-    if (library == "torch") != is_tensor(value):
-        raise InputError(
-            f"{name} is a {type(value).__name__}, but the arguments are {library}'s",
-            hint="convert it to the library of the arguments",
-        )

@@ -85,9 +85,7 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     if entry.decisions is not None:
         writer.unless(f"{writer.bind(entry.decisions.failure, 'decides')}(inputs) is None")
     writer.lines.append("return inputs")
-    source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
-    exec(compile(source, "<gradof check>", "exec"), writer.names)
-    return Fast(writer.names["check"], source, entry, without_arrays(call), apart)
+    return Fast(*writer.compiled("<gradof check>"), entry, without_arrays(call), apart)
 
 
 def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
@@ -108,10 +106,7 @@ def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str,
         module = writer.bind(owner, "module")
         writer.unless(f"{module}.training is {owner.training}")  # type: ignore[union-attr]
     writer.lines.append("return True")
-    source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in writer.lines)
-    exec(compile(source, "<gradof arguments>", "exec"), writer.names)
-    check: Callable[[tuple[Any, ...], dict[str, Any]], bool] = writer.names["check"]
-    return check
+    return writer.compiled("<gradof arguments>")[0]
 
 
 def without_arrays(call: Call) -> Call:
@@ -151,6 +146,12 @@ class _Writer:
         self.leaf = 0
         self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
         self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
+
+    def compiled(self, file: str) -> tuple[Any, str]:
+        """The check and its text."""
+        source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in self.lines)
+        exec(compile(source, file, "exec"), self.names)
+        return self.names["check"], source
 
     def bind(self, value: Any, stem: str) -> str:
         """A name for an object the code refers to."""

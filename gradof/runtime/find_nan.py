@@ -66,7 +66,7 @@ def find_nan(bound: Bound) -> NotFinite | None:
     wanted = [i for i, flag in enumerate(flags) if flag]
     for within in _PASSES:
         if within != "f":
-            outputs = [i for i, v in enumerate(graph.outputs) if _is_inexact(v)]
+            outputs = [i for i, v in enumerate(graph.outputs) if v.is_inexact]
             if not outputs or not wanted:
                 return None
             expand_composites(graph)  # in f an op has the name that the user knows it by
@@ -130,9 +130,6 @@ def _ones(value: Value) -> Any:
     assert isinstance(value.type, TensorType) and value.type.shape is not None
     return np.ones(value.type.shape, to_numpy_dtype(value.type.dtype))
 
-
-def _is_inexact(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
 
 
 def as_numpy(value: Any) -> Any:

@@ -52,7 +52,7 @@ def lint(bound: Bound) -> list[Finding]:
     expand_composites(graph)
     graph.nan_safe = True
     flags = gradient_flags(bound)
-    outputs = [i for i, v in enumerate(graph.outputs) if _is_inexact(v)]
+    outputs = [i for i, v in enumerate(graph.outputs) if v.is_inexact]
     reverse = pullback_graph(graph, [i for i, f in enumerate(flags) if f], outputs)
     inputs = [as_numpy(x) for x in bound.inputs]
     random = np.random.default_rng(0)
@@ -86,7 +86,3 @@ def _selected(graph: Graph, name: str, loc: Loc | None) -> tuple[str | None, Loc
                 return node.kind, node.loc
             reached.update(node.outputs)
     return None, None
-
-
-def _is_inexact(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact

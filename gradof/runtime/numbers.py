@@ -71,11 +71,6 @@ class VaryingNumbers:
             known.varying.discard(leaf)
         return _lift(plain, known.varying) if known.varying else None
 
-    def pinned_at(self, call: Call) -> dict[int, Loc | None]:
-        """The numbers of a call that are constants, and the line that reads each."""
-        known = self._signatures.get(_blank(call, _numbers(call)))
-        return dict(known.pinned) if known is not None else {}
-
     def _count(self, known: _Signature, call: Call, leaf: int, name: str) -> None:
         seen = known.values.setdefault(leaf, set())
         seen.add(repr(call.leaves[leaf]))

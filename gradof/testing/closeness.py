@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from gradof.testing.report import Row
+from gradof.tracer.core.pytree import flatten
 
 FACTOR, ULPS, HALF_ULPS, RANDOM_ULPS, FINITE = 8.0, 64.0, 4.0, 4096.0, 1e-5
 
@@ -139,3 +140,8 @@ def distance(a: Any, b: Any) -> float:
         return math.inf
     gap = np.abs(np.where(special, 0.0, x) - np.where(special, 0.0, y))
     return float(np.max(gap)) if gap.size else 0.0
+
+
+def floats_of(value: Any) -> list[Any]:
+    """The floating leaves of a result, plain or traced."""
+    return [x for x in flatten(value)[0] if hasattr(x, "dtype") and x.dtype.kind == "f"]

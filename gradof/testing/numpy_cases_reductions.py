@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, case, exactly, holes, rising, unit
+from gradof.testing.numpy_samples import Of, R, case, exactly, holes, rising, unit
 
-
-def _variants(name: str, *calls: str) -> tuple[Case, ...]:
-    return tuple(case(f"numpy.{name}", f"np.{name}({call})", R(3, 4)) for call in calls)
+_variants = Of("numpy", R(3, 4), written="np")
 
 
 SUMS = (
@@ -62,9 +60,7 @@ EXTREMES = (
     case("numpy.count_nonzero", "x * np.count_nonzero(x > 0)", R(5)),
 )
 
-
-def _nan(name: str, *calls: str) -> tuple[Case, ...]:
-    return tuple(case(f"numpy.{name}", f"np.{name}({call})", holes(3, 4)) for call in calls)
+_nan = Of("numpy", holes(3, 4), written="np")
 
 
 NANS = (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, case, exactly
+from gradof.testing.numpy_samples import Of, R, case, exactly
 
-
-def _variants(name: str, *calls: str) -> tuple[Case, ...]:
-    return tuple(case(f"numpy.{name}", f"np.{name}({call})", R(3, 4)) for call in calls)
+_variants = Of("numpy", R(3, 4), written="np")
 
 
 VIEWS = (

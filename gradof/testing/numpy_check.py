@@ -18,6 +18,7 @@ from gradof.testing.closeness import (
     RANDOM_ULPS,
     directional,
     distance,
+    floats_of,
     largest,
     rows,
     unsteady,
@@ -187,7 +188,7 @@ def _second_order(
     from gradof.runtime.functional import grad, hvp
 
     def weighted(*inputs: Any) -> Any:
-        outputs = _traced_floats(compiled.fn(*inputs))
+        outputs = floats_of(compiled.fn(*inputs))
         return sum(np.sum(w * o) for w, o in zip(weights, outputs, strict=True))
 
     wide = _wide(args)
@@ -226,7 +227,3 @@ def _second_order(
             report.notes.append(f"the gradient is not finite around leaf {i}")
         else:
             report.rows.append(row)
-
-
-def _traced_floats(value: Any) -> list[Any]:
-    return [x for x in flatten(value)[0] if hasattr(x, "dtype") and x.dtype.kind == "f"]

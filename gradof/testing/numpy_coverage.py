@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import GradofError
 from gradof.runtime.functional import hvp, vjp
+from gradof.testing.closeness import floats_of
 from gradof.testing.numpy_samples import Case
 from gradof.testing.numpy_table import CASES
 from gradof.tracer.core.pytree import flatten
@@ -117,7 +118,7 @@ class _Trial:
         want = fn(*_copies(args))
         value, pullback = vjp(fn, *_copies(args))
         self.note("value", _value_error(value, want), VALUE)
-        weights = [self.rng.standard_normal(np.shape(o)) for o in _floats(want)]
+        weights = [self.rng.standard_normal(np.shape(o)) for o in floats_of(want)]
         grads = _gradients(pullback, value, weights)
         self.zero = not any(np.any(g) for g in grads)
         return fn, args, weights, grads
@@ -147,7 +148,7 @@ class _Trial:
 
             def along(t: float, i: int = i, direction: Array = direction) -> float:
                 moved = [a + t * direction if k == i else a for k, a in enumerate(_copies(args))]
-                return _total(weights, _floats(fn(*moved)))
+                return _total(weights, floats_of(fn(*moved)))
 
             worst = max(worst, _distance(grad, direction, _difference(along)))
         self.note("first", worst, DERIVATIVE)
@@ -159,7 +160,7 @@ class _Trial:
         def weighted(*inputs: Any) -> Any:
             # hvp takes floats, so integers and masks come as floats that stay where they are
             given = [x.astype(a.dtype) for x, a in zip(inputs[n:], args, strict=True)]
-            outputs = _floats(fn(*given))
+            outputs = floats_of(fn(*given))
             parts = [np.sum(w * o) for w, o in zip(inputs[:n], outputs, strict=True)]
             return sum(parts[1:], parts[0])
 
@@ -167,7 +168,7 @@ class _Trial:
             moved = [a + t * d for a, d in zip(primals, tangents, strict=True)]
             shifted = [x.astype(a.dtype) for x, a in zip(moved[n:], args, strict=True)]
             value, pullback = vjp(fn, *shifted)
-            return [*map(np.asarray, _floats(value)), *_gradients(pullback, value, moved[:n])]
+            return [*map(np.asarray, floats_of(value)), *_gradients(pullback, value, moved[:n])]
 
         primals = [*weights, *(a.astype(np.float64) for a in args)]
         moving = [True] * n + [a.dtype.kind == "f" for a in args]
@@ -192,7 +193,7 @@ class _Trial:
         rough = fn(*_copies(narrow))
         value, pullback = vjp(fn, *_copies(narrow))
         # how well conditioned the function is, plain numpy's own error in float32 tells
-        loss = _value_error(_floats(rough), _floats(fn(*_copies(args))), dtypes=False)
+        loss = _value_error(floats_of(rough), floats_of(fn(*_copies(args))), dtypes=False)
         eps = float(np.finfo(np.float32).eps)
         allowed = SINGLE * eps + 10 * loss
         error = _value_error(value, rough)
@@ -216,16 +217,11 @@ def _float_places(args: Sequence[Array]) -> list[int]:
     return [i for i, a in enumerate(args) if a.dtype.kind == "f"]
 
 
-def _floats(value: Any) -> list[Any]:
-    """The floating leaves of a result, plain or traced."""
-    return [x for x in flatten(value)[0] if hasattr(x, "dtype") and x.dtype.kind == "f"]
-
-
 def _gradients(pullback: Any, value: Any, weights: Sequence[Array]) -> list[Array]:
     leaves, tree = flatten(value)
     supply = iter(weights)
     seeds = [
-        np.asarray(next(supply), dtype=x.dtype) if _floats(x) else x for x in leaves
+        np.asarray(next(supply), dtype=x.dtype) if floats_of(x) else x for x in leaves
     ]  # fmt: skip
     return [np.asarray(g) for g in flatten(pullback(tree.unflatten(seeds)))[0] if g is not None]
 

@@ -78,6 +78,22 @@ def case(name: str, source: str, *samples: Sample) -> Case:
     return Case(name, textwrap.dedent(source).strip(), samples)
 
 
+class Of:
+    """`Of("scipy.fft", R(6))("fft", "x", "x, 4")`: cases of a module's function, one per call."""
+
+    def __init__(self, module: str, *on: Sample, written: str | None = None) -> None:
+        self.module, self.on, self.written = module, on, written or module
+
+    def __call__(
+        self, name: str, *calls: str, on: tuple[Sample, ...] | None = None
+    ) -> tuple[Case, ...]:
+        """The cases; `on`: other operands than those of the module."""
+        return tuple(
+            case(f"{self.module}.{name}", f"{self.written}.{name}({call})", *(on or self.on))
+            for call in calls
+        )
+
+
 # --- operands ---------------------------------------------------------------------------------
 
 

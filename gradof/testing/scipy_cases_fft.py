@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case
+from gradof.testing.numpy_samples import Case, Of, R, Sample, case
 
 _F = "scipy.fft"
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (R(6),)) -> tuple[Case, ...]:
-    return tuple(case(f"{_F}.{name}", f"{_F}.{name}({call})", *on) for call in calls)
+_of = Of(_F, R(6))
 
 
 def _complex(name: str, *calls: str, on: tuple[Sample, ...] = (R(6), R(6))) -> tuple[Case, ...]:

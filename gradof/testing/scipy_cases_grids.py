@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, exactly, positive
+from gradof.testing.numpy_samples import Of, R, case, exactly, positive
 
 _N, _I = "scipy.ndimage", "scipy.interpolate"
 _IMAGE = R(5, 6)
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (_IMAGE,)) -> tuple[Case, ...]:
-    return tuple(case(f"{_N}.{name}", f"{_N}.{name}({call})", *on) for call in calls)
+_of = Of(_N, _IMAGE)
 
 
 # clear of the knots, where derivatives of splines jump

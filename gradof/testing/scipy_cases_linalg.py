@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, definite, matrix, positive
+from gradof.testing.numpy_samples import Of, R, case, definite, matrix, positive
 
 _L = "scipy.linalg"
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (matrix(3),)) -> tuple[Case, ...]:
-    return tuple(case(f"{_L}.{name}", f"{_L}.{name}({call})", *on) for call in calls)
+_of = Of(_L, matrix(3))
 
 
 _SYSTEM = (matrix(3), R(3, 2))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, positive
+from gradof.testing.numpy_samples import Of, R, case, positive
 
 _N = "scipy.ndimage"
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (R(5, 6),)) -> tuple[Case, ...]:
-    return tuple(case(f"{_N}.{name}", f"{_N}.{name}({call})", *on) for call in calls)
+_of = Of(_N, R(5, 6))
 
 
 _MODES = ("reflect", "mirror", "nearest", "wrap", "constant")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, positive
+from gradof.testing.numpy_samples import Case, Of, R, Sample, case, positive
 
 _S = "scipy.signal"
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (R(12),)) -> tuple[Case, ...]:
-    return tuple(case(f"{_S}.{name}", f"{_S}.{name}({call})", *on) for call in calls)
+_of = Of(_S, R(12))
 
 
 def _parts(name: str, *calls: str, on: tuple[Sample, ...] = (R(12),)) -> tuple[Case, ...]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, definite, exactly, positive
+from gradof.testing.numpy_samples import Case, Of, R, Sample, case, definite, exactly, positive
 
 _S = "scipy.stats"
-
-
-def _of(name: str, *calls: str, on: tuple[Sample, ...] = (R(8),)) -> tuple[Case, ...]:
-    return tuple(case(f"{_S}.{name}", f"{_S}.{name}({call})", *on) for call in calls)
+_of = Of(_S, R(8))
 
 
 def _both(name: str, call: str, *on: Sample, log: str = "logpdf") -> tuple[Case, ...]:

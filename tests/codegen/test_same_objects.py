@@ -83,20 +83,6 @@ def test_what_is_written_and_put_back_is_the_same() -> None:
     assert same() is False
 
 
-def test_a_value_may_be_gone_of_which_only_the_address_counts() -> None:
-    thing: Any = _Thing()
-    space, gone = {"a": thing}, weakref.ref(thing)
-    places = Places()
-    assert places.add_address(space, "a", thing)
-    same = same_objects(places)
-    assert same is not None and same() is True
-    space["a"] = _Thing()
-    assert same() is False
-    del thing
-    gc.collect()
-    assert gone() is None
-
-
 def test_versions_are_those_of_this_python() -> None:
     assert has_versions() == (sys.version_info < (3, 13))
 

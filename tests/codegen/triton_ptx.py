@@ -16,7 +16,6 @@ from gradof.codegen.triton.emit import Form
 from gradof.codegen.triton.fold_source import fold_groups, folds_of
 from gradof.codegen.triton.kernel import _compile
 from gradof.codegen.triton.named import wide as wide_dtype
-from gradof.codegen.triton.planned import buffer_of
 
 _NAMES = {"f32": "fp32", "f64": "fp64", "f16": "fp16", "bool": "i1"}
 
@@ -68,7 +67,7 @@ def _kind(
     if which in ("fold", "partial"):
         dtype = wide_dtype(folds[k].dtype)
     elif adds:
-        dtype = nest.outputs[buffer_of(folds[k])].dtype
+        dtype = nest.outputs[folds[k].buffer].dtype
     else:
         dtype = (nest.inputs if which == "in" else nest.outputs)[k].dtype
     return "*" + _NAMES.get(dtype.name, dtype.name)

@@ -100,8 +100,3 @@ def scalar_for(value: Number, type_: TensorType) -> Number:
     if type_.dtype.kind in ("int", "uint") and not isinstance(value, complex) and value == value:
         return int(value)
     return value
-
-
-def to_dtype(x: Operand, dtype: DType) -> Operand:
-    """A tensor operand in another dtype; numbers stay weak."""
-    return x.cast(dtype) if isinstance(x, Expr) else x

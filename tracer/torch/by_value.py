@@ -7,13 +7,15 @@ as many elements elsewhere takes the same path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from gradof.tracer.torch.programs import Programs
+
 Tensor = torch.Tensor
-BY_VALUE: dict[Any, Callable[..., Any]] = {}
+BY_VALUE = Programs()
 _ATEN = torch.ops.aten
 _UNIQUE = frozenset({_ATEN.unique_consecutive.default, _ATEN._unique2.default})
 _MASKS = (torch.bool, torch.uint8)
@@ -32,27 +34,19 @@ def reads_values(func: Any, args: Sequence[Any]) -> bool:
     return True
 
 
-def _by_value(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(program: Callable[..., Any]) -> Callable[..., Any]:
-        BY_VALUE.update(dict.fromkeys(funcs, program))
-        return program
-
-    return register
-
-
-@_by_value(_ATEN.equal.default)
+@BY_VALUE.of(_ATEN.equal.default)
 def _equal(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool((a == b).all())
 
 
-@_by_value(_ATEN.allclose.default)
+@BY_VALUE.of(_ATEN.allclose.default)
 def _allclose(
     a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     return bool(torch.isclose(a, b, rtol, atol, equal_nan).all())
 
 
-@_by_value(_ATEN.nonzero.default)
+@BY_VALUE.of(_ATEN.nonzero.default)
 def _nonzero(x: Tensor) -> Tensor:
     flat = (x != 0).reshape(-1)
     places = _true_places(flat)
@@ -71,19 +65,19 @@ def _true_places(flat: Tensor) -> Tensor:
     return torch.argsort(flat.logical_not().to(torch.int64), stable=True)[:count]
 
 
-@_by_value(_ATEN.masked_select.default)
+@BY_VALUE.of(_ATEN.masked_select.default)
 def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     return x.reshape(-1).index_select(0, _true_places(mask.reshape(-1)))
 
 
-@_by_value(_ATEN.index.Tensor)
+@BY_VALUE.of(_ATEN.index.Tensor)
 def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     result: Tensor = _ATEN.index.Tensor(x, _without_masks(x, indices))
     return result
 
 
-@_by_value(_ATEN.index_put.default)
+@BY_VALUE.of(_ATEN.index_put.default)
 def _index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
@@ -107,7 +101,7 @@ def _without_masks(x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor |
     return plain
 
 
-@_by_value(_ATEN.repeat_interleave.Tensor)
+@BY_VALUE.of(_ATEN.repeat_interleave.Tensor)
 def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     ends = repeats.cumsum(0)
     count = int(ends[-1]) if len(repeats) else 0
@@ -117,7 +111,7 @@ def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Te
         .cumsum(0)[:count]  # fmt: skip
 
 
-@_by_value(_ATEN.unique_consecutive.default)
+@BY_VALUE.of(_ATEN.unique_consecutive.default)
 def _unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,7 +124,7 @@ def _unique_consecutive(
     return flat.index_select(0, places), inverse, ends - places if return_counts else none
 
 
-@_by_value(_ATEN._unique2.default)
+@BY_VALUE.of(_ATEN._unique2.default)
 def _unique(
     x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,6 +13,22 @@ from typing import Any
 import torch
 
 Tensor = torch.Tensor
+Program = Callable[..., Any]
+
+
+class Programs(dict[Any, Program]):
+    """Programs by the op that they stand for."""
+
+    def of(self, *ops: Any) -> Callable[[Program], Program]:
+        """Decorates the program of some ops."""
+
+        def register(program: Program) -> Program:
+            self.update(dict.fromkeys(ops, program))
+            return program
+
+        return register
+
+
 NEAREST, BORDER, REFLECTION = 1, 1, 2  # at::native::GridSamplerInterpolation and -Padding
 
 

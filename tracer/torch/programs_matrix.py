@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
+
+from gradof.tracer.torch.programs import Programs
 
 Tensor = torch.Tensor
 _ATEN = torch.ops.aten
-PROGRAMS: dict[Any, Callable[..., Any]] = {}
-
-
-def _program(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(program: Callable[..., Any]) -> Callable[..., Any]:
-        PROGRAMS.update(dict.fromkeys(funcs, program))
-        return program
-
-    return register
+PROGRAMS = Programs()
 
 
 def _reflector(a: Tensor, i: int) -> Tensor:
@@ -33,7 +24,7 @@ def _reflected(a: Tensor, tau: Tensor, i: int, x: Tensor) -> Tensor:
     return x - tau[..., i, None, None] * (v @ (v.mH @ x))
 
 
-@_program(_ATEN.linalg_householder_product.default)
+@PROGRAMS.of(_ATEN.linalg_householder_product.default)
 def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
     m, n = a.shape[-2:]
     q = torch.eye(m, dtype=a.dtype, device=a.device)[:, :n].expand(a.shape)
@@ -42,7 +33,7 @@ def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
     return q
 
 
-@_program(_ATEN.ormqr.default)
+@PROGRAMS.of(_ATEN.ormqr.default)
 def _ormqr(
     a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -56,7 +47,7 @@ def _ormqr(
     return x if left else x.mH
 
 
-@_program(_ATEN._cdist_forward.default)
+@PROGRAMS.of(_ATEN._cdist_forward.default)
 def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
     gap = a.unsqueeze(-2) - b.unsqueeze(-3)
     if p == 0:
@@ -73,7 +64,7 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> T
     return norm
 
 
-@_program(_ATEN._pdist_forward.default)
+@PROGRAMS.of(_ATEN._pdist_forward.default)
 def _pdist(a: Tensor, p: float = 2.0) -> Tensor:
     first, second = torch.triu_indices(a.shape[0], a.shape[0], 1, device=a.device)
     rows = a.index_select(0, first).unsqueeze(1), a.index_select(0, second).unsqueeze(1)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
+from gradof.tracer.torch.programs import Programs
+
 Tensor = torch.Tensor
 _ATEN = torch.ops.aten
-PROGRAMS: dict[Any, Callable[..., Any]] = {}
-
-
-def _program(*funcs: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(program: Callable[..., Any]) -> Callable[..., Any]:
-        PROGRAMS.update(dict.fromkeys(funcs, program))
-        return program
-
-    return register
+PROGRAMS = Programs()
 
 
 # --- elementwise ----------------------------------------------------------------------------------
 
 
-@_program(_ATEN.fmax.default)
+@PROGRAMS.of(_ATEN.fmax.default)
 def _fmax(a: Tensor, b: Tensor) -> Tensor:
     a, b = _promoted(a, b)
     return torch.where((a >= b) | torch.isnan(b), a, b)  # a tie's gradient goes to the first
 
 
-@_program(_ATEN.fmin.default)
+@PROGRAMS.of(_ATEN.fmin.default)
 def _fmin(a: Tensor, b: Tensor) -> Tensor:
     a, b = _promoted(a, b)
     return torch.where((a <= b) | torch.isnan(b), a, b)
@@ -41,7 +33,7 @@ def _promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.to(dtype), b.to(dtype)
 
 
-@_program(_ATEN.copysign.Tensor, _ATEN.copysign.Scalar)
+@PROGRAMS.of(_ATEN.copysign.Tensor, _ATEN.copysign.Scalar)
 def _copysign(x: Tensor, y: Tensor | float) -> Tensor:
     # at 0 the gradient is 0, and that of y, a step, is 0 everywhere
     dtype = torch.result_type(x, y)
@@ -53,7 +45,7 @@ def _copysign(x: Tensor, y: Tensor | float) -> Tensor:
     return x.abs() if math.copysign(1.0, y) > 0 else -x.abs()
 
 
-@_program(_ATEN.angle.default)
+@PROGRAMS.of(_ATEN.angle.default)
 def _angle(x: Tensor) -> Tensor:
     # a step, with a gradient of zero; nan at nan
     plain = torch.where(x < 0, torch.pi, torch.sign(x) * 0.0)
@@ -63,12 +55,12 @@ def _angle(x: Tensor) -> Tensor:
 # --- order ----------------------------------------------------------------------------------------
 
 
-@_program(_ATEN.nanmedian.default)
+@PROGRAMS.of(_ATEN.nanmedian.default)
 def _nanmedian(x: Tensor) -> Tensor:
     return torch.nanmedian(x.reshape(-1), 0).values
 
 
-@_program(_ATEN.nanmedian.dim)
+@PROGRAMS.of(_ATEN.nanmedian.dim)
 def _nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     ordered, order = torch.sort(x, dim=dim, stable=True)  # nans come last
     count = torch.isnan(x).logical_not().sum(dim, keepdim=True)
@@ -80,7 +72,7 @@ def _nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, 
 # --- scatter --------------------------------------------------------------------------------------
 
 
-@_program(_ATEN.masked_scatter.default)
+@PROGRAMS.of(_ATEN.masked_scatter.default)
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     flat = mask.reshape(-1)
@@ -92,7 +84,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return torch.where(flat, taken, x.reshape(-1)).reshape(x.shape)
 
 
-@_program(_ATEN.put.default)
+@PROGRAMS.of(_ATEN.put.default)
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     flat, index = x.reshape(-1), index.reshape(-1)
     index = torch.where(index < 0, index + flat.shape[0], index)
@@ -102,7 +94,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return flat.index_copy(0, index, values).reshape(x.shape)
 
 
-@_program(_ATEN.scatter_reduce.two)
+@PROGRAMS.of(_ATEN.scatter_reduce.two)
 def _scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -206,7 +198,7 @@ def _scatter_prod(
     return _back(product * keep, x, dim, index)
 
 
-@_program(_ATEN.index_reduce.default)
+@PROGRAMS.of(_ATEN.index_reduce.default)
 def _index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -216,7 +208,7 @@ def _index_reduce(
     return result
 
 
-@_program(_ATEN.segment_reduce.default)
+@PROGRAMS.of(_ATEN.segment_reduce.default)
 def _segment_reduce(
     data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
     offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False,
@@ -249,7 +241,7 @@ def _segment_reduce(
     return torch.where(count == 0, empty, total / count.clamp(min=1))
 
 
-@_program(_ATEN._embedding_bag.default, _ATEN._embedding_bag_forward_only.default)
+@PROGRAMS.of(_ATEN._embedding_bag.default, _ATEN._embedding_bag_forward_only.default)
 def _embedding_bag(
     weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
     mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,

@@ -31,7 +31,6 @@ from gradof.errors import (
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter, Expr
 from gradof.ops.registry import Op, find_by_api_name, get_op
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
@@ -254,7 +253,7 @@ class Recorder:
             if random or "random" in op.traits or any(v in self.varying for v in node.inputs):
                 self.varying.update(node.outputs)
             if any(v in self.attached and _carries(op, i) for i, v in enumerate(node.inputs)):
-                self.attached.update(v for v in node.outputs if _is_inexact(v))
+                self.attached.update(v for v in node.outputs if v.is_inexact)
             node = node._next
 
     def _has_own_autograd(self, func: Any) -> bool:
@@ -268,7 +267,7 @@ class Recorder:
         operands = [self._values.get(id(t)) for t in _tensors(args)]
         cutting = self.attached | self.cut if name.startswith("detach") else self.cut
         if not with_grad or any(v in cutting for v in operands if v is not None):
-            self.cut.update(v for v in values if v is not None and _is_inexact(v))
+            self.cut.update(v for v in values if v is not None and v.is_inexact)
 
     def _detached(self, value: Value, name: str, site: Site) -> Value:
         """Under no_grad a result is a constant to the gradient."""
@@ -372,9 +371,3 @@ def _carries(op: Any, index: int) -> bool:
         return True
     name = op.inputs[0] if op.variadic else op.inputs[index]
     return op.vjp.get(name) is not None
-
-
-def _is_inexact(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
-
-

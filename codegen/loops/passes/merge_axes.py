@@ -25,7 +25,7 @@ def merge_axes(nest: LoopNest, groups: Groups, sizes: Sequence[int]) -> LoopNest
     where = {a: k for k, g in enumerate(groups) for a in g}
     alone = {g[0] for g in groups if len(g) == 1}
     named = {
-        (i.attrs["buffer"], i.attrs["axis"]) for i in nest.body if i.op == "load" and i.args
+        (i.buffer, i.attrs["axis"]) for i in nest.body if i.op == "load" and i.args
     }  # fmt: skip
 
     def merged(k: int, b: Buffer) -> Buffer:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradof.codegen.triton.graph.one_hot import shape_of
 from gradof.ir.core import Node, Value
 from gradof.ir.types import BOOL, ScalarType, TensorType
 from gradof.ops.attention import Step
@@ -79,7 +80,7 @@ def _diagonal(step: Step, extras: Sequence[Value], frame: Sequence[int]) -> int 
     """The diagonal above which a step makes all scores -inf, changing no other."""
     name, args = step
     masks = [extras[int(a[1:])] for a in args if isinstance(a, str) and a != "s"]
-    if len(masks) != 1 or _shape(masks[0])[-2:] != tuple(frame[-2:]):
+    if len(masks) != 1 or shape_of(masks[0])[-2:] != tuple(frame[-2:]):
         return None
     split = split_of(masks[0])
     if split is None or split.diagonal < 0:
@@ -127,7 +128,7 @@ def _known(value: Value) -> Split | _Ramp | Number | None:
     number = number_of(value)
     if node is None or number is not None:
         return number
-    if node.kind == "arange" and not _is_float(value):
+    if node.kind == "arange" and not value.is_inexact:
         step, start = node.attrs["step"], node.attrs["start"]
         whole = isinstance(step, int) and isinstance(start, int)
         return _Ramp((step,), start) if whole else None  # type: ignore[arg-type]
@@ -149,7 +150,7 @@ def _triangle(node: Node) -> Split | None:
 
 def _moved(node: Node, x: Split | _Ramp | Number | None) -> Split | _Ramp | Number | None:
     """A view, a copy, or another dtype."""
-    old, new = _shape(node.inputs[0]), _shape(node.output)
+    old, new = shape_of(node.inputs[0]), shape_of(node.output)
     if node.kind in _SAME or x is None:
         return x
     if node.kind == "cast":
@@ -210,9 +211,9 @@ def _of_ramps(node: Node, known: Sequence[Any]) -> Split | _Ramp | None:
         for x in known
     ):
         return None
-    rank = len(_shape(node.output))
+    rank = len(shape_of(node.output))
     a, b = (
-        _Ramp(_wider(x.factors, _shape(v), rank), x.start) if isinstance(x, _Ramp)
+        _Ramp(_wider(x.factors, shape_of(v), rank), x.start) if isinstance(x, _Ramp)
         else _Ramp((0,) * rank, x) for x, v in zip(known, node.inputs, strict=True)
     )  # fmt: skip
     sign = 1 if node.kind == "add" else -1
@@ -233,12 +234,3 @@ def _against_zero(x: _Ramp, kind: str) -> Split | None:
         return Split(-x.start, kind == "le", kind != "le")
     return Split(-x.start - 1, kind == "lt", kind != "lt")
 
-
-def _is_float(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    if not isinstance(value.type, TensorType) or value.type.shape is None:
-        return ()
-    return value.type.shape

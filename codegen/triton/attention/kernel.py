@@ -9,13 +9,12 @@ Strides are arguments, so no operand is copied. Sizes of blocks follow from the 
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradof.codegen.machine.executable import remember_source
+from gradof.codegen.machine.executable import loaded
 from gradof.codegen.triton.attention.blocks import Blocks, blocks_for, padded
 from gradof.codegen.triton.attention.emit import (
     FlashShape,
@@ -260,11 +259,8 @@ def compile_flash(shape: FlashShape, part: str) -> Any:
     if is_interpreting():
         complete()
     text = emit_flash(shape, part)
-    filename = f"<gradof {shape.name}_{part} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-    remember_source(filename, text)
-    space: dict[str, Any] = {"__name__": f"gradof_{shape.name}"}
-    exec(compile(text, filename, "exec"), space)
-    return space[f"{shape.name}_{part}"]
+    name = f"{shape.name}_{part}"
+    return loaded(text, name, shape.name)[name]
 
 
 def describes(part: str, tensors: Sequence[Any]) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from gradof.codegen.triton.attention.causal import number_of, without_diagonals
+from gradof.codegen.triton.graph.one_hot import shape_of
 from gradof.ir.builder import Builder
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
@@ -92,7 +93,7 @@ def _described(
     loc = product.loc or last.loc
     assert softmax.result.node is not None
     after = {softmax.result.node, *ahead}
-    made = Attention(str(loc or ""), product, last, after, _shape(softmax.scores))
+    made = Attention(str(loc or ""), product, last, after, shape_of(softmax.scores))
     made.nodes = {product, last, *softmax.nodes, *path, *ahead}
     try:
         _check_types(made)
@@ -131,7 +132,7 @@ def _softmax(div: Node) -> _Softmax | None:
         shift.add(top)  # type: ignore[arg-type]  # None is told apart below
     if top is None or top.kind != "amax" or top.inputs[0] is not scores:
         return None
-    rank = len(_shape(scores))
+    rank = len(shape_of(scores))
     for reduction in (total, top):
         if reduction.attrs != {"dims": (rank - 1,), "keepdims": True}:
             return None
@@ -176,7 +177,7 @@ def renames(node: Node) -> bool:
         return node.kind in _RENAMES
     dims = node.attrs["dims"]
     assert isinstance(dims, tuple)
-    sizes = _shape(node.inputs[0])
+    sizes = shape_of(node.inputs[0])
     kept = [d for d in dims if isinstance(d, int) and sizes[d] != 1]
     return kept == sorted(kept)
 
@@ -196,15 +197,15 @@ def _check_types(made: Attention) -> None:
             assert isinstance(type_, TensorType)
             if type_.dtype not in DTYPES:
                 raise _Unfit(f"its dtype is {type_.dtype}; f16, bf16 and f32 have a kernel")
-    if _shape(made.product.output)[-2:] != (rows, keys):
+    if shape_of(made.product.output)[-2:] != (rows, keys):
         raise _Unfit("its rows are not the product's: Q and K of unlike batch dims are one matrix")
-    if _shape(made.last.inputs[0])[-2:] != (rows, keys):
+    if shape_of(made.last.inputs[0])[-2:] != (rows, keys):
         raise _Unfit("its rows are not the last product's: V has other batch dims")
     if not math.prod(made.frame):
         raise _Unfit("there are no scores")
     if len(batch) > 2:
         raise _Unfit(f"its batch has {len(batch)} dims; up to two have a kernel")
-    heads = (_shape(made.product.inputs[0])[-1], _shape(made.last.output)[-1])
+    heads = (shape_of(made.product.inputs[0])[-1], shape_of(made.last.output)[-1])
     if max(heads) > MAX_HEAD or not min(heads):
         raise _Unfit(f"a head has {max(heads)} elements; 1 to {MAX_HEAD} have a kernel")
 
@@ -233,7 +234,7 @@ def _dead(where: Node) -> Node | None:
     if dead is None or dead.kind != "all" or not dead.attrs["keepdims"]:
         return None
     eq = dead.inputs[0].node
-    rank = len(_shape(scores))
+    rank = len(shape_of(scores))
     if eq is None or eq.kind != "eq" or dead.attrs["dims"] != (rank - 1,):
         return None
     return dead if eq.inputs[0] is scores and number_of(eq.inputs[1]) == -math.inf else None
@@ -271,7 +272,7 @@ def _extra(made: Attention, value: Value, node: Node) -> str:
     """The name of a tensor that a step reads."""
     home = made.product.output.type
     type_ = value.type
-    if not isinstance(type_, TensorType) or _shape(node.output) != made.frame:
+    if not isinstance(type_, TensorType) or shape_of(node.output) != made.frame:
         raise _Unfit(f"{node.kind} reads a number that varies, or scores in another shape"
                      f"{_at(node)}")  # fmt: skip
     assert isinstance(home, TensorType)
@@ -310,13 +311,6 @@ def _check_gradients(made: Attention, with_gradient: Collection[Value]) -> None:
             raise _Unfit(f"{name}{value.type}, which its scores read, has a gradient")
 
 
-def _shape(value: Value) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType)
-    if value.type.shape is None:
-        return ()
-    return value.type.shape
-
-
 def _is_zero(value: Value) -> bool:
     return number_of(value) == 0
 
@@ -352,12 +346,8 @@ def recognised(
 def carrying(graph: Graph, requires_grad: Sequence[bool]) -> set[Value]:
     """Values that a gradient may reach an input through, at the least."""
     pairs = zip(graph.inputs, requires_grad, strict=True)
-    found = {v for v, flag in pairs if flag and _is_float(v)}
+    found = {v for v, flag in pairs if flag and v.is_inexact}
     for node in graph.nodes():
         if node.kind != "detach" and any(v in found for v in node.inputs):
-            found.update(v for v in node.outputs if _is_float(v))
+            found.update(v for v in node.outputs if v.is_inexact)
     return found
-
-
-def _is_float(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_inexact

@@ -17,7 +17,6 @@ from gradof.codegen.fusion.iteration_space import is_one_hot
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.opinfo import has_trait
-from gradof.ir.types import TensorType
 from gradof.passes.purity import is_pure
 
 
@@ -131,5 +130,5 @@ def is_cells(node: Node) -> bool:
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
-    """The shape; () of a number."""
-    return value.type.shape or () if isinstance(value.type, TensorType) else ()
+    """The shape; () of a number, and where it is known at run time only."""
+    return value.shape or ()

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 
 from gradof import tuning
-from gradof.codegen.fusion.access import renames_axes, shape_of
+from gradof.codegen.fusion.access import is_static, renames_axes
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.triton.graph.one_hot import is_cells
 from gradof.ir.attrs import Attr
@@ -45,7 +45,7 @@ def refine_reshapes(graph: Graph) -> None:
 
 
 def _joins_loops(node: Node) -> bool:
-    if node.kind != "reshape" or renames_axes(node) or not _is_static(node):
+    if node.kind != "reshape" or renames_axes(node) or not is_static(node):
         return False
     source = node.inputs[0].node
     return source is not None and _is_loop(source) and any(
@@ -54,12 +54,7 @@ def _joins_loops(node: Node) -> bool:
 
 
 def _is_loop(node: Node) -> bool:
-    return (is_cells(node) or node.kind in REDUCTIONS) and _is_static(node)
-
-
-def _is_static(node: Node) -> bool:
-    shapes = [shape_of(v) for v in (*node.inputs, *node.outputs)]
-    return all(s is not None and 0 not in s for s in shapes)
+    return (is_cells(node) or node.kind in REDUCTIONS) and is_static(node)
 
 
 def _connected(start: Node) -> set[Node]:
@@ -82,17 +77,11 @@ def _is_beside(value: Value, node: Node) -> bool:
     """Whether loops that read a value are to run alike: it is all of what they loop over."""
     source = value.node
     made = source is not None and (_is_loop(source) or _is_inner_view(source))
-    return not made and value.has_uses and shape_of(value) == shape_of(node.inputs[0]) != ()
+    return not made and value.has_uses and value.shape == node.inputs[0].shape != ()
 
 
 def _is_inner_view(node: Node) -> bool:
-    return node.kind in _VIEWS and _is_static(node) and bool(shape_of(node.inputs[0]))
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    shape = shape_of(value)
-    assert shape is not None
-    return shape
+    return node.kind in _VIEWS and is_static(node) and bool(node.inputs[0].shape)
 
 
 class _Classes:
@@ -129,7 +118,7 @@ class _Classes:
                 for dims in sides:
                     behind = 1
                     for dim in reversed(dims):
-                        n = _shape(dim[0])[dim[1]]
+                        n = dim[0].known_shape[dim[1]]
                         mine = {e // behind for e in ends if behind < e < behind * n}
                         if any(behind * c not in ends for c in mine) or not _divide(mine, n):
                             return False
@@ -138,18 +127,18 @@ class _Classes:
                         cuts |= mine
                         behind *= n
             self.cuts = {k: v for k, v in self.cuts.items() if v}
-        return all(_divide(cuts, _shape(v)[d]) for (v, d), cuts in self.cuts.items())
+        return all(_divide(cuts, v.known_shape[d]) for (v, d), cuts in self.cuts.items())
 
     def ends(self, dims: list[_Dim]) -> Iterator[int]:
         behind = 1
         for dim in reversed(dims):
             yield from (behind * c for c in self.cuts.get(self.find(dim), ()))
-            behind *= _shape(dim[0])[dim[1]]
+            behind *= dim[0].known_shape[dim[1]]
             yield behind
 
     def factors(self, value: Value, dim: int) -> tuple[int, ...]:
         """The finer dims of a dim."""
-        n = _shape(value)[dim]
+        n = value.known_shape[dim]
         cuts = sorted(self.cuts.get(self.find((value, dim)), ())) if n != 1 else []
         ends = [1, *cuts, n]
         return tuple(b // a for a, b in itertools.pairwise(ends))[::-1]
@@ -163,9 +152,9 @@ def _divide(cuts: set[int], n: int) -> bool:
 def _same(node: Node) -> Iterator[tuple[_Dim, _Dim]]:
     """Pairs of dims of an operand and the result that are one axis."""
     out = node.output
-    shape = _shape(out)
+    shape = out.known_shape
     for value in node.inputs:
-        mine = _shape(value)
+        mine = value.known_shape
         if node.kind == "permute":
             dims = node.attrs["dims"]
             assert isinstance(dims, tuple)
@@ -185,13 +174,13 @@ def _same(node: Node) -> Iterator[tuple[_Dim, _Dim]]:
 def _kept(node: Node) -> list[int]:
     dims = node.attrs["dims"]
     assert isinstance(dims, tuple)
-    return [d for d in range(len(_shape(node.inputs[0]))) if d not in dims]
+    return [d for d in range(len(node.inputs[0].known_shape)) if d not in dims]
 
 
 def _groups(a: Value, b: Value) -> list[tuple[list[_Dim], list[_Dim]]]:
     """Runs of dims on both sides of a reshape that have as many elements, the shortest."""
-    left = [(a, k) for k, n in enumerate(_shape(a)) if n != 1]
-    right = [(b, k) for k, n in enumerate(_shape(b)) if n != 1]
+    left = [(a, k) for k, n in enumerate(a.known_shape) if n != 1]
+    right = [(b, k) for k, n in enumerate(b.known_shape) if n != 1]
     found = []
     while left or right:
         one, two = [left.pop(0)], [right.pop(0)]
@@ -205,7 +194,7 @@ def _groups(a: Value, b: Value) -> list[tuple[list[_Dim], list[_Dim]]]:
 
 
 def _size(dims: list[_Dim]) -> int:
-    return math.prod(_shape(v)[d] for v, d in dims)
+    return math.prod(v.known_shape[d] for v, d in dims)
 
 
 class _Rewrite:
@@ -224,7 +213,7 @@ class _Rewrite:
             self.finer[node.output] = made
             others = [u for u in node.output.uses if u.node not in self.inside]
             if others:
-                old = self.reshaped(made, _shape(node.output), builder)
+                old = self.reshaped(made, node.output.known_shape, builder)
                 for use in others:
                     use.node.replace_input(use.index, old)
         for node in reversed(self.nodes):
@@ -244,7 +233,7 @@ class _Rewrite:
         if node.kind == "permute" or node.kind in REDUCTIONS:
             return self.turned(node, builder)
         operands = [
-            self.finer.get(v, v) if _shape(v) == () else
+            self.finer.get(v, v) if v.known_shape == () else
             self.reshaped(self.of(v, builder), self.like(v, out), builder)
             for v in node.inputs
         ]  # fmt: skip
@@ -255,7 +244,7 @@ class _Rewrite:
         value = node.inputs[0]
         places: list[tuple[int, ...]] = []
         at = 0
-        for d in range(len(_shape(value))):
+        for d in range(len(value.known_shape)):
             n = len(self.classes.factors(value, d))
             places.append(tuple(range(at, at + n)))
             at += n
@@ -269,12 +258,12 @@ class _Rewrite:
     def shape(self, value: Value) -> tuple[int, ...]:
         """The shape in finer dims."""
         return tuple(
-            f for d in range(len(_shape(value))) for f in self.classes.factors(value, d)
+            f for d in range(len(value.known_shape)) for f in self.classes.factors(value, d)
         )
 
     def like(self, value: Value, out: Value) -> tuple[int, ...]:
         """The finer shape of an operand that is broadcast to a result."""
-        shape, mine = _shape(out), _shape(value)
+        shape, mine = out.known_shape, value.known_shape
         lead = len(shape) - len(mine)
         found: list[int] = []
         for d, n in enumerate(mine):
@@ -289,4 +278,4 @@ class _Rewrite:
         return self.finer[value]
 
     def reshaped(self, value: Value, shape: tuple[int, ...], builder: Builder) -> Value:
-        return value if _shape(value) == shape else builder.emit("reshape", value, shape=shape)
+        return value if value.known_shape == shape else builder.emit("reshape", value, shape=shape)

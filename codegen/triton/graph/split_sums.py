@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 
 from gradof import tuning
-from gradof.codegen.fusion.access import shape_of
 from gradof.codegen.triton.ops import HALF
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph, Node
@@ -28,7 +27,7 @@ def split_sums(graph: Graph) -> None:
 
 def _parts(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The leading and the trailing dims."""
-    shape, dims = shape_of(node.inputs[0]), node.attrs["dims"]
+    shape, dims = node.inputs[0].shape, node.attrs["dims"]
     if shape is None or 0 in shape:
         return None
     assert isinstance(dims, tuple)

@@ -12,7 +12,7 @@ that; other ops are not, so nothing but the view may read them.
 
 from __future__ import annotations
 
-from gradof.codegen.fusion.access import renames_axes, shape_of
+from gradof.codegen.fusion.access import renames_axes
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.triton.graph.one_hot import is_cells
 from gradof.ir.builder import Builder
@@ -48,9 +48,9 @@ def _there_and_back(node: Node) -> Value | None:
 def _pays(view: Node) -> bool:
     """Whether a loop makes the operand, and a loop or a copy reads the view."""
     source = view.inputs[0].node
-    if source is None or not is_cells(source) or shape_of(view.output) is None:
+    if source is None or not is_cells(source) or view.output.shape is None:
         return False
-    if shape_of(source.output) == ():
+    if source.output.shape == ():
         return False  # a number, whose operands have no dims to take a view of
     if source.kind != "cast" and len(source.output.uses) != 1:
         return False
@@ -59,8 +59,8 @@ def _pays(view: Node) -> bool:
     dims = view.attrs.get("dims")
     if isinstance(dims, tuple) and dims[-1:] != (len(dims) - 1,):
         return False  # neighbours would be apart, in all that is read
-    whole = shape_of(source.output)
-    if view.kind == "reshape" and any(shape_of(v) not in ((), whole) for v in source.inputs):
+    whole = source.output.shape
+    if view.kind == "reshape" and any(v.shape not in ((), whole) for v in source.inputs):
         return False
     return any(_is_loop_or_copy(use.node, view) for use in view.output.uses)
 
@@ -79,7 +79,7 @@ def _move(view: Node) -> None:
     source = view.inputs[0].node
     assert source is not None and view.block is not None
     builder = Builder(view.block, view, source.loc)
-    whole = shape_of(source.output)
+    whole = source.output.shape
     assert whole is not None
     operands = [_viewed(v, view, len(whole), builder) for v in source.inputs]
     made = builder.emit(source.kind, *operands, **source.attrs)
@@ -96,7 +96,7 @@ def _move(view: Node) -> None:
 
 def _viewed(value: Value, view: Node, rank: int, builder: Builder) -> Value:
     """The view of an operand, which broadcasts to the operand of the view."""
-    shape = shape_of(value)
+    shape = value.shape
     assert shape is not None
     if shape == ():
         return value

@@ -140,5 +140,4 @@ RANDOM = forms(
     "torch.nn.functional.dropout({x}, {of:0.1|0.5})", "{x} + torch.randn_like({x})",
     "{x} * torch.rand({x}.shape)", "torch.bernoulli(torch.sigmoid({x}))", weight=0.3,
 )  # fmt: skip
-SMALL_ONLY = LINALG + RANDOM
 ALL = (*VIEWS, *ARITHMETIC, *SELECTING, *REDUCING, *PRODUCTS, *IN_PLACE, *CONTROL)

@@ -1,9 +1,27 @@
-"""Pieces of Python source: wrapped lines, tuples, identifiers."""
+"""Pieces of Python source: names that are given once, wrapped lines, tuples, identifiers."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 import unicodedata
+from collections.abc import Iterable, Sequence
+
+
+class Names:
+    """Names that are each given once; `taken` are those that are no longer free."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken = set(taken)
+        self._suffixes: dict[str, itertools.count[int]] = {}
+
+    def unique(self, base: str) -> str:
+        """`base`, or with the first number behind it that makes it a name of its own."""
+        name = base
+        while name in self.taken:
+            name = f"{base}_{next(self._suffixes.setdefault(base, itertools.count(1)))}"
+        self.taken.add(name)
+        return name
 
 
 def wrapped(line: str) -> list[str]:
@@ -13,7 +31,7 @@ def wrapped(line: str) -> list[str]:
     )
 
 
-def as_tuple(texts: list[str]) -> str:
+def as_tuple(texts: Sequence[str]) -> str:
     """Source of a tuple; of one element it needs its comma."""
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
