@@ -15,18 +15,16 @@ the same array twice.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradof.codegen.fusion.concat_in_place import find_joins, making, places, room
 from gradof.codegen.host.buffers import BufferPlan
+from gradof.codegen.host.emitter import HostEmitter
 from gradof.codegen.host.loops import loop_lines, owned_params, steps
 from gradof.codegen.host.raw import CONVERSIONS, with_raw
-from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.half import (
     CONVERT,
     CONVERT_BY_TORCH,
@@ -46,7 +44,7 @@ from gradof.codegen.lowering.numpy import (
     supported,
 )
 from gradof.codegen.machine.executable import Executable
-from gradof.codegen.machine.source import Names, as_tuple, identifier, wrapped
+from gradof.codegen.machine.source import as_tuple, identifier
 from gradof.codegen.targets.target import MakeKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
@@ -79,15 +77,16 @@ def emit(
 _ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable arrays, and such
 
 
-class _Emitter:
+class _Emitter(HostEmitter):
     def __init__(
         self, graph: Graph, library: Library, name: str, make_kernel: MakeKernel | None,
         native: bool, border: bool = True,
     ) -> None:  # fmt: skip
-        self.source = graph
-        self.graph, self.unrounded, self.products = with_raw(
+        made, self.unrounded, self.products = with_raw(
             graph, border and library == "torch", raw_products(library)
         )
+        space = {"np": np, "room": room}
+        super().__init__(graph, made, space, {"complex", *CONVERT, "__debug__"})
         self.library = library
         self.name = name
         self.prepare: Prepare | None = None
@@ -97,15 +96,10 @@ class _Emitter:
         self.copied: frozenset[Node] = frozenset()  # slices of them
         self.make_kernel = make_kernel
         self.native = native
-        self.kernels: dict[Node, str] = {}
-        self.reads: dict[Node, tuple[int, ...]] = {}
-        self.namespace: dict[str, Any] = {"np": np, "room": room}
-        self.given = Names({"np", "room", "complex", *CONVERT, "__debug__", *keyword.kwlist})
-        self.names: dict[Value, str] = {}
         self.scalars: dict[Value, str] = {}  # inputs without dimensions, as scalars
-        self.counter = itertools.count()
         self.lowerings: dict[Node, tuple[Op, Lowering]] = {}
         self.callees: dict[Callable[..., Any], str] = {}
+        self.beside: list[str] = []  # the bodies of loops
 
     def emit(self) -> Executable:
         lines = self.lines()
@@ -117,14 +111,13 @@ class _Emitter:
         inner = [name for body in self.bodies.values() for name in body.kernel_names()]
         return [*inner, *self.kernels.values()]
 
-    def lines(self) -> list[str]:
-        """The function, after the bodies of its loops."""
-        nodes = list(self.graph.nodes())
+    def begin(self, nodes: Sequence[Node]) -> None:
+        """Choose a lowering for every node, emit the bodies of loops, plan the buffers."""
         # a traced function may be named like an op it calls
         self.name = self.given.unique(self.name)
         for node in nodes:
             self.check(node)
-        head = [line for body in self.bodies.values() for line in (*body.lines(), "", "")]
+        self.beside = [line for body in self.bodies.values() for line in (*body.lines(), "", "")]
         writes = {
             node: low.writes for node, (_, low) in self.lowerings.items()
             if not self.has_wide_number(node)
@@ -143,19 +136,14 @@ class _Emitter:
             record, low = self.lowerings[node]
             low = dataclasses.replace(low, text=self.callee("write_slice", write_slice))
             self.lowerings[node] = record, low
-        for value in self.graph.inputs:
-            self.names[value] = self.fresh(value)
-        body = [line for node in nodes for line in self.statement(node)]
-        types = ", ".join(str(v.type) for v in self.source.outputs)
-        pairs = zip(self.graph.inputs, self.source.inputs, strict=True)
-        typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in pairs)
-        return [
-            *head,
-            *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
-            *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
-            *("    " + line for line in body),
-            *wrapped(f"    return {as_tuple(self.results())}"),
-        ]
+
+    def before(self) -> list[str]:
+        """The bodies of loops."""
+        return self.beside
+
+    def dead(self, node: Node) -> Sequence[Value]:
+        """The arrays that the plan lets go."""
+        return self.plan.frees.get(node, ())
 
     def body(self, loop: Loop) -> _Emitter:
         """The emitter of a loop's body, a function beside this one."""
@@ -172,10 +160,7 @@ class _Emitter:
 
     def check(self, node: Node) -> None:
         if node.kind == "FusionGroup" and self.make_kernel is not None:
-            name = self.kernels[node] = self.given.unique(f"{self.name}_kernel")
-            nest = schedule(node, name)
-            self.namespace[name] = self.make_kernel(nest)
-            self.reads[node] = nest.reads
+            self.add_kernel(node, self.make_kernel)
             return
         if is_loop(node):
             self.bodies[node] = self.body(Loop(node))
@@ -205,10 +190,8 @@ class _Emitter:
         self.given.taken.add(found)
         return found
 
-    def fresh(self, value: Value) -> str:
-        return self.given.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
-
     def statement(self, node: Node) -> list[str]:
+        """A call of an op or a kernel, or the loop over a body."""
         if node.kind == "Constant":
             self.constant(node)
             return []
@@ -223,9 +206,8 @@ class _Emitter:
             return [*lines[:-1], *self.placed(node, lines[-1])]
         if node.kind in CONVERSIONS:
             function = self.conversion(CONVERSIONS[node.kind])
-            self.names[node.output] = self.fresh(node.output)
-            text = f"{self.names[node.output]} = {function}({self.names[node.inputs[0]]})"
-            return self.placed(node, text)
+            operand = self.names[node.inputs[0]]
+            return self.placed(node, f"{self.named(node)[0]} = {function}({operand})")
         record, low = self.lowerings[node]
         operands = [self.names[v] for v in node.inputs]
         taken: list[str] = []
@@ -240,16 +222,14 @@ class _Emitter:
             text = f"{text}.astype(np.float16)"
         more = told(node)
         text = f"{text[:-1]}, {more})" if more else text
-        for out in node.outputs:
-            self.names[out] = self.fresh(out)
+        made = self.named(node)
         if len(node.outputs) == 1 and node.output in self.plan.out:
             text = f"{text[:-1]}, out={self.names[self.plan.out[node.output]]})"
-        names = ", ".join(self.names[out] for out in node.outputs)
         results = zip(roundings(node), node.outputs, strict=True)
         rounds = [None if out in self.unrounded else r for r, out in results]
         if len(rounds) == 1 and rounds[0] is not None:
             text, rounds = f"{self.conversion(rounds[0])}({text})", []
-        lines = self.placed(node, f"{names} = {text}" if names else text)
+        lines = self.placed(node, f"{', '.join(made)} = {text}" if made else text)
         lines[1:1] = [
             f"{self.names[v]} = {self.conversion(r)}({self.names[v]})"
             for v, r in zip(node.outputs, rounds, strict=False) if r is not None
@@ -290,17 +270,15 @@ class _Emitter:
         for whole in self.joins.first.get(node, ()):
             name = self.names[whole.output] = self.fresh(whole.output)
             lines.append(f"{name} = {making(whole)}")
-        into = []
+        into, made = [], self.named(node)
         for k, out in enumerate(node.outputs):
-            self.names[out] = self.fresh(out)
             found = self.joins.parts.get(out)
             if found is not None:
                 place = places(found)[found.inputs.index(out)]
                 into.append(f"({k}, {self.names[found.output]}{place})")
         arguments = [self.names[node.inputs[k]] for k in self.reads[node]]
         arguments += [f"into={as_tuple(into)}"] if into else []
-        results = as_tuple([self.names[out] for out in node.outputs])
-        text = f"{results} = {self.kernels[node]}({', '.join(arguments)})"
+        text = f"{as_tuple(made)} = {self.kernels[node]}({', '.join(arguments)})"
         return [*lines, *self.placed(node, text)]
 
     def join(self, node: Node) -> list[str]:
@@ -313,15 +291,6 @@ class _Emitter:
             else:
                 lines.append(f"{whole}{place} = {self.names[value]}")
         return [*lines, *self.placed(node, f"del {', '.join(done)}")]
-
-    def placed(self, node: Node, text: str) -> list[str]:
-        """A statement with its line of the user's code, and what is let go after it."""
-        loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
-        lines = [f"{text}{loc}"]
-        dead = self.plan.frees.get(node)
-        if dead:
-            lines.append(f"del {', '.join(self.names[v] for v in dead)}")
-        return lines
 
     def constant(self, node: Node) -> None:
         value = node.attrs["value"]

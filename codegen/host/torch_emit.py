@@ -18,20 +18,18 @@ twice; but what is saved for df may be several views of one.
 
 from __future__ import annotations
 
-import itertools
-import keyword
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradof.codegen.host.emitter import HostEmitter
 from gradof.codegen.loops.ir import LoopNest
-from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.scalar import expand_scalars
 from gradof.codegen.lowering.torch_calls import namespace, statement
 from gradof.codegen.lowering.torch_ops import has_form, torch_expression
 from gradof.codegen.machine.executable import Executable
-from gradof.codegen.machine.source import Names, as_tuple, identifier, wrapped
+from gradof.codegen.machine.source import as_tuple, identifier
 from gradof.codegen.targets.choose import devices_of, home_of, triton_target
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import Target
@@ -143,61 +141,45 @@ def emit_torch(
     return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()
 
 
-class _Emitter:
+class _Emitter(HostEmitter):
     def __init__(
         self, graph: Graph, name: str, make_kernel: MakeKernel, shown: int | None
     ) -> None:  # fmt: skip
-        self.graph = graph
+        super().__init__(graph, graph, namespace())
         self.shown = len(graph.outputs) if shown is None else shown
         self.make_kernel = make_kernel
         self.home = home_of(graph)
-        self.namespace: dict[str, Any] = namespace()
-        self.given = Names({*self.namespace, *keyword.kwlist})
-        self.counter = itertools.count()
-        self.names: dict[Value, str] = {}
         self.root: dict[Value, Value] = {}  # whose memory a value may share
         self.expanded: set[Value] = set()  # may have one element for many
         self.fixed: dict[Value, str] = {}
         self.setup: list[str] = []
-        self.kernels: list[Any] = []
+        self.last: dict[Node, list[Value]] = {}  # after which node each tensor is let go
         self.name = self.given.unique(name)
 
     def emit(self) -> TorchExecutable:
-        for value in self.graph.inputs:
-            self.names[value] = self.fresh(value)
-        nodes = list(self.graph.nodes())
-        last = self.last_uses(nodes)
-        body = [
-            f"{self.names[v]} = {self.names[v]}.item()" for v in self.graph.inputs
-            if isinstance(v.type, ScalarType)
-        ]  # fmt: skip
-        for node in nodes:
-            body += self.node(node)
-            dead = [self.names[v] for v in last.get(node, ()) if v in self.names]
-            if dead:
-                body.append(f"del {', '.join(dead)}")
-        typed = ", ".join(f"{self.names[v]} : {v.type}" for v in self.graph.inputs)
-        types = ", ".join(str(v.type) for v in self.graph.outputs)
-        results = self.results()
-        head = []
-        if self.setup:
-            made = ", ".join(dict.fromkeys(self.fixed.values()))
-            head = [f"def {self.name}_constants():", f"    global {made}",
-                    *("    " + line for line in self.setup), "", ""]  # fmt: skip
-        lines = [
-            *head,
-            *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
-            *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
-            *("    " + line for line in body),
-            *wrapped(f"    return {as_tuple(results)}"),
-        ]
+        lines = self.lines()
+        kernels = [self.namespace[name] for name in self.kernels.values()]
         return TorchExecutable(
-            self.name, "\n".join(lines) + "\n", self.namespace, self.kernels,
-            devices_of(self.graph),
-        )  # fmt: skip
+            self.name, "\n".join(lines) + "\n", self.namespace, kernels, devices_of(self.graph)
+        )
 
-    def last_uses(self, nodes: Sequence[Node]) -> dict[Node, list[Value]]:
-        """After which node each tensor made here is let go."""
+    def before(self) -> list[str]:
+        """What makes the constants."""
+        if not self.setup:
+            return []
+        made = ", ".join(dict.fromkeys(self.fixed.values()))
+        return [
+            f"def {self.name}_constants():", f"    global {made}",
+            *("    " + line for line in self.setup), "", "",
+        ]  # fmt: skip
+
+    def opening(self) -> list[str]:
+        """Numbers, which the caller hands over as tensors."""
+        numbers = [self.names[v] for v in self.graph.inputs if isinstance(v.type, ScalarType)]
+        return [f"{name} = {name}.item()" for name in numbers]
+
+    def begin(self, nodes: Sequence[Node]) -> None:
+        """Find after which node each tensor that is made here is let go."""
         last: dict[Value, Node] = {}
         for node in nodes:
             for out in node.outputs:
@@ -206,13 +188,16 @@ class _Emitter:
                 if value in last:
                     last[value] = node
         kept = set(self.graph.outputs)
-        found: dict[Node, list[Value]] = {}
         for value, node in last.items():
             if value not in kept and isinstance(value.type, (TensorType, SizeType)):
-                found.setdefault(node, []).append(value)
-        return found
+                self.last.setdefault(node, []).append(value)
 
-    def node(self, node: Node) -> list[str]:
+    def dead(self, node: Node) -> Sequence[Value]:
+        """The tensors that no later statement reads."""
+        return self.last.get(node, ())
+
+    def statement(self, node: Node) -> list[str]:
+        """A call of an op or a kernel; a constant is made before the first run."""
         if node.kind == "FusionGroup":
             return self.kernel(node)
         if is_attention(node):
@@ -225,15 +210,13 @@ class _Emitter:
             self.constant(node, operands)
             return []
         text = statement(node, operands, self.device(node))
-        for out in node.outputs:
-            self.names[out] = self.fresh(out)
+        made = self.named(node)
         if node.kind in VIEWS:
             source = node.inputs[0]
             self.root[node.output] = self.root.get(source, source)
             if node.kind == "expand" or source in self.expanded:
                 self.expanded.add(node.output)
-        names = ", ".join(self.names[out] for out in node.outputs)
-        return [_placed(f"{names} = {text}" if names else text, node)]
+        return self.placed(node, f"{', '.join(made)} = {text}" if made else text)
 
     def is_fixed(self, node: Node) -> bool:
         """Whether a tensor is made once: of constants, with memory that is there or the CPU's."""
@@ -261,29 +244,21 @@ class _Emitter:
         self.setup.append(f"{name} = {text}")
 
     def kernel(self, node: Node) -> list[str]:
-        name = self.given.unique(f"{self.name}_kernel")
-        nest = schedule(node, name)
         device = next(v.type.device for v in node.outputs if isinstance(v.type, TensorType))
-        self.namespace[name] = self.make_kernel(nest, device)
-        self.kernels.append(self.namespace[name])
-        for out in node.outputs:
-            self.names[out] = self.fresh(out)
-        given = [node.inputs[k] for k in nest.reads]
-        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in given)
-        left = as_tuple([self.names[out] for out in node.outputs])
-        return [_placed(f"{left} = {name}({arguments})", node)]
+        self.add_kernel(node, lambda nest: self.make_kernel(nest, device))
+        return self.kernel_call(node, [node.inputs[k] for k in self.reads[node]])
 
     def attention(self, node: Node) -> list[str]:
         """A call of `flash`; of the backward only what is read is computed."""
         suffix = "" if node.kind == "attention" else "_backward"
-        name = self.given.unique(f"{self.name}_attention{suffix}")
+        name = self.kernels[node] = self.given.unique(f"{self.name}_attention{suffix}")
         self.namespace[name] = flash_of(node, name)
-        self.kernels.append(self.namespace[name])
-        for out in node.outputs:
-            self.names[out] = self.fresh(out)
-        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in node.inputs)
-        left = as_tuple([self.names[out] for out in node.outputs])
-        return [_placed(f"{left} = {name}({arguments})", node)]
+        return self.kernel_call(node, node.inputs)
+
+    def kernel_call(self, node: Node, operands: Sequence[Value]) -> list[str]:
+        arguments = ", ".join(self.fixed.get(v) or self.names[v] for v in operands)
+        made = as_tuple(self.named(node))
+        return self.placed(node, f"{made} = {self.kernels[node]}({arguments})")
 
     def device(self, node: Node) -> str:
         """The name of the device on which a node makes its results."""
@@ -317,10 +292,3 @@ class _Emitter:
             texts.append(name)
         return texts
 
-    def fresh(self, value: Value) -> str:
-        return self.given.unique(identifier(value.hint) if value.hint else f"t{next(self.counter)}")
-
-
-def _placed(text: str, node: Node) -> str:
-    """A statement with its line of the user's code."""
-    return text if node.loc is None else f"{text}  # {' '.join(str(node.loc).split())}"

@@ -106,7 +106,9 @@ def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str,
         module = writer.bind(owner, "module")
         writer.unless(f"{module}.training is {owner.training}")  # type: ignore[union-attr]
     writer.lines.append("return True")
-    return writer.compiled("<gradof arguments>")[0]
+    check: Callable[[tuple[Any, ...], dict[str, Any]], bool]
+    check, _ = writer.compiled("<gradof arguments>")
+    return check
 
 
 def without_arrays(call: Call) -> Call:

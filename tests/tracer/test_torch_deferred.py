@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import gradof
+from gradof import tuning
 from gradof.errors import OpaqueOpWarning, UnsupportedOpError
 from gradof.testing import check
 from gradof.tracer.torch import deferred as torch_deferred
@@ -18,7 +19,7 @@ from gradof.tracer.torch.tracer import trace_torch
 
 Tensor = torch.Tensor
 ATEN = torch.ops.aten
-N = torch_deferred.LARGE
+N = tuning.DEFERRED_CELLS
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small results wait, too."""
-    monkeypatch.setattr(torch_deferred, "LARGE", 0)
+    monkeypatch.setattr(tuning, "DEFERRED_CELLS", 0)
 
 
 def _mlp(x: Tensor, w: Tensor) -> Tensor:
@@ -237,7 +238,7 @@ def test_graphs_are_the_same_whether_results_wait_or_not(
     for fn, args in ((_mlp, (x, w)), (_branch, (x,)), (_view_changed, (x,)), (_sorted, (x,))):
         waiting = str(trace_torch(fn, args, {}).graph)
         with monkeypatch.context() as m:
-            m.setattr(torch_deferred, "LARGE", 1 << 60)
+            m.setattr(tuning, "DEFERRED_CELLS", 1 << 60)
             assert str(trace_torch(fn, args, {}).graph) == waiting
 
 

@@ -3,13 +3,10 @@
     deferred.call(np.exp, (x,), {})      # an array of np.exp(x)'s type, not filled
     x.concrete                           # filled, as everything it is computed from
 
-A trace runs the function for its types, and what it computes is computed again by the compiled
-code. So a large result waits, with the call that makes it, until something needs its elements: a
-number that Python reads, a constant, a function whose shape or errors depend on them, a change in
-place. `TracedArray.memory` is the array as it is, `concrete` the array with its elements. Memory
-that nothing writes to costs no pages. What is computed late needs more memory than what is computed
-at once, so a function that reads again and again (a loop that changes an array in place) waits no
-longer.
+Why, and when they are computed after all, is told in `gradof.tracer.core.deferred`.
+`TracedArray.memory` is the array as it is, `concrete` the array with its elements. What is computed
+late needs more memory than what is computed at once, so a function that reads again and again (a
+loop that changes an array in place) waits no longer.
 
 What waits, and with which types, is told in `waiting`.
 
@@ -24,7 +21,6 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +28,7 @@ from numpy.typing import NDArray
 
 from gradof import tuning
 from gradof.errors import TraceError
+from gradof.tracer.core.deferred import Call, Waiting
 from gradof.tracer.numpy.array import Later, TracedArray
 from gradof.tracer.numpy.waiting import MOVERS, TYPES_ONLY, Results, results_of
 from gradof.tracer.state.source import user_loc
@@ -39,27 +36,16 @@ from gradof.tracer.state.source import user_loc
 Array = NDArray[Any]
 
 
-@dataclass(eq=False)
-class _Call:
-    """A call that waits, and its results; None for one that is a view."""
-
-    function: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    results: Sequence[Array | None]
-
-
-class Deferred:
+class Deferred(Waiting):
     """The calls of one trace that wait, by the owner of each result's memory.
 
     `is_watched` says of a plain array that the trace fails if it changes.
     """
 
     def __init__(self, is_watched: Callable[[Array], bool]) -> None:
+        super().__init__()
         self._is_watched = is_watched
         self._reads = 0
-        self._waiting: dict[int, _Call] = {}
-        self._readers: dict[int, list[_Call]] = {}
         self._borrowed: dict[int, Array] = {}
         self._lost: dict[int, weakref.ref[Array]] = {}
 
@@ -98,7 +84,7 @@ class Deferred:
         if array.size < max(tuning.DEFERRED_CELLS, 1):
             return np.array(array)
         made = np.empty_like(array, subok=False)
-        self._wait(_Call(np.asarray, (array,), {}, (made,)))
+        self.add(Call(np.asarray, (array,), {}, (made,)))
         return made
 
     def cast(self, array: TracedArray, dtype: np.dtype[Any]) -> Any:
@@ -106,19 +92,15 @@ class Deferred:
         memory = array.memory
         if memory.size and np.can_cast(memory.dtype, dtype, "safe") and self._may_wait((array,)):
             made = np.empty_like(memory, dtype=dtype)
-            self._wait(_Call(np.asarray, (array,), {}, (made,)))
+            self.add(Call(np.asarray, (array,), {}, (made,)))
             return Later(made) if array.is_scalar else made
         concrete = array.concrete.astype(dtype)
         return concrete[()] if array.is_scalar else concrete
 
-    def waits(self, memory: Array) -> bool:
-        """Whether the elements of an array are not computed yet."""
-        return bool(self._waiting) and id(owner(memory)) in self._waiting
-
     def settle(self, memory: Array) -> None:
         """Compute the elements of an array; TraceError where the trace has ended without."""
         if self._waiting:
-            self._fill(id(owner(memory)))
+            self.fill(id(owner(memory)))
         elif self._lost:
             lost = self._lost.get(id(owner(memory)))
             if lost is not None and lost() is owner(memory):
@@ -130,10 +112,7 @@ class Deferred:
     def before_write(self, memory: Array) -> None:
         """Compute an array that is about to change, and all that waits for its elements."""
         self.settle(memory)
-        for call in self._readers.pop(id(owner(memory)), ()):
-            for result in call.results:
-                if result is not None and self._waiting.get(id(owner(result))) is call:
-                    self._fill(id(owner(result)))
+        self.fill_readers(id(owner(memory)))
 
     def borrow(self, array: Array) -> None:
         """The array is the user's, who may change it by plain numpy."""
@@ -142,11 +121,10 @@ class Deferred:
     def forget(self) -> None:
         """Let go of every call that waits: the trace has ended."""
         for call in self._waiting.values():
-            for result in call.results:
-                if result is not None:
-                    self._lost[id(owner(result))] = weakref.ref(owner(result))
-        for held in (self._waiting, self._readers, self._borrowed):
-            held.clear()
+            for result in call.made():
+                self._lost[id(owner(result))] = weakref.ref(owner(result))
+        super().forget()
+        self._borrowed.clear()
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -161,7 +139,7 @@ class Deferred:
     ) -> Any:  # fmt: skip
         """The results of a call that waits, as numpy would give them."""
         made, is_scalar, is_tuple = found
-        self._wait(_Call(function, args, kwargs, made))
+        self.add(Call(function, args, kwargs, made))
         shown = tuple(Later(m) if is_scalar else m for m in made)
         return shown if is_tuple else shown[0]
 
@@ -176,7 +154,7 @@ class Deferred:
         fresh = [None if _is_of(p, sources) else np.asarray(p) for p in parts]
         if any(p is not None for p in fresh):
             held = [self._held(args[0]), *map(_copied, rest)]
-            self._wait(_Call(function, held, kwargs, fresh))
+            self.add(Call(function, held, kwargs, fresh))
         shown = [
             p if f is None else Later(f) if isinstance(p, np.generic) else f
             for p, f in zip(parts, fresh, strict=True)
@@ -192,32 +170,23 @@ class Deferred:
         watched = isinstance(value, np.ndarray) and self._is_watched(value)
         return value if watched else _copied(value)
 
-    def _wait(self, call: _Call) -> None:
-        for result in call.results:
-            if result is not None:
-                self._waiting[id(owner(result))] = call
-        for key in {id(owner(a)) for a in _memories(call.args)}:
-            self._readers.setdefault(key, []).append(call)
-
-    def _fill(self, key: int) -> None:
-        """Compute what is in an owner's memory, and first what that is computed from."""
+    def fill(self, key: int) -> None:
+        """As for any library, and counted: a function that reads much waits no longer."""
         self._reads += key in self._waiting
-        stack = [key]
-        while stack:
-            call = self._waiting.get(stack[-1])
-            if call is None:
-                stack.pop()
-                continue
-            needs = {id(owner(a)) for a in _memories(call.args)} & self._waiting.keys()
-            if needs:
-                stack.extend(needs)
-                continue
-            for result in call.results:
-                if result is not None:
-                    self._waiting.pop(id(owner(result)), None)
-            with np.errstate(all="ignore"):
-                _run(call)
-            call.args = call.results = ()  # readers of its operands remember it
+        super().fill(key)
+
+    def key(self, array: Array) -> int:
+        """The array whose memory it is."""
+        return id(owner(array))
+
+    def operands(self, call: Call) -> Iterator[Array]:
+        """The memories of the traced arrays; those among the keywords have their elements."""
+        return _memories(call.args)
+
+    def run(self, call: Call) -> None:
+        """Write the results where they are to be."""
+        with np.errstate(all="ignore"):
+            _run(call)
 
 
 def _small(args: Sequence[Any]) -> list[Any] | None:
@@ -237,7 +206,7 @@ def _small(args: Sequence[Any]) -> list[Any] | None:
     return plain
 
 
-def _run(call: _Call) -> None:
+def _run(call: Call) -> None:
     args = real(list(call.args))
     if isinstance(call.function, np.ufunc):
         call.function(*args, **call.kwargs, out=tuple(call.results))

@@ -3,11 +3,7 @@
     deferred.call(aten.exp.default, (x,), {})       # a tensor of exp(x)'s type, not filled
     deferred.settle((y,))                           # fill what y is, or is a view of
 
-A trace runs the function for its types, and what it computes is computed again by the compiled
-code: of large arrays that would be most of a first call, and memory for every intermediate. So a
-large result waits, with the call that makes it, until something needs its elements: a number that
-Python reads, an op whose shape or errors depend on them, a constant. Memory that nothing writes to
-costs no pages.
+Why, and when they are computed after all, is told in `gradof.tracer.core.deferred`.
 
 Only ops wait that raise for no elements of their operands (an index may be out of range, a division
 of integers be by zero), and only draws from torch's own generator: they are made in order, so that
@@ -24,35 +20,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from gradof import tuning
+from gradof.tracer.core.deferred import Call, Waiting
 from gradof.tracer.torch.deferred_layers import TYPES
 
 Shape = tuple[int, ...]
 
-LARGE = 1 << 16  # elements of an operand; below it, computing is as quick as not to
 _ATEN = torch.ops.aten
 
 
-@dataclass
-class _Call:
-    """A call that waits, and its results."""
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: list[torch.Tensor]
-
-
-class Deferred:
+class Deferred(Waiting):
     """The calls of one trace that wait, by the storage of each result."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, _Call] = {}
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The op's result or results, now or later; its own exception where it raises one."""
@@ -89,28 +72,19 @@ class Deferred:
         """Compute the elements of every tensor in arguments."""
         if self._waiting:
             for tensor in _tensors(trees):
-                self._fill(_memory(tensor))
+                self.fill(_memory(tensor))
 
     def settle_readers(self, *tensors: torch.Tensor) -> None:
         """Compute what waits for the elements of tensors that are about to be given other ones."""
-        changed = set(map(_memory, tensors)) if self._waiting else set()
-        for memory, call in list(self._waiting.items()):
-            if any(_memory(t) in changed for t in _tensors((call.args, call.kwargs))):
-                self._fill(memory)
+        if self._waiting:
+            for tensor in tensors:
+                self.fill_readers(_memory(tensor))
 
     def settle_draws(self) -> None:
         """Make the draws that wait, before the generator is used or asked for its state."""
         for memory, call in list(self._waiting.items()):
-            if call.func in _DRAWS:
-                self._fill(memory)
-
-    def waits(self, tensor: torch.Tensor) -> bool:
-        """Whether the elements of a tensor are not computed yet."""
-        return bool(self._waiting) and _memory(tensor) in self._waiting
-
-    def forget(self) -> None:
-        """Let go of every call that waits: the trace has ended."""
-        self._waiting.clear()
+            if call.function in _DRAWS:
+                self.fill(memory)
 
     def _may_wait(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], draws: bool
@@ -121,7 +95,7 @@ class Deferred:
         tensors = list(_tensors((args, kwargs)))
         if func.namespace != "aten" or not all(map(_is_plain, tensors)):
             return False
-        return any(t.numel() >= LARGE or self.waits(t) for t in tensors)
+        return any(t.numel() >= tuning.DEFERRED_CELLS or self.waits(t) for t in tensors)
 
     def _later(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Results without elements; None where the call is wrong, or its results not known."""
@@ -130,7 +104,7 @@ class Deferred:
             if types is None:
                 return None
             results = [torch.empty(shape, dtype=dtype) for shape, dtype in types]
-            return self._wait(_Call(func, args, kwargs, results), len(results) == 1)
+            return self._wait(Call(func, args, kwargs, results), len(results) == 1)
         try:
             shapes = _SHAPES.get(func, _broadcast)(*args, **kwargs)
             like = _small_result(func, args, kwargs) if shapes else None
@@ -142,40 +116,37 @@ class Deferred:
         if len(shapes) == 1:
             shapes = shapes * len(kinds)
         made = [torch.empty(s, dtype=t.dtype) for s, t in zip(shapes, kinds, strict=True)]
-        return self._wait(_Call(func, args, kwargs, made), isinstance(like, torch.Tensor))
+        return self._wait(Call(func, args, kwargs, made), isinstance(like, torch.Tensor))
 
-    def _wait(self, call: _Call, one: bool) -> Any:
-        for tensor in call.results:
-            self._waiting[_memory(tensor)] = call
+    def _wait(self, call: Call, one: bool) -> Any:
+        self.add(call)
         return call.results[0] if one else tuple(call.results)
 
-    def _fill(self, memory: int) -> None:
-        """Compute what is in a storage, and first what that is computed from."""
-        stack = [memory]
-        while stack:
-            call = self._waiting.get(stack[-1])
-            if call is None:
-                stack.pop()
-                continue
-            needs = [_memory(t) for t in _tensors((call.args, call.kwargs)) if self.waits(t)]
-            if call.func in _DRAWS:  # in the order of the trace
-                needs += list(self._draws_before(call))[::-1]
-            if needs:
-                stack.extend(needs)
-                continue
-            for result in call.results:
-                del self._waiting[_memory(result)]
-            out = call.func(*call.args, **call.kwargs)
-            values = [out] if isinstance(out, torch.Tensor) else out
-            for result, value in zip(call.results, values, strict=True):
-                result.copy_(value)
+    def key(self, array: torch.Tensor) -> int:
+        """The storage."""
+        return _memory(array)
 
-    def _draws_before(self, call: _Call) -> Iterator[int]:
-        for memory, other in self._waiting.items():
-            if other is call:
-                return
-            if other.func in _DRAWS:
-                yield memory
+    def operands(self, call: Call) -> Iterator[torch.Tensor]:
+        """Every tensor among the arguments."""
+        return _tensors((call.args, call.kwargs))
+
+    def run(self, call: Call) -> None:
+        """Run the op, and copy what it gives to where it is to be."""
+        out = call.function(*call.args, **call.kwargs)
+        values = [out] if isinstance(out, torch.Tensor) else out
+        for result, value in zip(call.results, values, strict=True):
+            result.copy_(value)
+
+    def before(self, call: Call) -> list[int]:
+        """Earlier draws: they are made in the order of the trace."""
+        earlier: list[int] = []
+        if call.function in _DRAWS:
+            for memory, other in self._waiting.items():
+                if other is call:
+                    break
+                if other.function in _DRAWS:
+                    earlier.append(memory)
+        return earlier[::-1]
 
 
 # --- types ---------------------------------------------------------------------------------------
