@@ -3,7 +3,8 @@
     python benchmarks/autograd_suite.py [--jobs 2] [--files test_core test_numpy]
 
 The source distribution is downloaded with pip into build/; nothing of it is kept here. Prints what
-passes, by file, and the tests that do not.
+passes, by file, and the tests that do not; a whole run writes the section on tests of
+docs/autograd.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.autograd_page import counted, write  # noqa: E402
+
 BUILD = ROOT / "build" / "autograd"
 VERSION = "1.8.0"
 # What is to pass, by the tests of it: core, numpy, linalg, fft, scipy and systematic.
@@ -98,17 +102,17 @@ def main() -> None:
     folder = sources(options.sdist)
     names = options.files or sorted(p.stem for p in (folder / "tests").glob("test_*.py"))
     found = run_tests(folder, names, options.jobs)
-    passed = total = 0
     for name in names:
-        outcomes = {t: o for t, o in found.get(name, {}).items() if not o.startswith("skipped")}
-        good = sum(o == "passed" for o in outcomes.values())
-        print(f"{name:22} {good:4} of {len(outcomes):4}")
+        outcomes = found.get(name, {})
+        print("{:22} {:4} of {:4}".format(name, *counted([outcomes])))
         for test, outcome in outcomes.items():
-            if outcome != "passed":
+            if outcome != "passed" and not outcome.startswith("skipped"):
                 print(f"    {test}: {outcome[:160]}")
-        if name in WANTED:
-            passed, total = passed + good, total + len(outcomes)
+    passed, total = counted([found.get(name, {}) for name in WANTED])
     print(f"{', '.join(WANTED)}: {passed} of {total}, {passed / max(total, 1):.1%}")
+    if not options.files:
+        outcomes_of = {name: found.get(name, {}) for name in names}
+        write("tests", {"version": VERSION, "wanted": WANTED, "outcomes": outcomes_of})
 
 
 if __name__ == "__main__":

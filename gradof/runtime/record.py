@@ -9,7 +9,6 @@ turn out to vary (`gradof.runtime.numbers`), or to be needed themselves.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -346,10 +345,9 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
             trace_torch, strict=strict, varying=places, same=call.same_leaves()
         )
     from gradof.tracer.numpy.tracer import trace_numpy
+    from gradof.tracer.scipy.imports import catch_calls
+    from gradof.tracer.scipy.transforms import set_transforms
 
-    if "scipy" in sys.modules:
-        from gradof.tracer.scipy.adaptors import catch_calls
-
-        catch_calls(_transforms)
-
+    set_transforms(_transforms)
+    catch_calls()
     return functools.partial(trace_numpy, varying=places)

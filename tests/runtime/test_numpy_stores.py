@@ -83,6 +83,17 @@ class Net:
 f = Net()
 kept = lambda: f.mask
 """, 2),
+    "functions of C's, looked up by name in a memo": ("""
+import scipy.linalg
+memo = {}
+def routines(*names):
+    if names not in memo:
+        memo[names] = [getattr(np, names[0]), *scipy.linalg.get_lapack_funcs(names[1:], dtype="d")]
+    return memo[names]
+def f(x):
+    return np.sum(x ** 2) * len(routines("exp", "pbtrs", "gttrs"))
+kept = lambda: memo
+""", 2),
     "an object of its own": ("""
 class State:
     def __init__(self, x): self.x, self.norm = x, np.sum(x * x)

@@ -15,8 +15,10 @@ Python would make new ones as well. Those it only passes on, such as a config, a
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from types import MemberDescriptorType, ModuleType
 from typing import Any
@@ -29,6 +31,26 @@ _VALUES = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
 )  # fmt: skip
 _DICTS = frozenset({object.__new__, dict.__new__})
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or while a module is loaded
+_WORD = object.__basicsize__ // 2
+
+
+@functools.lru_cache(maxsize=1024)
+def can_be_made(cls: type) -> bool:
+    """Whether `__new__` makes an instance that attributes and items complete.
+
+    An object of C's that has more memory than these take (as those that `copyreg` refuses, and the
+    functions of f2py) keeps there what no attribute says.
+    """
+    if cls.__new__ not in _DICTS:
+        return False
+    base = next(b for b in cls.__mro__ if not b.__flags__ & _HEAP_TYPE)
+    if base not in (object, dict, OrderedDict):
+        return False
+    slots = sum(isinstance(m, MemberDescriptorType) for b in cls.__mro__ for m in vars(b).values())
+    places = slots + (cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0)
+    return cls.__basicsize__ <= base.__basicsize__ + _WORD * places
+
 
 
 def flatten_result(
@@ -85,7 +107,8 @@ class _Objects:
             if obj.__callback__ is not None:
                 raise self._error(obj, "has a callback")
             return (Referent(),), [obj()]
-        if type(obj).__new__ not in _DICTS:
+        cls: type = type(obj)
+        if not can_be_made(cls):
             raise self._error(obj, "cannot be made without its constructor")
         found: dict[Any, Any] = dict(_attributes(obj))
         if isinstance(obj, dict):
@@ -110,7 +133,8 @@ class _Objects:
         """Whether the function made it: what it has been given or can reach was there before."""
         if type(obj) is weakref.ref:
             return obj() is not None and self._is_new(obj())
-        if type(obj).__new__ not in _DICTS or not hasattr(obj, "__dict__"):
+        cls: type = type(obj)
+        if not can_be_made(cls) or not hasattr(obj, "__dict__"):
             return False
         if any(obj is leaf for leaf in self.given):
             return False

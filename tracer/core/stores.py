@@ -11,6 +11,7 @@ does. What is written is the difference between entry and end (`gradof.tracer.st
 from __future__ import annotations
 
 import enum
+import gc
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +115,7 @@ class Writer:
     def _can_be_stored(self, leaf: Any, change: Change) -> bool:
         return (
             isinstance(leaf, _SHARED)
+            or (callable(leaf) and not gc.is_tracked(leaf))  # C's: it refers to nothing
             or type(leaf) is TracedNumber
             or self.is_value(leaf)
             or self.was_there(leaf)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from gradof.tracer.numpy.active import SURROUNDINGS
 from gradof.tracer.scipy import (
     convolve,
     distances,
@@ -28,8 +25,7 @@ from gradof.tracer.scipy import (
     statistics,
     structured,
 )
-from gradof.tracer.scipy.calls import scipy_calls
-from gradof.tracer.scipy.transforms import Transforms, set_transforms
+from gradof.tracer.scipy.calls import caught
 
 ADAPTORS = (
     convolve, distances, distributions, fourier, grids, images, integrals, interpolation, labels,
@@ -38,11 +34,4 @@ ADAPTORS = (
 )  # fmt: skip
 
 
-def catch_calls(make: Callable[[], Transforms]) -> None:
-    """From now on, what traces do with scipy's functions is recorded.
-
-    `make` gives the compiler's transformations.
-    """
-    if scipy_calls not in SURROUNDINGS:
-        SURROUNDINGS.append(scipy_calls)
-        set_transforms(make())
+__all__ = ["ADAPTORS", "caught"]

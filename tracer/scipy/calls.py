@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,11 @@ def scipy_function(
 
 def original_of(name: str) -> FunctionType:
     """The function of a registered name as scipy has it, under another object."""
-    return _ORIGINALS[ADAPTORS[name].path]
+    path = ADAPTORS[name].path
+    if path not in _ORIGINALS:  # of a part of scipy that the user's code does not name
+        importlib.import_module(path.rpartition(".")[0])
+        _load()
+    return _ORIGINALS[path]
 
 
 # --- one call -------------------------------------------------------------------------------------
@@ -267,32 +272,31 @@ def function_at(path: str) -> FunctionType | None:
         if not module:
             return None
     found: Any = sys.modules[module]
-    for name in rest:
-        space = found.__dict__ if isinstance(found, type) else None
-        found = space.get(name) if space is not None else getattr(found, name, None)
+    for name in rest:  # not by getattr: to name a part of scipy is to load it
+        found = vars(found).get(name) if isinstance(found, (type, ModuleType)) else None
     return found if isinstance(found, FunctionType) else None
 
 
 def _load() -> None:
     """Add the functions of modules that have been loaded since."""
-    loaded = {name for name in sys.modules if name.startswith("scipy.")} - _tried
-    if not loaded:
-        return
-    for adaptor in ADAPTORS.values():
-        function = None if adaptor.path in _ORIGINALS else function_at(adaptor.path)
-        if function is not None and function not in _SWAPS:
-            _ORIGINALS[adaptor.path] = copy_of(function)
-            _SWAPS.add(function, functools.partial(_called, adaptor))
-    _tried.update(loaded)
+    with _LOCK:
+        loaded = {name for name in sys.modules if name.startswith("scipy.")} - _tried
+        if not loaded:
+            return
+        for adaptor in ADAPTORS.values():
+            function = None if adaptor.path in _ORIGINALS else function_at(adaptor.path)
+            if function is not None and function not in _SWAPS:
+                _ORIGINALS[adaptor.path] = copy_of(function)
+                _SWAPS.add(function, functools.partial(_called, adaptor))
+        _tried.update(loaded)
 
 
 @contextmanager
-def scipy_calls(recorder: Recorder) -> Iterator[None]:
-    """While active, scipy's functions that have an adaptor record for `recorder`.
+def caught() -> Iterator[None]:
+    """Within it, the functions that are loaded and have an adaptor record.
 
     See Note [Swapped code].
     """
-    with _LOCK:
-        _load()
+    _load()
     with _SWAPS.at_work():
         yield

@@ -1,6 +1,6 @@
 """The compiler's own transformations, for adaptors that differentiate functions they are given.
 
-The runtime sets them when traces first meet scipy: it is above the tracer.
+The runtime sets them before the first trace: it is above the tracer.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Transforms:
     traced: Callable[[], AbstractContextManager[None]]
 
 
-_SET: list[Transforms] = []
+_MAKE: list[Callable[[], Transforms]] = []
 
 
-def set_transforms(transforms: Transforms) -> None:
-    """From now on, these are the compiler's."""
-    _SET[:] = [transforms]
+def set_transforms(make: Callable[[], Transforms]) -> None:
+    """From now on, what `make` gives is the compiler's; it is asked when an adaptor needs them."""
+    _MAKE[:] = [functools.cache(make)]
 
 
 def transforms() -> Transforms:
     """The compiler's."""
-    return _SET[0]
+    return _MAKE[0]()
 
 
 def traced_rule(rule: Function) -> Function:
