@@ -37,6 +37,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
 
 Function = Callable[..., Any]
+_ARRAYS = (np.ndarray, np.generic, TracedArray)
 _WRAPPED = "__gradof_autograd__"
 primitive = Primitive
 
@@ -46,6 +47,15 @@ def as_arrays(tree: Any) -> Any:
     leaves, structure = flatten(tree)
     return structure.unflatten([
         np.asarray(x) if isinstance(x, (float, complex)) and not isinstance(x, np.generic) else x
+        for x in leaves
+    ])  # fmt: skip
+
+
+def in_space(tree: Any) -> Any:
+    """What is differentiated by: as `as_arrays`, and integers as real numbers, as autograd does."""
+    leaves, structure = flatten(as_arrays(tree))
+    return structure.unflatten([
+        x.astype(np.float64) if isinstance(x, _ARRAYS) and x.dtype.kind in "iu" else x
         for x in leaves
     ])  # fmt: skip
 
@@ -69,7 +79,7 @@ def returning_arrays(fun: Function) -> Function:
 
 def make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
     """`(vjp, value)`: the value, and a function from its covectors to those of x."""
-    x = as_arrays(x)
+    x = in_space(x)
     outer = active_recorder()
     value, pull_here = pullback(returning_arrays(fun), x)
 
@@ -83,7 +93,7 @@ def make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
 
 def make_jvp(fun: Function, x: Any) -> Function:
     """A function from vectors v at x to `(value, derivative along v)`."""
-    x = as_arrays(x)
+    x = in_space(x)
 
     def jvp(v: Any) -> tuple[Any, Any]:
         value, tangent = pushforward(returning_arrays(fun), (x,), (seeds_for(v, x),))

@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from gradof.autograd.core import (
-    as_arrays,
     completed,
+    in_space,
     returning_arrays,
     seeds_for,
 )
@@ -46,7 +46,7 @@ class _Pullback:
         places = (argnum,) if isinstance(argnum, int) else tuple(argnum)
         given = list(args)
         for place in places:
-            given[place] = as_arrays(args[place])
+            given[place] = in_space(args[place])
         self.argnum, self.places = argnum, [p % len(args) for p in places]
         self.args = given
         function = returning_arrays(fun)
@@ -120,7 +120,7 @@ class _Compiled:
         places = tuple(p % len(args) for p in places)
         given = list(args)
         for place in places:
-            given[place] = as_arrays(args[place])
+            given[place] = in_space(args[place])
         if self.compiled is None:
             base = compiled_once(returning_arrays(self.fun))
             self.compiled = _value_and_grad(base, places)

@@ -221,7 +221,8 @@ op("rsqrt(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="1 / np.sqrt({x}
 
 
 def _logaddexp_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
-    return g / (F.exp(other - mine) + 1.0)  # not exp(mine - y): inf - inf
+    # not exp(mine - y): inf - inf; not 1 / (exp(other - mine) + 1): its derivative is inf / inf
+    return g * F.sigmoid(mine - other)
 
 
 def _logaddexp(a: Expr, b: Expr) -> Expr:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import cProfile
 import functools
 import queue
 from typing import Any
@@ -264,3 +265,53 @@ def test_scipy_under_autograds_names() -> None:
         return special.logsumexp(x) + stats.norm.logpdf(x, 0.5, 2.0) + norm.logcdf(x)
 
     check_grads(fun, modes=["rev"], order=1)(X)
+
+
+def test_integers_in_the_differentiated_place_are_real_numbers() -> None:
+    times: Any = onp.array([1, 2, 5])
+    power = lambda p, t: p * t**3  # noqa: E731
+    slope = ag.elementwise_grad(power, 1)
+    found: Any = slope(2.0, times)
+    onp.testing.assert_allclose(found, [6.0, 24.0, 150.0])
+    onp.testing.assert_allclose(ag.grad(lambda t: np.sum(t**2))(times), [2.0, 4.0, 10.0])
+    onp.testing.assert_allclose(ag.jacobian(lambda t: t**2)(times), onp.diag(2.0 * times))
+    onp.testing.assert_allclose(ag.make_jvp(lambda t: t**2)(times)(onp.ones(3))[1], [2.0, 4.0, 10.0])
+    hazards = lambda p, t: np.sum(np.log(slope(p, t)))  # noqa: E731  # a slope within a loss
+    value, gradient = ag.value_and_grad(hazards)(onp.array(2.0), times)
+    onp.testing.assert_allclose(value, onp.log(12.0 * times**2).sum() - 3 * onp.log(2.0))
+    onp.testing.assert_allclose(gradient, 1.5)
+
+
+def test_arrays_are_joined_from_any_iterable() -> None:
+    def loss(x: Any) -> Any:
+        parts = {"a": x, "b": 2.0 * x}
+        rows = np.stack(parts.values()), np.vstack(iter([x, x])), np.concatenate(parts.values())
+        return np.sum(rows[0] ** 2) + np.sum(rows[1]) + np.sum(rows[2][2:])
+
+    onp.testing.assert_allclose(ag.grad(loss)(X), 10 * X + 4.0 + onp.array([0.0, 0.0, 1.0]))
+    assert np.stack({"a": X}.values()).shape == (1, 3)
+
+
+def test_a_profiler_goes_on_where_a_primitive_runs() -> None:
+    @primitive
+    def cube(x: Any) -> Any:
+        return onp.asarray(x) ** 3
+
+    defvjp(cube, lambda ans, x: lambda g: g * 3 * x**2)
+    slope = ag.grad(lambda x: np.sum(cube(x)))
+    slope(X)
+    profile = cProfile.Profile()
+    profile.enable()
+    onp.testing.assert_allclose(slope(X), 3 * X**2)
+    profile.disable()
+    assert any("cube" in str(entry.code) for entry in profile.getstats())
+
+
+def test_second_derivatives_of_logaddexp_far_from_zero() -> None:
+    def smooth_abs(x: Any) -> Any:
+        return np.sum(np.logaddexp(0, -1e3 * x) + np.logaddexp(0, 1e3 * x)) / 1e3
+
+    x = onp.array([-2.0, 0.0, 1.0])
+    onp.testing.assert_allclose(ag.grad(smooth_abs)(x), onp.sign(x))
+    second = ag.elementwise_grad(ag.elementwise_grad(smooth_abs))(x)
+    onp.testing.assert_allclose(second, [0.0, 500.0, 0.0], atol=1e-12)

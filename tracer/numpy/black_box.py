@@ -22,7 +22,7 @@ from gradof.ops.expr import Expr
 from gradof.ops.python_call import Derivative, held
 from gradof.tracer.core.pytree import TreeDef, flatten
 from gradof.tracer.core.result import ConstantOut, InputOut, OutputLeaf, TensorOut
-from gradof.tracer.numpy.active import deactivated
+from gradof.tracer.numpy.active import active_recorder, deactivated
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import Recorder, is_plain, real
@@ -166,7 +166,13 @@ def _results(
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Within it, nothing is recorded, and what runs is not noted as the traced function's."""
+    """Within it, nothing is recorded, and what runs is not noted as the traced function's.
+
+    Outside of a trace the hooks are a profiler's or a debugger's, and stay.
+    """
+    if active_recorder() is None:
+        yield
+        return
     hook, trace = sys.getprofile(), sys.gettrace()
     sys.setprofile(None)
     sys.settrace(None)

@@ -1,5 +1,7 @@
 """numpy, under the name that code for autograd imports."""
 
+import functools as _functools
+
 import numpy as _np
 
 globals().update({
@@ -11,8 +13,23 @@ from gradof.autograd.numpy import fft as fft  # noqa: E402
 from gradof.autograd.numpy import linalg as linalg  # noqa: E402
 from gradof.autograd.numpy import random as random  # noqa: E402
 
-row_stack = _np.vstack
 __version__ = numpy_version = _np.__version__
+
+
+def _joining(join):  # type: ignore[no-untyped-def]
+    """A function that takes any iterable of arrays, such as `params.values()`, as autograd's do."""
+
+    @_functools.wraps(join)
+    def joined(arrays, *args, **kwargs):  # type: ignore[no-untyped-def]
+        is_array = hasattr(arrays, "dtype")
+        return join(arrays if is_array else [*arrays], *args, **kwargs)
+
+    return joined
+
+
+concatenate, stack, column_stack = map(_joining, (_np.concatenate, _np.stack, _np.column_stack))
+vstack, hstack, dstack = map(_joining, (_np.vstack, _np.hstack, _np.dstack))
+row_stack = vstack
 
 
 def make_diagonal(D, offset=0, axis1=-1, axis2=-2):  # type: ignore[no-untyped-def]
