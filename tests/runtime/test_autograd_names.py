@@ -273,9 +273,11 @@ def test_integers_in_the_differentiated_place_are_real_numbers() -> None:
     slope = ag.elementwise_grad(power, 1)
     found: Any = slope(2.0, times)
     onp.testing.assert_allclose(found, [6.0, 24.0, 150.0])
-    onp.testing.assert_allclose(ag.grad(lambda t: np.sum(t**2))(times), [2.0, 4.0, 10.0])
-    onp.testing.assert_allclose(ag.jacobian(lambda t: t**2)(times), onp.diag(2.0 * times))
-    onp.testing.assert_allclose(ag.make_jvp(lambda t: t**2)(times)(onp.ones(3))[1], [2.0, 4.0, 10.0])
+    square: Any = lambda t: t**2  # noqa: E731
+    slopes: Any = 2.0 * times
+    onp.testing.assert_allclose(ag.grad(lambda t: np.sum(square(t)))(times), slopes)
+    onp.testing.assert_allclose(ag.jacobian(square)(times), onp.diag(slopes))
+    onp.testing.assert_allclose(ag.make_jvp(square)(times)(onp.ones(3))[1], slopes)
     hazards = lambda p, t: np.sum(np.log(slope(p, t)))  # noqa: E731  # a slope within a loss
     value, gradient = ag.value_and_grad(hazards)(onp.array(2.0), times)
     onp.testing.assert_allclose(value, onp.log(12.0 * times**2).sum() - 3 * onp.log(2.0))
