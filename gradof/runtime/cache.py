@@ -64,6 +64,7 @@ class Entry:
     conditions: tuple[Callable[[Sequence[Any]], bool], ...] = ()  # of the inputs of a call
     quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
     quick_forms: set[Any] = field(default_factory=set)  # the same, of its gradients
+    performed: Callable[..., Any] | None = None  # the function, if it runs beside its graph
     trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
@@ -77,11 +78,15 @@ class Entry:
 
 
 class Bound(NamedTuple):
-    """An entry together with the arrays of one call, in the order of the graph's inputs."""
+    """An entry together with the arrays of one call, in the order of the graph's inputs.
+
+    `drawn` are the generators of an entry that is performed, with their states before the graph.
+    """
 
     entry: Entry
     inputs: list[Any]
     call: Call
+    drawn: Sequence[tuple[Any, Any]] = ()
 
 
 class Cache:

@@ -11,6 +11,7 @@ from gradof.runtime.arrays import is_tensor
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.state.source import user_loc
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -32,9 +33,8 @@ def _stopped(leaf: Any) -> Any:
 def value_of(tree: Any) -> Any:
     """What arrays and numbers are now, to be shown: plain copies, without a gradient.
 
-    Within a traced numpy function that is what they are while it is traced; what is made of them
-    is made once, and is not made again by later calls. Values that are stored as they are
-    (`self.loss = value_of(loss)`) are those of each call; to store what was made of them is an
+    What a numpy function does with them (plots, tables, texts) is done at each call: the function
+    itself runs beside its graph. They must not decide what the function returns, which is an
     error. Tensors are detached; elsewhere the values come back as they are.
     """
     leaves, structure = flatten(tree)
@@ -49,5 +49,6 @@ def _value(leaf: Any) -> Any:
     if not isinstance(leaf, TracedArray):
         return leaf
     value = leaf.concrete[()] if leaf.is_scalar else np.array(leaf.concrete)
+    leaf.recorder.told.perform("gradof.value_of", user_loc())
     leaf.recorder.told.values[id(value)] = value, _stopped(leaf)  # each call stores its own
     return value

@@ -62,6 +62,7 @@ class Explanation:
     together: bool = False  # whether value and gradients are one run (gradof.runtime.joint)
     attention: tuple[str, ...] = ()  # each softmax(Q K^T) V: a flash kernel, or why not
     backend: str = "numpy"  # or "torch and Triton", where compiled code takes tensors
+    performs: str = ""  # what the function itself runs for at each call, beside its graph
     runs: str = ""  # whose code runs the calls, and the times of both, where they were timed
 
     @property
@@ -103,6 +104,8 @@ class Explanation:
         if self.kernels:
             lines.append(f"fused kernels of the forward: {', '.join(self.kernels)}")
         lines += [f"attention, {said}" for said in self.attention]
+        if self.performs:
+            lines.append(f"the function itself runs, too, at each call, for {self.performs}")
         if self.runs:
             lines.append(f"calls run {self.runs}")
         if self.together:
@@ -155,6 +158,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
         reason=bound.entry.reason,
         seconds=bound.entry.seconds,
         together=plan.together.begun is not None,
+        performs=traced.performs,
         runs=_runs(bound.entry.trial),
         attention=bound.entry.plan.attention(flags),
         paths=tuple(render_tree(function.paths(bound.call))),

@@ -43,6 +43,7 @@ from gradof.runtime.results import finish, gradient_flags, run_plan
 from gradof.runtime.thread import is_tracing
 from gradof.runtime.trial import trial_of
 from gradof.tracer.core.result import Traced
+from gradof.tracer.state.generators import Rewound
 
 
 @left_alone
@@ -175,12 +176,13 @@ class Differentiated:
                     inputs = self._inputs(call, entry.traced, free)
                     laid_out = all(x.holds(inputs[x.input]) for x in entry.traced.layouts)
                     if laid_out and all(holds(inputs) for holds in entry.conditions):
-                        yield Bound(entry, inputs, call)
+                        yield Bound(entry, inputs, call, _drawn(entry.traced))
 
     def _bound(self, entry: Entry, call: Call) -> Bound:
         free = self._read_free(entry.traced)
         assert free is not None
-        return Bound(entry, self._inputs(call, entry.traced, free), call)
+        inputs = self._inputs(call, entry.traced, free)
+        return Bound(entry, inputs, call, _drawn(entry.traced))
 
     def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
         leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
@@ -373,3 +375,8 @@ class Differentiated:
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
+
+
+def _drawn(traced: Traced) -> Sequence[tuple[Any, Any]]:
+    """The generators that a performed function draws from once more, as they are now."""
+    return Rewound(traced.generators).states if traced.performs else ()

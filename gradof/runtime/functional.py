@@ -378,7 +378,7 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     leaves, _ = flatten(tuple(tangents))
     seeds = match_seeds(leaves, [bound.inputs[i] for i in wrt], "tangents")
     traced = bound.entry.traced
-    if not traced.writebacks and not traced.stores:
+    if not traced.writebacks and not traced.writes:
         return tuple(
             transformed.structured(bound, plain(run_plan(plan, [*bound.inputs, *seeds])))
         )

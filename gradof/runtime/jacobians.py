@@ -78,7 +78,7 @@ class Jacobian(Transformed):
         wrt = wrt_inputs(bound, self.positions)
         traced = bound.entry.traced
         draws = Rewound(traced.generators)  # every row is of the same numbers
-        writes = bool(traced.writebacks or traced.stores)
+        writes = bool(traced.writebacks or traced.writes)
         runs = bool(draws.states) or writes or not self.of_gradient
         value = run_plan(bound.entry.plan, bound.inputs) if runs else ()
         result = self._hessian(bound, draws, wrt) if self.of_gradient else (

@@ -33,6 +33,7 @@ from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
+from gradof.tracer.core.place_numbers import is_floating
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Traced
 from gradof.tracer.state.caches import ColdCache
@@ -170,32 +171,74 @@ class Tracing:
     def _trace_places(self, call: Call) -> tuple[Entry, Call]:
         """A trace whose inputs include the numbers of Python's state that vary, where they can."""
         while True:
-            recording = self._record(call)
+            try:
+                recording = self._record(call)
+            except Exception:  # it comes again, or is not the user's
+                if not self._lift_written() and not self._needs_arrays():
+                    raise
+                continue
             if not self._needs_numbers(recording.traced) and not self._counts(recording):
                 return self._enter(call, recording)
-            _give_up(recording.traced)
 
     def _note_places(self, call: Call) -> None:
         """Numbers of Python's state that are not what they were in the traces before: they vary."""
         for entry in self.cache.entries.get(call.key, ()):
             for _, number in entry.state.changes():
                 self.cache.add_place(number, entry.state.numbers)
+            self._note_arrays(entry)
+
+    def _note_arrays(self, entry: Entry) -> None:
+        """Arrays whose elements plain numpy has read, and that are other ones now: they vary."""
+        if not entry.traced.content:
+            return
+        from gradof.tracer.numpy.places import checksum
+
+        for origin, checksum_then in entry.traced.content:
+            try:
+                now = origin.read(self.fn)
+            except (LookupError, AttributeError, ValueError):
+                continue  # it is gone
+            if is_floating(now) and checksum(now) != checksum_then:
+                for place, _, _ in entry.state.arrays:
+                    key = place_key(place)
+                    if key not in self.cache.needed and _there(place) is now:
+                        self.cache.places.setdefault(key, place)
 
     def _counts(self, recording: _Recording) -> bool:
-        """Whether the function changes numbers that it reads: they vary, and are inputs at once."""
+        """Whether the function changes numbers or arrays that it reads: they are inputs at once."""
         places, before = self.cache.places, len(self.cache.places)
+        numpys = recording.traced.library == "numpy"
         for store in recording.traced.stores:
             value = store.outputs[0] if store.mode == "set" and len(store.outputs) == 1 else None
-            if not isinstance(value, ConstantOut) or type(value.value) not in (int, float):
+            if value is None or not (isinstance(value, ConstantOut) or numpys):
                 continue
-            key = place_key(store.place)
-            if key not in self.cache.needed and recording.reads.reads_name(store.place.key):
-                try:
-                    if type(read_place(store.place)) is type(value.value):
-                        places.setdefault(key, store.place)
-                except (LookupError, AttributeError, ValueError):
-                    continue  # nothing was there before
+            key, there = place_key(store.place), _there(store.place)
+            if key in self.cache.needed or not recording.reads.reads_name(store.place.key):
+                continue
+            if isinstance(value, ConstantOut):
+                varies = type(there) is type(value.value) and type(there) in (int, float)
+            else:
+                varies = is_floating(there) or type(there) is float
+            if varies:
+                places.setdefault(key, store.place)
         return len(places) > before
+
+    def _lift_written(self) -> bool:
+        """Whether there are arrays, which a failed run has written to, that can be inputs."""
+        places, before = self.cache.places, len(self.cache.places)
+        for place in () if self.reads is None else self.reads.written:
+            key = place_key(place)
+            if key not in self.cache.needed and is_floating(_there(place)):
+                places.setdefault(key, place)
+        return len(places) > before
+
+    def _needs_arrays(self) -> bool:
+        """Whether arrays of Python's state were inputs; as such they cannot be traced."""
+        found = [key for key, place in self.cache.places.items() if is_floating(_there(place))]
+        self.cache.needed.update(found)
+        for key in found:
+            del self.cache.places[key]
+        return bool(found)
 
     def _needs_numbers(self, traced: Traced) -> bool:
         """Whether the function needs numbers themselves that were inputs: constants from now on."""
@@ -219,11 +262,9 @@ class Tracing:
             needed = self._needs_numbers(recording.traced)
             leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
             if leaves:
-                _give_up(recording.traced)
                 return leaves
             if not needed and not self._counts(recording):
                 return self._enter(call, recording)
-            _give_up(recording.traced)
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
@@ -271,37 +312,23 @@ class Tracing:
             lock=forks.rlock(),
             reason=reason,
             seconds=recording.seconds,
+            performed=self.fn if traced.performs else None,
             conditions=() if call.library == "numpy" else tuple(
                 conditions(self.fn, traced, recording.reads, [*leaves, *free])
             ),
         )  # fmt: skip
-        if traced.left:
-            self._serves_once(traced)
-            return entry, call
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         cache.evict()
         cache.last = without_arrays(call), entry
         few = entry.decisions is None or len(cache.entries[call.key]) <= _FEW_PATHS
+        few &= not traced.performs  # which wants the call's own leaves
         fast = fast_check(entry, call, self.fn) if few else None  # each runs what decides
         if fast is not None:
             cache.fast = (fast, *cache.fast)[:_MAX_FAST]
         cache.eager.cold.pop(call.key, None)
         cache.traces.append((entry.reason, entry.seconds))
         return entry, call
-
-    def _serves_once(self, traced: Traced) -> None:
-        """A trace has written what no call could make again: the next call traces, too."""
-        change = traced.left[0]
-        what = f"a {type(change.after).__qualname__}" if change.kind != "all" else "an object"
-        named = isinstance(change.key, str)
-        where = change.key if named else f"a {type(change.container).__name__}"
-        place = f"left in {where}"
-        count = self.cache.changed[place] = self.cache.changed.get(place, 0) + 1
-        self._warn(
-            count, f"is traced at every call, because it stores {what} in {where}, which "
-            "compiled code could not make again; store arrays, numbers, and containers of them",
-        )  # fmt: skip
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
         torchs = recording.traced.library == "torch"
@@ -320,10 +347,12 @@ class Tracing:
         )  # fmt: skip
 
 
-def _give_up(traced: Traced) -> None:
-    """Another trace is made in its place: what it has written is taken back."""
-    for change in traced.left:
-        change.undo()
+def _there(place: Place) -> Any:
+    """What a place holds; None if nothing is there."""
+    try:
+        return read_place(place)
+    except (LookupError, AttributeError, ValueError):
+        return None
 
 
 def _transforms() -> Any:

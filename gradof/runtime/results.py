@@ -9,6 +9,7 @@ import numpy as np
 
 from gradof.runtime.arrays import is_tensor, write_back
 from gradof.runtime.cache import Bound
+from gradof.runtime.performed import perform
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.core.result import TensorOut
 
@@ -32,8 +33,13 @@ def inputs_at_entry(bound: Bound) -> list[Any]:
 
 
 def finish(bound: Bound, results: Sequence[Any]) -> Any:
-    """Copy write-backs into the caller's arrays, rebuild the user's result, repeat its stores."""
+    """Copy write-backs into the caller's arrays, rebuild the user's result, repeat its stores.
+
+    Where the function is performed, it does all that itself.
+    """
     traced = bound.entry.traced
+    if traced.performs:
+        return perform(bound, results)
     for back in traced.writebacks:
         target = bound.inputs[back.input]
         if back.generator is not None:

@@ -148,7 +148,7 @@ def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:
 # --- errors ---------------------------------------------------------------------------------------
 
 LOST_GRADIENTS: list[Callable[[Any], Any]] = [
-    lambda x: x * float(x[0]),
+    lambda x: x * (float,)[0](x[0]),
     lambda x: complex(x[0]),
 ]
 

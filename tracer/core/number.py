@@ -48,6 +48,7 @@ class Numbers:
         self.pinned: dict[Any, Loc | None] = {}
         self.active = False  # whether there are any
         self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
+        self.told: Callable[[str], str] | None = None  # told of texts of numbers, if they may vary
 
     def element(self, value: Number, of: Value) -> TracedNumber:
         """The number that is an element of a tensor: `of` is a scalar of 64 bits."""
@@ -212,13 +213,17 @@ class TracedNumber:
         return other // self, other % self
 
     def __str__(self) -> str:
-        return str(self.pin())
+        return self._text(str)
 
     def __repr__(self) -> str:
-        return repr(self.pin())
+        return self._text(repr)
 
     def __format__(self, spec: str) -> str:
-        return format(self.pin(), spec)
+        return self._text(format, spec)
+
+    def _text(self, shown: Callable[..., str], *spec: str) -> str:
+        told = self.numbers.told
+        return shown(self.pin(), *spec) if told is None else told(shown(self.value, *spec))
 
     def __copy__(self) -> Any:
         return self

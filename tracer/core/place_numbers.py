@@ -3,7 +3,9 @@
     self.beta *= 0.99              graph f(..., %beta : f64[])
     return mse + self.beta * kl      %0 : f64[] = mul(%beta, 0.99)      stored in self.beta
 
-For the run, the place holds a `TracedNumber`; afterwards it has its own number again.
+For the run, the place holds a `TracedNumber`; afterwards it has its own number again. Arrays of
+numpy that vary are inputs in the same way, so that `np.exp(self.h)` is recorded, which plain numpy
+would compute unseen.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradof.tracer.core.number import LARGEST, TracedNumber
-from gradof.tracer.state.places import Place, place_key, read_place, write_place
+import numpy as np
+
+from gradof.tracer.core.number import LARGEST
+from gradof.tracer.state.held import Held
+from gradof.tracer.state.places import Place, Raw, place_key, read_place, write_place
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,21 @@ class NumberAt:
         return f"the number {self.name!r}"
 
 
+def may_vary(value: Any) -> bool:
+    """Whether a value in a place can be an input: a number, or a floating-point array."""
+    if type(value) is int:
+        return -LARGEST < value < LARGEST
+    return type(value) is float or is_floating(value)
+
+
+def is_floating(value: Any) -> bool:
+    """Whether it is a floating-point array or number of numpy's."""
+    plain = type(value) is np.ndarray or isinstance(value, np.generic)
+    return plain and value.dtype.kind in "fc"
+
+
 class NumbersInPlaces:
-    """The numbers of one trace."""
+    """The numbers and arrays of one trace."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._origins = {place_key(p): NumberAt(p) for p in places}
@@ -47,16 +65,20 @@ class NumbersInPlaces:
         """The origin of the number with this `place_key`."""
         return self._origins[key]
 
-    def fill(self, make: Callable[[Any, Any, str | None], TracedNumber]) -> None:
-        """Put a traced number into each place, made of its key, value and name."""
+    def fill(self, make: Callable[[Any, Any, str | None], Any]) -> None:
+        """Put what is traced into each place, made of its key, value and name."""
         for key, origin in self._origins.items():
             value = origin.read(None)
-            if type(value) is float or (type(value) is int and -LARGEST < value < LARGEST):
+            if may_vary(value):
                 write_place(origin.place, make(key, value, origin.name))
                 self._filled.append((origin.place, value))
 
-    def restore(self) -> None:
-        """Put the numbers back."""
+    def restore(self, held: Held | None = None) -> None:
+        """Put the numbers and arrays back; in `held`, too, which has what was there at entry."""
         for place, value in self._filled:
             write_place(place, value)
+            if held is not None:
+                holder = place.container
+                holder = holder.of if isinstance(holder, Raw) else holder
+                held.correct(place.kind, holder, place.key, value)
         self._filled.clear()

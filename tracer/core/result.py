@@ -27,7 +27,6 @@ from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import deciding_part, guards_of, path_part
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
-from gradof.tracer.state.changes import Change
 from gradof.tracer.state.places import Place, fill, remove_place, write_place
 
 
@@ -197,7 +196,7 @@ class Traced:
     the line that needed its value: the trace is then good for these values alone. `by_history`:
     tensors that require no grad have the gradient of such, which another call may not mean
     (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
-    `left` is what this run has written and no call could make again: the trace serves this one.
+    `performs` says what no graph does, with its line: the function itself runs, too, at each call.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
     Python's, torch's.
@@ -223,7 +222,7 @@ class Traced:
     pinned: tuple[tuple[Any, Loc | None], ...] = ()
     by_history: bool = False
     stores: tuple[Store, ...] = ()
-    left: tuple[Change, ...] = ()
+    performs: str = ""
     layouts: tuple[Layout, ...] = ()
     attributes: tuple[Attributes, ...] = ()
     generators: tuple[Any, ...] = ()
@@ -252,8 +251,8 @@ class Traced:
 
     @property
     def writes(self) -> bool:
-        """Whether the function writes to Python's state."""
-        return bool(self.stores or self.left)
+        """Whether the function writes to Python's state, or does what is seen outside of it."""
+        return bool(self.stores or self.performs)
 
     @property
     def all_outputs(self) -> tuple[OutputLeaf, ...]:

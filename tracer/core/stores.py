@@ -97,7 +97,13 @@ class Writer:
         return self._valued("grow" if grows else "fill", place, value, change)
 
     def _valued(self, mode: Any, place: Place, value: Any, change: Change) -> Store | None:
-        leaves, tree = self.flatten(value)
+        try:
+            leaves, tree = self.flatten(value)
+        except TraceError:  # it holds what is traced, and could not be made again
+            if self.left is None:
+                raise
+            self.left.append(change)
+            return None
         for leaf in leaves:
             if not self._can_be_stored(leaf, change):
                 if self.left is not None:

@@ -17,7 +17,8 @@ the plain array then, or it would not see what is written; that is asked of its 
 array that a caller also holds is adopted there, at the call, in the run after.
 
 An array whose method is called (`X.dot(w)`), or that is indexed by traced integers (`TABLE[i]`), is
-only lent, if it cannot be adopted: the variable is itself again at the next instruction.
+only lent, if it cannot be adopted: the variable is itself again at the next instruction. So are the
+names `float` and `int` where they are called (`conversions`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ _LOCALS = frozenset({
 })  # fmt: skip
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_CONVERSIONS = {"float": float, "int": int}
+_REMAINDERS = (6, 19)  # the arguments of BINARY_OP for % and %=
+_ABSENT = object()
 INTO_PLAIN = (
     "a traced value is assigned into a plain array, where its gradient would be lost",
     "write into an array that is the function's own, a copy of it if need be, or collect the "
@@ -57,6 +62,7 @@ class _Stop:
 
     names: frozenset[str] = frozenset()
     lent: frozenset[str] = frozenset()
+    converted: str = ""  # `float` or `int`, which is called
 
 
 Stops = dict[CodeType, dict[int, _Stop]]
@@ -69,6 +75,7 @@ class Adoptions:
     def __init__(self, fn: Any) -> None:
         self.stops = _KNOWN.setdefault(getattr(fn, "__code__", type(fn)), {})
         self.fresh = False  # whether this run has found a place that was not known
+        self.written: list[Any] = []  # plain arrays that a failed instruction may have written to
 
     def note(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame was to take a traced value, and has failed.
@@ -86,6 +93,9 @@ class Adoptions:
         if any(_holds_array(frame.f_locals.get(n), names, _DEPTH) for n in names):
             found[read[0].offset] = _Stop(names)
         opname = _opname(code, frame.f_lasti)
+        for name in {n for i in read if i.opname not in _ATTRIBUTES for n in _names_of(i)}:
+            value = frame.f_locals.get(name, frame.f_globals.get(name))
+            self.written += _arrays_in(value, frozenset(n for i in read for n in _names_of(i)))
         if opname == "BINARY_SUBSCR" and read and read[0].opname not in _ATTRIBUTES:
             table = _names_of(read[0])[0]
             if type(_variables(frame, read[0]).get(table)) is np.ndarray:
@@ -97,6 +107,8 @@ class Adoptions:
                 if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:
                     before = found.get(load.offset, _Stop())
                     found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
+        if any(_is_conversion(frame, i) for i in read):
+            found |= _conversions(frame)
         new = {offset: stop for offset, stop in found.items() if offset not in known}
         if new:
             self.stops.setdefault(code, {}).update(new)
@@ -125,6 +137,9 @@ class _Following:
         self.adoptions = adoptions
         self.recorder = recorder
         self.counts = _measured()
+        from gradof.tracer.numpy.conversions import CONVERSIONS  # which stands above arrays
+
+        self.conversions = CONVERSIONS
 
     def call(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A function is called: only code with places is followed."""
@@ -141,11 +156,17 @@ class _Following:
                 return step
             local: Any = frame.f_locals  # asked for once: before Python 3.13 it is a copy
             while lent:
-                is_local, name, array = lent.pop()
-                (local if is_local else frame.f_globals)[name] = array
+                is_local, name, before = lent.pop()
+                space = local if is_local else frame.f_globals
+                space[name] = before
+                if before is _ABSENT:
+                    del space[name]
             if stop is not None:
                 self._adopt(frame, local, stop.names)
                 lent.extend(self._lend(frame, local, stop.lent))
+                if stop.converted:
+                    lent.append((False, stop.converted, _ABSENT))
+                    frame.f_globals[stop.converted] = self.conversions[stop.converted]
             return step
 
         return step
@@ -213,6 +234,40 @@ def stores(frame: FrameType) -> bool:
     return _opname(frame.f_code, frame.f_lasti) in _STORES
 
 
+def formats(frame: FrameType) -> bool:
+    """Whether the instruction that runs is `text % values`: of arrays it would be a method."""
+    found = [i for i in instructions(frame.f_code) if i.offset <= frame.f_lasti][-1]
+    return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
+
+
+def _is_conversion(frame: FrameType, load: Instruction) -> bool:
+    """Whether an instruction reads Python's `float` or `int`."""
+    named = load.opname == "LOAD_GLOBAL" and load.argval in _CONVERSIONS
+    if not named or load.argval in frame.f_globals:
+        return False
+    here: Any = frame.f_builtins.get(load.argval)
+    return here is _CONVERSIONS[load.argval]
+
+
+def _conversions(frame: FrameType) -> dict[int, _Stop]:
+    """Where code calls `float` or `int`, or passes it as the first argument: `map(float, x)`."""
+    code = frame.f_code
+    found: dict[int, _Stop] = {}
+    positions: list[Any] = list(code.co_positions())
+    calls = {positions[i.offset // 2][::2] for i in instructions(code) if i.opname in _CALLS}
+    maps = {
+        positions[i.offset // 2] for i in instructions(code)
+        if i.opname == "LOAD_GLOBAL" and i.argval == "map"
+    }  # fmt: skip
+    for load in instructions(code):
+        if _is_conversion(frame, load):
+            at = positions[load.offset // 2]
+            mapped = any(m[1] == at[0] and m[3] + 1 == at[2] for m in maps if None not in (*m, *at))
+            if at[::2] in calls or mapped:
+                found[load.offset] = _Stop(converted=load.argval)
+    return found
+
+
 def _is_ours(frame: FrameType) -> bool:
     module = str(frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] in ("gradof", "numpy")
@@ -235,6 +290,14 @@ def _holds_array(value: Any, names: frozenset[str], depth: int) -> bool:
     return depth > 0 and any(
         _holds_array(item, names, depth - 1) for _, item in _items(value, names)
     )
+
+
+def _arrays_in(value: Any, names: frozenset[str], depth: int = _DEPTH) -> Iterator[Any]:
+    if type(value) is np.ndarray:
+        yield value
+    elif depth > 0:
+        for _, item in _items(value, names):
+            yield from _arrays_in(item, names, depth - 1)
 
 
 def _variables(frame: FrameType, load: Instruction) -> Any:

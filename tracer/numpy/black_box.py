@@ -122,6 +122,11 @@ class _Rule:
                 f"the rule of {self.name} branches on a value", loc=function_loc(self.rule),
                 hint="use np.where, so that the rule is the same for all values",
             )
+        if traced.performs:
+            raise TraceError(
+                f"the rule of {self.name} does more than compute: {traced.performs}",
+                loc=function_loc(self.rule), hint="let it return gradients, and nothing else",
+            )
         for store in traced.stores:
             if store.mode != "set" or any(not isinstance(o, ConstantOut) for o in store.outputs):
                 raise TraceError(

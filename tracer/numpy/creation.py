@@ -246,7 +246,7 @@ _NAMES = Names({
     "numpy.random": _RANDOM, "gradof.autograd.numpy.random": _RANDOM,
     "numpy.linalg": {}, "numpy.fft": {},
     "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
-    "random": draws.wraps_of(random),
+    "random": draws.wraps_of(random), "time": draws.CLOCKS,
 }, draws.stand_in)  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:
     """By id: what traced code sees in another place (the second) than numpy's (the first)."""

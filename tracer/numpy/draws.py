@@ -8,7 +8,7 @@ The call is a node, which draws from the generator that the code knows, in the p
 seed gives the numbers of plain numpy. Generators are compiled code, so what traced code sees in
 their place is a `Drawn` (Note [Only names in the traced code]); the trace itself draws from a copy,
 and leaves the generator as it was. What is not caught moves it, and that is refused
-(`state/generators`).
+(`state/generators`). A clock is read in the same way.
 
 A gradient goes through `normal`, `uniform` and `exponential` to their parameters, as standard
 numbers are drawn and scaled, which is how numpy computes them.
@@ -19,9 +19,10 @@ from __future__ import annotations
 import copy
 import functools
 import random
+import time
 import weakref
-from collections.abc import Callable
-from types import BuiltinFunctionType, MethodType
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, MappingProxyType, MethodType
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.state.generators import Clock
 from gradof.tracer.state.source import user_loc
 
 Function = Callable[..., Any]
@@ -141,9 +143,10 @@ def _scalar(recorder: Recorder, value: Any) -> Any:
 
 
 def draw(
-    recorder: Recorder, generator: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Record a call of a generator's method."""
+    recorder: Recorder, generator: Any, name: str, args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:  # fmt: skip
+    """Record a call of a generator's method, or a reading of a clock."""
     if name == "seed" and not (args or kwargs):
         raise recorder.unsupported("seed() without a number", "give it one, or leave it out")
     _, twin = recorder.generators.setdefault(
@@ -158,7 +161,7 @@ def draw(
         found = getattr(twin, name)(*given, **named)
         return 0 if name == "seed" else found
 
-    found = call(recorder, DRAWS + name, run, (args, kwargs), example, None, generator)
+    found = call(recorder, DRAWS + name, run, (args, dict(kwargs)), example, None, generator)
     return None if name == "seed" else found
 
 
@@ -185,7 +188,27 @@ _SCALED: dict[str, Function] = {
 }  # fmt: skip
 
 
-# --- the names of numpy.random and random ---------------------------------------------------------
+# --- the names of numpy.random, random and time ---------------------------------------------------
+
+
+def _of_clock(original: Function) -> Function:
+    """A clock's function: it is read at every call, in the program's order."""
+    clock = Clock(original)
+
+    @functools.wraps(original)
+    def read() -> Any:
+        recorder = active_recorder()
+        if recorder is None or recorder.closed:
+            return original()
+        return draw(recorder, clock, "read")
+
+    return read
+
+
+CLOCKS: dict[str, Wrap] = dict.fromkeys(
+    [f"{name}{ns}" for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+     for ns in ("", "_ns") if hasattr(time, name)], _of_clock,
+)  # fmt: skip
 
 
 def _of_global(name: str, generator: Any, original: Function) -> Function:

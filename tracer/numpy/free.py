@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,13 @@ from gradof.tracer.state.origins import Origin
 
 
 def origins_of(
-    fn: Callable[..., Any], recorder: Recorder, sight: Sight
+    fn: Callable[..., Any], recorder: Recorder, sight: Sight, varying: Sequence[Any]
 ) -> tuple[list[Origin], tuple[tuple[Origin, int], ...]]:
     """The origins of the free arrays, and of those baked in; see Note [Baked constants].
 
-    An array without a path was the run's own after all: it becomes a constant.
+    Those that are `varying` were inputs from the start: the run has not seen them, unless it knows
+    them under another name, too. An array without a path was the run's own after all: it becomes a
+    constant.
     """
     paths = sight.paths(fn, [array for array, _ in recorder.free.values()])
     for key, (array, lifted) in list(recorder.free.items()):
@@ -30,9 +32,11 @@ def origins_of(
         else:
             _bake(recorder, array)
     origins = [paths[key][1] for key in recorder.free]
+    seen = sight.arrays
     baked = tuple(
         (origin, sight.checksum(array)) for key, (array, origin) in paths.items()
-        if recorder.baked or key not in recorder.free
+        if (recorder.baked or key not in recorder.free)
+        and not (key not in seen and any(array is value for value in varying))
     )  # fmt: skip
     return origins, baked
 

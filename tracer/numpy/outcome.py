@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import TraceError
-from gradof.ir.core import Value
+from gradof.ir.core import Loc, Value
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -34,7 +34,6 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.state.changes import Change
-from gradof.tracer.state.leads import leads_to
 from gradof.tracer.state.source import function_loc
 
 _TRACED = (TracedArray, TracedNumber)
@@ -53,7 +52,7 @@ class Outcome:
         self.given = given  # the leaves of the arguments
         self.outputs: tuple[OutputLeaf, ...] = ()
         self.stores: tuple[Store, ...] = ()
-        self.left: tuple[Change, ...] = ()
+        self._again: tuple[str, Loc | None] | None = None  # what the function has to do itself
         self.values: list[Value] = []
         self._noted: dict[int, tuple[int, Any, Any]] = {}  # by id: place, the leaf, what is traced
 
@@ -70,19 +69,19 @@ class Outcome:
             self.loc, left,
         )  # fmt: skip
         self.stores = writer.stores(changes)
-        self.left = tuple(left)
         for change in left:
-            if leads_to(change.after, _TRACED, {}):
-                raise TraceError(
-                    f"a {type(change.after).__qualname__} is stored with traced arrays in it, and "
-                    "no call could make it again", loc=self.loc, hint="store the arrays themselves",
-                )  # fmt: skip
+            self._perform(f"a {type(change.after).__qualname__} is stored", self.loc)
         return tree
 
-    def repeated(self, changes: Sequence[Change]) -> list[Change]:
-        """The changes that each call makes."""
-        left = set(map(id, self.left))
-        return [change for change in changes if id(change) not in left]
+    def _perform(self, what: str, loc: Loc | None) -> None:
+        if self._again is None:
+            self._again = what, loc
+
+    @property
+    def performs(self) -> str:
+        """What each call has to do by itself, with its line: Note [Performed calls]; "" if none."""
+        found = self.recorder.told.performs or self.sight.reads.performs or self._again
+        return "" if found is None else f"{found[0]} at {found[1]}"
 
     def _flatten(self, value: Any) -> tuple[list[Any], TreeDef]:
         there = self.sight.was_there
@@ -95,21 +94,11 @@ class Outcome:
             return self._note(detached[1])
         known = type(leaf) in _TRACED or self.sight.was_there(leaf)
         if self.recorder.told.values and not known and isinstance(leaf, _MAY_BE_MADE_OF_VALUES):
-            raise TraceError(
-                "a value is stored that may be made of gradof.value_of(...), and would be the same "
-                "at every call", loc=self.loc,
-                hint="store what is traced: each call stores its own value",
-            )  # fmt: skip
+            self._perform("what may be made of gradof.value_of(...) is stored", self.loc)
         return self._note(leaf)
 
     def _note(self, leaf: Any) -> OutputLeaf:
         """The leaf's place among those that are traced, for an index, until they are numbered."""
-        if isinstance(leaf, str) and any(text in leaf for text in self.recorder.told.texts if text):
-            raise TraceError(
-                "a text that shows a traced value is returned or stored; later calls would give "
-                "the same", loc=self.recorder.loc,
-                hint="return the value, and format what the call gives",
-            )  # fmt: skip
         found = self._noted.get(id(leaf))
         if found is None:
             if is_plain(leaf) and leaf.dtype.kind in "biufc":  # an old one is an input
@@ -170,6 +159,13 @@ class Outcome:
         ):
             if array.expr.value is param:
                 continue
+            first_free = len(real) - len(recorder.free)
+            known = len(self.arguments) > i and not any(real[i] is g for g in self.given)
+            if known and i < first_free and id(real[i]) in self.sight.arrays:
+                raise TraceError(
+                    f"%{param.hint or i} is changed in place, and is known under another name",
+                    loc=recorder.loc, hint="pass it as an argument",
+                )
             for j, other in enumerate(real):
                 if j != i and np.may_share_memory(real[i], other):
                     raise TraceError(

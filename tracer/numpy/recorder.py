@@ -41,6 +41,7 @@ from gradof.tracer.numpy.deferred import Deferred, real
 from gradof.tracer.numpy.operands import common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import checksum, places_in
 from gradof.tracer.numpy.values import Told
+from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
@@ -80,7 +81,7 @@ class Recorder:
         self.closed = False
         self.adoptions = Adoptions(fn)
         self.told = Told()
-        self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # `Held.apart`
+        self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # see `Held.apart`
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
@@ -95,6 +96,12 @@ class Recorder:
         self._site = Site(None, None, (0, 0))
         self._quiet = copy_context()  # where numpy does not warn: entered faster than `errstate`
         self._quiet.run(np.seterr, all="ignore")
+
+    def listen(self, reads: Reads) -> None:
+        """What the run reads and says is told to `reads`, and by it."""
+        self.apart = reads.held.apart
+        self.numbers.told = self.told.text
+        reads.files = lambda: self.told.opened
 
     @property
     def loc(self) -> Loc | None:
@@ -207,10 +214,9 @@ class Recorder:
     def read_number(self, array: TracedArray) -> None:
         """Python reads the one number of an array: the trace holds where it is the same again."""
         self.enter()
-        node = self.builder.emit_node(
+        self.builder.emit_node(
             "Guard", array.expr.value, value=array.concrete.item(), number=self.guards
         )
-        assert not node.outputs
         self.guards += 1
 
     # --- operands -------------------------------------------------------------------------------

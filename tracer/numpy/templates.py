@@ -182,7 +182,7 @@ def _marks(recorder: Recorder) -> tuple[Any, ...]:
     """What a call may have done beside emitting nodes."""
     return (
         recorder.asked, recorder.guards, recorder.baked, len(recorder.free),
-        len(recorder.told.texts), recorder.graph.block.params[-1:], len(recorder.layouts),
+        recorder.told.texts, recorder.graph.block.params[-1:], len(recorder.layouts),
     )  # fmt: skip
 
 

@@ -23,8 +23,7 @@ import numpy as np
 from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces
+from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
 from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import Traced, split_guards
@@ -50,6 +49,7 @@ from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.outcome import Outcome
 from gradof.tracer.numpy.recorder import Handlers, Recorder
+from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.state.changes import Change
@@ -122,7 +122,7 @@ def _trace(
     generators = Generators(fn, thawed, reads)
     positional, named = tree.unflatten(values)
     held = _Held(recorder, places)
-    recorder.apart = reads.held.apart
+    recorder.listen(reads)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
@@ -138,11 +138,13 @@ def _trace(
     except Exception:
         put_back(reads.held.changes())
         places.restore()
+        _note_written(fn, adoptions, sight)
         raise
     # all of it where the function went on where it could not
-    put_back(reads.held.changes() if adoptions.fresh else outcome.repeated(changes))
-    places.restore()
-    origins, content = origins_of(fn, recorder, sight)
+    put_back(reads.held.changes() if adoptions.fresh else changes)
+    places.restore(reads.held)
+    reads.switches.update(recorder.told.files)
+    origins, content = origins_of(fn, recorder, sight, held.values)
     outcome.number()
     writebacks = outcome.writebacks([*(leaves[i] for i in traced), *held.values])
     recorder.graph.set_outputs(outcome.values)
@@ -156,7 +158,7 @@ def _trace(
         out_tree=out_tree,
         outputs=outcome.outputs,
         stores=outcome.stores,
-        left=outcome.left,
+        performs=outcome.performs,
         writebacks=writebacks,
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths, content=content,
@@ -168,8 +170,18 @@ def _trace(
     )
 
 
+def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) -> None:
+    """Where the arrays are that a failed run may have written to: they can be inputs."""
+    old = [array for array in adoptions.written if id(array) in sight.arrays]
+    found = sight.paths(fn, old) if old else {}
+    sight.reads.written = [
+        origin.place for array, origin in found.values()
+        if origin.place is not None and any(array is w for w in old)
+    ]  # fmt: skip
+
+
 class _Held:
-    """The numbers of Python's state that are inputs: after the arguments, before free arrays."""
+    """Numbers and arrays of Python's state that vary: after the arguments, before free arrays."""
 
     def __init__(self, recorder: Recorder, places: NumbersInPlaces) -> None:
         self.recorder, self.places = recorder, places
@@ -177,8 +189,14 @@ class _Held:
         self.values: list[Any] = []
         self.origins: list[NumberAt] = []
 
-    def number(self, key: Any, value: float, name: str | None) -> TracedNumber:
+    def number(self, key: Any, value: Any, name: str | None) -> Any:
         """What the function finds in a place."""
+        if is_floating(value):
+            made = self.recorder.add_argument(value, name)
+            self.arrays.append(made)
+            self.values.append(value)
+            self.origins.append(self.places.origin(key))
+            return made
         made = self.recorder.add_argument(np.result_type(type(value)).type(value), name)
         self.arrays.append(made)
         self.values.append(np.asarray(value))
@@ -191,7 +209,8 @@ def _recording(recorder: Recorder, sight: Sight) -> Iterator[None]:
     """While the functions run, what they do with traced arrays is recorded."""
     try:
         created = creation_for(sight)
-        with created, few_collections(), activate(recorder), recording_into(recorder.builder):
+        active = activate(recorder)
+        with created, few_collections(), active, reports(), recording_into(recorder.builder):
             yield
     finally:
         recorder.close()

@@ -2,8 +2,9 @@
 
     if x > 0: ...        guarded: the trace holds where it is so again
     x.item() * 2         a traced number, which keeps its gradient
-    float(x)             an error that names the line: the gradient would be lost
-    print(f"{x:.3f}")    the value while the function is traced
+    float(x)             so is this, where code calls it by name (`conversions`); C code that
+                         wants the number is an error at the line: the gradient would be lost
+    f"{x:.3f}"           the value; such a function is performed (Note [Performed calls])
     frame[x > 0]         guarded: the trace holds for the same mask
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import DataDependentError, ShapeError
+from gradof.tracer.numpy.adopt import formats
 from gradof.tracer.state.source import user_loc
 
 _BITS = 62  # of a whole number, so that its sum of powers of two stays below 2**63
@@ -24,14 +26,23 @@ class Told:
     """What Python was told of traced arrays that is not traced itself."""
 
     def __init__(self) -> None:
-        self.texts: set[str] = set()
+        self.texts = 0  # how many texts show traced values
+        self.performs: tuple[str, Any] | None = None  # what each call has to do, and at which line
+        self.files: dict[Any, Any] = {}  # that were read: their stamps, and what these said
+        self.opened: list[Any] = []
         self.floats: dict[int, Any] = {}  # by id, traced numbers that are Python's own
         self.values: dict[int, tuple[Any, Any]] = {}  # by id, what `value_of` gave, and of what
 
     def text(self, text: str) -> str:
-        """A text that shows a traced value: it may be printed, but not returned."""
-        self.texts.add(text)
+        """A text that shows a traced value: Note [Performed calls]."""
+        self.texts += 1
+        self.perform("a text of a value", user_loc())
         return text
+
+    def perform(self, what: str, loc: Any) -> None:
+        """Each call is to do this; see Note [Performed calls] in `reports`."""
+        if self.performs is None:
+            self.performs = what, loc
 
 
 class PythonValues:
@@ -46,12 +57,16 @@ class PythonValues:
         if self.size == 1 and self.dtype.kind in "biu":
             self.recorder.read_number(self)  # the trace holds for this number
             return self.concrete
-        self.recorder.adoptions.note(sys._getframe(2))
+        frame = sys._getframe(2)
+        if self.size == 1 and self.dtype.kind == "f" and formats(frame):  # "%.3f" % x
+            self.recorder.told.text("")
+            return self.concrete
+        self.recorder.adoptions.note(frame)
         raise DataDependentError(
             f"{what} needs the value of a traced array, and would lose its gradient",
             loc=user_loc(),
-            hint="x is a number already: leave it out, or show gradof.value_of(x), or make the "
-            "argument static (static_argnames)",
+            hint="x is a number already: pass it to functions of numpy, or pass gradof.value_of(x) "
+            "if no gradient is wanted",
         )
 
     def _bits(self: Any) -> np.ndarray[Any, Any]:
@@ -79,6 +94,11 @@ class PythonValues:
         return float(self._python_value("float()"))
 
     def __int__(self: Any) -> int:
+        frame = sys._getframe(1)
+        if self.size == 1 and self.dtype.kind == "f" and formats(frame):  # "%d" % x
+            self.recorder.told.text("")
+            return int(self.concrete)
+        self.recorder.adoptions.note(frame)
         if self.dtype.kind == "f" and not self.is_constant:  # a step: its gradient is zero
             whole: Any = np.trunc(self).astype(np.int64)
             return int(whole._python_value("int()"))
@@ -87,7 +107,11 @@ class PythonValues:
     def __round__(self: Any, ndigits: Any = None) -> Any:
         if not self.is_scalar:  # an array has no __round__
             raise TypeError("type numpy.ndarray doesn't define __round__ method")
-        return int(np.rint(self)) if ndigits is None else np.round(self, ndigits)
+        if ndigits is not None or self.is_constant:
+            return np.round(self, ndigits) if ndigits is not None else round(self.concrete[()])
+        from gradof.tracer.numpy.conversions import as_int  # which stands above arrays
+
+        return as_int(np.rint(self))
 
     def __complex__(self: Any) -> complex:
         return complex(self._python_value("complex()"))

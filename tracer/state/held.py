@@ -26,7 +26,7 @@ from types import (
     MemberDescriptorType,
     MethodType,
     ModuleType,
-)
+)  # fmt: skip
 from typing import Any
 
 import numpy as np
@@ -316,13 +316,13 @@ class Held:
 
     def correct(self, kind: str, holder: Any, key: Any, value: Any) -> None:
         """A reference that stood for another while the run went on; `value` was there before it."""
-        if kind == "item" and id(holder) in self._copies:
-            self._copies[id(holder)][1][key] = value
-        if kind == "item" and (id(holder), key) in self._names:
-            self._names[id(holder), key] = holder, value
-        elif kind == "cell" and id(holder) in self._cells:
-            self._cells[id(holder)] = holder, value
-        elif kind == "attr" and (holder, key) in self._class_names:
+        if kind == "item" and (found := self._copies.get(id(holder))) is not None:
+            found[1][key] = value
+        tables: Any = {"item": self._names, "cell": self._cells, "slot": self._slots}
+        at = id(holder) if kind == "cell" else (id(holder), getattr(key, "__name__", key))
+        if kind in tables and at in tables[kind]:
+            tables[kind][at] = holder, value
+        elif kind in ("attr", "class") and (holder, key) in self._class_names:
             self._class_names[holder, key] = value
 
     @contextmanager

@@ -28,12 +28,12 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import refuse_reads_of_backward
 from gradof.tracer.state.bound import BoundNames
-from gradof.tracer.state.caches import LRU, ColdCache, holds, wrapped_by
+from gradof.tracer.state.caches import ColdCache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
+from gradof.tracer.state.effects import effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS, is_ours, led_to
@@ -52,12 +52,6 @@ from gradof.tracer.state.unheard import Listening
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves.
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
-# C functions whose result no trace can know again.
-_CLOCKS = frozenset({
-    "time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns",
-    "process_time", "thread_time", "clock_gettime",
-})  # fmt: skip
-_EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
 # Functions that tell the user something, by module.
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
 # Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
@@ -73,7 +67,8 @@ class Reads:
     """See the module docstring."""
 
     def __init__(self, *, refuse_effects: bool = False) -> None:
-        self.refuse_effects = refuse_effects
+        self.refuse_effects = refuse_effects  # torch's, which then runs eagerly
+        self.performs: tuple[str, Loc | None] | None = None  # the first that numpy's performs
         self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
         self.names: set[str] = set()
         self.stored: set[str] = set()
@@ -94,6 +89,8 @@ class Reads:
         self.cold: ColdCache | None = None
         self.is_traced: Callable[[Any], bool] = _is_traced  # whether a value is the trace's own
         self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
+        self.written: list[Any] = []  # places of arrays that a failed run may have written to
+        self.files: Callable[[], list[Any]] = list  # that the run has opened itself
         self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
@@ -284,17 +281,11 @@ class Reads:
                 self.grown[id(owner)] = owner, 1 if found is None else found[1] + 1
         elif name in _SWITCHES and str(function.__module__ or "torch").startswith("torch"):
             self._switch(function)
-        elif isinstance(owner, ModuleType):
-            if owner.__name__ == "time" and name in _CLOCKS:
-                self.effect(f"time.{name}", frame)
-            elif name in BY_NAME and owner.__name__ == "builtins":
-                self._by_name(frame)
-            elif name in _EFFECTS and owner.__name__ in ("builtins", "io", "_io", "posix", "nt"):
-                self.effect(_EFFECTS[name], frame)
-        elif type(owner) is LRU and name == "cache_clear":
-            self.effect(f"{name}()", frame)
-        elif isinstance(owner, io.IOBase):
-            self.effect(f"{type(owner).__name__}.{name}", frame)
+        elif isinstance(owner, ModuleType) and owner.__name__ == "builtins" and name in BY_NAME:
+            self._by_name(frame)
+        elif (what := effect_of(owner, name)) is not None:
+            if not isinstance(owner, io.IOBase) or not self._is_own(owner):
+                self.effect(what, frame)
         elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
             value = self.variables.setdefault(owner, owner.get(None))
             if (facts := self._facts[id(frame.f_code)]) is not None:
@@ -304,8 +295,16 @@ class Reads:
         """Something that each call would do again; it is not done while tracing, if refused."""
         loc = user_loc(frame)
         self.effects.append((what, loc))
-        if self.refuse_effects:
+        if self.refuse_effects or not is_performed(what):
             raise effect_error(what, loc)
+        if self.performs is None and not what.startswith("a "):
+            self.performs = what, loc
+
+    def _is_own(self, file: io.IOBase) -> bool:
+        """Whether the run has opened a file itself, or made a StringIO; torch asks no more."""
+        made = isinstance(file, (io.StringIO, io.BytesIO)) and not self.refuse_effects
+        new = made and not self.held.met.get(id(file), False)
+        return new or any(file is other for other in self.files())
 
     def _tell(self, frame: FrameType) -> None:
         """A message of the user's own code is an effect, unless it is given once in eager, too.
@@ -321,7 +320,9 @@ class Reads:
             return
         if frame.f_code.co_name == "_log":
             self.effect("logging", frame)
-        elif is_repeated(frame.f_locals["msg"], str(caller.f_globals.get("__name__"))):
+        elif "msg" in frame.f_locals and is_repeated(  # else `numpy/reports` takes it
+            frame.f_locals["msg"], str(caller.f_globals.get("__name__"))
+        ):
             self.effect("warnings.warn", frame)
 
     def _of_caller(self, frame: FrameType) -> Facts | None:
@@ -377,14 +378,6 @@ def _is_tensor(frame: FrameType, name: str) -> bool:
     """Whether a global or closure variable holds a tensor; if another comes, it is seen anew."""
     free = name in frame.f_code.co_freevars
     return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
-
-
-def effect_error(what: str, loc: Loc | None) -> TraceError:
-    """The error for what Python does at each call and a compiled call would not."""
-    return TraceError(
-        f"{what} is called: it would run once, while the function is traced", loc=loc,
-        hint="call it outside, on what the function returns",
-    )
 
 
 def cold_cache(name: str, loc: Loc | None) -> ColdCache:

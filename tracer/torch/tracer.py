@@ -56,9 +56,10 @@ from gradof.tracer.core.result import (
     Traced,
     split_guards,
 )
+from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.places import Place
-from gradof.tracer.state.reads import Reads, effect_error
+from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
 from gradof.tracer.torch import ctc, library  # noqa: F401  # they register themselves
 from gradof.tracer.torch.attributes import ReadAttributes

@@ -1,0 +1,64 @@
+"""What a call would do again, and a graph would not: by the function in C that is called.
+
+>>> import time
+>>> effect_of(time, "time")
+'time.time'
+>>> effect_of([], "append")
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import date
+from types import ModuleType
+from typing import Any
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.state.caches import LRU
+
+# C functions whose result no trace can know again.
+_CLOCKS = frozenset({
+    "time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns",
+    "process_time", "thread_time", "clock_gettime", "ctime", "localtime", "gmtime", "strftime",
+    "asctime",
+})  # fmt: skip
+_DATES = frozenset({"now", "utcnow", "today"})  # of the classes of `datetime`
+_EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
+_IN = frozenset({"builtins", "io", "_io", "posix", "nt"})
+_ASKS = frozenset({"isatty", "fileno", "readable", "writable", "seekable"})  # of streams
+# What a function of numpy's may do when it is run as it is, beside its graph (Note [Performed
+# calls]): it says something, or asks the machine and changes nothing.
+_PERFORMED = (
+    "print", "logging", "warnings.", "time.", "date", "genericpath.", "glob.", "uuid.", "secrets.",
+    "os.urandom", "pathlib.exists", "pathlib.is_", "pathlib.stat", "pathlib.iterdir",
+    "pathlib.glob", "pathlib.open", "pathlib.read_", "pathlib._local.", "Timestamp.", "a ",
+)  # fmt: skip
+
+
+def effect_of(owner: Any, name: str) -> str | None:
+    """The name of the effect of a function in C; None if it has none."""
+    if isinstance(owner, ModuleType):
+        if owner.__name__ == "time" and name in _CLOCKS:
+            return f"time.{name}"
+        return _EFFECTS.get(name) if owner.__name__ in _IN else None
+    if type(owner) is LRU:
+        return f"{name}()" if name == "cache_clear" else None
+    if isinstance(owner, io.IOBase):
+        return None if name in _ASKS else f"{type(owner).__name__}.{name}"
+    if name in _DATES and isinstance(owner, type) and issubclass(owner, date):
+        return f"{owner.__name__}.{name}"
+    return None
+
+
+def is_performed(what: str) -> bool:
+    """Whether a function of numpy's may do it; all else is an error there."""
+    return what.startswith(_PERFORMED) and "write" not in what
+
+
+def effect_error(what: str, loc: Loc | None) -> TraceError:
+    """The error for what Python does at each call and a compiled call would not."""
+    return TraceError(
+        f"{what} is called: it would run once, while the function is traced", loc=loc,
+        hint="call it outside, on what the function returns",
+    )
