@@ -184,6 +184,8 @@ def _opened_by_numpy(
 
 def _is_for_python(frame: FrameType | None) -> bool:
     """Whether a file is opened by a tool of Python's or by us, or by a module that is imported."""
+    while frame is not None and _package(frame) == "os":  # `fdopen`
+        frame = frame.f_back
     if frame is not None and _package(frame) in _TOOLS:
         return True
     while frame is not None and _package(frame) != "gradof":
