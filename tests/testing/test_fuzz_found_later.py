@@ -226,3 +226,26 @@ def test_reflections_of_complex_numbers(name: str) -> None:
     args = [t.requires_grad_() for t in (a, tau, x)]
     torch.testing.assert_close(compiled(*args), REFLECTED[name](*args).abs().sum())
     assert compiled.cache_info().forward_runs == 1
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("how", ["amax", "amin"])
+def test_an_extreme_among_scattered_nans_is_nan(how: str, include_self: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    index = torch.randint(0, 5, (4, 7), generator=generator)
+    x, source = (torch.randn(4, n, generator=generator) for n in (6, 7))
+    x[0, 1], source[1, 2], source[3, 5] = math.nan, math.nan, -math.nan
+    index[0] = torch.arange(7) % 5 + 1  # the first row's only nan is x's own
+
+    def fn(x: Tensor, source: Tensor) -> Tensor:
+        return x.scatter_reduce(1, index, source, how, include_self=include_self)
+
+    args = [x.requires_grad_(), source.requires_grad_()]
+    compiled = differentiate(fn, strict=True)
+    found, wanted = compiled(*args), fn(*args)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    cotangent = torch.randn(found.shape, generator=generator)
+    for ours, eager in zip(torch.autograd.grad(found, args, cotangent),
+                           torch.autograd.grad(wanted, args, cotangent), strict=True):  # fmt: skip
+        torch.testing.assert_close(ours, eager, equal_nan=True)
+    assert compiled.cache_info().backward_runs == 1

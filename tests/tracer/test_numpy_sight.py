@@ -191,6 +191,22 @@ def test_a_profiler_goes_on_after_the_trace() -> None:
     assert "_after_the_trace" in names
 
 
+def test_a_torch_function_is_traced_under_a_profiler() -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(3)
+    loss = differentiate(lambda x: (x * weight).sum(), strict=True)
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        loss(torch.ones(3, requires_grad=True)).backward()
+        _after_the_trace()
+    finally:
+        profile.disable()
+    profile.create_stats()
+    assert loss.cache_info().backward_runs == 1
+    assert "_after_the_trace" in {key[2] for key in profile.stats}
+
+
 def _after_the_trace() -> None:
     """Something to be found in the profile."""
 

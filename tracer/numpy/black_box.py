@@ -27,6 +27,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import Recorder, is_plain, real
 from gradof.tracer.state.source import function_loc
+from gradof.tracer.state.unheard import unprofiled
 
 _ATOMS = (int, float, complex, str, bytes, type(None))
 
@@ -178,15 +179,13 @@ def untraced() -> Iterator[None]:
     if active_recorder() is None:
         yield
         return
-    hook, trace = sys.getprofile(), sys.gettrace()
-    sys.setprofile(None)
+    trace = sys.gettrace()
     sys.settrace(None)
     try:
-        with deactivated():
+        with unprofiled(), deactivated():
             yield
     finally:
         sys.settrace(trace)
-        sys.setprofile(hook)
 
 
 def _is_float(leaf: Any) -> bool:

@@ -17,7 +17,8 @@ import gc
 import sys
 import threading
 from _lsprof import Profiler as _Profiler
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -87,6 +88,34 @@ def heard(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _HOOKS.on = None
 
 
+def take_off() -> Any:
+    """Take the thread's profile hook off, whoever set it, and return it for `put_back`."""
+    hook = sys.getprofile()
+    if isinstance(hook, _Profiler):  # cProfile, up to Python 3.11, is such a hook
+        hook.disable()
+    _set(None)
+    return hook
+
+
+def put_back(hook: Any) -> None:
+    """Set what `take_off` has returned."""
+    if isinstance(hook, _Profiler):
+        _set(None)
+        hook.enable()
+    else:
+        _set(hook)
+
+
+@contextmanager
+def unprofiled() -> Iterator[None]:
+    """Within it no profile hook hears, ours or one of the user's."""
+    hook = take_off()
+    try:
+        yield
+    finally:
+        put_back(hook)
+
+
 class _Collections:
     """The first and the last of `gc.callbacks`: between them the thread's hook is off."""
 
@@ -116,21 +145,15 @@ class Listening:
 
     def start(self) -> None:
         """Set the hook."""
-        self._outer = sys.getprofile(), _HOOKS.on
+        self._outer = take_off(), _HOOKS.on
         gc.callbacks.insert(0, self._collections.first)
         gc.callbacks.append(self._collections.last)
-        if isinstance(self._outer[0], _Profiler):  # cProfile, up to Python 3.11, is such a hook
-            self._outer[0].disable()
         _HOOKS.on = self.hook
         _set(self.hook)
 
     def stop(self) -> None:
         """Put back the hook that was there before."""
         outer, _HOOKS.on = self._outer
-        if isinstance(outer, _Profiler):
-            _set(None)
-            outer.enable()
-        else:
-            _set(outer)
+        put_back(outer)
         gc.callbacks.remove(self._collections.first)
         gc.callbacks.remove(self._collections.last)

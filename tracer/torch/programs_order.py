@@ -123,16 +123,22 @@ def _scatter_reduce(
 def _scatter_extreme(
     x: Tensor, dim: int, index: Tensor, src: Tensor, hits: Tensor, include_self: bool, reduce: str
 ) -> Tensor:
-    """Ties share the gradient evenly, as in eager; the choice itself is a step."""
+    """Ties share the gradient evenly, as in eager; the choice itself is a step.
+
+    Where the best is a nan, as one source or the element itself is, so are the gradients of all
+    that it was chosen from: eager divides by the number of those equal to it, which is none.
+    """
     best = _extreme(x.detach(), dim, index, src.detach(), include_self, reduce)
     best = _back(best, x, dim, index)
     if not x.dtype.is_floating_point:
         return best
-    mine = src.detach() == best.gather(dim, index)
-    own = (x.detach() == best) & ((hits == 0) | include_self)
+    lost = torch.isnan(best)
+    mine = (src.detach() == best.gather(dim, index)) | lost.gather(dim, index)
+    own = ((x.detach() == best) | lost) & ((hits == 0) | include_self)
     ties = own.to(x.dtype).scatter_add(dim, index, mine.to(x.dtype)).clamp(min=1)
-    chosen = torch.where(mine, src / ties.gather(dim, index), 0.0)
-    return torch.where(own, x / ties, 0.0).scatter_add(dim, index, chosen)
+    ties = torch.where(lost, torch.nan, ties)
+    chosen = torch.where(mine, src, 0.0) / ties.gather(dim, index)
+    return (torch.where(own, x, 0.0) / ties).scatter_add(dim, index, chosen)
 
 
 def _extreme(

@@ -27,6 +27,7 @@ from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads, cold_cache
 from gradof.tracer.state.source import function_loc
+from gradof.tracer.state.unheard import unprofiled
 
 for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
     leaf_type(_type, has_attributes=True)
@@ -66,12 +67,8 @@ class OuterState:
         """Look through everything that the code which has run so far can reach."""
         self._known = self.reads.progress()
         self._reach = Reach(self.reads)
-        hook = sys.getprofile()
-        sys.setprofile(None)  # what the walk reads is not the user's
-        try:
+        with unprofiled():  # what the walk reads is not the user's
             self._found = self._reach.find(self.fn, is_tensor)
-        finally:
-            sys.setprofile(hook)
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""
