@@ -249,3 +249,39 @@ def test_an_extreme_among_scattered_nans_is_nan(how: str, include_self: bool) ->
                            torch.autograd.grad(wanted, args, cotangent), strict=True):  # fmt: skip
         torch.testing.assert_close(ours, eager, equal_nan=True)
     assert compiled.cache_info().backward_runs == 1
+
+
+EMBEDDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "rows": lambda i, v: torch.nn.functional.embedding(i, v, max_norm=1.0),
+    "bag": lambda i, v: torch.nn.functional.embedding_bag(i, v, max_norm=1.0, mode="sum"),
+    "weighted": lambda i, v: torch.nn.functional.embedding_bag(
+        i, v, max_norm=0.7, norm_type=1.0, mode="sum", per_sample_weights=v[:2, :2].tanh()),
+    "by hand": lambda i, v: torch.embedding_renorm_(v.detach(), i.view(-1), 1.0, 2.0) * v,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_rows_of_a_view_that_an_embedding_scales_keep_their_gradient(name: str) -> None:
+    index = torch.tensor([[2, 3], [1, 1]])
+
+    def fn(w: Tensor) -> Tensor:
+        view = (w * 1).reshape(-1)[:25].reshape(5, 5)
+        return EMBEDDED[name](index, view) * view[:2].sum()
+
+    w = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    right(fn, [w])
+
+
+def test_an_embedding_scales_its_own_weight() -> None:
+    def train(fast: bool) -> Tensor:
+        torch.manual_seed(0)
+        module = torch.nn.Embedding(5, 3, max_norm=1.0)
+        run = differentiate(module, strict=True) if fast else module
+        for _ in range(3):
+            module.zero_grad()
+            run(torch.tensor([[1, 2], [4, 4]])).square().sum().backward()
+            with torch.no_grad():
+                module.weight.sub_(module.weight.grad, alpha=-0.3)
+        return module.weight.detach()
+
+    torch.testing.assert_close(train(True), train(False))

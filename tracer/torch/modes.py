@@ -28,7 +28,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradof.errors import (
     DataDependentError,
-    FreeTensorError,
     LeafMutationError,
     TraceError,
     UnsupportedOpError,
@@ -49,7 +48,8 @@ from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers, wi
 from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
-from gradof.tracer.torch.refused import MAKES_LEAF, refuse
+from gradof.tracer.torch.refused import MAKES_LEAF, from_numpy_error, refuse
+from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import in_rows_as, needs_rows, on_rows
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch.windows import WindowViews
@@ -190,16 +190,6 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out[:3]
 
 
-def from_numpy_error(loc: Loc | None) -> FreeTensorError:
-    """The error for a numpy array that becomes a tensor inside the traced function."""
-    return FreeTensorError(
-        "a tensor is made from a numpy array inside the traced function; the array would not be "
-        "read again at the next call",
-        loc=loc,
-        hint="make the tensor outside and pass it as an argument or keep it in a closure",
-    )
-
-
 def _getters(*names: str) -> frozenset[Any]:
     # Not every version of torch has all of them.
     there = (getattr(torch.Tensor, name, None) for name in names)
@@ -233,9 +223,12 @@ _NUMBERS_OUT = frozenset(
     }
 )  # fmt: skip
 _FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+
+
 def _cuts_inside(func: Any) -> bool:
     """Whether a function of torch changes its argument under no_grad."""
     return getattr(func, "__module__", None) == "torch.nn.init"
+
 
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
@@ -284,6 +277,9 @@ class ApiMode(TorchFunctionMode):
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
         args = with_stacked_index(args) if func in INDEXING else args
+        if func in RENORMS:
+            with self:
+                args, kwargs = renormed(func, args, kwargs)
         if self.numbers.active:
             checking = self.checking
             with self:

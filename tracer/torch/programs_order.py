@@ -247,6 +247,17 @@ def _segment_reduce(
     return torch.where(count == 0, empty, total / count.clamp(min=1))
 
 
+@PROGRAMS.of(_ATEN.embedding_renorm.default)
+def _embedding_renorm(
+    weight: Tensor, indices: Tensor, max_norm: float, norm_type: float
+) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(weight, norm_type, dim=1, keepdim=True)
+    read = torch.zeros(len(weight), dtype=torch.int64, device=weight.device)
+    read = read.index_fill(0, indices.reshape(-1), 1)[:, None]
+    long = (read > 0) & (norm > max_norm)
+    return torch.where(long, weight * (max_norm / (norm + 1e-7)), weight)
+
+
 @PROGRAMS.of(_ATEN._embedding_bag.default, _ATEN._embedding_bag_forward_only.default)
 def _embedding_bag(
     weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
