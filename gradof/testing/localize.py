@@ -57,7 +57,7 @@ def _examine_op(node: Node, values: dict[Value, Any], rng: np.random.Generator) 
     found = np.asarray(values[node.outputs[0]])
     eager = float64 = None
     precise = True
-    own = None if node.attrs else _library_function(record)
+    own = None if node.attrs or _broadcasts(record, operands) else _library_function(record)
     if own is not None:
         eager = _relative(found, np.asarray(own(*operands)))
     if "random" not in record.traits and found.dtype.kind == "f":
@@ -76,8 +76,13 @@ def _in_float64(node: Node, operands: Sequence[Any]) -> Any:
     return np.asarray(interpret(graph, [arrays[v] for v in params])[0])
 
 
+def _broadcasts(record: Op, operands: Sequence[Any]) -> bool:
+    """Whether an op broadcasts batches, as our products do and the library's of that name do not."""
+    return "elementwise" not in record.traits and len({np.shape(x)[:-2] for x in operands}) > 1
+
+
 def _library_function(record: Op) -> Any:
-    """numpy's or torch's own function for an elementwise op, as a function of numpy arrays."""
+    """numpy's or torch's own function for an op, as a function of numpy arrays."""
     for name in record.names:
         library, _, rest = name.partition(".")
         if library == "numpy" and hasattr(np, rest):

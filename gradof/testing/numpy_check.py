@@ -121,15 +121,22 @@ def _in_float64(
         return
     value, pullback = vjp(compiled, *_wide(args))
     exact = _gradients(pullback, value, weights)
+    ulp, tiny = _narrowest(args, grads)
     scale = max(largest(g) for g in exact if g is not None)
     outputs = [row for row in report.rows if row.eager is not None]
     loss = max((row.eager / row.scale for row in outputs if row.eager and row.scale), default=0.0)
     for name, mine, right in zip(_names(args), grads, exact, strict=True):
         if mine is not None:
-            ulp = float(np.finfo(np.asarray(mine).dtype).eps)
-            allowed = (RANDOM_ULPS * ulp + FACTOR * loss) * scale
+            allowed = (RANDOM_ULPS * ulp + FACTOR * loss) * scale + FACTOR * tiny
             error = distance(mine, right)
             report.rows.append(Row(f"gradient of {name}", "float64", error, None, allowed, scale))
+
+
+def _narrowest(args: tuple[Any, ...], grads: list[Any]) -> tuple[float, float]:
+    """The ulp of 1 and the least normal number of the narrowest dtype that a gradient may pass."""
+    there = [*flatten(args)[0], *(g for g in grads if g is not None)]
+    infos = [np.finfo(np.asarray(x).dtype) for x in there if np.asarray(x).dtype.kind == "f"]
+    return float(max(i.eps for i in infos)), float(max(i.tiny for i in infos))
 
 
 def _names(args: tuple[Any, ...]) -> list[str]:
@@ -147,6 +154,7 @@ def _along_lines(
     if any(np.asarray(o).dtype != np.float64 for o in outputs):
         report.notes.append("results of lower precision than the arguments: no finite differences")
         return
+    ulp, tiny = _narrowest(args, grads)
     terms = sum(float(np.nansum(np.abs(w * o))) for w, o in zip(weights, outputs, strict=True))
     for i, grad in enumerate(grads):
         if grad is None or not np.size(grad):
@@ -160,10 +168,9 @@ def _along_lines(
             )
         ours = float(np.sum(grad * direction))
         size = float(np.sum(np.abs(grad * direction)))
-        dtype = np.asarray(grad).dtype
-        ulp = float(np.finfo(dtype).eps)
         # numpy has no gradient of its own that could say how well conditioned this one is
-        slack = 1e-4 * size if dtype != np.float64 else 0.0
+        slack = 1e-4 * size if ulp > np.finfo(np.float64).eps else 0.0
+        slack += 8 * tiny * float(np.sum(np.abs(direction)))
         slack += 8 * terms * float(np.finfo(np.float64).eps) / step  # terms of a sum may cancel
         slack += unsteady((back, near, far, on), step)
         row = directional(f"gradient of {names[i]}", ours, (back, here, on), step, size, ulp, slack)
