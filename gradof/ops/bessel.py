@@ -6,14 +6,23 @@ section; those in an order or a parameter have no closed form and are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradof.ops.expr import Expr, F
-from gradof.ops.special_functions import ORDER, SQRT_PI, lowering, several, special, whole
+from gradof.ops.special_functions import (
+    ORDER,
+    SQRT_PI,
+    lowering,
+    polynomial,
+    several,
+    special,
+    whole,
+)
 
 Array = NDArray[Any]
 
@@ -100,15 +109,32 @@ special("itstruve0(x)", {"x": lambda g, x: g * F.struve(_order(0.0, x), x)})
 special("itmodstruve0(x)", {"x": lambda g, x: g * F.modstruve(_order(0.0, x), x)})
 several("itj0y0(x) -> j, y", {"x": lambda g_j, g_y, x: g_j * F.j0(x) + g_y * F.y0(x)})
 several("iti0k0(x) -> i, k", {"x": lambda g_i, g_k, x: g_i * F.i0(x) + g_k * F.k0(x)})
+# 10.2.2, 10.25.2 and 11.2.1: the series of what is over x, whose first terms cancel near 0
+_J0_REST = [(-1) ** k / (4 ** (k + 1) * math.factorial(k + 1) ** 2) for k in range(7)]
+_I0_REST = [abs(c) for c in _J0_REST]
+_STRUVE0 = [(-1) ** k * 2 / math.pi / math.prod(range(1, 2 * k + 2, 2)) ** 2 for k in range(7)]
+
+
+def _even_over(x: Expr, even: Sequence[float], quotient: Callable[[Expr], Expr]) -> Expr:
+    """`quotient(x)`, and near 0 the series of its even powers."""
+    small = F.abs(x) < 0.5
+    return F.where(small, polynomial(x * x, even), quotient(F.where(small, 1.0, x)))
+
+
 several("it2j0y0(x) -> j, y", {  # of (1 - J0(t))/t from 0, of Y0(t)/t to infinity
-    "x": lambda g_j, g_y, x: g_j * ((1.0 - F.j0(x)) / x) - g_y * (F.y0(x) / x)})
+    "x": lambda g_j, g_y, x:
+        g_j * (x * _even_over(x, _J0_REST, lambda z: (1.0 - F.j0(z)) / (z * z)))
+        - g_y * (F.y0(x) / x)})
 several("it2i0k0(x) -> i, k", {  # of (I0(t) - 1)/t from 0, of K0(t)/t to infinity
-    "x": lambda g_i, g_k, x: g_i * ((F.i0(x) - 1.0) / x) - g_k * (F.k0(x) / x)})
-special("it2struve0(x)", {"x": lambda g, x: -(g * (F.struve(_order(0.0, x), x) / x))})
-special("besselpoly(a, power, v)", {  # of x^power J_v(2 a x) from 0 to 1; 10.6.2
+    "x": lambda g_i, g_k, x:
+        g_i * (x * _even_over(x, _I0_REST, lambda z: (F.i0(z) - 1.0) / (z * z)))
+        - g_k * (F.k0(x) / x)})
+special("it2struve0(x)", {"x": lambda g, x: -(g * _even_over(
+    x, _STRUVE0, lambda z: F.struve(_order(0.0, z), z) / z))})
+special("besselpoly(a, power, v)", {  # of x^power J_v(2 a x) from 0 to 1; 10.6.1
     "power": ORDER, "v": ORDER,
-    "a": lambda g, a, power, v, y:
-        g * (y * v / a - F.besselpoly(a, power + 1.0, v + 1.0) * 2.0)})
+    "a": lambda g, a, power, v:
+        g * (F.besselpoly(a, power + 1.0, v - 1.0) - F.besselpoly(a, power + 1.0, v + 1.0))})
 
 
 def _spherical(name: str, sign: float) -> None:

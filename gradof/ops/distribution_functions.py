@@ -94,9 +94,10 @@ special("stdtrit(df, p)", {"df": lambda g, df, y: -(g * _t_slope(df, y) / _t_den
 _KN = {"k": None, "n": None}
 special("pdtr(k, m)", {"k": None, "m": lambda g, k, m: -(g * gamma_density(F.floor(k) + 1.0, m))})
 special("pdtrc(k, m)", {"k": None, "m": lambda g, k, m: g * gamma_density(F.floor(k) + 1.0, m)})
-special("pdtri(k, p)", {"k": None, "p": lambda g, k, y: -(g / gamma_density(k + 1.0, y))},
+special("pdtri(k, p)",
+        {"k": None, "p": lambda g, k, y: -(g / gamma_density(F.trunc(k) + 1.0, y))},
         whole("pdtri"))
-_SUMS: dict[str, tuple[str, Rule]] = {
+_SUMS: dict[str, tuple[str, Callable[..., Expr]]] = {
     "bdtr": ("p", lambda g, k, n, p: -(g * beta_density(n - k, k + 1.0, 1.0 - p))),
     "bdtrc": ("p", lambda g, k, n, p: g * beta_density(n - k, k + 1.0, 1.0 - p)),
     "bdtri": ("q", lambda g, k, n, y: -(g / beta_density(n - k, k + 1.0, 1.0 - y))),
@@ -104,8 +105,17 @@ _SUMS: dict[str, tuple[str, Rule]] = {
     "nbdtrc": ("p", lambda g, k, n, p: -(g * beta_density(n, k + 1.0, p))),
     "nbdtri": ("q", lambda g, k, n, y: g / beta_density(n, k + 1.0, y)),
 }
+
+
+def _of_counts(rule: Callable[..., Expr], last: str) -> Rule:
+    """The rule for what scipy makes of k and n, whose fractions it cuts off."""
+    if last == "p":
+        return lambda g, k, n, p: rule(g, F.trunc(k), F.trunc(n), p)
+    return lambda g, k, n, y: rule(g, F.trunc(k), F.trunc(n), y)
+
+
 for _name, (_last, _rule) in _SUMS.items():
-    special(f"{_name}(k, n, {_last})", _KN | {_last: _rule}, whole(_name, 2))
+    special(f"{_name}(k, n, {_last})", _KN | {_last: _of_counts(_rule, _last)}, whole(_name, 2))
 
 
 def _tukey_slope(y: Expr, shape: Expr) -> Expr:

@@ -101,19 +101,40 @@ def near_zero(x: Expr, series: Sequence[float], quotient: Callable[[Expr], Expr]
 # --- gamma and beta functions (DLMF 5) ----------------------------------------------------------
 
 
-def _rgamma_x(g: Expr, x: Expr, y: Expr) -> Expr:
-    # 5.5.3, reflection: 1/gamma(x) = sin(pi x) gamma(1 - x)/pi is smooth at the poles of gamma
+def _rgamma_slope(x: Expr, y: Expr) -> Expr:
+    """The derivative of y = 1/gamma(x), also at the poles of gamma, by reflection (5.5.3)."""
+    # 1/gamma(x) = sin(pi x) gamma(1 - x)/pi
     left = x < 0.5
     z = 1.0 - F.where(left, x, 0.0)
     turn = x * math.pi
     reflected = F.gamma(z) * (F.cos(turn) - F.sin(turn) * F.digamma(z) / math.pi)
-    return g * F.where(left, reflected, -(y * F.digamma(F.where(left, 1.0, x))))
+    return F.where(left, reflected, -(y * F.digamma(F.where(left, 1.0, x))))
+
+
+def _is_pole(x: Expr) -> Expr:
+    return (x <= 0.0) & (F.floor(x) == x)
+
+
+def _binom(g: Expr, n: Expr, k: Expr, y: Expr, in_n: bool) -> Expr:
+    # 1.2.6 by logarithms, and where k or n - k is a negative number, by 1/gamma, which is 0 there
+    one, other = k + 1.0, n - k + 1.0
+    pole = _is_pole(one) | _is_pole(other)
+    inverse, rest = F.rgamma(one), F.rgamma(other)
+    moved = inverse * _rgamma_slope(other, rest)
+    moved = moved if in_n else _rgamma_slope(one, inverse) * rest - moved
+    a, b = F.where(pole, 1.0, one), F.where(pole, 1.0, other)
+    upper = F.where(pole, 1.0, n + 1.0) if in_n else b
+    logs = F.digamma(upper) - F.digamma(b if in_n else a)
+    direct = F.gamma(F.where(pole, n + 1.0, 1.0)) * moved
+    if in_n:
+        direct = direct + y * F.digamma(F.where(pole, n + 1.0, 1.0))
+    return g * F.where(pole, direct, y * logs)
 
 
 special("gamma(x)", formula="gamma(x)", domain=(0.5, 4),
         vjp={"x": lambda g, x, y: g * (y * F.digamma(x))})  # 5.2.2
 special("rgamma(x)", formula="1/gamma(x)", domain=(0.6, 4),
-        vjp={"x": _rgamma_x})
+        vjp={"x": lambda g, x, y: g * _rgamma_slope(x, y)})
 special("gammasgn(x)", {"x": zeros_for})
 # 5.12.1 and 5.2.2
 special("beta(a, b)", formula="gamma(a)*gamma(b)/gamma(a + b)", domain=(0.5, 3),
@@ -126,11 +147,27 @@ special("betaln(a, b)", formula="loggamma(a) + loggamma(b) - loggamma(a + b)", d
 special(
     "binom(n, k)", formula="gamma(n + 1)/(gamma(k + 1)*gamma(n - k + 1))",
     domain=((3, 5), (0.3, 2.3)),
-    vjp={"n": lambda g, n, k, y: g * (y * (F.digamma(n + 1.0) - F.digamma(n - k + 1.0))),
-         "k": lambda g, n, k, y: g * (y * (F.digamma(n - k + 1.0) - F.digamma(k + 1.0)))})
+    vjp={"n": lambda g, n, k, y: _binom(g, n, k, y, in_n=True),
+         "k": lambda g, n, k, y: _binom(g, n, k, y, in_n=False)})
 # 5.2.5: gamma(z + m) / gamma(z)
+def _poch_z(g: Expr, z: Expr, m: Expr, y: Expr) -> Expr:
+    # where z is a pole of gamma: by 1/gamma, and for a whole m by reflection, as a product of m
+    pole = _is_pole(z)
+    product = pole & (F.floor(m) == m)
+    low, high = F.where(product, z, 0.0), F.where(product, m, 0.0)
+    left = 1.0 - low - high
+    inverse = F.rgamma(left)
+    turned = -F.gamma(1.0 - low) * (F.digamma(1.0 - low) * inverse + _rgamma_slope(left, inverse))
+    turned = turned * F.cos(high * math.pi)
+    z = F.where(product, 1.0, z)
+    smooth = F.gamma(F.where(product, 1.0, z + m)) * _rgamma_slope(z, F.rgamma(z))
+    safe = F.where(pole, 1.0, z)
+    logs = y * (F.digamma(F.where(pole, 1.0, z + m)) - F.digamma(safe))
+    return g * F.where(product, turned, F.where(pole, smooth, logs))
+
+
 special("poch(z, m)", formula="gamma(z + m)/gamma(z)", domain=(0.5, 3),
-        vjp={"z": lambda g, z, m, y: g * (y * (F.digamma(z + m) - F.digamma(z))),
+        vjp={"z": _poch_z,
              "m": lambda g, z, m, y: g * (y * F.digamma(z + m))})
 # 25.11.17, Hurwitz: d/dq zeta(s, q) = -s zeta(s + 1, q)
 op("hurwitz_zeta(s, q) -> y", family=binary(FLOATS), cost=CALL, numpy=lowering("zeta"),
@@ -235,12 +272,18 @@ def composed(schema: str, expand: Callable[..., Expr]) -> Op:
               names=[f"scipy.special.{name}"])  # fmt: skip
 
 
-def _boxcox(logarithm: Expr, power: Expr) -> Expr:
-    return logarithm * F.exprel(power * logarithm)  # (e^(power logarithm) - 1)/power, also at 0
+def _boxcox(x: Expr, power: Expr, plus: float) -> Expr:
+    # (e^(power log x) - 1)/power, also at power 0; at x = 0 a power of 0
+    zero = (x + plus == 0.0) & (power > 0.0)
+    safe = F.where(zero, 1.0, x)
+    logarithm = F.log1p(safe) if plus else F.log(safe)
+    exponent = F.where(zero, power, 1.0)
+    ending = (F.pow(F.where(zero, x + plus, 1.0), exponent) - 1.0) / exponent
+    return F.where(zero, ending, logarithm * F.exprel(power * logarithm))
 
 
-composed("boxcox(x, power)", lambda x, power: _boxcox(F.log(x), power))
-composed("boxcox1p(x, power)", lambda x, power: _boxcox(F.log1p(x), power))
+composed("boxcox(x, power)", lambda x, power: _boxcox(x, power, 0.0))
+composed("boxcox1p(x, power)", lambda x, power: _boxcox(x, power, 1.0))
 composed("inv_boxcox(y, power)", lambda y, power: F.exp(y * log1p_over(power * y)))
 composed("inv_boxcox1p(y, power)", lambda y, power: F.expm1(y * log1p_over(power * y)))
 special("spence(x)", {"x": lambda g, x: -(g * log1p_over(x - 1.0))})
@@ -289,19 +332,42 @@ def _delta(phi: Expr, m: Expr) -> Expr:
     return F.sqrt(1.0 - m * F.square(F.sin(phi)))
 
 
+def _sine_series(phi: Expr, m: Expr, power: float) -> Expr:
+    """The integral of sin^2 (1 - m sin^2)^-power from 0 to phi, by powers of m (|m| < 0.04)."""
+    sine, cosine = F.sin(phi), F.cos(phi)
+    whole, odd, coefficient = phi, sine, 1.0
+    terms: list[Expr] = []
+    for k in range(1, 13):
+        whole = (whole * (2.0 * k - 1.0) - odd * cosine) / (2.0 * k)  # of sin^2k
+        terms.append(whole * coefficient)
+        odd, coefficient = odd * F.square(sine), coefficient * (power + k - 1.0) / k
+    total = terms[-1]
+    for term in reversed(terms[:-1]):
+        total = total * m + term
+    return total
+
+
 def _ellipkinc_m(g: Expr, phi: Expr, m: Expr, y: Expr) -> Expr:
-    # 19.4.6, and its limit at m = 0
-    none = m == 0.0
-    m = F.where(none, 0.5, m)
-    first = (F.ellipeinc(phi, m) / (1.0 - m) - y) / m
-    slope = (first - F.sin(phi) * F.cos(phi) / ((1.0 - m) * _delta(phi, m))) * 0.5
-    return g * F.where(none, (phi - F.sin(phi) * F.cos(phi)) * 0.25, slope)
+    # 19.4.6, and near m = 0 the integral's own series
+    small = F.abs(m) < 0.04
+    near = _sine_series(phi, F.where(small, m, 0.0), 1.5)
+    m = F.where(small, 0.5, m)
+    first = (F.ellipeinc(phi, m) / (1.0 - m) - F.where(small, 0.0, y)) / m
+    slope = first - F.sin(phi) * F.cos(phi) / ((1.0 - m) * _delta(phi, m))
+    return g * (F.where(small, near, slope) * 0.5)
+
+
+def _ellipeinc_m(g: Expr, phi: Expr, m: Expr, y: Expr) -> Expr:
+    # 19.4.7, and near m = 0 the integral's own series
+    small = F.abs(m) < 0.04
+    near = _sine_series(phi, F.where(small, m, 0.0), 0.5)
+    m = F.where(small, 0.5, m)
+    slope = (F.ellipkinc(phi, m) - F.where(small, 0.0, y)) / m
+    return g * (F.where(small, near, slope) * -0.5)
 
 
 special("ellipkinc(phi, m)", {"phi": lambda g, phi, m: g / _delta(phi, m), "m": _ellipkinc_m})
-special("ellipeinc(phi, m)", {  # 19.4.7
-    "phi": lambda g, phi, m: g * _delta(phi, m),
-    "m": lambda g, phi, m, y: g * ((y - F.ellipkinc(phi, m)) / (m * 2.0))})
+special("ellipeinc(phi, m)", {"phi": lambda g, phi, m: g * _delta(phi, m), "m": _ellipeinc_m})
 several("ellipj(u, m) -> sn, cn, dn, ph", {  # 22.13.1 to 22.13.3; 22.16.1
     "u": lambda g_sn, g_cn, g_dn, g_ph, m, sn, cn, dn:
         g_sn * (cn * dn) - g_cn * (sn * dn) - g_dn * (m * sn * cn) + g_ph * dn,

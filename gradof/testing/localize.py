@@ -77,7 +77,7 @@ def _in_float64(node: Node, operands: Sequence[Any]) -> Any:
 
 
 def _broadcasts(record: Op, operands: Sequence[Any]) -> bool:
-    """Whether an op broadcasts batches, as our products do and the library's of that name do not."""
+    """Whether batches are broadcast, as our products do and the library's of that name do not."""
     return "elementwise" not in record.traits and len({np.shape(x)[:-2] for x in operands}) > 1
 
 

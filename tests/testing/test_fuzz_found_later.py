@@ -281,6 +281,7 @@ def test_an_embedding_scales_its_own_weight() -> None:
             module.zero_grad()
             run(torch.tensor([[1, 2], [4, 4]])).square().sum().backward()
             with torch.no_grad():
+                assert module.weight.grad is not None
                 module.weight.sub_(module.weight.grad, alpha=-0.3)
         return module.weight.detach()
 

@@ -29,10 +29,11 @@ DIFFER_AT_THE_EDGES = {
     "scipy.special.digamma": "at its poles torch gives a large number for an infinity",
     "scipy.special.psi": "at its poles torch gives a large number for an infinity",
     "scipy.special.log_ndtr": "at -inf torch gives nan for the limit",
-    "scipy.special.logit": "at -0 torch gives one infinity or the other, by the place in the array",
     "scipy.special.i1": "at nan torch gives a number",
     "scipy.special.i1e": "at nan torch gives a number",
 }
+# At -0 torch gives one infinity or the other, by the width of the processor's vectors.
+WITHOUT_NEGATIVE_ZERO = frozenset({"scipy.special.logit"})
 NAMES = {"transpose": "permute", "concatenate": "cat", "take_along_axis": "take_along_dim"}
 
 
@@ -126,6 +127,8 @@ ELEMENTWISE = (
 @pytest.mark.parametrize("case", ELEMENTWISE, ids=lambda c: c.name)
 def test_gradients_at_the_edges_are_torchs(case: Case) -> None:
     edges = np.array(EDGES)
+    if case.name in WITHOUT_NEGATIVE_ZERO:
+        edges = edges[(edges != 0) | ~np.signbit(edges)]
     pairs = [np.repeat(edges, len(edges)), np.tile(edges, len(edges))]
     args = [edges] if len(case.samples) == 1 else pairs
     if case.name in DIFFER_AT_THE_EDGES:

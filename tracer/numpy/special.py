@@ -80,7 +80,9 @@ UFUNCS: dict[str, Function] = {
     "loggamma": lambda x: np.where(x < 0, np.nan, _scipy("gammaln")(x)),
     "rel_entr": _rel_entr, "kl_div": lambda a, b: _rel_entr(a, b) - a + b,
     "huber": _huber, "pseudo_huber": _pseudo_huber, "powm1": _powm1,
-    "yn": lambda n, x: _scipy("yv")(n, x), "kn": lambda n, x: _scipy("kv")(n, x),
+    # scipy cuts their orders off to whole numbers
+    "yn": lambda n, x: _scipy("yv")(np.trunc(n), x),
+    "kn": lambda n, x: _scipy("kv")(np.trunc(n), x),
     "eval_chebyc": lambda n, x: 2 * _scipy("eval_chebyt")(n, x / 2),
     "eval_chebys": lambda n, x: _scipy("eval_chebyu")(n, x / 2),
     "eval_sh_legendre": lambda n, x: _scipy("eval_legendre")(n, 2 * x - 1),

@@ -3,8 +3,8 @@
     F.embedding(i, weight, max_norm=1.0)      embedding_renorm_(weight.detach(), i, 1.0, 2.0), then
                                               F.embedding(i, weight)
 
-torch does the first within the call, behind autograd's back. Taken out of it, `histories` sees whose
-elements change and whose gradient stays, as it does where a user writes it so.
+torch does the first within the call, behind autograd's back. Taken out of it, `histories` sees
+whose elements change and whose gradient stays, as it does where a user writes it so.
 """
 
 from __future__ import annotations

@@ -82,6 +82,8 @@ def judge(
                                if issubclass(w.category, OpaqueOpWarning))  # fmt: skip
         if eager:
             verdict.eager = str(eager[0].message)
+            if "a defect of gradof's" in verdict.eager:
+                verdict.wrong.append(verdict.eager.split("autograd: ")[-1].splitlines()[0])
         elif not verdict.wrong and subject is None:
             _require_runs(verdict, theirs)
     return verdict
