@@ -117,6 +117,12 @@ def _reduce(space: Space, i: Instr, args: list[Any]) -> Any:
     return reduced(i, args[0], space.columns, space.sizes)
 
 
+def _exp_sum(space: Space, i: Instr, args: list[Any]) -> Any:
+    x, m = args
+    e = np.exp(varying(x, space.sizes, space.columns) - m)
+    return e.sum(axis=space.columns, keepdims=True, dtype=e.dtype)
+
+
 def _dot(space: Space, i: Instr, args: list[Any]) -> Any:
     return reduced(i, np.multiply(*args), space.columns, space.sizes)
 
@@ -216,6 +222,10 @@ INSTRUCTIONS: Mapping[str, Instruction] = {i.name: i for i in (
     Instruction(
         "reduce", "The operand reduced over the columns.", ("cells",), frozenset({"cells"}),
         dtype="wide", level="row", whole=True, attrs={"kind": str}, meaning=_reduce),
+    Instruction(
+        "exp_sum", "The sum over the columns of exp(x - m), where m is the largest x of the row. It"
+        " is known with m, as the loop that finds m adds it up.", ("x", "m"), frozenset({"x"}),
+        dtype="operands", level="row", targets=_GPU, meaning=_exp_sum),
     Instruction(
         "rounded", "To the nearest number of half precision `dtype`, ties to even, in float32."
         " `any_nan`: the operand may be a nan of any bits.", ("x",), dtype="f32",

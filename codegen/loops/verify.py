@@ -184,6 +184,10 @@ class _Verifier:
                 self.fail(f"{name} of {i.op} is to be a cell", i)
         if i.op == "inverse_deviation" and made[str(i.args[0])].op != "layer_norm":
             self.fail("it is that of a layer_norm", i)
+        if i.op == "exp_sum":
+            m = made[str(i.args[1])]
+            if m.op != "reduce" or m.attrs["kind"] != "max" or m.args != i.args[:1]:
+                self.fail("m is to be the largest x of the row", i)
         if "part" in i.attrs and (
             i.attrs["part"] != 1 or made[str(i.args[0])].op != "layer_norm_grad"
         ):

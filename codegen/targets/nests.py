@@ -26,6 +26,7 @@ from gradof.codegen.tiles.half import half_passes
 from gradof.codegen.tiles.rewrite import tile_passes
 from gradof.codegen.triton.emit import TRITON_PASSES, form_of
 from gradof.codegen.triton.kernel import indexed_loads, merged_axes, with_axes
+from gradof.codegen.triton.online import ONLINE_SOFTMAX
 from gradof.codegen.triton.shared_rows import share_rows
 from gradof.codegen.triton.split_reductions import Totals, take_totals
 
@@ -95,6 +96,8 @@ NEST_PASSES: Mapping[str, Mapping[str, NestStep]] = {
             "Two kernels for few and long rows, which many programs share.", always=False),
         "merge-axes": NestStep(_merge_triton, _MERGE),
         **_steps(TRITON_PASSES),
+        ONLINE_SOFTMAX.name: NestStep(
+            lambda nest: [ONLINE_SOFTMAX.run(nest)], ONLINE_SOFTMAX.about, always=False),
     },
 }  # fmt: skip
 

@@ -36,7 +36,7 @@ from gradof.codegen.triton.fold_source import (
 )
 from gradof.codegen.triton.helpers import LIBDEVICE, needed
 from gradof.codegen.triton.named import safe, wide, wide_sums
-from gradof.codegen.triton.online import joined, online_sums, running
+from gradof.codegen.triton.online import ONLINE_SOFTMAX, joined, running
 from gradof.codegen.triton.ops import HALF, NAMES, literal, statements
 from gradof.ir.types import BOOL, DType
 
@@ -87,10 +87,11 @@ def emit_triton(nest: LoopNest, form: Form) -> str:
 class _Emitter:
     def __init__(self, nest: LoopNest, form: Form) -> None:
         self.form = form
-        self.nest = run_nest_passes(nest, TRITON_PASSES, "triton")
+        passes = (*TRITON_PASSES, ONLINE_SOFTMAX) if form == "looped" else TRITON_PASSES
+        self.nest = run_nest_passes(nest, passes, "triton")
         self.made = {i.name: i.dtype for i in self.nest.body if i.name}
         self.folds = folds_of(self.nest)
-        self.online = online_sums(self.nest) if form == "looped" else {}
+        self.beside = {str(i.args[1]): i for i in self.nest.body if i.op == "exp_sum"}
         self.lines: list[str] = []
         self.indent = 1
         self.rows = range(0 if form == "pointwise" else nest.rows)
@@ -177,14 +178,15 @@ class _Emitter:
             self.add("cell = row & (c < n_columns)")
         for stage in range(last + 1):
             for i in self.nest.between(stage):
-                self.instr(i)
+                if i.op != "exp_sum":  # the loop has made it, beside its maximum
+                    self.instr(i)
             loop = self.nest.loop(stage)
             if self.form != "looped":
                 for i in body:
                     if (i.level == "cell" and i.stage == stage) or _reduces(i, stage):
                         if not self.is_early(i):
                             self.instr(i)
-            elif loop and not any(t.stage == stage + 1 for t in self.online.values()):
+            elif loop:
                 self.loop(loop, stage)
 
     def loop(self, loop: Sequence[Instr], stage: int) -> None:
@@ -193,8 +195,8 @@ class _Emitter:
             dtype = wide(i.dtype)
             start = identity(str(i.attrs["kind"]), dtype)
             width = "BC"
-            if i.name in self.online:
-                width, total = "BC // PART", self.online[i.name].name
+            if i.name in self.beside:
+                width, total = "BC // PART", self.beside[i.name].name
                 self.add("PART: tl.constexpr = 4 if BC >= 4 else 1")
                 self.add(f"acc_{total} = tl.full((BR, {width}), 0, tl.{NAMES[dtype]})")
             self.add(f"acc_{i.name} = tl.full((BR, {width}), {start}, tl.{NAMES[dtype]})")
@@ -207,8 +209,8 @@ class _Emitter:
             if i in found:
                 kind, dtype = str(i.attrs["kind"]), wide(i.dtype)
                 own = self.operand(i.args[0], dtype)
-                if i.name in self.online:
-                    for line in running(i.name, self.online[i.name].name, own):
+                if i.name in self.beside:
+                    for line in running(i.name, self.beside[i.name].name, own):
                         self.add(line)
                 else:
                     value = combine(kind, dtype, f"acc_{i.name}", own)
@@ -219,8 +221,8 @@ class _Emitter:
         for i in found:
             text = reduced(str(i.attrs["kind"]), wide(i.dtype), f"acc_{i.name}", 1)
             self.add(f"{i.name} = {self.rounded(text, i.dtype)}", i.loc)
-            if i.name in self.online:
-                total_of = self.online[i.name]
+            if i.name in self.beside:
+                total_of = self.beside[i.name]
                 self.add(f"{total_of.name} = {joined(i.name, total_of.name)}", total_of.loc)
 
     def split(self, name: str, axes: range) -> None:

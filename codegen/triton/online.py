@@ -1,9 +1,9 @@
 """Softmax of a row that does not fit into a block: its maximum and its sum in one pass.
 
     m = reduce[max] x      row  1               m, running: the largest so far
-    d = sub x m            cell 1               s, running: the sum of exp(x - m) so far, times
-    e = exp d              cell 1        →         exp(m - m') whenever m grows to m'
-    s = reduce[sum] e      row  2
+    d = sub x m            cell 1        →      s, running: the sum of exp(x - m) so far, times
+    e = exp d              cell 1                  exp(m - m') whenever m grows to m'
+    s = reduce[sum] e      row  2        =      s = exp_sum x m    row 1
 
 The loop over stage 1 is left out, so a block of x is read once less. A block is cut into parts of
 `PART` neighbours, which one thread has loaded: each part keeps an m and an s, and those of a row
@@ -12,30 +12,42 @@ are joined after the loop. That is an exp for a cell, and one for a part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
+from gradof.codegen.loops.passes.restage import restaged
+from gradof.codegen.loops.passes.run import NestPass
 from gradof.ir.types import F32, F64
 
 
-def online_sums(nest: LoopNest) -> Mapping[str, Instr]:
-    """Maxima by name, each with the sum to run beside it; its loop has nothing else to do."""
+def with_exp_sums(nest: LoopNest) -> LoopNest:
+    """The nest with an `exp_sum` for each sum of exp(x - m) whose loop has nothing else to do."""
     made = {i.name: i for i in nest.body if i.name}
-    found: dict[str, Instr] = {}
-    for total in nest.body:
-        if total.op != "reduce" or total.attrs["kind"] != "sum":
-            continue
-        exp = made.get(str(total.args[0]))
-        sub = made.get(str(exp.args[0])) if exp is not None and exp.op == "exp" else None
-        top = made.get(str(sub.args[1])) if sub is not None and sub.op == "sub" else None
-        if exp is None or sub is None or top is None or not isinstance(sub.args[0], str):
-            continue
-        of_rows = top.op == "reduce" and top.attrs["kind"] == "max" and top.args[0] == sub.args[0]
-        wide = all(i.dtype in (F32, F64) for i in (top, sub, exp, total))
-        alone = [i for i in nest.body if _is_work(i, top.stage)] == [total]
-        if of_rows and wide and alone and exp.stage == sub.stage == top.stage:
-            found[top.name] = total
-    return found
+    sums = {s.name: s for i in nest.body if (s := _exp_sum(nest, made, i)) is not None}
+    if not sums:
+        return nest
+    return restaged(replace(nest, body=tuple(sums.get(i.name, i) for i in nest.body)))
+
+
+ONLINE_SOFTMAX = NestPass(
+    "online-softmax", with_exp_sums, "Sum exp(x - m) in the loop that finds the largest x, m."
+)
+
+
+def _exp_sum(nest: LoopNest, made: dict[str, Instr], total: Instr) -> Instr | None:
+    if total.op != "reduce" or total.attrs["kind"] != "sum":
+        return None
+    exp = made.get(str(total.args[0]))
+    sub = made.get(str(exp.args[0])) if exp is not None and exp.op == "exp" else None
+    top = made.get(str(sub.args[1])) if sub is not None and sub.op == "sub" else None
+    if exp is None or sub is None or top is None or not isinstance(sub.args[0], str):
+        return None
+    of_rows = top.op == "reduce" and top.attrs["kind"] == "max" and top.args[0] == sub.args[0]
+    wide = all(i.dtype in (F32, F64) for i in (top, sub, exp, total))
+    alone = [i for i in nest.body if _is_work(i, top.stage)] == [total]
+    if not of_rows or not wide or not alone or not exp.stage == sub.stage == top.stage:
+        return None
+    return replace(total, op="exp_sum", args=(sub.args[0], top.name), attrs={})
 
 
 def _is_work(i: Instr, stage: int) -> bool:

@@ -351,8 +351,28 @@ def test_instructions_mean_what_the_table_says(op: str) -> None:
 
 def test_every_instruction_of_tiles_has_its_meaning_tried() -> None:
     """Those that move cells are tried by every other test."""
-    others = {"load", "store", "fold", "pick", "inverse_deviation"}
+    others = {"load", "store", "fold", "pick", "inverse_deviation", "exp_sum"}
     assert set(MEANINGS) | others == set(INSTRUCTIONS)
+
+
+EXP_SUM = """nest lse over rows (2,), columns (4,)
+  in 0: x : f32[2,4] dims (0, 1)
+  out 0: '' : f32[2,1] dims (0, None)
+  %x = load[buffer=0] : f32 cell 0
+  %m = reduce[kind='max'] %x : f32 row 1
+  %s = exp_sum %x %m : f32 row 1
+  store[buffer=0] %s : f32 row 1
+"""
+
+
+def test_an_exp_sum_is_known_with_the_maximum_it_is_beside() -> None:
+    nest = parse_nest(EXP_SUM)
+    verify_nest(nest)
+    (have,) = run_nest(nest, [X])
+    want = np.exp(X - X.max(1, keepdims=True)).sum(1, keepdims=True)
+    np.testing.assert_allclose(have, want, rtol=1e-6)
+    with pytest.raises(VerifyError, match="m is to be the largest x of the row"):
+        verify_nest(parse_nest(EXP_SUM.replace("'max'", "'sum'")))
 
 
 def test_a_pick_is_zero_where_the_row_has_no_such_column() -> None:

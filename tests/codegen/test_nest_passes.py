@@ -29,6 +29,7 @@ from gradof.codegen.tiles.half import half_passes
 from gradof.codegen.tiles.rewrite import tile_passes
 from gradof.codegen.triton.emit import TRITON_PASSES, form_of
 from gradof.codegen.triton.kernel import indexed_loads, merged_axes, with_axes
+from gradof.codegen.triton.online import ONLINE_SOFTMAX
 from gradof.codegen.triton.shared_rows import share_rows
 from gradof.codegen.triton.split_reductions import Totals, take_totals
 from gradof.ir.types import BF16, F16, F32, F64, DType
@@ -133,7 +134,7 @@ def check_native(nest: LoopNest, arrays: Sequence[Any]) -> None:
 
 def check_triton(nest: LoopNest, arrays: Sequence[Any]) -> None:
     want = run_nest(nest, arrays)
-    same_after_each(nest, TRITON_PASSES, "triton", arrays, want)
+    same_after_each(nest, (*TRITON_PASSES, ONLINE_SOFTMAX), "triton", arrays, want)
     rows = 0 if form_of(nest) == "pointwise" else nest.rows
     every = [*zip(nest.inputs, arrays, strict=True), *zip(nest.outputs, want, strict=True)]
     strides = [[None if d is None else a.strides[d] // a.itemsize for d in b.dims]
