@@ -34,9 +34,6 @@ CAPTURE_ROW = 16  # how much larger than its row values an array is, to be compu
 RECOMPUTE_LEAF = 2  # nodes of a stretch that is not halved any further.
 
 # --- Products of matrices ------------------------------------------------------------------------
-MERGED_LEAST = 1 << 18  # multiplications of each product: small ones cost next to nothing.
-MERGED_MOST = 1 << 23  # multiplications of each product: large ones fill the cores by themselves.
-MERGED_WORTH = 32  # multiplications for each element that is copied to merge.
 TORCH_MATMUL_CELLS = 64 * 64  # elements: below, handing arrays to torch takes longer.
 BLAS_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
 BLAS_ONE_THREAD_VECTOR = 9216  # and where an operand has one row or column (OpenBLAS's own limits).

@@ -133,8 +133,7 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
         return triton_target(graph, library, interpreted=True)
     if backend in ("auto", "native") and why_not_whole(graph, library) is None:
         return Target("whole", library, rounded)
-    merged = ("merge-matmuls",) if library == "torch" else ()
-    passes = (*rounded, *merged, "hoist-slices")
+    passes = (*rounded, "hoist-slices")
     if not may_fuse(graph):
         return Target(backend, library, passes)
     make = kernel_maker(backend, library)
@@ -180,7 +179,7 @@ def all_targets() -> tuple[Target, ...]:
 
     For printing and trying passes; nothing is compiled.
     """
-    passes = ("round-weak-numbers", "merge-matmuls", "hoist-slices", "fuse")
+    passes = ("round-weak-numbers", "hoist-slices", "fuse")
     tiles = functools.partial(in_tiles, library="torch")
     return (
         Target("numpy", "torch", passes[:1]),

@@ -27,7 +27,6 @@ from gradof.codegen.triton.graph.windows import put_into_loops
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.passes.hoist_slices import may_hoist
-from gradof.passes.merge_matmuls import may_merge
 from gradof.passes.pipeline import PASSES, after_pass
 
 # Gives the graph to go on with, or says whether it has changed the one it was given.
@@ -55,7 +54,6 @@ def _in_place(
 
 _HAVE_TO: dict[str, Applies] = {
     "hoist-slices": lambda graph, target: may_hoist(graph),
-    "merge-matmuls": lambda graph, target: may_merge(graph),
 }
 
 GRAPH_PASSES: dict[str, GraphPass] = {

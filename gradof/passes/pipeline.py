@@ -25,7 +25,6 @@ from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.forget_custom_rules import forget_custom_rules
 from gradof.passes.hoist_slices import hoist_slices
 from gradof.passes.join_slices import join_slices
-from gradof.passes.merge_matmuls import merge_matmuls
 from gradof.passes.roll_loops import roll_loops
 from gradof.passes.transpose_products import transpose_products
 from gradof.passes.unroll_loops import unroll_loops
@@ -43,7 +42,6 @@ PASSES: dict[str, Pass] = {
     "forget-custom-rules": forget_custom_rules,
     "hoist-slices": hoist_slices,
     "join-slices": join_slices,
-    "merge-matmuls": merge_matmuls,
     "roll-loops": roll_loops,
     "transpose-products": transpose_products,
     "unroll-loops": unroll_loops,
