@@ -53,6 +53,16 @@ CASES = (
     _case(f"{_L}.splu.solve", f"{_L}.splu({_S}.csc_array({_CONSTANT})).solve(x)", _VECTOR),
     _case(f"{_L}.splu.solve", f"{_L}.splu({_TRACED}).solve(y, trans='T')", positive(5), _VECTOR),
     _case(f"{_L}.factorized", f"{_L}.factorized({_TRACED})(y)", positive(5), _VECTOR),
+    _case(f"{_S}.csr_array.multiply", f"{_TRACED}.multiply(y) @ y", _DATA, _VECTOR),
+    _case(f"{_L}.spilu.solve",
+          f"{_L}.spilu({_S}.csc_array({_CONSTANT}), drop_tol=0.0).solve(x)", _VECTOR),
+    _case(f"{_L}.LinearOperator",
+          f"{_L}.LinearOperator((3, 3), matvec=lambda v: np.sin(y) * v, dtype=float) @ x",
+          _VECTOR, _VECTOR),
+    _case(f"{_L}.aslinearoperator",
+          f"{_L}.aslinearoperator({_S}.csc_array({_CONSTANT})) @ x", _VECTOR),
+    *(_case(f"{_L}.{name}", f"{_L}.{name}({_S}.csc_array({_CONSTANT}), x, rtol=1e-13)[0]", _VECTOR)
+      for name in ("cg", "minres", "gmres", "lgmres", "gcrotmk")),
     _case(f"{_L}.spsolve_triangular",
           f"{_L}.spsolve_triangular({_S}.csr_array(np.tril({_CONSTANT})), x)", _VECTOR),
 )  # fmt: skip

@@ -28,6 +28,7 @@ from typing import Any, Literal
 from gradof.errors import InputError
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.registered import Context, join, node_of, split
+from gradof.tracer.core.sparse_matrices import class_of
 
 Kind = Literal[
     "leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass", "registered", "object"
@@ -175,7 +176,8 @@ def _flatten(
         return LEAF
     kind, keys, parts, context = taken_apart
     children = tuple(_flatten(part, leaves, members) for part in parts)
-    return TreeDef(kind, type(tree), keys, children, context)
+    cls = class_of(tree) if kind == "registered" else type(tree)
+    return TreeDef(kind, cls, keys, children, context)
 
 
 def _take_apart(
@@ -198,7 +200,7 @@ def is_unchanged(tree: TreeDef, value: Any, leaves: Iterator[Any]) -> bool:
     if tree.kind == "leaf":
         return next(leaves) is value
     taken_apart = _take_apart(value)
-    if taken_apart is None or type(value) is not tree.type:
+    if taken_apart is None or class_of(value) is not tree.type:
         return False
     _, keys, parts, context = taken_apart
     return (keys, context) == (tree.keys, tree.context) and all(

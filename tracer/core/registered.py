@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from gradof.tracer.core.sparse_matrices import sparse_node
+
 
 class Context:
     """What a class keeps beside its children; equal where the contexts are, and hashable.
@@ -38,7 +40,10 @@ class Context:
 
 
 def node_of(cls: type) -> Any:
-    """What torch's registry says of a class; None where it says nothing."""
+    """What torch's registry says of a class, or we of scipy's; None where nobody says anything."""
+    sparse = sparse_node(cls)
+    if sparse is not None:
+        return sparse
     pytree = sys.modules.get("torch.utils._pytree")
     return None if pytree is None else pytree.SUPPORTED_NODES.get(cls)
 

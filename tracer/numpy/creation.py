@@ -29,7 +29,7 @@ from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
-from gradof.tracer.numpy.names import Names
+from gradof.tracer.numpy.names import Names, stand_in
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.sight import Sight
@@ -247,7 +247,7 @@ _NAMES = Names({
     "numpy.linalg": {}, "numpy.fft": {},
     "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
     "random": draws.wraps_of(random), "time": draws.CLOCKS,
-}, draws.stand_in)  # fmt: skip
+}, stand_in)  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:
     """By id: what traced code sees in another place (the second) than numpy's (the first)."""
     return _NAMES.table().by_id

@@ -33,6 +33,7 @@ from gradof.tracer.core.number import TracedNumber, plain
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.recorder import Recorder, real
 from gradof.tracer.state.generators import Clock
@@ -112,10 +113,7 @@ def stand_in(value: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def seen(value: Any) -> Any:
-    """An argument as traced code sees it."""
-    found = stand_in(value)
-    return value if found is None else found[1]
+STAND_INS.append(stand_in)
 
 
 # --- one draw -------------------------------------------------------------------------------------

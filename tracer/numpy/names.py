@@ -31,6 +31,24 @@ from gradof.tracer.state.libraries import LIBRARY_FOLDERS
 from gradof.tracer.state.origins import ATOMS, Step, children_of
 
 Wrap = Callable[[Any], Any]
+# Of objects of C code: each gives a value as it was and what stands for it, or None.
+STAND_INS: list[Callable[[Any], tuple[Any, Any] | None]] = []
+
+
+def stand_in(value: Any) -> tuple[Any, Any] | None:
+    """A value as it was and what stands for it while a trace runs; None of all others."""
+    for known in STAND_INS:
+        found = known(value)
+        if found is not None:
+            return found
+    return None
+
+
+def seen(value: Any) -> Any:
+    """An argument as traced code sees it."""
+    found = stand_in(value)
+    return value if found is None else found[1]
+
 
 
 class Proxy(ModuleType):

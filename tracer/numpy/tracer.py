@@ -43,10 +43,10 @@ from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.creation import creation_for
-from gradof.tracer.numpy.draws import seen
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
+from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
 from gradof.tracer.numpy.recorder import Handlers, Recorder
 from gradof.tracer.numpy.reports import reports
@@ -120,12 +120,12 @@ def _trace(
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS, sight.arrays)
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     generators = Generators(fn, thawed, reads)
-    positional, named = tree.unflatten(values)
     held = _Held(recorder, places)
     recorder.listen(reads)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
+            positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
             sight.roots([fn, *filter(callable, thawed)], (positional, named))
             with reads, adoptions.at_work(recorder):
                 result = _call(fn, positional, named)

@@ -16,9 +16,11 @@ from gradof.tracer.scipy import (
     matrices,
     multivariate,
     odes,
+    operators,
     optimize,
     signals,
     sparse,
+    sparse_makers,
     sparse_systems,
     special,
     special_functions,
@@ -29,8 +31,8 @@ from gradof.tracer.scipy.calls import caught
 
 ADAPTORS = (
     convolve, distances, distributions, fourier, grids, images, integrals, interpolation, labels,
-    linalg, matrices, multivariate, odes, optimize, signals, sparse, sparse_systems, special,
-    special_functions, statistics, structured,
+    linalg, matrices, multivariate, odes, operators, optimize, signals, sparse, sparse_makers,
+    sparse_systems, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,9 @@ def library() -> Any:
 class TracedSparse:
     """What traced elements make of a sparse matrix: rows, whichever format it was made in."""
 
-    data: Any
-    indices: Any
-    indptr: Any
+    _rows: tuple[Any, Any, Any]  # elements, columns, ends of rows
     _shape: tuple[int, int]
+    format: str
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,27 +48,83 @@ class TracedSparse:
     @property
     def dtype(self) -> Any:
         """The dtype of the elements."""
-        return self.data.dtype
+        return self._rows[0].dtype
 
     @property
     def nnz(self) -> int:
         """How many elements there are."""
-        return len(self.indices)
+        return len(self._rows[1])
+
+    def _laid_out(self) -> tuple[Any, Any, Any]:
+        """The elements in the order of the format, with their rows and columns."""
+        data, column, indptr = self._rows
+        row = row_of(indptr)
+        if self.format in ("csr", "coo"):
+            return data, row, np.asarray(column)
+        if self.format != "csc":
+            raise TypeError(f"argument: the elements of a {self.format} matrix of traced values")
+        order = np.lexsort((row, column))
+        return np.take(data, order), row[order], np.asarray(column)[order]
+
+    @property
+    def data(self) -> Any:
+        """The elements."""
+        return self._laid_out()[0]
+
+    @property
+    def row(self) -> Any:
+        """The row of each element."""
+        return self._laid_out()[1]
+
+    @property
+    def col(self) -> Any:
+        """The column of each element."""
+        return self._laid_out()[2]
+
+    @property
+    def indices(self) -> Any:
+        """The column of each element; the row where columns are kept."""
+        return self.row if self.format == "csc" else self.col
+
+    @property
+    def indptr(self) -> Any:
+        """Where each row begins and ends, or each column."""
+        if self.format == "csr":
+            return self._rows[2]
+        return np.searchsorted(self.col, np.arange(self._shape[1] + 1))
 
     def with_arrays(self, function: Callable[[Any], Any]) -> Any:
         """As scipy's own, of what the function gives for the elements."""
-        rows = (function(self.data), self.indices, self.indptr)
-        made = library().csr_array(rows, shape=self._shape)
-        return made.asformat(getattr(self, "format", "csr"))
+        data, indices, indptr = self._rows
+        made = library().csr_array((function(data), indices, indptr), shape=self._shape)
+        return _class_of_format(self, self.format)(made)
 
     def _of(self, data: Any) -> Any:
-        return from_rows((data, self.indices, self.indptr, self._shape))
+        return from_rows((data, *self._rows[1:], self._shape), _class_of_format(self, "csr"))
+
+    def asformat(self, format: str | None, copy: bool = False) -> Any:
+        """In another format."""
+        if format is None or format == self.format:
+            return self
+        return from_rows((*self._rows, self._shape), _class_of_format(self, format))
 
     def tocsr(self, copy: bool = False) -> Any:
-        """Itself: all formats are one."""
-        return self
+        """By rows."""
+        return self.asformat("csr")
 
-    tocsc = tocoo = asformat = tolil = todia = tocsr
+    def tocsc(self, copy: bool = False) -> Any:
+        """By columns."""
+        return self.asformat("csc")
+
+    def tocoo(self, copy: bool = False) -> Any:
+        """By places."""
+        return self.asformat("coo")
+
+    def tolil(self, copy: bool = False) -> Any:
+        """By rows: what it is written for is not traced."""
+        return self.asformat("csr")
+
+    todia = tobsr = todok = tolil
 
     def copy(self) -> Any:
         """Itself: its elements are never written to."""
@@ -77,17 +132,18 @@ class TracedSparse:
 
     def transpose(self, axes: Any = None, copy: bool = False) -> Any:
         """The transpose."""
-        row, column = row_of(self.indptr), self.indices
-        return from_places(self.data, column, row, self._shape[::-1])
+        data, column, indptr = self._rows
+        like = _class_of_format(self, {"csr": "csc", "csc": "csr"}.get(self.format, "csr"))
+        return from_places(data, column, row_of(indptr), self._shape[::-1], like)
 
     def toarray(self, order: Any = None, out: Any = None) -> Any:
         """A dense array."""
         if out is not None:
             raise TypeError("argument out")
         m, n = self._shape
-        flat = np.zeros(m * n, self.dtype) + 0.0 * np.sum(self.data)
-        places = row_of(self.indptr) * n + self.indices
-        flat[places] = self.data
+        data, column, indptr = self._rows
+        flat = np.zeros(m * n, self.dtype) + 0.0 * np.sum(data)
+        flat[row_of(indptr) * n + column] = data
         return np.reshape(flat, (m, n))
 
     todense = toarray
@@ -96,10 +152,17 @@ class TracedSparse:
         """A diagonal."""
         return np.diagonal(self.toarray(), k)
 
-    def sum(self, axis: Any = None) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """The mean of all places, or of those along an axis."""
+        m, n = self._shape
+        return self.sum(axis) / (m * n if axis is None else (m, n)[axis])
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """The sum of elements, or of those along an axis."""
+        if dtype is not None or out is not None:
+            raise TypeError("argument dtype or out of a sum")
         if axis is None:
-            return np.sum(self.data)
+            return np.sum(self._rows[0])
         m, n = self._shape
         ones = np.ones(m if axis % 2 == 0 else n, self.dtype)
         return product(self, ones, turned=axis % 2 == 0)
@@ -110,21 +173,32 @@ class TracedSparse:
     dot = __matmul__
 
     def __rmatmul__(self, other: Any) -> Any:
+        if library().issparse(other):
+            return product(other, self)
         return np.swapaxes(product(self, np.swapaxes(as_array(other), -1, 0), turned=True), -1, 0)
 
-    def __mul__(self, other: Any) -> Any:
-        if np.ndim(other):
-            return product(self, other)
-        return self._of(self.data * other)
+    def multiply(self, other: Any) -> Any:
+        """Element by element; by a dense array, which is broadcast, or a number."""
+        return self._of(self._rows[0] * self._beside(other))
 
-    __rmul__ = __mul__
-    multiply = __mul__
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(self, library().sparray) or not np.ndim(other):
+            return self.multiply(other)
+        return product(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__rmatmul__(other) if np.ndim(other) and not isinstance(
+            self, library().sparray) else self.multiply(other)  # fmt: skip
 
     def __truediv__(self, other: Any) -> Any:
-        return self._of(self.data / other)
+        return self._of(self._rows[0] / self._beside(other))
+
+    def _beside(self, other: Any) -> Any:
+        """The elements of a dense array at the places of ours."""
+        return beside(rows_of(self), other)
 
     def __neg__(self) -> Any:
-        return self._of(-self.data)
+        return self._of(-self._rows[0])
 
     def __add__(self, other: Any) -> Any:
         return added(self, other)
@@ -139,7 +213,7 @@ class TracedSparse:
 
     def power(self, n: Any) -> Any:
         """Powers of the elements."""
-        return self._of(self.data**n)
+        return self._of(self._rows[0] ** n)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -148,7 +222,7 @@ class TracedSparse:
 
 
 @functools.lru_cache(maxsize=32)
-def _traced_class(cls: type) -> type:
+def traced_class(cls: type) -> type:
     """One of scipy's classes with the methods above: an object of the first can become one."""
     own = {k: v for k, v in vars(TracedSparse).items() if k not in ("__dict__", "__weakref__")}
     return type(cls.__name__, (cls,), own | {"__module__": "scipy.sparse"})
@@ -162,9 +236,15 @@ def is_traced_sparse(value: Any) -> bool:
 def from_rows(rows: Rows, like: Any = None) -> Any:
     """A matrix with traced elements."""
     cls = library().csr_array if like is None else like
-    made: Any = object.__new__(_traced_class(cls))
-    made.data, made.indices, made.indptr, made._shape = rows
+    made: Any = object.__new__(traced_class(cls))
+    *made._rows, made._shape = rows
     return made
+
+
+def _class_of_format(matrix: Any, format_: str) -> Any:
+    """scipy's class of a format, an array's or a matrix's as the given one's."""
+    kind = "array" if isinstance(matrix, library().sparray) else "matrix"
+    return getattr(library(), f"{format_}_{kind}")
 
 
 def row_of(indptr: Any) -> Any:
@@ -196,7 +276,7 @@ def from_places(data: Any, row: Any, column: Any, shape: Any, like: Any = None) 
 def rows_of(matrix: Any) -> Rows:
     """Any sparse matrix in rows."""
     if is_traced_sparse(matrix):
-        return matrix.data, matrix.indices, matrix.indptr, matrix.shape
+        return (*matrix._rows, matrix.shape)
     rows = matrix.tocsr()
     return rows.data, rows.indices, rows.indptr, tuple(map(int, rows.shape))  # type: ignore[return-value]
 
@@ -205,11 +285,32 @@ def product(matrix: Any, x: Any, turned: bool = False) -> Any:
     """A matrix or its transpose, times a vector or a matrix of columns."""
     data, indices, indptr, shape = rows_of(matrix)
     if library().issparse(x):
-        raise TypeError("argument: a product of two sparse matrices, one with traced elements")
+        return _sparse_product(matrix.transpose() if turned else matrix, x)
     x = as_array(x)
     columns = np.reshape(x, (x.shape[0], -1))
     y = emit("sparse_mm", data, indices, indptr, columns, shape=shape, turned=turned)
     return np.reshape(y, (y.shape[0], *x.shape[1:]))
+
+
+def _sparse_product(left: Any, right: Any) -> Any:
+    """The product of two sparse matrices: each element with a row of the other."""
+    (a, column, ends, (m, _)), (b, other, starts, (_, n)) = rows_of(left), rows_of(right)
+    counts = np.diff(starts)[column]
+    first = np.repeat(np.arange(len(column)), counts)
+    start = np.repeat(np.asarray(starts)[:-1][column] - (np.cumsum(counts) - counts), counts)
+    second = np.arange(len(first)) + start
+    data = np.take(as_array(a), first) * np.take(as_array(b), second)
+    return from_places(data, row_of(ends)[first], np.asarray(other)[second], (m, n))
+
+
+def beside(rows: Rows, other: Any) -> Any:
+    """The elements of a dense array at the places of a sparse matrix; a number as it is."""
+    if library().issparse(other):
+        raise TypeError("argument: a product of elements of two sparse matrices, one traced")
+    if not np.ndim(other):
+        return other
+    _, column, indptr, shape = rows
+    return np.broadcast_to(as_array(other), shape)[row_of(indptr), np.asarray(column)]
 
 
 def added(left: Any, right: Any) -> Any:
@@ -227,21 +328,27 @@ def added(left: Any, right: Any) -> Any:
 _BASE = "scipy.sparse._base._spbase"
 
 
-@scipy_function("scipy.sparse: S @ x", at=f"{_BASE}._matmul_dispatch")
-def _matmul(self: Any, other: Any) -> Any:
-    return product(self, other)
+def _matmul(original: Any, self: Any, other: Any) -> Any:
+    traced = holds_traced(other) or is_traced_sparse(self)
+    return product(self, other) if traced else original(self, other)
 
 
-@scipy_function("scipy.sparse: x @ S", at=f"{_BASE}._rmatmul_dispatch")
-def _rmatmul(self: Any, other: Any) -> Any:
+def _rmatmul(original: Any, self: Any, other: Any) -> Any:
+    if not holds_traced(other) and not is_traced_sparse(self):
+        return original(self, other)
     x = as_array(other)
     return product(self, x, True) if x.ndim == 1 else np.swapaxes(
         product(self, np.swapaxes(x, 0, 1), True), 0, 1)  # fmt: skip
 
 
-for _side, _record in (("_matmul", _matmul), ("_rmatmul", _rmatmul)):
-    _at = f"scipy.sparse._coo._coo_base.{_side}_dispatch"
-    scipy_function(f"scipy.sparse: coo {_side}", at=_at)(_record)
+for _at in ("_base._spbase", "_coo._coo_base"):
+    for _side, _name, _record in (
+        ("_matmul", "S @ x", _matmul), ("_rmatmul", "x @ S", _rmatmul)
+    ):  # fmt: skip
+        scipy_function(
+            f"scipy.sparse: {_name}" if "base._" in _at else f"scipy.sparse: coo {_side}",
+            at=f"scipy.sparse.{_at}.{_side}_dispatch", raw=True,
+        )(_record)
 
 
 def _sum(name: str) -> None:
@@ -254,118 +361,3 @@ def _sum(name: str) -> None:
 
 _sum("__add__")
 _sum("__sub__")
-
-# --- matrices with traced elements ----------------------------------------------------------------
-
-
-def _constructor(path: str) -> None:
-    @scipy_function(f"scipy.sparse: {path}", at=f"scipy.sparse.{path}.__init__", raw=True)
-    def made(
-        original: Any, self: Any, arg1: Any, shape: Any = None, dtype: Any = None,
-        copy: bool = False, **options: Any,
-    ) -> None:  # fmt: skip
-        if not holds_traced(arg1):
-            original(self, arg1, shape, dtype, copy, **options)
-            return
-        rows = _rows_from(arg1, shape, self.format)
-        cls: Any = type(self)
-        self.__class__ = _traced_class(cls)
-        self.data, self.indices, self.indptr, self._shape = rows
-
-
-def _rows_from(arg1: Any, shape: Any, kind: str) -> Rows:
-    if is_traced_sparse(arg1):
-        return rows_of(arg1)
-    if isinstance(arg1, tuple) and len(arg1) == 2:
-        data, (row, column) = arg1
-        if shape is None:
-            shape = (int(np.max(row)) + 1, int(np.max(column)) + 1)
-        return sorted_rows(as_array(data), row, column, shape)
-    if isinstance(arg1, tuple) and len(arg1) == 3:
-        data, indices, indptr = arg1
-        major, minor = row_of(np.asarray(indptr)), np.asarray(indices)
-        if shape is None:
-            ends = (len(indptr) - 1, int(np.max(minor)) + 1)
-            shape = ends if kind == "csr" else ends[::-1]
-        row, column = (major, minor) if kind == "csr" else (minor, major)
-        return sorted_rows(as_array(data), row, column, shape)
-    raise TypeError("a sparse matrix of a dense traced array has places that depend on values; "
-                    "give its elements and their places")  # fmt: skip
-
-
-_constructor("_compressed._cs_matrix")
-_constructor("_coo._coo_base")
-
-
-def _diagonals(name: str, offsets_default: Any) -> None:
-    @scipy_function(f"scipy.sparse.{name}", raw=True)
-    def diagonals(
-        original: Any, diagonals: Any, /, offsets: Any = offsets_default, shape: Any = None,
-        **options: Any,
-    ) -> Any:  # fmt: skip
-        if not holds_traced(diagonals):
-            return original(diagonals, offsets=offsets, shape=shape, **options)
-        if np.ndim(offsets) == 0:
-            first = as_array(diagonals)
-            diagonals, offsets = [first if first.ndim == 1 else first[0]], [offsets]
-        lines = [np.atleast_1d(as_array(d)) for d in diagonals]
-        if shape is None:
-            n = len(lines[0]) + abs(int(offsets[0]))
-            shape = (n, n)
-        data, row, column = [], [], []
-        for line, k in zip(lines, map(int, offsets), strict=True):
-            count = min(shape[0] + min(k, 0), shape[1] - max(k, 0))
-            data.append(np.broadcast_to(line, (count,)) if len(line) == 1 else line[:count])
-            row.append(np.arange(count) + max(-k, 0))
-            column.append(np.arange(count) + max(k, 0))
-        return from_places(np.concatenate(data), np.concatenate(row), np.concatenate(column), shape)
-
-
-_diagonals("diags", 0)
-_diagonals("diags_array", 0)
-
-
-def _combined(name: str) -> Callable[[Callable[..., Any]], Any]:
-    def register(record: Callable[..., Any]) -> Any:
-        @scipy_function(f"scipy.sparse.{name}", raw=True)
-        def combined(original: Any, *args: Any, **kwargs: Any) -> Any:
-            traced = any(map(_has_traced, (*args, *kwargs.values())))
-            return record(*args) if traced else original(*args, **kwargs)
-
-        return combined
-
-    return register
-
-
-def _has_traced(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_traced, value))
-    return is_traced_sparse(value)
-
-
-@_combined("kron")
-def _kron(A: Any, B: Any) -> Any:
-    (a, j, p, s), (b, k, q, t) = map(rows_of, map(_sparse, (A, B)))
-    data = np.reshape(as_array(a)[:, None] * as_array(b)[None, :], -1)
-    row = (row_of(p)[:, None] * t[0] + row_of(q)).reshape(-1)
-    column = (np.asarray(j)[:, None] * t[1] + np.asarray(k)).reshape(-1)
-    return from_places(data, row, column, (s[0] * t[0], s[1] * t[1]))
-
-
-def _sparse(value: Any) -> Any:
-    return value if library().issparse(value) else library().csr_array(value)
-
-
-def _stacked(blocks: Sequence[Any], axis: int) -> Any:
-    parts = [rows_of(_sparse(b)) for b in blocks]
-    starts = np.cumsum([0, *(p[3][axis] for p in parts)])
-    row = [row_of(p[2]) + (s if axis == 0 else 0) for p, s in zip(parts, starts, strict=False)]
-    column = [np.asarray(p[1]) + (s if axis == 1 else 0)
-              for p, s in zip(parts, starts, strict=False)]  # fmt: skip
-    shape = (int(starts[-1]), parts[0][3][1]) if axis == 0 else (parts[0][3][0], int(starts[-1]))
-    data = np.concatenate([as_array(p[0]) for p in parts])
-    return from_places(data, np.concatenate(row), np.concatenate(column), shape)
-
-
-_combined("vstack")(lambda blocks: _stacked(blocks, 0))
-_combined("hstack")(lambda blocks: _stacked(blocks, 1))
