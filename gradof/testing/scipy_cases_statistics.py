@@ -6,6 +6,7 @@ from gradof.testing.numpy_samples import Case, Of, R, Sample, case, definite, ex
 
 _S = "scipy.stats"
 _of = Of(_S, R(8))
+_PLANE = "np.array([[1.0, 0.5], [-0.3, 2.0], [0.7, 0.4]])"
 
 
 def _both(name: str, call: str, *on: Sample, log: str = "logpdf") -> tuple[Case, ...]:
@@ -21,6 +22,9 @@ MULTIVARIATE = (
     *_both("multivariate_normal", "x", R(4)),
     case(f"{_S}.multivariate_normal.logpdf",
          f"{_S}.multivariate_normal(y, z @ z.T).logpdf(x)", R(4, 3), R(3), definite(3)),
+    case(f"{_S}.multivariate_normal.logpdf",
+         f"{_S}.multivariate_normal.logpdf({_PLANE}@x, {_PLANE}@y, {_PLANE}@{_PLANE}.T, True)",
+         R(2), R(2)),
     *_of("multivariate_normal.entropy", "cov=x @ x.T", on=(definite(3),)),
     *_both("multivariate_t", "x, y, z @ z.T, u", R(4, 3), R(3), definite(3), positive()),
     *_both("dirichlet", "x / np.sum(x), y", positive(3), positive(3)),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as onp
 import pytest
+import scipy.signal
 
 import gradof
 import gradof.autograd.numpy as np
@@ -23,6 +24,7 @@ from gradof.autograd.extend import defjvp, defvjp, notrace_primitive, primitive,
 from gradof.autograd.misc import const_graph, flatten
 from gradof.autograd.misc.fixed_points import fixed_point
 from gradof.autograd.misc.optimizers import adam, rmsprop, sgd
+from gradof.autograd.scipy import signal
 from gradof.autograd.test_util import check_equivalent, check_grads, combo_check
 from gradof.autograd.tracer import getval, isbox
 from gradof.tracer.state.origins import Origins
@@ -318,3 +320,29 @@ def test_second_derivatives_of_logaddexp_far_from_zero() -> None:
     onp.testing.assert_allclose(ag.grad(smooth_abs)(x), onp.sign(x))
     second = ag.elementwise_grad(ag.elementwise_grad(smooth_abs))(x)
     onp.testing.assert_allclose(second, [0.0, 500.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["full", "valid"])
+def test_convolve_over_some_axes(mode: Any) -> None:
+    a, b = npr.randn(3, 5), npr.randn(3, 4, 2)
+    if mode == "valid":
+        a, b = npr.randn(3, 2), npr.randn(3, 4, 4)
+
+    def fun(a: Any, b: Any) -> Any:
+        return signal.convolve(a, b, axes=([1], [2]), dot_axes=([0], [0]), mode=mode)
+
+    want: Any = [sum(onp.convolve(a[i], b[i, j], mode) for i in range(3)) for j in range(4)]
+    onp.testing.assert_allclose(fun(a, b), want, rtol=1e-12)
+    check_grads(fun, modes=["rev"], order=1)(a, b)
+    same = signal.convolve(a, b[:, 0], mode="full")
+    onp.testing.assert_allclose(same, scipy.signal.convolve(a, b[:, 0]), rtol=1e-12)
+    with pytest.raises(ValueError, match="larger along all"):
+        signal.convolve(onp.ones((3, 2)), onp.ones((2, 3)), mode="valid")
+
+
+def test_real_if_close_takes_the_branch_of_the_values() -> None:
+    def fun(x: Any) -> Any:
+        return np.sum(np.abs(np.real_if_close(np.fft.ifft(np.fft.fft(x)) * x) ** 2))
+
+    for x in (X, X + 0.5j, X):
+        onp.testing.assert_allclose(ag.grad(fun)(x), 4 * onp.abs(x) ** 4 / x, rtol=1e-12)

@@ -9,6 +9,7 @@ import queue
 import types
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import networkx
 import numpy as np
@@ -20,6 +21,7 @@ from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.tracer import trace_numpy
 from gradof.tracer.state import leads
+from gradof.tracer.state.iterators import position
 from gradof.tracer.state.reads import Reads
 
 Function = Callable[[Any], Any]
@@ -331,3 +333,27 @@ def test_a_refused_trace_leaves_the_interpreters_names() -> None:
     with pytest.raises(TraceError, match="changed"):
         grad(fn)(np.ones(3))
     assert builtins.__import__ is before
+
+
+def test_a_class_that_makes_what_it_is_asked_for_is_not_asked() -> None:
+    """A Mock's `__next__` makes another Mock at each look; walking them had no end."""
+    plt = MagicMock()
+    made: list[Any] = []
+
+    class Making:
+        def __get__(self, instance: Any, owner: Any) -> Any:
+            made.append(instance)
+            return lambda *args: instance
+
+    class Axes:
+        __iter__ = __next__ = Making()
+
+    axes = Axes()
+
+    def loss(x: Any) -> Any:
+        if axes is None:
+            plt.plot(x)
+        return np.sum(x**2)
+
+    np.testing.assert_array_equal(grad(loss)(np.ones(2)), [2.0, 2.0])
+    assert not made and position(axes) is None

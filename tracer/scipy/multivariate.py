@@ -42,8 +42,8 @@ def _with_density(name: str, method: str = "logpdf") -> Callable[[Callable[..., 
     return register
 
 
-def _whitened(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, int]:
-    """Squared distances, the covariance's log-determinant, and the dim."""
+def _deviations(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
+    """The distances from the mean as rows, and the covariance as a matrix."""
     x = as_array(x)
     mean, cov = (None if v is None else as_array(v) for v in (mean, cov))
     if cov is not None and cov.ndim == 2:
@@ -61,7 +61,13 @@ def _whitened(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, int]:
         x = np.reshape(x, (1,))
     elif x.ndim == 1:
         x = x[:, None] if dim == 1 else x[None, :]
-    away = x if mean is None else x - mean
+    return x if mean is None else x - mean, cov
+
+
+def _whitened(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, int]:
+    """Squared distances, the covariance's log-determinant, and the dim."""
+    away, cov = _deviations(x, mean, cov)
+    dim = cov.shape[0]
     factor = np.linalg.cholesky(cov)
     rows = np.reshape(away, (-1, dim))
     white = triangular(factor, _swap(rows), lower=True)
@@ -69,9 +75,23 @@ def _whitened(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, int]:
     return np.squeeze(squares), 2.0 * np.sum(np.log(np.diagonal(factor))), dim
 
 
+def _singular_normal(x: Any, mean: Any, cov: Any) -> Any:
+    """The log-density on the support of a covariance, which may be less than the space."""
+    away, cov = _deviations(x, mean, cov)
+    sizes, axes = np.linalg.eigh(cov)
+    smallest = 1e6 * np.finfo(np.float64).eps * np.max(np.abs(sizes))  # as scipy counts the rank
+    kept = sizes > smallest
+    spread = np.where(kept, sizes, 1.0)
+    along = away @ axes
+    squares = np.sum(np.where(kept, along**2 / spread, 0.0), axis=-1)
+    logs = -0.5 * (np.sum(kept) * _LOG_TWO_PI + np.sum(np.log(spread)) + squares)
+    outside = np.sqrt(np.sum(np.where(kept, 0.0, along) ** 2, axis=-1))
+    return np.squeeze(np.where(outside < 1e3 * smallest, logs, -np.inf))
+
+
 def _normal(x: Any, mean: Any, cov: Any, allow_singular: Any = False) -> Any:
     if allow_singular:
-        raise TypeError("argument allow_singular")
+        return _singular_normal(x, mean, cov)
     squares, log_det, dim = _whitened(x, mean, cov)
     return -0.5 * (dim * _LOG_TWO_PI + log_det + squares)
 
