@@ -1,4 +1,4 @@
-"""Putting what is not saved into the reverse, where it is read.
+"""Clone the values that are not saved into the reverse, just before they are read.
 
 Given  a chain h1 = layer(x), h2 = layer(h1), ... h8 of which the reverse reads h8, h7, ... h1 in
 turn, and nothing is saved. Computed once, all eight would be held at the same time, as if they had

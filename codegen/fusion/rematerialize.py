@@ -1,4 +1,4 @@
-"""What a kernel computes again from what an earlier kernel read, in place of reading its results.
+"""Rematerialise across kernels: compute a value again where that reads fewer bytes than it has.
 
 Given   %z = mm(%x, %w)
         %t = tanh(%z);  %y = mul(%t, %z)        a kernel, which would write %t for the other, too

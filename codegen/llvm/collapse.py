@@ -1,4 +1,4 @@
-"""How many column axes a kernel has for arrays: one, or segments of one.
+"""Collapse the column axes of a native kernel, by strides: to one axis, or to segments of one.
 
     collapsed(nest, views, sizes)       # Flat(strides=[[1024, 1], [0, 1]], columns=(1024,))
     segmented(nest, views, sizes)       # Flat(strides=[[1024, 65536, 1], ...], columns=(16, 1024))

@@ -1,4 +1,4 @@
-"""The sum of what the chunks of a native kernel have folded, as LLVM IR.
+"""Combine the partial results of the chunks of a native kernel, in their order, as LLVM IR.
 
     fold(out, parts, chunks, width, count)     # out[c] = the sum of parts[k, c] over the chunks k
 

@@ -5,8 +5,8 @@ It runs rows r0..r1 and, of each, columns c0..c1, of every segment if there are 
 the address of every buffer, inputs first, then per buffer one stride per axis of the nest, in
 elements, then the sizes of the axes.
 Held cells go to `scratch`, a row each; folds to `partial`, which holds this chunk's part of every
-fold: one element per column for cells, one for row values. `finish` adds up the chunks. Sums over
-rows are made of the sums of every `ROWS` (Note [One order of adding]).
+fold: one element per column for cells, one for row values. `combine_partials` adds up the chunks.
+Sums over rows are made of the sums of every `ROWS` (Note [One order of adding]).
 
 Every value is a vector (`vectors`), those of rows and of the kernel with equal lanes. The innermost
 loop (`columns`) runs over full vectors, and once more, masked, over what is left.

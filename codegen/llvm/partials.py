@@ -1,4 +1,4 @@
-"""What each chunk of a native kernel folds, in memory; `finish` adds it up.
+"""The memory of partial results, a row for each chunk of a native kernel (`combine_partials`).
 
     partials = Partials(nest, code, columns)
     partials.width, partials.template          # bytes of a chunk's part, and what it starts from

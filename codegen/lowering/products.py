@@ -1,4 +1,4 @@
-"""Whose the matrix products are.
+"""Which library multiplies matrices: numpy, MKL, oneDNN, or a kernel of our own.
 
 A torch caller's are torch's, and so MKL's. On processors that are not Intel's MKL keeps to 256-bit
 vectors; on an AMD processor with 512-bit vectors two others take half the time:

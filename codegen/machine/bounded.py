@@ -1,4 +1,4 @@
-"""Small caches of a fixed size: what was made first goes first.
+"""Small caches of a fixed size, first in, first out.
 
 A call may look a key up without a lock, so that there is no order of use to keep.
 """

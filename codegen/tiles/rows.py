@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from gradof import tuning
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
 from gradof.codegen.loops.passes.restage import restaged
+from gradof.codegen.loops.passes.softmax import sum_of_exp
 from gradof.codegen.tiles.nest import Known, each, in_order, without_unread
 from gradof.ir.types import F32, F64
 
@@ -69,17 +70,17 @@ def with_layer_norm(nest: LoopNest) -> LoopNest:
 
 
 def _softmax(known: Known, i: Instr) -> list[Instr] | None:
-    e = known.made_by(i.args[0], "exp") if i.op == "div" else None
-    c = None if e is None else known.made_by(e.args[0], "sub")
-    if e is None or c is None or not _is_cell(i):
+    if i.op != "div" or not _is_cell(i):
         return None
-    x, largest = c.args
-    if known.reduced(i.args[1], "sum") != e.name or known.reduced(largest, "max") != x:
+    total = known.made_by(i.args[1], "reduce")
+    found = sum_of_exp(known.made, total)
+    if total is None or found is None or i.args[0] != found.exp.name:
         return None
-    dtypes = {known.made[str(a)].dtype for a in (c.name, e.name, *i.args, *c.args)}
-    if dtypes != {i.dtype} or known.nest.rows not in known.varies[str(x)]:
+    x = known.made[found.x]
+    dtypes = {j.dtype for j in (x, total, found.top, found.difference, found.exp)}
+    if dtypes != {i.dtype} or known.nest.rows not in known.varies[x.name]:
         return None
-    return [replace(i, op="softmax", args=(x,))]
+    return [replace(i, op="softmax", args=(x.name,))]
 
 
 def _softmax_grad(known: Known, i: Instr) -> list[Instr] | None:

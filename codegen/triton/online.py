@@ -17,6 +17,7 @@ from dataclasses import replace
 from gradof.codegen.loops.ir import Instr, LoopNest
 from gradof.codegen.loops.passes.restage import restaged
 from gradof.codegen.loops.passes.run import NestPass
+from gradof.codegen.loops.passes.softmax import sum_of_exp
 from gradof.ir.types import F32, F64
 
 
@@ -35,19 +36,15 @@ ONLINE_SOFTMAX = NestPass(
 
 
 def _exp_sum(nest: LoopNest, made: dict[str, Instr], total: Instr) -> Instr | None:
-    if total.op != "reduce" or total.attrs["kind"] != "sum":
+    found = sum_of_exp(made, total)
+    if found is None:
         return None
-    exp = made.get(str(total.args[0]))
-    sub = made.get(str(exp.args[0])) if exp is not None and exp.op == "exp" else None
-    top = made.get(str(sub.args[1])) if sub is not None and sub.op == "sub" else None
-    if exp is None or sub is None or top is None or not isinstance(sub.args[0], str):
+    parts = (found.top, found.difference, found.exp)
+    wide = all(i.dtype in (F32, F64) for i in (*parts, total))
+    alone = [i for i in nest.body if _is_work(i, found.top.stage)] == [total]
+    if not wide or not alone or len({i.stage for i in parts}) > 1:
         return None
-    of_rows = top.op == "reduce" and top.attrs["kind"] == "max" and top.args[0] == sub.args[0]
-    wide = all(i.dtype in (F32, F64) for i in (top, sub, exp, total))
-    alone = [i for i in nest.body if _is_work(i, top.stage)] == [total]
-    if not of_rows or not wide or not alone or not exp.stage == sub.stage == top.stage:
-        return None
-    return replace(total, op="exp_sum", args=(sub.args[0], top.name), attrs={})
+    return replace(total, op="exp_sum", args=(found.x, found.top.name), attrs={})
 
 
 def _is_work(i: Instr, stage: int) -> bool:

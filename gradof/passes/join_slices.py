@@ -1,4 +1,4 @@
-"""What is put back together slice by slice is put together at once.
+"""Slices that are written back one by one become one op.
 
     unslice(unslice(x, dim=1), dim=0)                           → pad(x)
     unslice(x, 0:2) + unslice(y, 2:5)  of a dim of size 5       → cat(x, y)

@@ -1,4 +1,4 @@
-"""Products in the layout in which they are read.
+"""Compute products in the layout in which they are read, in place of copying them to it.
 
     permute(mm(a, b))                    →  mm(permute(b), permute(a))     and bmm, by its last dims
     bmm of a batch of one                →  mm

@@ -1,4 +1,4 @@
-"""Sums of which one cell a row counts, without a loop.
+"""Sums that count one cell of each row become that cell: no loop over the columns is left.
 
     h = eq index t                  cell 0            p = pick[body: x, l, h, w] t    row 1
     w = where h l 0                 cell 1      →

@@ -1,4 +1,4 @@
-"""Stages counted anew, after a pass has put other instructions in the place of some.
+"""Number the stages of a nest anew, after a pass has replaced instructions.
 
 Each instruction comes in the first stage that its operands allow: one after them where it reads
 whole rows (Note [Rows that are computed whole] in `instructions`). `held` keeps the cells that

@@ -1,4 +1,4 @@
-"""Copies within and around the kernels of a device, where each is a launch of its own."""
+"""Copies: those between kernels are dropped, as each is a launch; those of results are made."""
 
 from __future__ import annotations
 

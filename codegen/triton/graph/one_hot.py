@@ -1,4 +1,4 @@
-"""What is one of each row's cells: picked from what is in memory, and never looked for.
+"""One-hot gathers and scatters by address: the one cell of a row is read or written where it is.
 
     gather(log_p(x), t)                     → log_p of gather(x, t): a number of each row
     sum(scatter_add(zeros, t, v), dim)      → v
