@@ -44,10 +44,13 @@ MENDED = (
     ('    print("Running simulation...")\n', ""),
     ("rtol=0.01", "rtol=1e-9"),
 )
+# Differences that are none of numbers.
+TOLD = {"print_trace": "the steps of a gradient are named vjp_of_... and counted as ours are"}
 RELATIVE = 1e-6  # of two numbers that are printed; sums are taken in another order
 NUDGED = 10  # times what autograd's own results move by, where its points are an ulp off
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf")
 _TYPE = re.compile(r"(?:np\.float64|array)\(([^()\[\]]*)\)")  # a number either way
+_ADDRESS = re.compile(r"node_\d{6,}")
 _STEPS = re.compile(
     r"\b(num_iters|maxiter|n_iter|simulation_timesteps|num_epochs)(\"?\s*[=:]\s*)(\d+)\b"
 )
@@ -124,7 +127,7 @@ def difference(first: str, second: str) -> float | None:
 
     Relative, of numbers below 1e-8 as if they were 1e-8.
     """
-    first, second = (_TYPE.sub(r"\1", text) for text in (first, second))
+    first, second = (_numbered(_TYPE.sub(r"\1", text)) for text in (first, second))
     if _NUMBER.sub("", first).split() != _NUMBER.sub("", second).split():
         return None
     worst = 0.0
@@ -133,6 +136,12 @@ def difference(first: str, second: str) -> float | None:
         if x != y and not (x != x and y != y):
             worst = max(worst, abs(x - y) / max(abs(x), abs(y), 1e-8))
     return worst
+
+
+def _numbered(text: str) -> str:
+    """The text, objects that are named by their address numbered as they come."""
+    seen: dict[str, str] = {}
+    return _ADDRESS.sub(lambda m: seen.setdefault(m[0], f"node_{len(seen)}"), text)
 
 
 def compare(name: str, theirs: Side, ours: Side, steps: int, limit: float) -> Row:
@@ -146,7 +155,8 @@ def compare(name: str, theirs: Side, ours: Side, steps: int, limit: float) -> Ro
         return Row(name, expected.seconds, found.seconds, f"equal, to {apart:.0e}", True)
     own = difference(expected.printed, theirs.run(name, steps, limit, "nudged").printed)
     text = f"{_told(apart)}; autograd an ulp off: {_told(own)}"
-    good = own is None or (apart is not None and apart <= NUDGED * own)
+    text += f"; {TOLD[name]}" if name in TOLD else ""
+    good = apart is not None and own is not None and apart <= NUDGED * own
     return Row(name, expected.seconds, found.seconds, text, good)
 
 

@@ -23,6 +23,9 @@ from gradof.autograd.core import (
 from gradof.autograd.core import make_jvp as _make_jvp
 from gradof.autograd.core import make_vjp as _make_vjp
 from gradof.autograd.primitives import conjugated
+from gradof.autograd.tape import of_a_tape
+from gradof.autograd.tape_vjps import make_vjp as make_vjp_on_tape
+from gradof.autograd.util import subvals
 from gradof.autograd.vspaces import vspace
 from gradof.autograd.wrap_util import unary_to_nary, wrap_nary_f
 from gradof.errors import DtypeError, LeafTypeError, OutputError
@@ -45,10 +48,15 @@ class _Pullback:
     def __init__(self, fun: Function, argnum: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         places = (argnum,) if isinstance(argnum, int) else tuple(argnum)
         given = list(args)
+        self.argnum, self.places = argnum, [p % len(args) for p in places]
+        self.args, self.taped = given, None
+        if of_a_tape(args):
+            self.value, self.taped = make_vjp_on_tape(
+                lambda x: fun(*subvals(args, zip(places, [x], strict=True)), **kwargs), self.x
+            )
+            return
         for place in places:
             given[place] = in_space(args[place])
-        self.argnum, self.places = argnum, [p % len(args) for p in places]
-        self.args = given
         function = returning_arrays(fun)
         if kwargs:
             named = function
@@ -63,6 +71,8 @@ class _Pullback:
         return found[0] if isinstance(self.argnum, int) else found
 
     def __call__(self, g: Any) -> Any:
+        if self.taped is not None:
+            return self.taped(g)
         inside = active_recorder() is not self.recorder  # it is differentiated itself, in g
         pull = pullback(self.function, *self.args)[1] if inside else self.pull
         found = pull(seeds_for(conjugated(g), self.value))
@@ -107,6 +117,7 @@ class _Compiled:
     def __call__(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
         leaves = flatten((args, kwargs))[0]
         plain = not any(type(x) is TracedArray or np.iscomplexobj(x) for x in leaves)
+        plain = plain and not of_a_tape(args)
         if plain and not self.by_pullback:
             try:
                 return self._compiled(args, kwargs)

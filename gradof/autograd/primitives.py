@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.autograd.tape import apply, is_boxed
 from gradof.autograd.util import subval
 from gradof.runtime.functional import vjp as pullback
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
@@ -38,6 +39,8 @@ class Primitive:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function; in a trace, whenever the graph runs."""
+        if any(map(is_boxed, args)):
+            return apply(self, args, kwargs)
         leaves = flatten((args, kwargs))[0]
         recorder = active_recorder()
         if recorder is None or not any(type(x) is TracedArray for x in leaves):

@@ -6,13 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from gradof.autograd.primitives import Primitive
-from gradof.runtime.escapes import value_of as getval
-from gradof.tracer.numpy.array import TracedArray as Box
+from gradof.autograd.tape import Box, Node, is_boxed, new_box, notrace_primitives, trace
+from gradof.runtime.escapes import value_of
+from gradof.tracer.numpy.array import TracedArray
 
 
 def isbox(value: Any) -> bool:
-    """Whether a value is traced."""
-    return type(value) is Box
+    """Whether a value is traced, or on a tape."""
+    return type(value) is TracedArray or is_boxed(value)
+
+
+def getval(value: Any) -> Any:
+    """The value of what is traced, or on a tape."""
+    return getval(value._value) if is_boxed(value) else value_of(value)
 
 
 def primitive(f_raw: Callable[..., Any]) -> Primitive:
@@ -28,8 +34,12 @@ def notrace_primitive(f_raw: Callable[..., Any]) -> Primitive:
 
 
 def register_notrace(kind: type, fun: Primitive) -> None:
-    """A primitive has no gradient from now on."""
+    """A primitive has no gradient from now on, and no node on tapes of this kind."""
+    notrace_primitives[kind].add(fun)
     fun.is_constant = True
 
 
-__all__ = ["Box", "getval", "isbox", "notrace_primitive", "primitive", "register_notrace"]
+__all__ = [
+    "Box", "Node", "getval", "isbox", "new_box", "notrace_primitive", "primitive",
+    "register_notrace", "trace",
+]  # fmt: skip
