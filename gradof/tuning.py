@@ -65,7 +65,9 @@ TEMPLATES = 1 << 12  # calls of which the nodes are kept: some 2 kB each.
 
 # --- Ours or eager's (gradof.runtime.trial) -------------------------------------------------------
 TRIAL_WARM = 12  # calls of ours before eager's first: convolutions are chosen, backwards compiled.
-TRIAL_LEAST = 2e-4  # seconds of a call: of less, what eager would save is not seen.
+TRIAL_LEAST = 2e-5  # seconds of a call: of less, what eager would save is not seen.
+TRIAL_SHORT = 2e-4  # seconds of a call that is timed as often as can be: noise is as large as it.
+TRIAL_STEP = 5e-6  # seconds that are ours in a call that eager runs: to be gained before it is.
 TRIAL_TIMES = 6  # calls of each side that are timed, of which the quickest counts.
 TRIAL_CLEAR = 1.5  # times as fast: so much is no noise, and decided after two calls of each.
 TRIAL_MARGIN = 1.01  # times as slow: within it the two are as fast, and ours stays.

@@ -65,6 +65,7 @@ class Entry:
     quick_made: bool = False  # whether a generated call was tried (gradof.runtime.quickcall)
     quick_forms: set[Any] = field(default_factory=set)  # the same, of its gradients
     performed: Callable[..., Any] | None = None  # the function, if it runs beside its graph
+    hits_before: int = 0  # of the function, when it was traced
     trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
@@ -129,13 +130,23 @@ class Cache:
         hot = [fast.entry for fast in self.fast]  # found without a look at the signatures
         old = [key for key, found in self.entries.items() if not any(e in hot for e in found)]
         for key in old[: max(0, len(self.entries) - limits.signatures)]:
-            del self.entries[key]
-            self.quick_gradients.clear()
-            self.quick = ()  # some may be of these; the others are made again
-            for entries in self.entries.values():
-                for entry in entries:
-                    entry.quick_made = False
-                    entry.quick_forms.clear()
+            self._forget(key)
+
+    def forget(self, key: Any) -> None:
+        """Forget the entries of a signature, which is to run eagerly."""
+        with self.lock:
+            gone = self.entries.get(key, ())
+            self.fast = tuple(f for f in self.fast if not any(f.entry is e for e in gone))
+            self._forget(key)
+
+    def _forget(self, key: Any) -> None:
+        del self.entries[key]
+        self.quick_gradients.clear()
+        self.quick = ()  # some may be of these; the others are made again
+        for entries in self.entries.values():
+            for entry in entries:
+                entry.quick_made = False
+                entry.quick_forms.clear()
 
     def of_instance(self, instance: Any) -> Cache:
         """The cache of the method bound to `instance`; it goes when the instance goes."""

@@ -109,8 +109,6 @@ def _reader(place: Place, tensor: Any) -> Callable[[], Any]:
     """What gives the tensor in a place; one that is fixed is not kept alive."""
     if place.kind == "fixed":
         return reference(tensor)
-    if place.kind == "step":
-        return lambda: place.key.read(place.container)
     return lambda: read_place(place)
 
 

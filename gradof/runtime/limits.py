@@ -19,6 +19,8 @@ class Limits:
     `signatures`: types and shapes of arguments that are kept, with all that was compiled for them.
     `entries`: traces of one signature, by Python state and by path.
     `paths`: of one signature, by the values that Python reads.
+    `new_paths`: in a row, none of which came again. A torch function whose every call takes a new
+    path runs under torch's own autograd from then on.
     `state_traces`: traces of one signature because Python state changed; then it runs eagerly.
     `shapes`: shapes of one structure of arguments. A torch function runs further ones under torch's
     own autograd, and traces a shape when it comes back.
@@ -28,6 +30,7 @@ class Limits:
     signatures: int = 256
     entries: int = 256
     paths: int = 64
+    new_paths: int = 8
     state_traces: int = 16
     shapes: int = 12
     warn_at: int = 3

@@ -87,6 +87,7 @@ class Tracing:
         try:
             if may_run_eagerly:
                 self._count_changes(call)
+                self._count_new_paths(call)
             return self._trace(call, may_run_eagerly)
         except ColdCache as error:
             self.cache.misses -= 1
@@ -133,6 +134,19 @@ class Tracing:
                 loc=function_loc(self.fn),
                 hint="make it a tensor or an argument, or raise gradof.limits.state_traces",
             )
+
+    def _count_new_paths(self, call: Call) -> None:
+        """PathLimitError, and no entries, where each call of late has taken a path of its own."""
+        lifted = self.cache.numbers.lifted(call)
+        for which in [call] if lifted is None else [call, lifted]:
+            entries = self.cache.entries.get(which.key, ())
+            fresh = [
+                entry.decisions for entry in entries
+                if entry.decisions is not None and entry.hits_before == self.cache.hits
+            ]  # fmt: skip
+            if len(fresh) >= limits.new_paths and call.library == "torch":
+                self.cache.forget(which.key)
+                raise path_limit(self.name, fresh)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
@@ -305,6 +319,7 @@ class Tracing:
             free_keys=free_keys(free),
             derived={},
             checked={},
+            hits_before=cache.hits,
             decisions=(
                 None if traced.deciding is None
                 else Decisions(traced.deciding, call.library, traced.generators)

@@ -63,6 +63,11 @@ class Verdict(NamedTuple):
         return f"compiled code: it took {times} of torch's own"
 
 
+def _verdict(ours: float, eager: float) -> Verdict:
+    """Eager runs where it is faster by more than what we do in a call that it runs."""
+    return Verdict(ours, eager, ours > eager * tuning.TRIAL_MARGIN + tuning.TRIAL_STEP)
+
+
 class Trial:
     """The calls of one entry until it is decided who runs them, and after. See the module."""
 
@@ -156,9 +161,10 @@ class Trial:
             return
         a, b = min(ours), min(eager)
         is_clear = not 1 / tuning.TRIAL_CLEAR < a / b < tuning.TRIAL_CLEAR
+        is_clear = is_clear and max(a, b) > tuning.TRIAL_SHORT
         if counted < tuning.TRIAL_TIMES and not is_clear:
             return
-        self._end(Verdict(a, b, a > b * tuning.TRIAL_MARGIN))
+        self._end(_verdict(a, b))
         keep_verdict(self._key, a, b)
 
     def _end(self, verdict: Verdict) -> None:
@@ -187,7 +193,7 @@ def trial_of(function: Differentiated, bound: Bound, quick: Quick | None) -> Tri
         made = Trial(name, cache, quick or _general(cache, fast), fast, function.fn, key)
         kept = kept_verdict(key)
         if kept is not None:
-            made.verdict = Verdict(*kept, kept[0] > kept[1] * tuning.TRIAL_MARGIN)
+            made.verdict = _verdict(*kept)
         entry.trial = made
     found: Trial = entry.trial
     return found

@@ -74,3 +74,22 @@ def test_a_recurrent_cell_of_torch_is_rolled(monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(rolled, torch.autograd.grad(program.loss(h), h)[0])
     monkeypatch.setattr(tuning, "LOOP_STEPS", 1 << 60)
     torch.testing.assert_close(rolled, slope()[0])
+
+
+def test_two_loops_whose_rows_are_stacked_after_both() -> None:
+    import torch
+
+    def f(x: Any, w: Any) -> Any:
+        first, second = [], []
+        for row in x.unbind():
+            first.append(torch.sin(row * w) * w)
+        for row in x.unbind():  # in the same number of ops: this loop ends where `stack` was
+            second.append(torch.cos(row * w) * w)
+        return (torch.stack(first) * torch.stack(second)).sum()
+
+    x = torch.randn(24, 5, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    fast = gradof.differentiate(f, strict=True)
+    found = torch.autograd.grad(fast(x, w), (x, w))
+    torch.testing.assert_close(found, torch.autograd.grad(f(x, w), (x, w)))
+    assert sum(node.kind == "Loop" for node in fast.trace(x, w).walk()) == 2

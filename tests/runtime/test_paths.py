@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -227,12 +228,12 @@ def many_sizes(x: Any) -> Any:
 def test_too_many_paths_run_eagerly_in_torch_and_name_the_line() -> None:
     compiled = differentiate(many_numbers)
     with pytest.warns(EagerWarning, match=r"64 calls: .*test_paths.py:\d+ \(64 values\)"):
-        for n in range(70):
-            x = torch.full((2,), float(n), requires_grad=True)
+        for n in range(140):  # each comes again
+            x = torch.full((2,), float(n // 2), requires_grad=True)
             compiled(x).backward()
-            assert x.grad is not None and x.grad.tolist() == [2.0 * n] * 2
+            assert x.grad is not None and x.grad.tolist() == [2.0 * (n // 2)] * 2
     info = compiled.cache_info()
-    assert info.entries == 64 and info.eager_runs == 6
+    assert info.entries == 64 and info.eager_runs == 12
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -286,3 +287,32 @@ def test_threads_share_the_paths() -> None:
 def test_numbers_are_the_same_bit_for_bit() -> None:
     assert same_number(float("nan"), float("nan")) and same_number(1, 1)
     assert not same_number(0.0, -0.0) and not same_number(True, 1) and not same_number(1, 1.0)
+
+
+def test_where_every_call_takes_a_new_path_eager_runs() -> None:
+    def f(x: Tensor) -> Tensor:
+        return x.sum() * float(x.detach().sum())
+
+    compiled, told = differentiate(f), 0
+    for n in range(2 * limits.new_paths):
+        x = torch.full((2,), float(n), requires_grad=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled(x).backward()
+        told += sum(w.category is EagerWarning for w in caught)
+        assert x.grad is not None and x.grad.tolist() == [2.0 * n] * 2
+    info = compiled.cache_info()
+    assert (info.misses - 1, info.eager_runs) == (limits.new_paths, limits.new_paths)
+    assert info.entries == 0 and told == 1
+
+
+def test_paths_that_come_again_are_kept() -> None:
+    def f(x: Tensor) -> Tensor:
+        return x.sum() * float(x.detach().sum())
+
+    compiled = differentiate(f)
+    for n in range(2 * limits.new_paths):
+        for m in (n, n, 0):
+            assert compiled(torch.full((2,), float(m))).item() == 4.0 * m * m
+    info = compiled.cache_info()
+    assert info.eager_runs == 0 and info.entries == 2 * limits.new_paths

@@ -110,6 +110,23 @@ def test_rebinding_closure_variables() -> None:
     assert fn.cache_info().misses == misses  # the first trace serves again
 
 
+def test_a_tuple_that_is_a_default() -> None:
+    first: Any = ((2.0,), [3.0])
+
+    def fn(x: Tensor, *, given: Any = first) -> Any:
+        return (x * given[0][0] + given[1][0]).sum()
+
+    fast = differentiate(fn, strict=True)
+    x = leaf(3)
+    for _ in range(3):
+        close(fast(x), fn(x))
+    assert fast.cache_info().misses == 1
+    first[1][0] = 4.0
+    close(fast(x), fn(x))
+    fn.__kwdefaults__ = {"given": ((5.0,), [1.0])}
+    close(fast(x), fn(x))
+
+
 def test_default_arguments_are_free_tensors() -> None:
     weight = leaf(3)
 

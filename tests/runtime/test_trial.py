@@ -96,12 +96,29 @@ def test_what_is_clear_takes_two_turns_of_each(costs: Costs) -> None:
     assert "against 1e+03 ms" in fast.explain(*_arguments()).runs
 
 
+def test_what_is_short_is_timed_as_often_as_can_be(costs: Costs) -> None:
+    short = tuning.TRIAL_SHORT
+    costs(0.2 * short, 0.9 * short)
+    fast = differentiate(_loss)
+    _steps(fast, 1 + tuning.TRIAL_WARM + 4, *_arguments())
+    assert fast.explain(*_arguments()).runs == "compiled code and torch's own in turns"
+
+
+def test_eager_is_faster_by_more_than_a_call_costs_us(costs: Costs) -> None:
+    eager = 8 * tuning.TRIAL_STEP
+    for more, runs in ((0.5, "compiled code"), (1.5, "torch's own code")):
+        costs(eager + more * tuning.TRIAL_STEP, eager)
+        fast = differentiate(lambda x, w: _loss(x, w) * more)  # noqa: B023
+        _steps(fast, CALLS, *_arguments())
+        assert fast.explain(*_arguments()).runs.startswith(runs)
+
+
 def test_what_is_quick_is_not_tried(costs: Costs) -> None:
     costs(tuning.TRIAL_LEAST / 2, 0.0)
     fast, (x, w) = differentiate(_loss), _arguments()
     _steps(fast, CALLS, x, w)
     assert fast.cache_info().eager_runs == 0
-    assert fast.explain(x, w).runs == "compiled code: 0.1 ms are too few to be compared"
+    assert fast.explain(x, w).runs == "compiled code: 0.01 ms are too few to be compared"
 
 
 def test_batch_norm_and_dropout_go_on_as_in_eager(costs: Costs) -> None:

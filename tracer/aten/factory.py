@@ -60,7 +60,9 @@ def arange(c: Call, *args: Number, **_: Any) -> Expr:
 @aten("eye.default", "eye.m", "linspace.default", "logspace.default", "tril_indices.default",
       "triu_indices.default", "hann_window.default", "hann_window.periodic",
       "hamming_window.default", "hamming_window.periodic", "blackman_window.default",
-      "bartlett_window.default")  # fmt: skip
+      "blackman_window.periodic", "bartlett_window.default", "bartlett_window.periodic",
+      "kaiser_window.default", "kaiser_window.periodic", "kaiser_window.beta",
+      "fft_fftfreq.default", "fft_rfftfreq.default", "range.default", "range.step")  # fmt: skip
 def table(c: Call, *_: Any, **__: Any) -> Expr:
     constant = c.constant(dense_of(c.results[0]))
     return constant.cast(c.type().dtype).to_device(c.type().device)

@@ -96,7 +96,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "closure": _read_closure,
     "global": lambda fn, name: fn.__globals__[name],
     "default": _read_default,
-    "kwdefault": lambda fn, name: fn.__kwdefaults__[name],
+    "kwdefault": lambda fn, name: (fn.__kwdefaults__ or {})[name],
     "self": lambda fn, _: fn.__self__,
     "function": lambda fn, _: getattr(fn, "__func__", fn),  # a class gives static ones unwrapped
     "partial": lambda fn, _: fn.func,

@@ -48,6 +48,8 @@ def read_place(place: Place) -> Any:
         return read_place(container)[key]
     if kind == "cached":
         return read_cached(container, key)
+    if kind == "step":
+        return key.read(container)
     return vars(container)[key] if kind == "class" else container[key]
 
 

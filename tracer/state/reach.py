@@ -212,7 +212,7 @@ class Reach:
                 yield Edge(Step("item", key), dict.get(held, key), place)
             return
         if isinstance(obj, tuple):
-            found = at is not None and at.kind not in ("fixed", "step", "cached")
+            found = at is not None and at.kind not in ("fixed", "cached")
             for i, value in enumerate(held):
                 place = Place("index", at, i) if found else Place("fixed", obj, i)
                 yield Edge(Step("item", i), value, place)

@@ -1,12 +1,13 @@
 """Calls that are traced as other Python, because torch's own would lose what tracing needs.
 
 `cosine_similarity` and `gaussian_nll_loss` clamp in place under no_grad, behind autograd's back;
-`one_hot` and `tensor_split` read values off tensors where tracing does not see it. Each
-replacement gives torch's values and torch's gradients.
+`one_hot`, `tensor_split` and `torch.tensor` read values off tensors where tracing does not see it.
+Each replacement gives torch's values and torch's gradients.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from gradof.errors import DataDependentError
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.foreach import loops
+from gradof.tracer.torch.functional import is_wrapper
 
 MOST_READ = 64  # elements that tolist() may read
 _torch_dropout = torch.nn.functional.dropout
@@ -87,6 +89,53 @@ def _tolist(tensor: torch.Tensor) -> Any:
             loc=user_loc(), hint="stay in torch inside the function, or do it outside",
         )  # fmt: skip
     return tensor.item() if tensor.dim() == 0 else [_tolist(part) for part in tensor]
+
+
+def _cells(data: Any) -> list[Any]:
+    """What is in lists and tuples of any depth."""
+    if isinstance(data, (list, tuple)):
+        return [cell for part in data for cell in _cells(part)]
+    return [data]
+
+
+def _stacked(data: Any, dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stacked(part, dtype) for part in data])
+    if isinstance(data, torch.Tensor):
+        return data.detach().to(dtype)
+    return torch.scalar_tensor(data, dtype=dtype)
+
+
+def _of_cells(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.tensor` and its like of lists with traced numbers in them, whose memory is not read.
+
+    As in torch, the values have no history.
+    """
+    at = 1 if function is torch.Tensor.new_tensor else 0
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        cells = _cells(args[at]) if len(args) == at + 1 else []
+        tensors = [c for c in cells if isinstance(c, torch.Tensor)]
+        device = kwargs.get("device")
+        ours = any(map(is_wrapper, tensors)) and all(t.dim() == 0 and t.is_cpu for t in tensors)
+        if not ours or set(kwargs) - {"dtype", "device"} or str(device) not in ("None", "cpu"):
+            return function(*args, **kwargs)
+        dtype = kwargs.get("dtype") or (args[0].dtype if at else _dtype_of(cells))
+        return _stacked(args[at], dtype)
+
+    return made
+
+
+def _dtype_of(cells: list[Any]) -> torch.dtype:
+    """That of the widest; a Python float is of the default one."""
+    kinds = [c.dtype if isinstance(c, torch.Tensor) else torch.tensor(c).dtype for c in cells]
+    return functools.reduce(torch.promote_types, kinds)
+
+
+OVERRIDES.update({
+    function: _of_cells(function)
+    for function in (torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
+})  # fmt: skip
 
 
 @_instead_of(torch.bernoulli)

@@ -43,7 +43,9 @@ class _Build:
         self.nodes, self.match = nodes, match
         self.first = match.start
         self.last = match.start + match.steps * match.period
-        anchor = nodes[self.last] if self.last < len(nodes) else graph.block.returns
+        # not nodes[self.last], of which there is a loop by now where it was rolled before this
+        anchor = nodes[self.last - 1]._next
+        assert anchor is not None
         loc = nodes[self.first].loc
         self.outside = Emitter(Builder(graph.block, anchor, loc))
         self.made: list[Node] = []
