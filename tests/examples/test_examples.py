@@ -54,6 +54,26 @@ def test_mlp() -> None:
     np.testing.assert_allclose(ours, eager, rtol=1e-9)
 
 
+def test_gaussian_process() -> None:
+    """The likelihood that scikit-learn's own gradients reach, or a larger one."""
+    figures = load("gaussian_process").main(["--train", "50"])
+    assert figures["ours"] >= figures["theirs"] - 1e-3 * abs(figures["theirs"])
+    assert figures["r2"] > figures["r2_theirs"] - 0.01
+
+
+def test_inverse_problem() -> None:
+    """The image is closer than that of damped least squares; the gradient is right."""
+    module = load("inverse_problem")
+    figures = module.main(["--side", "2", "--angles", "12"])
+    assert figures["error"] < 0.9 * figures["least_squares"]
+    x, A, b, weight = module.example_inputs()
+    x = x + np.random.default_rng(1).uniform(size=x.shape)
+    slope = module.value_and_grad(module.objective)(x, A, b, weight)[1]
+    along = np.random.default_rng(2).normal(size=x.shape)
+    ends = [module.objective(x + h * along, A, b, weight) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope @ along, (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
+
+
 def test_cnn() -> None:
     """LeNet with batch norm learns what it is shipped to learn."""
     assert load("cnn").main([]) >= 0.97

@@ -44,7 +44,7 @@ class Places:
 
 
 def _checksum(array: Any) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)
+    return zlib.adler32(np.ascontiguousarray(array).view(np.uint8).data)
 
 
 @dataclass(frozen=True)
