@@ -31,13 +31,14 @@ class LoopReverse:
     """How a Loop is reversed, once the node saves what is read.
 
     `seeded` are the outputs with a cotangent, finals first; `operands` those with a gradient, in
-    the order in which `emit` gives them.
+    the order in which `emit` gives them, and `params` what the body reads them as.
     """
 
     loop: Loop
     step: Graph
     seeded: list[Value]
     operands: list[Value]
+    params: list[Value]
     constants: list[Value]
     sequences: list[Value]
     carried: int
@@ -114,6 +115,11 @@ class _Reversal:
             operands=[
                 *(loop.initial[k] for k in self.carried), *(loop.constants[k] for k in summed),
                 *(loop.sequences[k] for k in stacked),
+            ],
+            params=[
+                *(loop.carried_params[k] for k in self.carried),
+                *(loop.constant_params[k] for k in summed),
+                *(loop.row_params[k] for k in stacked),
             ],
             constants=[loop.constants[i - 1] for i in inputs if 1 <= i < self.first],
             sequences=[

@@ -62,6 +62,41 @@ def needed_in_loop(loop: Loop, needs: Collection[Value]) -> set[Value]:
         start |= more
 
 
+def reaching(loop: Loop, seeds: Collection[Value]) -> set[Value]:
+    """The params of a Loop's body from which a gradient path leads to `seeds`, some of its outputs.
+
+    For as many steps as there are: what is carried in may be gone after two of them, and has no
+    gradient then, as it has none in the unrolled program.
+    """
+    paths: dict[Value, set[Value]] = {}  # result of the body: the params it follows from
+    for param in loop.body.params:
+        found = {param}
+        if param.is_inexact:
+            _spread(loop.body, found)
+        for result in loop.body.results:
+            if result in found:
+                paths.setdefault(result, set()).add(param)
+
+    def before(live: frozenset[Value]) -> frozenset[Value]:
+        ends = [r for p, r in zip(loop.carried_params, loop.carried_results, strict=True)
+                if p in live]  # fmt: skip
+        return frozenset().union(*(paths.get(r, ()) for r in (*ends, *rows)))
+
+    rows = [r for out, r in zip(loop.stacks, loop.row_results, strict=True) if out in seeds]
+    pairs = zip(loop.finals, loop.carried_params, strict=True)
+    live = frozenset(p for out, p in pairs if out in seeds)
+    back: dict[frozenset[Value], frozenset[Value]] = {}  # what is live after a step: before it
+    for _ in range(loop.steps):
+        after = live
+        live = back[after] if after in back else back.setdefault(after, before(after))
+        if live == after:
+            break
+    anywhere = frozenset[Value]().union(*back.values())  # constants and rows are read at any step
+    if loop.count is not None:  # any number of steps may run
+        return {*anywhere, *live, *frozenset().union(*back)}
+    return {*(anywhere - set(loop.carried_params)), *live}
+
+
 def _spread(block: Block, result: set[Value]) -> None:
     """Add the values of a block that follow from those of a set."""
     for node in block.nodes():

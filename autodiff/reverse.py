@@ -26,7 +26,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradof.autodiff.loops import reverse_of_loop
-from gradof.autodiff.requires_grad import input_name, op_of, propagate_requires_grad
+from gradof.autodiff.requires_grad import (
+    input_name,
+    op_of,
+    propagate_requires_grad,
+    reaching,
+)
 from gradof.errors import DifferentiationError, UnsupportedOpError
 from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
@@ -106,6 +111,11 @@ class _ReverseBuilder:
             grad.hint = _hint(value)
         self.grads[value] = grad
 
+    def is_seeded(self, out: Value) -> bool:
+        """Whether a cotangent has reached an output that is more than a symbolic zero."""
+        grad = self.grads.get(out)
+        return grad is not None and (grad.node is None or grad.node.kind != "AutogradZero")
+
     def cotangent(self, out: Value) -> Value:
         grad = self.grads.get(out)
         if grad is not None:
@@ -149,12 +159,15 @@ class _ReverseBuilder:
         found = reverse_of_loop(
             node, self.needs, nan_safe=self.graph.nan_safe, memory_budget=self.memory_budget
         )
+        # what is saved has a cotangent for the second derivative alone, which has no other paths
+        reached = reaching(found.loop, {out for out in found.seeded if self.is_seeded(out)})
         cotangents = [self.cotangent(out) for out in found.seeded]
         grad_of = Node("GradOf", cotangents, {"name": node.kind}, node.loc)
         body = grad_of.add_block()
         made = found.emit(Builder(body, loc=node.loc), cotangents)
-        pairs = zip(found.operands, made, strict=True)
-        results = [(value, grad) for value, grad in pairs if value in self.needs]
+        parts = zip(found.operands, found.params, made, strict=True)
+        results = [(value, grad) for value, param, grad in parts
+                   if value in self.needs and param in reached]  # fmt: skip
         body.returns.set_inputs([grad for _, grad in results])
         self.block.append(grad_of)
         for value, grad in results:

@@ -286,3 +286,37 @@ def test_an_embedding_scales_its_own_weight() -> None:
         return module.weight.detach()
 
     torch.testing.assert_close(train(True), train(False))
+
+
+@pytest.mark.parametrize("steps", [10, 41])
+def test_what_a_loop_has_forgotten_has_no_gradient(steps: int) -> None:
+    def fn(a: Tensor, b: Tensor, total: Tensor, x: Tensor) -> Tensor:
+        for i in range(steps):
+            total = total * 0.9 + a
+            a, b = torch.tanh(b) + x[i].sum(), torch.sin(x[i])
+        return a * 2 + total.detach()
+
+    generator = torch.Generator().manual_seed(0)
+    args = [torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+            for shape in ((3,), (3,), (3,), (steps, 3))]  # fmt: skip
+    compiled = differentiate(fn, strict=True)
+    ours = torch.autograd.grad(compiled(*args).sum(), args, allow_unused=True)
+    eager = torch.autograd.grad(fn(*args).sum(), args, allow_unused=True)
+    assert [g is None for g in ours] == [g is None for g in eager] == [True, True, True, False]
+    torch.testing.assert_close(ours[3], eager[3])
+    assert any(node.kind == "Loop" for node in compiled.trace(*args).walk())
+    right(fn, args)
+
+
+@pytest.mark.parametrize("weight", [0.3 + 0.2j, 0.9 - 0.2j])
+def test_a_complex_weight_of_lerp(weight: complex) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(3, dtype=torch.complex128, generator=generator) for _ in range(2))
+    compiled = differentiate(lambda a, b: torch.lerp(a, b, weight), strict=True)
+    args = [a.requires_grad_(), b.requires_grad_()]
+    found, wanted = compiled(*args), torch.lerp(a, b, weight)
+    torch.testing.assert_close(found, wanted)
+    cotangent = torch.randn(3, dtype=torch.complex128, generator=generator)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, args, cotangent), torch.autograd.grad(wanted, args, cotangent)
+    )

@@ -94,12 +94,13 @@ def addcdiv(c: Call, x: Expr, a: Expr, b: Expr, *, value: Number = 1) -> Expr:
 def lerp(c: Call, a: Expr, b: Expr, weight: Operand) -> Expr:
     if not isinstance(weight, Expr):
         # the form that is exact at the nearer end, as torch chooses it
-        assert not isinstance(weight, complex)
-        if a.dtype == F32:  # torch's number is one, too, and so is what is left to 1
+        if isinstance(weight, complex):
+            weight_of_a: Number = 1.0 - weight
+        elif a.dtype == F32:  # torch's number is one, too, and so is what is left to 1
             weight = float(np.float32(weight))
-            rest = float(np.float32(1.0) - np.float32(weight))
+            weight_of_a = float(np.float32(1.0) - np.float32(weight))
         else:
-            rest = 1.0 - weight
-        return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * rest
+            weight_of_a = 1.0 - weight
+        return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * weight_of_a
     near = a + weight * (b - a)
     return F.where(F.abs(weight) < 0.5, near, b - (b - a) * (1.0 - weight))
