@@ -49,6 +49,7 @@ _TEMPLATES = {
     "real": "{x}.real", "imag": "{x}.imag", "conj": "{x}.conj().resolve_conj()",
     "clamp": "{x}.clamp(min={low}, max={high})",
     "zero_unreached": "torch.where(({seed} == 0) & ~torch.isfinite({grad}), 0.0, {grad})",
+    "adjugate": "adjugate({x})",
     "reshape": "{x}.reshape({shape})", "expand": "{x}.expand({shape})",
     "flip": "{x}.flip({dims})",
     "cat": "torch.cat(({xs},), dim={dim})", "tril": "{x}.tril({diagonal})",
@@ -70,6 +71,18 @@ RANDOM_STATE = frozenset({  # ops on generators, not draws from them
     "cuda_random_seed", "cuda_random_state", "set_cuda_random_state",
 })  # fmt: skip
 HELPERS = {
+    "adjugate": '''def adjugate(x):
+    """det(x) inv(x); of singular matrices by their singular values."""
+    det = torch.linalg.det(x)[..., None, None]
+    product = det * torch.linalg.inv_ex(x).inverse
+    if not ((det == 0) & x.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)).any():
+        return product  # waits for the device
+    u, s, vh = torch.linalg.svd(torch.where(det == 0, x, 0.0).nan_to_num())
+    alone = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
+    others = torch.where(alone, 1.0, s[..., None, :]).prod(-1)
+    turn = (torch.linalg.det(u) * torch.linalg.det(vh))[..., None, None]
+    return torch.where(det == 0, (turn * vh.mH * others[..., None, :]) @ u.mH, product)
+''',
     "in_range": '''def in_range(index, size, wraps, error):
     """The index in [0, size); where it wraps, negative entries count from the end."""
     if ((index < (-size if wraps else 0)) | (index >= size)).any():  # waits for the device

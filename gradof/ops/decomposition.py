@@ -22,6 +22,8 @@ from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import broadcast_shapes, known_shape, tensor
 from gradof.ops.registry import Family, op
 
+Array = NDArray[Any]
+
 
 def _square(type_: Type, *, complex_too: bool = False) -> TensorType:
     x = tensor(type_)
@@ -81,8 +83,42 @@ def _column(g: Expr) -> Expr:
     return g.reshape((*g.shape, 1, 1))
 
 
-def _inverse_transposed(x: Expr) -> Expr:
-    return F.inv(x).mT
+def _np_inverse_or_nan(x: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.inv(x))
+    except np.linalg.LinAlgError:  # of one matrix at least: of the others there is an inverse
+        if x.ndim == 2:
+            return np.full_like(x, np.nan)
+        return np.stack([_np_inverse_or_nan(one) for one in x])
+
+
+def _np_adjugate(x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        det = np.asarray(np.linalg.det(x))[..., None, None]
+        product = det * _np_inverse_or_nan(x)
+        singular = (det[..., 0, 0] == 0) & np.isfinite(x).all((-2, -1))
+        if singular.any():
+            product[singular] = _adjugate_of_factors(x[singular])
+    return product
+
+
+def _adjugate_of_factors(x: Array) -> Array:
+    """adj(U S V) = adj(V) adj(S) adj(U), of which adj(S) has the products of all others."""
+    u, s, vh = np.linalg.svd(x)
+    n = s.shape[-1]
+    others = np.where(np.eye(n, dtype=bool), 1.0, s[..., None, :]).prod(-1)
+    turn = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    found = (turn * np.swapaxes(vh, -1, -2).conj() * others[..., None, :]) @ (
+        np.swapaxes(u, -1, -2).conj()
+    )
+    return np.asarray(found.astype(x.dtype))
+
+
+def _adjugate_x(g: Expr, x: Expr) -> Expr:
+    inverse = F.inverse_or_nan(x)
+    turned = inverse.mT @ g @ inverse.mT
+    traces = F.sum(g * inverse, dims=(x.rank - 2, x.rank - 1), keepdims=True)
+    return _column(F.det(x)) * (traces * inverse.mT - turned)
 
 
 op("inv(x) -> y", family=Family(_infer_inverse), numpy="np.linalg.inv({x})",
@@ -92,15 +128,21 @@ op("solve(a, b) -> y", family=Family(_infer_solve), numpy="np.linalg.solve({a}, 
    torch="torch.linalg.solve({a}, {b})", names=["numpy.linalg.solve"],
    vjp={"a": lambda g, a, y: -(F.solve(a.mT, g) @ y.mT), "b": lambda g, a: F.solve(a.mT, g)},
    doc="a^-1 b; the last dim of b counts right-hand sides, leading dims broadcast.")
+op("inverse_or_nan(x) -> y", family=Family(_infer_inverse), numpy=_np_inverse_or_nan,
+   torch="torch.linalg.inv_ex({x}).inverse", vjp={"x": lambda g, y: -(y.mT @ g @ y.mT)},
+   doc="The inverse; where there is none, nan, or what torch has then.")
+op("adjugate(x) -> y", family=Family(_infer_inverse), numpy=_np_adjugate,
+   vjp={"x": _adjugate_x},
+   doc="det(x) inv(x), also where x is singular. The gradient needs an inverse, or is nan.")
 op("det(x) -> y", family=Family(_infer_det), numpy="np.linalg.det({x})",
    torch="torch.linalg.det({x})", names=["numpy.linalg.det"],
-   vjp={"x": lambda g, x, y: _column(g * y) * _inverse_transposed(x)},
-   doc="The gradient needs an invertible operand.")
+   vjp={"x": lambda g, x: _column(g) * F.adjugate(x).mT},
+   doc="The gradient is that of the minors, also where they are all there is (Jacobi's formula).")
 op("slogdet(x) -> sign, logabs", family=Family(_infer_two_numbers),
    numpy="np.linalg.slogdet({x})", torch="torch.linalg.slogdet({x})",
    names=["numpy.linalg.slogdet"],
-   vjp={"x": lambda g_logabs, x: _column(g_logabs) * _inverse_transposed(x)},
-   doc="The sign has no gradient.")
+   vjp={"x": lambda g_logabs, x: _column(g_logabs) * F.inverse_or_nan(x).mT},
+   doc="The sign has no gradient; logabs of a singular matrix, -inf, has nan.")
 
 
 def _half(x: Expr) -> Expr:

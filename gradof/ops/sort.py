@@ -118,8 +118,10 @@ def _np_median_dim(x: Array, *, dim: int, keepdims: bool) -> Pair:
     return (values, where) if keepdims else (values.squeeze(dim), where.squeeze(dim))
 
 
+# torch's reads beside an expanded operand (2.13: torch.arange(1., 6.).expand(4, 5).median(0))
 op("median_dim(x; dim, keepdims) -> values, indices", family=_pair(_one_shape),
-   numpy=_np_median_dim, torch="torch.median({x}, {dim}, {keepdims})", vjp={"x": _picked_one},
+   numpy=_np_median_dim, torch="torch.median({x}.contiguous(), {dim}, {keepdims})",
+   vjp={"x": _picked_one},
    doc="The lower of the two middle elements, or nan if there is one.")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import gradof
 from gradof.codegen.lowering.numpy import Library
 from gradof.ops.expr import F
 from tests.ops.reference import compare, forward, gradient, randn
@@ -61,3 +62,31 @@ def test_products_stay_in_their_dtype(dtype: type[np.floating]) -> None:
 def test_triangles(name: str, diagonal: int, shape: tuple[int, ...]) -> None:
     compare(lambda x: F.sin(F.__getattr__(name)(x, diagonal=diagonal)),
             lambda x: torch.sin(getattr(torch, name)(x, diagonal)), randn(*shape))  # fmt: skip
+
+
+SINGULAR = {
+    "one short": [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 1.0, 1.0]],
+    "ones": [[1.0, 1.0, 1.0]] * 3, "zeros": [[0.0, 0.0, 0.0]] * 3, "two": [[0.0, 2.0], [0.0, 3.0]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_the_determinant_of_a_singular_matrix_has_the_gradient_of_its_minors(name: str) -> None:
+    x = np.array(SINGULAR[name])
+    other = x + 2 * np.eye(len(x))
+    stack = np.stack([x, other])
+    found = gradof.grad(lambda x: np.sum(np.linalg.det(x)))(stack)
+    for matrix, mine in zip(stack, found, strict=True):
+        for i, j in np.ndindex(*matrix.shape):
+            minor = np.linalg.det(np.delete(np.delete(matrix, i, 0), j, 1))
+            assert abs(mine[i, j] - (-1.0) ** (i + j) * minor) < 1e-12
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_logarithms_of_singular_determinants_run_as_eager_runs_them(name: str) -> None:
+    x = torch.tensor(SINGULAR[name], requires_grad=True)
+    compiled = gradof.differentiate(lambda x: torch.linalg.slogdet(x)[1], strict=True)
+    (mine,) = torch.autograd.grad(compiled(x), x)
+    assert compiled(x) == torch.linalg.slogdet(x)[1] == -np.inf
+    assert not bool(mine.isfinite().all())
+    assert compiled.cache_info().backward_runs == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import gradof
 from gradof import differentiate, grad, hvp
 from gradof.errors import EagerWarning
 from gradof.testing.fuzz import Setting, confirm
@@ -320,3 +321,29 @@ def test_a_complex_weight_of_lerp(weight: complex) -> None:
     torch.testing.assert_close(
         torch.autograd.grad(found, args, cotangent), torch.autograd.grad(wanted, args, cotangent)
     )
+
+
+def test_medians_over_expanded_dims() -> None:
+    # torch's own, in eager, reads beside an expanded tensor
+    x = torch.arange(1.0, 6.0, requires_grad=True)
+    compiled = differentiate(lambda x: x.expand(4, 5).median(0).values, strict=True)
+    found = compiled(x)
+    assert torch.equal(found, torch.arange(1.0, 6.0))
+    assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.ones(5))
+
+
+def test_rows_of_a_loop_that_are_joined_right_behind_it() -> None:
+    def fn(c0: Tensor, c1: Tensor, c2: Tensor, r0: Tensor, r1: Tensor) -> tuple[Tensor, ...]:
+        def step(carry: Any, row: Any) -> Any:
+            c0, c1, c2 = carry
+            c2, c0 = torch.tanh(torch.sign(c1) * row[0]), c2
+            c0 = row[1] / (1.0 + row[1].abs())
+            c1 = (c1 * c2) / (1.0 + (c1 * c2).abs())
+            c2 = 0.5 * c2 + 0.3 * torch.tanh(row[0].var(-1, keepdim=True) + row[0])
+            return (c0, c1, c2), c1
+
+        (_, c1, _), ys = gradof.scan(step, (c0, c1, c2), (r0, r1), reverse=True)
+        return c1, ys
+
+    right(fn, [*(torch.randn(3, 4, dtype=torch.float64) for _ in range(3)),
+               *(torch.randn(9, 3, 4, dtype=torch.float64) for _ in range(2))])  # fmt: skip

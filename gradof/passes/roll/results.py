@@ -18,7 +18,10 @@ def replace_rows(
     """
     whole = emitter.wrap(stack)
     for cat, places in _concatenations(rows, inside).items():
-        _join(cat, places, whole)
+        for node in _join(cat, places, whole):
+            if node is emitter.body.anchor:  # what comes next is still put before it
+                emitter.body.anchor = node.next or emitter.body.block.returns
+            node.erase()
     for step, value in rows.items():
         outside = [use for use in value.uses if use.node not in inside]
         if not outside:
@@ -51,10 +54,10 @@ def _adds_a_dim(node: Node) -> bool:
     return given.shape is not None and made.shape == (1, *given.shape)
 
 
-def _join(cat: Node, places: Mapping[int, int], whole: Expr) -> None:
-    """Replace operands that are neighbouring rows by parts of the stack."""
+def _join(cat: Node, places: Mapping[int, int], whole: Expr) -> list[Node]:
+    """Replace operands that are neighbouring rows by parts of the stack; what nobody reads then."""
     operands: list[Value] = []
-    gone = [value.node for value in cat.inputs]
+    given = [value.node for value in cat.inputs]
     for run in _runs(len(cat.inputs), places):
         if len(run) == 1:
             operands.append(cat.inputs[run[0]])
@@ -67,15 +70,21 @@ def _join(cat: Node, places: Mapping[int, int], whole: Expr) -> None:
         if steps[0] > steps[1]:
             part = F.flip(part, dims=(0,))
         operands.append(part.value)
-    anchor = operands[0]
-    if len(operands) == 1 and anchor.type == cat.output.type:
-        cat.output.replace_all_uses_with(anchor)
-        cat.erase()
+    first = operands[0]
+    gone: list[Node] = []
+    if len(operands) == 1 and first.type == cat.output.type:
+        cat.output.replace_all_uses_with(first)
+        gone.append(cat)
     else:
         cat.set_inputs(operands)
-    for node in gone:
-        if node is not None and node.block is not None and not node.output.has_uses:
-            node.erase()
+    for node in given:
+        if node is not None and node not in gone and _is_unread(node, gone):
+            gone.append(node)
+    return gone
+
+
+def _is_unread(node: Node, gone: Sequence[Node]) -> bool:
+    return all(use.node in gone for use in node.output.uses)
 
 
 def _runs(count: int, places: Mapping[int, int]) -> Iterator[Sequence[int]]:

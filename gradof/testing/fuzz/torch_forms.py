@@ -48,7 +48,7 @@ SELECTING = forms(
     "{x:1}.topk(1, {dim}).values", "{x:1}.cumsum({dim})", "{x:1}.cumprod({dim})",
     "{x:1}.logcumsumexp({dim})", "{x:2}.tril({int})", "{x:2}.triu({int})", "{x:1}.argmax({dim})",
     "torch.nn.functional.one_hot({index:flat}, {size}).to({x:1}.dtype) * {x}",
-    "{x:1}.take_along_dim({x}.argsort({dim}), {dim})", "{x:1}.median({dim}).values",
+    "{x:1}.take_along_dim({x}.argsort({dim}), {dim})", "{x:1}.contiguous().median({dim}).values",
     "{x:1}.masked_select({m})", "{x:1}[{x}.argmax() % {x}.shape[0]]", "{x:1}.nonzero()",
     "torch.searchsorted(torch.linspace(-1, 1, 5, dtype={x:1}.dtype), {x}.contiguous())",
 )  # fmt: skip
