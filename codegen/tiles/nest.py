@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
-from gradof.codegen.loops.passes.restage import reads, restaged
+from gradof.codegen.loops.passes.restage import reads, restaged, without_unread
 
 SUMS = frozenset({"reduce", "dot", "total"})
 
@@ -91,17 +91,6 @@ def each(nest: LoopNest, rule: Callable[[Known, Instr], Sequence[Instr] | None])
         made = rule(known, i)
         body += [i] if made is None else made
     return restaged(replace(nest, body=without_unread(body)))
-
-
-def without_unread(body: Sequence[Instr]) -> tuple[Instr, ...]:
-    """The instructions that a store or a fold needs."""
-    needed: set[str] = set()
-    alive: list[Instr] = []
-    for i in reversed(body):
-        if not i.name or i.name in needed:
-            alive.append(i)
-            needed.update(reads(i))
-    return tuple(alive[::-1])
 
 
 def in_order(body: Sequence[Instr]) -> list[Instr]:

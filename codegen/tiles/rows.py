@@ -39,9 +39,9 @@ from dataclasses import dataclass, replace
 
 from gradof import tuning
 from gradof.codegen.loops.ir import Instr, LoopNest, Operand
-from gradof.codegen.loops.passes.restage import restaged
+from gradof.codegen.loops.passes.restage import restaged, without_unread
 from gradof.codegen.loops.passes.softmax import sum_of_exp
-from gradof.codegen.tiles.nest import Known, each, in_order, without_unread
+from gradof.codegen.tiles.nest import Known, each, in_order
 from gradof.ir.types import F32, F64
 
 _ALONE = {"cells": False, "check": False}  # a sum is that of what it is computed from in any case

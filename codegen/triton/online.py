@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
-from gradof.codegen.loops.passes.restage import restaged
+from gradof.codegen.loops.passes.restage import restaged, without_unread
 from gradof.codegen.loops.passes.run import NestPass
 from gradof.codegen.loops.passes.softmax import sum_of_exp
 from gradof.ir.types import F32, F64
@@ -27,7 +27,8 @@ def with_exp_sums(nest: LoopNest) -> LoopNest:
     sums = {s.name: s for i in nest.body if (s := _exp_sum(nest, made, i)) is not None}
     if not sums:
         return nest
-    return restaged(replace(nest, body=tuple(sums.get(i.name, i) for i in nest.body)))
+    body = without_unread([sums.get(i.name, i) for i in nest.body])
+    return restaged(replace(nest, body=body))
 
 
 ONLINE_SOFTMAX = NestPass(

@@ -34,7 +34,35 @@ class Emitter:
         return Expr(value, self)
 
 
-class Like:
+class _Typed:
+    """What is known of an operand by its type."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> TensorType:
+        """The tensor type."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape; InferenceError where it is known only at run time."""
+        if self.type.shape is None:
+            raise InferenceError("this op needs an operand of known shape")
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+
+class Like(_Typed):
     """The type of a value, without the value: nothing is saved for it."""
 
     __slots__ = ("_emitter", "_value")
@@ -48,23 +76,6 @@ class Like:
         """The tensor type."""
         assert isinstance(self._value.type, TensorType)
         return self._value.type
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape; InferenceError where it is known only at run time."""
-        if self.type.shape is None:
-            raise InferenceError("this rule needs an operand of known shape")
-        return self.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.type.dtype
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     def expand(self, g: Expr) -> Expr:
         """Broadcast `g` to this shape, known or not."""
@@ -80,7 +91,7 @@ class Like:
         )
 
 
-class Expr:
+class Expr(_Typed):
     """An SSA value with operators. Comparisons are ops: `a > b` is a boolean tensor."""
 
     __slots__ = ("emitter", "value")
@@ -101,23 +112,6 @@ class Expr:
     def is_scalar(self) -> bool:
         """Whether this is a weak Python scalar."""
         return isinstance(self.value.type, ScalarType)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape; InferenceError where it is known only at run time."""
-        if self.type.shape is None:
-            raise InferenceError("this op needs an operand of known shape")
-        return self.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.type.dtype
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     @property
     def scalar(self) -> Number | None:

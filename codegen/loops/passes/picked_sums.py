@@ -11,12 +11,11 @@ That is how a gather of one column comes into a nest (Note [One-hot gathers] in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from gradof.codegen.loops.ir import Instr, LoopNest
 from gradof.codegen.loops.lower import held_cells
-from gradof.codegen.loops.passes.restage import reads, restaged
+from gradof.codegen.loops.passes.restage import restaged, without_unread
 
 _ZERO_TO_ZERO = frozenset({"neg", "copy", "cast", "alias", "detach"})
 
@@ -31,7 +30,7 @@ def with_picks(nest: LoopNest) -> LoopNest:
         return nest
     picks = {name: _pick(made[name], place, made) for name, place in found.items()}
     body = [picks.get(i.name, i) if i.name else i for i in nest.body]
-    result = restaged(replace(nest, body=tuple(_alive(body)), held=frozenset()))
+    result = restaged(replace(nest, body=without_unread(body), held=frozenset()))
     return replace(result, held=held_cells(result))
 
 
@@ -64,15 +63,3 @@ def _pick(i: Instr, place: str, made: dict[str, Instr]) -> Instr:
 
     need(str(i.args[0]))
     return replace(i, op="pick", args=(place,), attrs={}, body=tuple(needed.values()))
-
-
-def _alive(body: Sequence[Instr]) -> list[Instr]:
-    """Without cells that only picks read, which have them in their own bodies."""
-    needed: set[str] = set()
-    alive: list[Instr] = []
-    for i in reversed(body):
-        if i.name and i.name not in needed:
-            continue
-        alive.append(i)
-        needed.update(reads(i))
-    return alive[::-1]

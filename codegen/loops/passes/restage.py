@@ -7,7 +7,7 @@ there still are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradof.codegen.loops.instructions import is_whole
@@ -25,6 +25,17 @@ def restaged(nest: LoopNest) -> LoopNest:
         body.append(i if i.stage == found else replace(i, stage=found))
     cells = {i.name for i in body if i.level == "cell"}
     return replace(nest, body=tuple(body), held=nest.held & cells)
+
+
+def without_unread(body: Sequence[Instr]) -> tuple[Instr, ...]:
+    """The instructions that a store or a fold needs."""
+    needed: set[str] = set()
+    alive: list[Instr] = []
+    for i in reversed(body):
+        if not i.name or i.name in needed:
+            alive.append(i)
+            needed.update(reads(i))
+    return tuple(alive[::-1])
 
 
 def reads(i: Instr) -> Iterator[str]:
