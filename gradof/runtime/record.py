@@ -19,6 +19,7 @@ import numpy as np
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
+from gradof.passes.roll.tidy import tidy_loops
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
@@ -295,7 +296,9 @@ class Tracing:
                     numbers=call.numbers, reads=reads,
                 )
         if devices_of(traced.graph) <= {"cpu"}:  # kernels of a device have no loops around them
-            roll_loops(traced.graph)
+            rolled = roll_loops(traced.graph)
+            if any(traced.loops) and not rolled:
+                tidy_loops(traced.graph)
         traced.graph.nan_safe = function.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
         traced.graph.whole = is_worth_a_function(traced.graph)
@@ -388,10 +391,11 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
         return functools.partial(
             trace_torch, strict=strict, varying=places, same=call.same_leaves()
         )
+    from gradof.runtime.nested_numpy import evaluate_sofar
     from gradof.tracer.numpy.tracer import trace_numpy
     from gradof.tracer.scipy.imports import catch_calls
     from gradof.tracer.scipy.transforms import set_transforms
 
     set_transforms(_transforms)
     catch_calls()
-    return functools.partial(trace_numpy, varying=places)
+    return functools.partial(trace_numpy, varying=places, evaluate=evaluate_sofar)

@@ -199,7 +199,8 @@ class Traced:
     `performs` says what no graph does, with its line: the function itself runs, too, at each call.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
-    Python's, torch's.
+    Python's, torch's. `loops`: of each loop of Python's that was looked at, whether a few steps
+    have stood for all (`numpy.steps`).
     """
 
     _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
@@ -226,6 +227,7 @@ class Traced:
     layouts: tuple[Layout, ...] = ()
     attributes: tuple[Attributes, ...] = ()
     generators: tuple[Any, ...] = ()
+    loops: tuple[bool, ...] = ()
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

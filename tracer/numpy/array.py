@@ -27,6 +27,7 @@ from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
+from gradof.tracer.numpy.index import number, numbers, placed
 from gradof.tracer.numpy.kinds import kind_of
 from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
@@ -141,6 +142,11 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         self._expr = expr
         link.version = self.version
 
+    def become(self, other: TracedArray) -> None:
+        """Be another array of the same type, of which nobody else knows."""
+        self.memory, self._expr, self.link = other.memory, other.expr, other.link
+        self._version += 1
+
     @property
     def is_constant(self) -> bool:
         """Whether no graph input takes part in the value: then it may serve as a plain array."""
@@ -152,7 +158,7 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         run = self.recorder.handlers.ufunc
         if type(ufunc) is np.ufunc and not kwargs and OURS.issuperset(map(type, inputs)):
             return quietly(run, self.recorder, ufunc, method, inputs, kwargs)
-        return run(self.recorder, ufunc, method, inputs, kwargs)
+        return run(self.recorder, ufunc, method, numbers(inputs), numbers(kwargs))
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -160,7 +166,9 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         found = quietly(_attempted, self.recorder, func, args, kwargs)
         if found is not NotImplemented:
             return found
-        return self.recorder.handlers.function(self.recorder, func, args, kwargs)
+        return self.recorder.handlers.function(
+            self.recorder, func, numbers(args), numbers(kwargs)
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         if self.is_constant:
@@ -209,7 +217,8 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[TracedArray]:
         if not self.memory.shape:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
+        rows: Iterator[TracedArray] = self.recorder.handlers.rows(self, sys._getframe(1))
+        return rows
 
     # --- indexing ---------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         if kind is int or kind in OURS or _is_plain_index(index):
             result = quietly(run, self, index)
         else:
-            result = run(self, index)
+            result = run(self, placed(index))
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -228,7 +237,7 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         if type(value) in OURS and (type(index) in OURS or _is_plain_index(index)):
             quietly(run, self, index, value)
         else:
-            run(self, index, value)
+            run(self, placed(index), number(value))
 
     def __getattr__(self, name: str) -> NoReturn:
         if not name.startswith("_") and hasattr(np.ndarray, name):

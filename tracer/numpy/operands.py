@@ -10,6 +10,12 @@ import numpy as np
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.deferred import memories
 
+# Ops whose rules take a Python number for either operand.
+TAKE_WEAK = frozenset({
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne",
+    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+})  # fmt: skip
+
 
 def is_plain(obj: Any) -> bool:
     """Whether an object is numpy's own array, and not a traced one, which claims to be."""

@@ -31,6 +31,7 @@ from gradof.tracer.core.result import (
 from gradof.tracer.core.stores import Writer
 from gradof.tracer.core.views import view_of
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.index import number
 from gradof.tracer.numpy.recorder import Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.state.changes import Change
@@ -99,6 +100,7 @@ class Outcome:
 
     def _note(self, leaf: Any) -> OutputLeaf:
         """The leaf's place among those that are traced, for an index, until they are numbered."""
+        leaf = number(leaf)  # of a step
         found = self._noted.get(id(leaf))
         if found is None:
             if is_plain(leaf) and leaf.dtype.kind in "biufc":  # an old one is an input

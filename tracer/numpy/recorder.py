@@ -38,20 +38,14 @@ from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, real
-from gradof.tracer.numpy.operands import common_dtype, contains_traced, is_plain, is_weak
+from gradof.tracer.numpy.loop_notes import LoopNotes
+from gradof.tracer.numpy.operands import TAKE_WEAK, common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import checksum, places_in
 from gradof.tracer.numpy.values import Told
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import Site, user_loc, user_site
 
 Array = NDArray[Any]
-# Ops whose rules take a Python number for either operand.
-_TAKE_WEAK = frozenset({
-    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne",
-    "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
-})  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Handlers:
     """What a TracedArray does on numpy's protocols; set by `tracer`, which knows them all."""
@@ -60,6 +54,7 @@ class Handlers:
     function: Callable[..., Any]
     get_item: Callable[..., Any]
     set_item: Callable[..., Any]
+    rows: Callable[..., Any]
 
 
 class Recorder:
@@ -82,6 +77,7 @@ class Recorder:
         self.adoptions = Adoptions(fn)
         self.told = Told()
         self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # see `Held.apart`
+        self.loops = LoopNotes(Reads())
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
@@ -97,8 +93,9 @@ class Recorder:
         self._quiet = copy_context()  # where numpy does not warn: entered faster than `errstate`
         self._quiet.run(np.seterr, all="ignore")
 
-    def listen(self, reads: Reads) -> None:
-        """What the run reads and says is told to `reads`, and by it."""
+    def listen(self, loops: LoopNotes) -> None:
+        """What the run reads and says is told to `loops.reads`, and by it."""
+        reads, self.loops = loops.reads, loops
         self.apart = reads.held.apart
         self.numbers.told = self.told.text
         reads.files = lambda: self.told.opened
@@ -375,7 +372,7 @@ class Recorder:
             return self.traced(result)
         if dtype.kind == "b":  # numpy adds and multiplies booleans so
             kind = {"add": "logical_or", "mul": "logical_and"}.get(kind, kind)
-        if kind not in _TAKE_WEAK:
+        if kind not in TAKE_WEAK:
             converted = [x if isinstance(x, Expr) else self.full((), dtype, x) for x in converted]
         try:
             expr = getattr(F, kind)(*converted)

@@ -46,11 +46,14 @@ from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
+from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
+from gradof.tracer.numpy.ranges import LENT
 from gradof.tracer.numpy.recorder import Handlers, Recorder
 from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
@@ -63,7 +66,7 @@ ADAPTORS = (
     numpy_by_value, numpy_complex, numpy_factor, numpy_joins, numpy_linalg, numpy_numeric,
     numpy_operators, numpy_pad, numpy_quantile, numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
-_HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item)
+_HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item, rows)
 
 
 def trace_numpy(
@@ -75,11 +78,14 @@ def trace_numpy(
     numbers: Collection[int] = (),
     varying: Sequence[Place] = (),
     reads: Reads | None = None,
+    evaluate: Evaluate | None = None,
 ) -> Traced:
     """Record one call; the caller's arrays and Python's state stay as they are.
 
     The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
     so do the numbers in the places `varying`. `reads` notes what the run read of Python's state.
+    `evaluate` gives what values of the graph so far are in this run; without it every step of a
+    loop runs (`steps`).
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
@@ -87,18 +93,22 @@ def trace_numpy(
     written to Python's state and cannot be written again.
     """
     reads = Reads() if reads is None else reads
+    reads.lends.update(LENT)
     sight = Sight(reads)
     adoptions = Adoptions(fn)
     while True:
+        loops = LoopNotes(reads, evaluate)
         try:
             traced = _trace(
-                fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions
+                fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
         except Exception:
             if not adoptions.fresh:  # Note [Adopted arrays]
                 raise
         else:
-            if not adoptions.fresh:
+            if loops.hashed:
+                evaluate = None  # numbers of steps are numbers from the first on
+            elif not adoptions.fresh:
                 return traced
 
 
@@ -111,7 +121,7 @@ def put_back(changes: Iterable[Change]) -> None:
 def _trace(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     static_argnames: Sequence[str], numbers: Collection[int], varying: Sequence[Place],
-    sight: Sight, adoptions: Adoptions,
+    sight: Sight, adoptions: Adoptions, loops: LoopNotes,
 ) -> Traced:  # fmt: skip
     """One run; Python's state is then as it was, and the stores write to it."""
     reads, places = sight.reads, NumbersInPlaces(varying)
@@ -121,7 +131,7 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
-    recorder.listen(reads)
+    recorder.listen(loops)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
@@ -162,11 +172,11 @@ def _trace(
         writebacks=writebacks,
         requires_grad=(False,) * len(graph.inputs),
         arg_paths=paths, content=content,
-        recorded=recorded,
-        deciding=deciding,
+        recorded=recorded, deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()), layouts=tuple(recorder.layouts.values()),
         generators=tuple(generator for generator, _ in recorder.generators.values()),
+        loops=tuple(recorder.loops.looked_at),
     )
 
 

@@ -28,6 +28,7 @@ from operator import is_
 from typing import Any
 
 from gradof.errors import TraceError
+from gradof.ir.core import Loc
 
 LRU: type[Any] = type(functools.lru_cache(len))
 _MANY = 10_000  # objects of a result that are looked through
@@ -35,6 +36,14 @@ _MANY = 10_000  # objects of a result that are looked through
 
 class ColdCache(TraceError):
     """A cached function is computed for the first time; see Note [A cold cache]."""
+
+
+def cold_cache(name: str, loc: Loc | None) -> ColdCache:
+    """The error for a cached function whose result a trace must not keep."""
+    return ColdCache(
+        f"{name} is cached, and computed for the first time: its result stays for later calls",
+        loc=loc, hint="call it once before, so that the trace finds the result",
+    )
 
 
 def entries(cached: Any) -> list[tuple[Hashable, Any]]:

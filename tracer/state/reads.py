@@ -31,7 +31,7 @@ from typing import Any
 from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import refuse_reads_of_backward
 from gradof.tracer.state.bound import BoundNames
-from gradof.tracer.state.caches import ColdCache, holds, wrapped_by
+from gradof.tracer.state.caches import ColdCache, cold_cache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.effects import effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
@@ -47,10 +47,11 @@ from gradof.tracer.state.surroundings import (
     is_installed,
     is_repeated,
 )
-from gradof.tracer.state.unheard import Listening
+from gradof.tracer.state.unheard import Listening, is_listening
 
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves.
+WRITES = "code that writes to attributes and variables of others"
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
 # Functions that tell the user something, by module.
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
@@ -99,8 +100,9 @@ class Reads:
         self.held = Held(copies_arrays=refuse_effects)
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
-        self.id_of: Callable[[Any], int] | None = None  # what `id` is for the user's code
-        self._lent: list[dict[str, Any]] = []  # the globals that have it
+        self.lends: dict[str, Any] = {}  # what builtins are for the user's code
+        self._lent: list[tuple[dict[str, Any], str]] = []  # the globals that have it
+        self.called: list[set[Any]] = []  # are told of functions in C, and modules not heard
         self._globals: dict[int, tuple[BoundNames, int]] = {}  # by facts: what was seen of them
         self._told: set[int] = set()  # ids of code that logs and warns
         self._importing: FrameType | None = None  # what looks for a module and runs its body
@@ -114,8 +116,9 @@ class Reads:
 
     def __exit__(self, *_: object) -> None:
         self._listening.stop()
-        for space in self._lent:
-            del space["id"]
+        for space, name in self._lent:
+            if space.get(name) is self.lends[name]:
+                del space[name]
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
         if self._importing is not None:  # a module's body is not what the function does
@@ -136,6 +139,9 @@ class Reads:
                 self._enter(frame, facts)
             elif id(code) in self._told:
                 self._tell(frame)
+            elif self.called and self._of_caller(frame) is not None:
+                for called in self.called:
+                    called.add(str(frame.f_globals.get("__name__")))
         elif event == "c_call":
             caller = self._facts.get(id(frame.f_code))
             if caller is not None:
@@ -175,9 +181,9 @@ class Reads:
         if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
             return None
         facts = facts_of(code)
-        if self.id_of is not None and "id" in facts.reads and "id" not in frame.f_globals:
-            frame.f_globals["id"] = self.id_of
-            self._lent.append(frame.f_globals)
+        for name in self.lends.keys() & facts.reads - frame.f_globals.keys():
+            frame.f_globals[name] = self.lends[name]
+            self._lent.append((frame.f_globals, name))
         self.codes[code] = frame.f_globals
         self.names |= facts.reads
         if "modules" in facts.reads:
@@ -200,6 +206,9 @@ class Reads:
         """A call of the user's code: what it can see is as it is at entry."""
         seen = self.held
         space = frame.f_globals
+        if facts.stores or facts.cells_stored or facts.globals_stored:
+            for called in self.called:
+                called.add(WRITES)
         if self.backwards:
             refuse_reads_of_backward(frame, facts)
         if facts.typed and not str(space.get("__name__")).startswith("torch."):
@@ -272,6 +281,8 @@ class Reads:
     def _of_c(self, frame: FrameType, function: Any) -> None:
         owner: Any = getattr(function, "__self__", None)
         name = function.__name__
+        for called in self.called:
+            called.add(function)
         if type(owner) in (list, dict, set, deque, bytearray) or isinstance(
             owner, (list, dict, set, deque)
         ):
@@ -347,6 +358,10 @@ class Reads:
         """What a list, dict, set, deque or namespace held at entry, as a copy or itself."""
         return self.held.entry(container)
 
+    def hears(self, code: CodeType) -> bool:
+        """Whether calls that this code makes are noted."""
+        return self._facts.get(id(code)) is not None and is_listening()
+
     def ran(self, fn: FunctionType) -> bool:
         """Whether the function's code ran."""
         return fn.__code__ in self.codes
@@ -378,14 +393,6 @@ def _is_tensor(frame: FrameType, name: str) -> bool:
     """Whether a global or closure variable holds a tensor; if another comes, it is seen anew."""
     free = name in frame.f_code.co_freevars
     return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
-
-
-def cold_cache(name: str, loc: Loc | None) -> ColdCache:
-    """The error for a cached function whose result a trace must not keep."""
-    return ColdCache(
-        f"{name} is cached, and computed for the first time: its result stays for later calls",
-        loc=loc, hint="call it once before, so that the trace finds the result",
-    )
 
 
 def _is_traced(obj: Any) -> bool:

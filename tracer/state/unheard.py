@@ -41,6 +41,11 @@ _HOOKS = _Hooks()
 _set = sys.setprofile
 
 
+def is_listening() -> bool:
+    """Whether the hook is on in this thread, or is off for our own code alone."""
+    return _HOOKS.on is not None or _HOOKS.off is not None
+
+
 def quietly(fn: Callable[..., Any], *args: Any) -> Any:
     """`fn(*args)`, run with the thread's profile hook off."""
     hook = _HOOKS.on

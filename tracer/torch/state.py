@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 from gradof.errors import TraceError
-from gradof.tracer.state.caches import holds, used_since
+from gradof.tracer.state.caches import cold_cache, holds, used_since
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.kinds import leaf_type
 from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reach import Reach
-from gradof.tracer.state.reads import Reads, cold_cache
+from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 from gradof.tracer.state.unheard import unprofiled
 
@@ -50,7 +50,7 @@ class OuterState:
         self._reach = Reach(reads)
         self._found: dict[int, tuple[Any, Origin]] = {}
         reads.reached = self.reached
-        reads.id_of = self._id
+        reads.lends["id"] = self._id
         inner = getattr(fn, "__func__", fn)
         if hasattr(inner, "__code__"):
             reads.held.see(fn, facts_of(inner.__code__))

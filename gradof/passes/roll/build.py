@@ -35,10 +35,12 @@ class Unfit(Exception):  # a signal to `roll_loops`
 
 def build(graph: Graph, nodes: Sequence[Node], match: Match) -> Loop:
     """Replace the nodes of a match; Unfit, before anything has changed, where they cannot be."""
-    return _Build(graph, nodes, match).run()
+    return Build(graph, nodes, match).run()
 
 
-class _Build:
+class Build:
+    """A Loop on its way."""
+
     def __init__(self, graph: Graph, nodes: Sequence[Node], match: Match) -> None:
         self.nodes, self.match = nodes, match
         self.first = match.start
@@ -62,9 +64,11 @@ class _Build:
         self.sequences: dict[tuple[Value, ...], Value] = {}
         self.sliced: dict[tuple[Value, int, tuple[int, ...]], Value] = {}
         self.tables: dict[tuple[int, ...], Value] = {}
+        self.placed: list[Value] = []  # constants where slices begin
         self.writes = any(n.kind == "slice_scatter" for n in nodes[self.first : self.last])
 
     def run(self) -> Loop:
+        """Replace the nodes by the Loop."""
         before = self.outside.body.anchor._prev
         try:
             for place in range(self.match.period):
@@ -88,6 +92,7 @@ class _Build:
     # --- the body -------------------------------------------------------------------------------
 
     def node(self, place: int) -> None:
+        """Put the node of a place into the body, or before the loop."""
         node, sources = self.nodes[self.first + place], self.match.sources[place]
         move = self.match.moves[place]
         if move != 0 and node.kind == "slice" and isinstance(sources[0], Same):
@@ -125,6 +130,7 @@ class _Build:
         )
 
     def from_outside(self, source: Source) -> Value:
+        """A value that is the same at every step, outside."""
         if isinstance(source, Same):
             return source.value
         assert isinstance(source, Inner)
@@ -137,6 +143,7 @@ class _Build:
         return self.values[place, output]
 
     def operand(self, source: Source, node: Node, k: int) -> Value:
+        """What a node of the body reads as operand k."""
         if isinstance(source, Inner):
             if source.lag == 0:
                 return self.value(source.place, source.output)
@@ -146,6 +153,7 @@ class _Build:
         return self.row(source, node, k)
 
     def constant(self, value: Value) -> Value:
+        """A value from outside, in the body."""
         if value.node is not None and value.node.kind == "Constant":
             if value not in self.scalars:
                 copy = self.body.block.append(clone_node(value.node, {}))
@@ -198,6 +206,7 @@ class _Build:
         return self.row_of(self.sequences[source.values])
 
     def row_of(self, sequence: Value) -> Value:
+        """The row of a sequence, in the body."""
         if sequence not in self.rows:
             type_ = sequence.type
             assert isinstance(type_, TensorType) and type_.shape is not None
@@ -268,6 +277,7 @@ class _Build:
             number = self.outside.body.constant(Dense.of(np.array(start, np.int64)))
             param = Value(number.type, None, -1, None, self.body.block)
             self.constants[number] = self.scalars[key] = param
+            self.placed.append(number)
         first = self.inside.wrap(self.scalars[key])
         if not move:
             return first
@@ -335,6 +345,7 @@ class _Build:
         return finals, stacks
 
     def loop(self, finals: list[Key], stacks: list[Value]) -> Loop:
+        """The Loop itself."""
         block = self.body.block
         carried = [
             self.value(place, output) if lag == 1
@@ -355,6 +366,7 @@ class _Build:
         self, loop: Loop, finals: list[tuple[int, int]], stacks: list[tuple[int, int]],
         uses: dict[tuple[int, int], list[int]],
     ) -> None:  # fmt: skip
+        """Let what is outside read the Loop, and erase the nodes."""
         period, last = self.match.period, self.first + (self.match.steps - 1) * self.match.period
         order = [key[:3] for key in self.carried]
         inside = set(self.nodes[self.first : self.last]) if stacks else set()
