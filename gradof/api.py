@@ -15,11 +15,12 @@ from gradof.runtime.custom import custom_vjp
 from gradof.runtime.escapes import stop_gradient, value_of
 from gradof.runtime.forward import jvp
 from gradof.runtime.function import Differentiated
-from gradof.runtime.functional import grad, hvp, value_and_grad, vjp
+from gradof.runtime.functional import grad, hvp, value_and_grad
 from gradof.runtime.jacobians import hessian, jacobian
 from gradof.runtime.limits import limits
 from gradof.runtime.module import differentiate_module
 from gradof.runtime.primitive import primitive
+from gradof.runtime.pullback import vjp
 from gradof.runtime.refuse import Numerics
 
 __all__ = [

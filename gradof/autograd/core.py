@@ -30,7 +30,7 @@ from gradof.autograd.primitives import (
 )
 from gradof.autograd.vspaces import VSpace, vspace
 from gradof.runtime.forward import jvp as pushforward
-from gradof.runtime.functional import vjp as pullback
+from gradof.runtime.pullback import vjp as pullback
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray

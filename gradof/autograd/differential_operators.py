@@ -31,8 +31,8 @@ from gradof.autograd.wrap_util import unary_to_nary, wrap_nary_f
 from gradof.errors import DtypeError, LeafTypeError, OutputError
 from gradof.runtime.checkpoint import checkpoint as checkpoint
 from gradof.runtime.functional import value_and_grad as _value_and_grad
-from gradof.runtime.functional import vjp as pullback
 from gradof.runtime.once import compiled_once
+from gradof.runtime.pullback import vjp_at as pullback
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
@@ -62,7 +62,7 @@ class _Pullback:
             named = function
             function = lambda *xs: named(*xs, **kwargs)  # noqa: E731  # traced anew at each call
         self.function, self.recorder = function, active_recorder()
-        self.value, self.pull = pullback(function, *given)
+        self.value, self.pull = pullback(function, tuple(self.places), tuple(given))
 
     @property
     def x(self) -> Any:
@@ -74,7 +74,8 @@ class _Pullback:
         if self.taped is not None:
             return self.taped(g)
         inside = active_recorder() is not self.recorder  # it is differentiated itself, in g
-        pull = pullback(self.function, *self.args)[1] if inside else self.pull
+        places, args = tuple(self.places), tuple(self.args)
+        pull = pullback(self.function, places, args)[1] if inside else self.pull
         found = pull(seeds_for(conjugated(g), self.value))
         chosen = tuple(found[p] for p in self.places)
         return completed(conjugated(chosen[0] if isinstance(self.argnum, int) else chosen), self.x)
@@ -218,10 +219,18 @@ def grad_named(fun: Function, argname: str) -> Function:
     return cast(Function, grad(fun, inspect.getfullargspec(fun).args.index(argname)))
 
 
-@unary_to_nary
-def hessian(fun: Function, x: Any) -> Any:
+def hessian(fun: Function, argnum: Any = 0) -> Function:
     """The Hessian."""
-    return jacobian(jacobian(fun))(x)
+    return cast(Function, wrap_nary_f(fun, hessian, argnum)(_hessian_of(fun, argnum)))
+
+
+def _hessian_of(fun: Function, argnum: Any) -> Function:
+    slopes = jacobian(fun, argnum)  # the other arguments stay arguments: no constants of a trace
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return jacobian(slopes, argnum)(*args, **kwargs)
+
+    return made
 
 
 @unary_to_nary

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradof.autograd.tape import apply, is_boxed
 from gradof.autograd.util import subval
-from gradof.runtime.functional import vjp as pullback
+from gradof.runtime.pullback import vjp as pullback
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder

@@ -14,7 +14,7 @@ from gradof.autograd.core import completed, in_space, seeds_for
 from gradof.autograd.primitives import Primitive, conjugated, primitive_jvps, primitive_vjps
 from gradof.autograd.tape import ArrayBox, Node, apply, is_boxed, trace
 from gradof.autograd.vspaces import VSpace, vspace
-from gradof.runtime.functional import vjp as pullback
+from gradof.runtime.pullback import vjp as pullback
 
 Function = Callable[..., Any]
 _order = itertools.count()

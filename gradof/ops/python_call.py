@@ -42,6 +42,7 @@ class Held(str):
     derivative: Callable[[], Derivative] | None
     loc: Loc | None  # where it was called first
     generator: Any  # that a `python_draw` draws from
+    uses: tuple[Any, ...]  # what of the user's it refers to, but for arrays
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,15 @@ class Derivative:
 
 def held(
     name: str, function: Callable[..., Any], derivative: Callable[[], Derivative] | None,
-    loc: Loc | None, generator: Any = None,
+    loc: Loc | None, generator: Any = None, uses: tuple[Any, ...] = (),
 ) -> Held:  # fmt: skip
-    """A new name for a function of arrays that returns a tuple of arrays."""
+    """A new name for a function of arrays that returns a tuple of arrays.
+
+    `uses` is what of the user's it refers to, but for arrays.
+    """
     made = Held(f"{name}#{next(_number)}")
     made.function, made.derivative, made.loc = function, derivative, loc
-    made.generator = generator
+    made.generator, made.uses = generator, uses
     _LIVE[made] = made
     return made
 
@@ -139,6 +143,13 @@ op("python_call(*xs; function, types) -> *ys", family=Family(_infer), numpy=call
 op("python_draw(*xs; function, types) -> *ys", family=Family(_infer, frozenset({"random"})),
    numpy=call_python, vjp={"xs": _rule}, traits={"wirtinger"},
    doc="Random numbers of a generator of numpy's or Python's own.")  # fmt: skip
+
+
+def used_by_calls(graph: Graph) -> list[Any]:
+    """What the functions that a graph's nodes call refer to of the user's."""
+    names = {n for node in graph.walk() if isinstance(n := node.attrs.get("function"), str)}
+    found = (_LIVE.get(name) for name in names)
+    return [used for call in found if call is not None for used in call.uses]
 
 
 def _infer_gradient(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -30,13 +30,16 @@ from gradof.runtime.arrays import (
     is_tensor,
     torch_if_loaded,
 )
-from gradof.runtime.cache import Entry, graph_input
+from gradof.runtime.cache import Cache, Entry, graph_input
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 from gradof.tracer.state.caches import read_cached
 
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
+
+_MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
+_FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is
 
 Check = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 
@@ -86,6 +89,18 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
         writer.unless(f"{writer.bind(entry.decisions.failure, 'decides')}(inputs) is None")
     writer.lines.append("return inputs")
     return Fast(*writer.compiled("<gradof check>"), entry, without_arrays(call), apart)
+
+
+def hasten(cache: Cache, fn: Any, entry: Entry, call: Call) -> None:
+    """Generate the check of an entry that has come into the cache, which is now the last."""
+    cache.evict()
+    cache.last = without_arrays(call), entry
+    few = entry.decisions is None or len(cache.entries[call.key]) <= _FEW_PATHS
+    few &= not entry.traced.performs  # which wants the call's own leaves
+    fast = fast_check(entry, call, fn) if few else None  # each runs what decides
+    if fast is not None:
+        cache.fast = (fast, *cache.fast)[:_MAX_FAST]
+    cache.eager.cold.pop(call.key, None)
 
 
 def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:

@@ -23,11 +23,13 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
+from gradof.runtime import kin
 from gradof.runtime.arrays import Call, Library, inspect_call
 from gradof.runtime.audit import Audit, AuditInfo, checked_audit
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import Failed, failed, may_run_eagerly
+from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions
 from gradof.runtime.naming import name_of
 from gradof.runtime.plan import GraphPlan
@@ -136,7 +138,7 @@ class Differentiated:
         found = self._find_any(call)
         if found is None:
             with self._cache.lock:
-                found = self._find_any(call)
+                found = self._find_any(call) or self._of_kin(call)
                 if found is None:
                     entry, call = Tracing(self, self._cache).trace(call, eager)
                     return self._bound(entry, call)
@@ -152,6 +154,22 @@ class Differentiated:
             if lifted is not None:
                 found = self._find(lifted)
         return found
+
+    def _of_kin(self, call: Call) -> Bound | None:
+        """An entry of another function of the same code, if one serves this call."""
+        entries = self._cache.entries
+        for entry in kin.find(self, call):
+            if not entries:
+                self._cache.counts = entry.plan.counts
+            entries[call.key] = [entry, *entries.get(call.key, ())]
+            found = self._find(call)
+            if found is not None:
+                hasten(self._cache, self._fn, entry, call)
+                return found
+            entries[call.key].pop(0)
+            if not entries[call.key]:
+                del entries[call.key]
+        return None
 
     def _find(self, call: Call) -> Bound | None:
         learnt: list[Number] = []

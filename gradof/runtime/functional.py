@@ -1,4 +1,4 @@
-"""grad, value_and_grad, vjp, hvp, jacobian, hessian, for numpy and torch alike; JAX's conventions.
+"""grad, value_and_grad, hvp, for numpy and torch alike; JAX's conventions.
 
 >>> value_and_grad(lambda p: np.sum(p ** 2))(np.array([1.0, 2.0]))
 (np.float64(5.0), array([2., 4.]))
@@ -16,19 +16,15 @@ from typing import Any, cast
 from gradof.autodiff.compose import (
     pullback_graph,
     value_and_gradient_graph,
-    with_inputs_returned,
 )
 from gradof.errors import OutputError, TraceError
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
-from gradof.ir.types import TensorType
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.cache import Bound, CacheInfo
 from gradof.runtime.checks import (
     Argnums,
     check_argnums,
-    cotangent_places,
-    cotangents_for,
     lift_floats,
     match_seeds,
     plain,
@@ -44,16 +40,14 @@ from gradof.runtime.nested import (
     hvp_inside,
     inner_call,
     session_for,
-    vjp_inside,
 )
 from gradof.runtime.once import compiled_once
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
-from gradof.runtime.results import finish, inputs_at_entry, run_plan
+from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
 from gradof.tracer.core.pytree import flatten
-from gradof.tracer.core.result import Traced
 from gradof.tracer.state.generators import Rewound
 from gradof.tracer.state.source import user_loc
 
@@ -278,73 +272,6 @@ def grad(
     With `has_aux`, (gradient, aux).
     """
     return ValueAndGrad(fn, argnums, has_aux, with_value=False, numerics=numerics)
-
-
-def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """`(fn(*args), pullback)`; `pullback(cotangents)` gives one gradient per argument.
-
-    Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A
-    leaf that is not floating point gets None.
-    """
-    base = compiled_once(fn)
-    positions = tuple(range(len(args)))
-    session = session_for(args)
-    if session is not None:
-        check_numerics_inside(base.nan_safe)
-        return vjp_inside(session, base.fn, args)
-    lifted = lift_floats(args, positions)
-    try:
-        bound = bind_with_grad(base, lifted, {}, eager=not base.is_strict)
-    except Exception as error:
-        found: tuple[Any, Callable[[Any], tuple[Any, ...]]] = base.cache.eager.instead(
-            base.fn, error, args, {}, base.is_strict, lambda: _vjp_eagerly(base, args)
-        )
-        return found
-    return _vjp_of(bound)
-
-
-def _vjp_eagerly(base: Differentiated, args: tuple[Any, ...]) -> Any:
-    from gradof.runtime.torch_eager import vjp_eagerly
-
-    return vjp_eagerly(base.fn, args)
-
-
-def _vjp_of(bound: Bound) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    traced = bound.entry.traced
-    wrt = wrt_leaves(traced)
-    outputs = cotangent_places(traced)
-    unique = tuple(sorted({i for i in outputs if i is not None}))
-    inputs = inputs_at_entry(bound)
-    draws = Rewound(traced.generators)
-    value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
-    plan = bound.entry.derive(
-        ("vjp", wrt, unique),
-        lambda g: pullback_graph(
-            with_inputs_returned(g), wrt, unique, bound.entry.plan.memory_budget
-        ),
-    )
-
-    def pullback(cotangents: Any) -> tuple[Any, ...]:
-        seeds = cotangents_for(bound, cotangents, outputs)
-        with draws.again():
-            grads = plain(run_plan(plan, [*inputs, *seeds]))
-        leaves: list[Any] = [None] * len(bound.call.leaves)
-        for i, grad_ in zip(wrt, grads, strict=True):
-            leaves[traced.arg_leaves[i]] = grad_
-        result: tuple[Any, ...] = bound.call.tree.children[0].unflatten(
-            leaves[: bound.call.tree.children[0].num_leaves]
-        )
-        return result
-
-    return value, pullback
-
-
-def wrt_leaves(traced: Traced) -> tuple[int, ...]:
-    """The graph inputs that are floating-point leaves of the arguments."""
-    return tuple(
-        i for i, v in enumerate(traced.graph.inputs[: len(traced.arg_leaves)])
-        if i not in traced.numbers and isinstance(v.type, TensorType) and v.type.dtype.is_inexact
-    )
 
 
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:

@@ -203,12 +203,12 @@ def _shown(leaf: Any) -> str:
 
 
 def vjp_inside(
-    session: Session, fn: Callable[..., Any], args: tuple[Any, ...]
+    session: Session, fn: Callable[..., Any], args: tuple[Any, ...], wanted: Sequence[int]
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """`vjp` within a trace."""
+    """`vjp` within a trace, for the arguments whose places are wanted."""
     positions = [
         n for n, arg in enumerate(args)
-        if all(session.is_array(x) and session.is_float(x) for x in flatten(arg)[0])
+        if n in wanted and all(session.is_array(x) and session.is_float(x) for x in flatten(arg)[0])
     ]  # fmt: skip
     inner = inner_call(session, fn, args, {}, positions)
 

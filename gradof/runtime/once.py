@@ -13,6 +13,7 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
 
+from gradof.runtime import kin
 from gradof.runtime.function import Differentiated
 
 _COMPILED = "__gradof_compiled__"
@@ -51,3 +52,4 @@ def forget_compiled() -> None:
     for fn in list(_functions):
         fn.__dict__.pop(_COMPILED, None)
     _functions.clear()
+    kin.forget()

@@ -21,10 +21,11 @@ from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, Trace
 from gradof.ir import forks
 from gradof.passes.roll.tidy import tidy_loops
 from gradof.passes.roll_loops import roll_loops
+from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
-from gradof.runtime.fastcall import fast_check, without_arrays
+from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.limits import limits
 from gradof.runtime.log import log, told
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
 
 _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide flags of torch
-_MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
-_FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is
 
 
 class _Recording(NamedTuple):
@@ -337,15 +336,9 @@ class Tracing:
         )  # fmt: skip
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
-        cache.evict()
-        cache.last = without_arrays(call), entry
-        few = entry.decisions is None or len(cache.entries[call.key]) <= _FEW_PATHS
-        few &= not traced.performs  # which wants the call's own leaves
-        fast = fast_check(entry, call, self.fn) if few else None  # each runs what decides
-        if fast is not None:
-            cache.fast = (fast, *cache.fast)[:_MAX_FAST]
-        cache.eager.cold.pop(call.key, None)
+        hasten(cache, self.fn, entry, call)
         cache.traces.append((entry.reason, entry.seconds))
+        kin.note(self.function, call, entry, recording.reads)
         return entry, call
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:

@@ -38,11 +38,11 @@ from gradof.runtime.state_values import (
     last_name,
     read_at,
     reference,
+    shown_path,
 )
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, module_of
-from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import MANY, Edge, Reach, global_hooks
 from gradof.tracer.state.reads import Reads
@@ -89,8 +89,7 @@ class StateGuard:
         self._extras = Extras(reads)
         self._walk(fn)
         self.more += self._extras.checks(fn)
-        self._compiled = 0
-        self._check = compile_check(self, by_length=True)
+        self.compile()
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
         del self._extras, self._containers, self._called, self._first
 
@@ -109,7 +108,7 @@ class StateGuard:
         grown: list[tuple[Any, str, Place | None]] = []
         while True:
             if not queue and not grown:
-                queue.extend((e.child, _shown("", e.step), e.place) for e in reach.unreached())
+                queue.extend((e.child, shown_path("", e.step), e.place) for e in reach.unreached())
                 if not queue:
                     break
             if not queue:  # under another name it may be read after all
@@ -131,7 +130,7 @@ class StateGuard:
                 self._extras.see(obj, path)
                 edges = reach.edges(obj, obj is root, last_name(path), place)
             for edge in edges:
-                shown = _shown(path, edge.step)
+                shown = shown_path(path, edge.step)
                 self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
                     if id(edge.child) not in self._used:
@@ -301,7 +300,7 @@ class StateGuard:
     def compare(self) -> bool:
         """As `check`, where some value is not the object it was."""
         try:
-            same = self._are_equal()
+            same = self.places_are_equal()
         except GONE:
             return False  # the place is gone, which is a change
         if same and self._compiled < 3:  # names came that do not matter: lengths are others
@@ -309,16 +308,27 @@ class StateGuard:
             self._check = compile_check(self, by_length=self._compiled < 3)
         return same
 
-    def _are_equal(self) -> bool:
+    def compile(self) -> None:
+        """Generate the check, of the rows that there are now."""
+        self._compiled = 0
+        self._check = compile_check(self, by_length=True)
+
+    def rows(self) -> StateGuard:
+        """A guard with the same rows and no check, for rows of other objects."""
+        made = StateGuard.__new__(StateGuard)
+        vars(made).update((k, v) for k, v in vars(self).items() if k != "_check")
+        return made
+
+    def places_are_equal(self) -> bool:
+        """Whether every place has its value, compared one by one; may raise one of GONE."""
         if not are_equal(self.items, getitem) or not are_equal(self.cells, content_of):
             return False
         if not are_equal(self.others, read_at) or not self.inputs_are_shared():
             return False
         if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False
-        if any(type(obj) is not cls for obj, cls in self.types):
-            return False
-        if self.own_type is not None and type(self.own_type[0]()) is not self.own_type[1]:
+        own = [] if self.own_type is None else [(self.own_type[0](), self.own_type[1])]
+        if any(type(obj) is not cls for obj, cls in (*self.types, *own)):
             return False
         if any(fn.__code__ is not code for fn, code in self.codes):
             return False
@@ -384,11 +394,3 @@ class StateGuard:
             self.contents, self.absent, self.empty, self.arrays, self.shared, self.more,
         )  # fmt: skip
         return sum(map(len, places))
-
-
-def _shown(path: str, step: Step) -> str:
-    key = step.key[1] if step.kind == "class" else step.key
-    key = "cached" if step.kind == "cached" else key  # arguments may be anything
-    if key is None:
-        return path
-    return f"{path}.{key}" if path else str(key)

@@ -11,6 +11,7 @@ read; arrays, memoryviews and locks; which modules are loaded.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, is_, itemgetter
@@ -65,18 +66,18 @@ class Extras:
         """All that is to be compared."""
         yield from self._found
         if self._classes:
-            yield _Each(_mro, [*self._classes]), "the bases of a class"
+            yield Each(_mro, [*self._classes]), "the bases of a class"
         for name in self._labels:
             classes = (cls for cls in self._classes if not _is_installed(cls))
             labelled = [obj for obj in (*self._named, *classes) if hasattr(obj, name)]
             if labelled and name in _TABLES:
                 yield _Table(name, labelled), f"an item of {name}"
             elif labelled:
-                yield _Each(attrgetter(name), labelled), f"a {name}"
+                yield Each(attrgetter(name), labelled), f"a {name}"
         if self._modules:
             yield Functions(self._modules.values(), self._reads.names), "a function of a library"
         if self._reads.module_names:
-            yield _Loaded(self._reads.module_names), "what is in sys.modules"
+            yield Loaded(self._reads.module_names), "what is in sys.modules"
 
     def _asks_locks(self) -> bool:
         return not self._reads.names.isdisjoint(("locked", "acquire"))
@@ -99,14 +100,21 @@ class _Same:
         return bool(elements(self._obj) == self._entry)
 
 
-class _Each:
+class Each:
     """One attribute of many objects, by identity, or as equal text."""
 
     def __init__(self, read: Callable[[Any], Any], objects: list[Any]) -> None:
         self._read, self._objects = read, objects
         self._values = [*map(read, objects)]
 
+    def of(self, other: Callable[[Any], Any]) -> Each:
+        """The same values of other objects."""
+        made = copy.copy(self)
+        made._objects = [*map(other, self._objects)]
+        return made
+
     def __call__(self) -> bool:
+        """Whether they are as they were."""
         return all(map(is_, map(self._read, self._objects), self._values))
 
 
@@ -152,7 +160,7 @@ def _is_function(value: Any) -> bool:
     return callable(value) or isinstance(value, ModuleType)
 
 
-class _Loaded:
+class Loaded:
     """Which modules there are under some names."""
 
     def __init__(self, names: set[str]) -> None:
@@ -160,4 +168,5 @@ class _Loaded:
         self._values = [*map(sys.modules.get, self._names)]
 
     def __call__(self) -> bool:
+        """Whether they are as they were."""
         return all(map(is_, map(sys.modules.get, self._names), self._values))

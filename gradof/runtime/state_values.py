@@ -154,3 +154,12 @@ def _inner_difference(expected: Any, found: Any) -> str:
 def last_name(path: str) -> str:
     """The last name of a description such as `model.layers.0`."""
     return path.rpartition(".")[2]
+
+
+def shown_path(path: str, step: Step) -> str:
+    """The description of what a step from a described object leads to."""
+    key = step.key[1] if step.kind == "class" else step.key
+    key = "cached" if step.kind == "cached" else key  # arguments may be anything
+    if key is None:
+        return path
+    return f"{path}.{key}" if path else str(key)

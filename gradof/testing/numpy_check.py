@@ -11,7 +11,8 @@ from gradof.errors import GradientMismatchError, OutputError
 from gradof.passes.unroll_loops import unrolled
 from gradof.runtime.checks import lift_floats
 from gradof.runtime.function import Differentiated
-from gradof.runtime.functional import bind_with_grad, vjp
+from gradof.runtime.functional import bind_with_grad
+from gradof.runtime.pullback import vjp
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import (
     FACTOR,

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradof.errors import GradofError
-from gradof.runtime.functional import hvp, vjp
+from gradof.runtime.functional import hvp
+from gradof.runtime.pullback import vjp
 from gradof.testing.closeness import floats_of
 from gradof.testing.numpy_samples import Case
 from gradof.testing.numpy_table import CASES

@@ -41,7 +41,10 @@ def is_bookkeeping(change: Change) -> bool:
     return change.key in _BOOKS
 
 
-_BOOKS = ("__warningregistry__", "_abc_impl", "__abstractmethods__", "__gradof_compiled__")
+_BOOKS = (
+    "__warningregistry__", "_abc_impl", "__abstractmethods__", "__gradof_compiled__",
+    "__gradof_autograd__",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,9 @@ def call(
     node = recorder.builder.emit_node(
         "python_call" if generator is None else "python_draw", *(o.expr.value for o in operands),
         *given_none, types=types,
-        function=held(name, function, derivative, recorder.loc, generator),
+        function=held(
+            name, function, derivative, recorder.loc, generator, (fn, rule, *others)
+        ),
     )
     if generator is not None:
         for value in node.outputs:

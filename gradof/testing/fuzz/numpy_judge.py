@@ -18,7 +18,7 @@ import numpy as np
 
 from gradof.errors import GradientMismatchError, GradofError
 from gradof.runtime.function import Differentiated
-from gradof.runtime.functional import vjp
+from gradof.runtime.pullback import vjp
 from gradof.runtime.thread import calling_plain
 from gradof.testing.closeness import FACTOR, distance
 from gradof.testing.fuzz.numpy_unrolled import unlike_unrolled

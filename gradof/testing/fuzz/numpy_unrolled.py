@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gradof import tuning
-from gradof.runtime.functional import hvp, vjp
+from gradof.runtime.functional import hvp
+from gradof.runtime.pullback import vjp
 from gradof.testing.closeness import distance, largest
 from gradof.tracer.core.pytree import flatten
 

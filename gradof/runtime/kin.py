@@ -1,0 +1,323 @@
+"""Traces that functions of one code share: methods of other instances, closures made anew.
+
+    class Model:
+        def loss(self, p): return np.sum((self.X @ p - self.y) ** 2) * self.scale
+
+    grad(Model(X, y, 2.0).loss)(p)      traced and compiled
+    grad(Model(Z, u, 2.0).loss)(p)      the same code, as X and Z are of one type and shape
+    grad(Model(Z, u, 3.0).loss)(p)      traced: another scale
+
+An entry's guard names the objects of one function. A `Likeness` is the entry with its own objects
+(`gradof.runtime.own`) left out, and numbers in their places: the guard for another function of the
+same code has the objects that this leads to, and is held against them as they are now. Where one is
+of another build, or a value in it is another, there is a trace to be made.
+
+What functions share (globals, classes, modules) is compared by identity, as ever. A container in
+the guard that is neither own nor reached from what is shared could be of the first function alone,
+so an entry that has one serves that function alone; so do entries that write to Python's state,
+draw random numbers, or hold functions that are not traced and lead to own objects.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradof.ir import forks
+from gradof.ops.python_call import used_by_calls
+from gradof.runtime.arrays import Call
+from gradof.runtime.cache import Entry
+from gradof.runtime.own import GONE, OwnObjects, own_objects
+from gradof.runtime.state import StateGuard
+from gradof.runtime.state_extras import Each, Functions, Loaded
+from gradof.runtime.state_values import is_plain, reference
+from gradof.tracer.core.pytree import thaw
+from gradof.tracer.core.result import ConstantOut
+from gradof.tracer.state.origins import Origin
+from gradof.tracer.state.places import Place, place_key
+from gradof.tracer.state.reach import Reach
+from gradof.tracer.state.reads import Reads
+
+if TYPE_CHECKING:
+    from gradof.runtime.function import Differentiated
+
+KEYS = 256  # signatures of codes that are kept; then the least recently used goes
+EACH = 8  # likenesses of one signature
+_LARGE = 1000  # places of a guard: the functions of data frames, whose state is not all Python's
+_CROSSING = frozenset({"global", "import", "class", "type", "module", "closed", "method"})
+_known: OrderedDict[Any, list[Likeness]] = OrderedDict()
+_lock = forks.rlock()
+
+
+class _Own(NamedTuple):
+    """The place of an own object in a guard."""
+
+    number: int
+
+
+class Likeness(NamedTuple):
+    """An entry for all functions that lead to the like."""
+
+    entry: Entry  # its guard has numbers for own objects, and is never asked
+    own: OwnObjects
+    code: CodeType  # kept, as the key has its id
+
+    def entry_of(self, fn: Any) -> Entry | None:
+        """The entry as that of another function; None where it is no other of this kind."""
+        objects = self.own.of(fn)
+        if objects is None:
+            return None
+
+        def placed(value: Any) -> Any:
+            return objects[value.number] if type(value) is _Own else value
+
+        try:
+            guard = _mapped(self.entry.state, placed, placed)
+            if guard is None or not guard.places_are_equal():
+                return None
+            arrays = {id(origin.read(fn)) for origin in self.entry.traced.origins}
+        except GONE:
+            return None
+        if len(arrays) != len(self.entry.traced.origins):
+            return None  # each input was an array of its own
+        guard.compile()
+        traced = replace(self.entry.traced, origins=_origins(self.entry, placed))
+        return replace(
+            self.entry, traced=traced, state=guard, quick_made=False, quick_forms=set(),
+            reason="another function of the same code was traced",
+        )
+
+
+def key_of(function: Differentiated, call: Call) -> Any:
+    """What functions have in common that may share traces; None for a call that is its own."""
+    if call.library != "numpy" or function.audit is not None:
+        return None
+    leaves = [thaw(leaf) for leaf in call.leaves]
+    if not all(hasattr(x, "dtype") or is_plain(x) for x in leaves):
+        return None  # kept in the key, it would live as long
+    code = _code_of(function.fn)
+    settings = (function.static_argnames, function.nan_safe, function.memory_budget)
+    return code and (code, call.key, settings, os.environ.get("GRADOF_BACKEND"))
+
+
+def _code_of(fn: Any, depth: int = 6) -> Any:
+    """Which codes a function, and those in its closure, have."""
+    if isinstance(fn, MethodType):
+        return type(fn.__self__), _code_of(fn.__func__, depth)
+    if not isinstance(fn, FunctionType):
+        return None
+    inner: list[Any] = [id(fn.__code__)]
+    for cell in fn.__closure__ or () if depth else ():
+        try:
+            inner.append(_code_of(cell.cell_contents, depth - 1))
+        except ValueError:
+            inner.append(None)
+    return tuple(inner)
+
+
+def find(function: Differentiated, call: Call) -> Iterator[Entry]:
+    """Entries that other functions of the same code have made, for this one."""
+    key = key_of(function, call)
+    with _lock:
+        known = [] if key is None else _known.get(key, [])
+        if known:
+            _known.move_to_end(key)
+    for likeness in known:
+        entry = likeness.entry_of(function.fn)
+        if entry is not None:
+            yield entry
+
+
+def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> None:
+    """Keep an entry that was just made for other functions of the same code."""
+    key = key_of(function, call)
+    if key is None or not _is_shareable(entry):
+        return
+    fn = function.fn
+    if isinstance(fn, FunctionType) and not fn.__closure__ and not fn.__defaults__:
+        return  # there is one
+    made = _likeness(fn, entry, reads)
+    if made is None:
+        return
+    with _lock:
+        _known[key] = [made, *_known.get(key, [])][:EACH]
+        _known.move_to_end(key)
+        while len(_known) > KEYS:
+            _known.popitem(last=False)
+
+
+def forget() -> None:
+    """Let every function be traced for itself again."""
+    with _lock:
+        _known.clear()
+
+
+def _is_shareable(entry: Entry) -> bool:
+    traced, guard = entry.traced, entry.state
+    if traced.stores or traced.performs or traced.generators or guard.size > _LARGE:
+        return False
+    if guard.data or guard.variables or not all(isinstance(o, Origin) for o in traced.origins):
+        return False
+    return all(
+        is_plain(out.value) for out in traced.all_outputs if isinstance(out, ConstantOut)
+    )
+
+
+def _likeness(fn: Any, entry: Entry, reads: Reads) -> Likeness | None:
+    wanted: set[int] = set()
+
+    def noted(value: Any) -> Any:
+        wanted.add(id(value))
+        return value
+
+    if _mapped(entry.state, noted, noted) is None:
+        return None
+    _origins(entry, noted)
+    own = own_objects(fn, wanted)
+    if own is None:
+        return None
+    shared = _shared_with_others(fn, reads)
+    if any(not _is_free_of(called, own, shared) for called in used_by_calls(entry.traced.graph)):
+        return None
+
+    def container(value: Any) -> Any:
+        number = own.numbers.get(id(value))
+        if number is not None:
+            return _Own(number)
+        if id(value) in shared or isinstance(value, (MappingProxyType, ModuleType, type)):
+            return value
+        raise _NotShared
+
+    def held(value: Any) -> Any:
+        number = own.numbers.get(id(value))
+        return value if number is None else _Own(number)
+
+    try:
+        guard = _mapped(entry.state, container, held)
+        traced = replace(entry.traced, origins=_origins(entry, container))
+    except _NotShared:
+        return None
+    if guard is None:
+        return None
+    function = fn.__func__ if isinstance(fn, MethodType) else fn
+    return Likeness(replace(entry, traced=traced, state=guard), own, function.__code__)
+
+
+def _origins(entry: Entry, container: Callable[[Any], Any]) -> tuple[Origin, ...]:
+    """Where the free arrays are, in other containers."""
+    return tuple(
+        replace(o, place=o.place and _placed(o.place, container))
+        for o in entry.traced.origins if isinstance(o, Origin)
+    )
+
+
+def _placed(given: Any, container: Callable[[Any], Any]) -> Any:
+    if not isinstance(given, Place):
+        return container(given)
+    inside = _placed if given.kind == "index" else lambda c, f: f(c)
+    return Place(given.kind, inside(given.container, container), given.key)
+
+
+class _NotShared(Exception):  # a signal within this module
+    """A container may be the first function's alone."""
+
+
+def _shared_with_others(fn: Any, reads: Reads) -> set[int]:
+    """The ids of what is reached from globals, classes and modules, and of their namespaces."""
+    reach, found, seen = Reach(reads), set[int](), dict[int, Any]()
+    own, shared = deque[Any]([(fn, None, None)]), deque[Any]()
+    while own or shared:
+        is_shared = not own
+        obj, name, place = (own or shared).popleft()
+        if id(obj) in (found if is_shared else seen):
+            continue
+        seen[id(obj)] = obj
+        if is_shared:
+            found |= {id(obj), id(getattr(obj, "__dict__", None))}
+            if isinstance(obj, FunctionType):
+                found.update(map(id, obj.__closure__ or ()))
+        for edge in reach.edges(obj, obj is fn, name, place):
+            crosses = edge.step.kind in _CROSSING or isinstance(edge.child, (ModuleType, type))
+            if crosses and edge.step.kind in ("global", "import"):
+                found.add(id(edge.place.container))
+            target = shared if is_shared or crosses else own
+            if not is_plain(edge.child):
+                target.append((edge.child, edge.step.key, edge.place))
+        if not own and not shared:
+            shared.extend((e.child, e.step.key, e.place) for e in reach.unreached())
+    return found
+
+
+def _is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
+    """Whether what a function refers to that is not traced leads to nothing of one function's."""
+    stack, seen = [used], set[int]()
+    while stack:
+        obj = stack.pop()
+        known = id(obj) in seen or id(obj) in shared or is_plain(obj) or hasattr(obj, "dtype")
+        if known or isinstance(obj, (ModuleType, type, np.ufunc)):
+            continue
+        seen.add(id(obj))
+        if id(obj) in own.numbers:
+            return False
+        if isinstance(obj, FunctionType):
+            stack += [cell.cell_contents for cell in obj.__closure__ or ()]
+            stack += obj.__defaults__ or ()
+        elif isinstance(obj, MethodType):
+            stack += (obj.__self__, obj.__func__)
+        elif isinstance(obj, BuiltinFunctionType):
+            stack.append(obj.__self__)
+        elif isinstance(obj, (list, tuple)):
+            stack += obj
+        else:
+            return False
+    return True
+
+
+def _mapped(
+    guard: StateGuard, container: Callable[[Any], Any], held: Callable[[Any], Any]
+) -> StateGuard | None:
+    """The guard with other objects for containers, and for the values they hold.
+
+    None where it has a check of its own that names them.
+    """
+    if any(not isinstance(more, (Each, Functions, Loaded)) for more, _ in guard.more):
+        return None
+
+    def place(given: Any) -> Any:
+        return _placed(given, container)
+
+    made = guard.rows()
+    made.items = [(container(c), k, held(v), s) for c, k, v, s in guard.items]
+    made.cells = [(container(c), k, held(v), s) for c, k, v, s in guard.cells]
+    made.others = [(place(c), k, held(v), s) for c, k, v, s in guard.others]
+    made.types = [(container(obj), cls) for obj, cls in guard.types]
+    if guard.own_type is not None:
+        read, cls = guard.own_type
+        instance = container(read if type(read) is _Own else read())
+        made.own_type = instance if type(instance) is _Own else reference(instance), cls
+    made.codes = [(container(fn), code) for fn, code in guard.codes]
+    made.lengths = [(container(c), n, s) for c, n, s in guard.lengths]
+    made.contents = [(container(c), v, s) for c, v, s in guard.contents]
+    made.absent = [(container(c), names, s) for c, names, s in guard.absent]
+    made.empty = [container(hooks) for hooks in guard.empty]
+    made.arrays = [(place(p), kind, s) for p, kind, s in guard.arrays]
+    made.shared = [(place(a), place(b), s) for a, b, s in guard.shared]
+    made.more = [
+        (more.of(container) if isinstance(more, Each) else more, s) for more, s in guard.more
+    ]
+    numbers = [(place(p), s) for p, s in guard.numbers.values()]
+    made.numbers = {place_key(p): (p, s) for p, s in numbers}
+    return made
