@@ -28,13 +28,16 @@ from gradof.passes.roll.phase import best_phase
 from gradof.passes.roll.tidy import tidy_loops
 
 
-def roll_loops(graph: Graph) -> bool:
-    """Roll what repeats often enough; returns whether anything did."""
+def roll_loops(graph: Graph, has_loops: bool = False) -> bool:
+    """Roll what repeats often enough; returns whether anything did.
+
+    With `has_loops`, Loops that are there are tidied as well.
+    """
     _expand_selects(graph)
     changed = False
     while len(graph.block) >= tuning.LOOP_STEPS and _roll_once(graph):
         changed = True
-    if changed:
+    if changed or has_loops:
         tidy_loops(graph)
     return changed
 

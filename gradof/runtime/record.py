@@ -19,7 +19,6 @@ import numpy as np
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
-from gradof.passes.roll.tidy import tidy_loops
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
@@ -295,9 +294,7 @@ class Tracing:
                     numbers=call.numbers, reads=reads,
                 )
         if devices_of(traced.graph) <= {"cpu"}:  # kernels of a device have no loops around them
-            rolled = roll_loops(traced.graph)
-            if any(traced.loops) and not rolled:
-                tidy_loops(traced.graph)
+            roll_loops(traced.graph, has_loops=any(traced.loops))
         traced.graph.nan_safe = function.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
         traced.graph.whole = is_worth_a_function(traced.graph)

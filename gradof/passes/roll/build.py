@@ -45,11 +45,7 @@ class Build:
         self.nodes, self.match = nodes, match
         self.first = match.start
         self.last = match.start + match.steps * match.period
-        # not nodes[self.last], of which there is a loop by now where it was rolled before this
-        anchor = nodes[self.last - 1]._next
-        assert anchor is not None
-        loc = nodes[self.first].loc
-        self.outside = Emitter(Builder(graph.block, anchor, loc))
+        self.outside = Emitter(Builder(graph.block, self.anchor(graph), nodes[self.first].loc))
         self.made: list[Node] = []
         self.body = Graph("body")
         self.index = self.body.block.add_param(TensorType(I64, ()), "t")
@@ -66,6 +62,13 @@ class Build:
         self.tables: dict[tuple[int, ...], Value] = {}
         self.placed: list[Value] = []  # constants where slices begin
         self.writes = any(n.kind == "slice_scatter" for n in nodes[self.first : self.last])
+
+    def anchor(self, graph: Graph) -> Node:
+        """What the Loop stands before."""
+        # not nodes[self.last], of which there is a loop by now where it was rolled before this
+        found = self.nodes[self.last - 1]._next
+        assert found is not None
+        return found
 
     def run(self) -> Loop:
         """Replace the nodes by the Loop."""

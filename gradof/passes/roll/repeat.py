@@ -210,6 +210,10 @@ def _check_reach(use: Use, least: int, largest: int) -> None:
 class _Repeat(Build):
     """A Loop of which the first step is there."""
 
+    def anchor(self, graph: Graph) -> Node:
+        """The Loop is the last of the graph so far."""
+        return graph.block.returns
+
     def starts(self, place: int) -> tuple[int, ...]:
         """Where a slice begins at each step."""
         start, move = self.nodes[place].attrs["start"], self.match.moves[place]
