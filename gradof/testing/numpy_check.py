@@ -161,17 +161,19 @@ def _along_lines(
         if grad is None or not np.size(grad):
             continue
         direction = rng.standard_normal(np.shape(grad))
-        step = 1e-6 * max(1.0, largest(flatten(args)[0][i]))
+        ours = float(np.sum(grad * direction))
+        size = float(np.sum(np.abs(grad * direction)))
+        here_at = max(1.0, largest(flatten(args)[0][i]))
+        step = _step(ours, terms, here_at)
         with calling_plain():
             back, near, here, far, on = (
                 _weighted(plain(*_wide(args, {i: sign * step * direction})), weights)
                 for sign in (-1.0, -0.25, 0.0, 0.25, 1.0)
             )
-        ours = float(np.sum(grad * direction))
-        size = float(np.sum(np.abs(grad * direction)))
         # numpy has no gradient of its own that could say how well conditioned this one is
         slack = 1e-4 * size if ulp > np.finfo(np.float64).eps else 0.0
         slack += 8 * tiny * float(np.sum(np.abs(direction)))
+        slack += size * here_at * float(np.finfo(np.float64).eps) / step  # the step itself is cut
         slack += 8 * terms * float(np.finfo(np.float64).eps) / step  # terms of a sum may cancel
         slack += unsteady((back, near, far, on), step)
         row = directional(f"gradient of {names[i]}", ours, (back, here, on), step, size, ulp, slack)
@@ -179,6 +181,14 @@ def _along_lines(
             report.notes.append(f"not finite around {names[i]}: no finite differences")
         else:
             report.rows.append(row)
+
+
+def _step(slope: float, size: float, here: float) -> float:
+    """How far to go for a difference: less where the function would have moved by its own size."""
+    usual = 1e-6 * here
+    if not np.isfinite(slope) or not size or abs(slope) * usual < 0.05 * size:
+        return usual
+    return max(0.05 * size / abs(slope), 1e-13 * here)
 
 
 def _weighted(value: Any, weights: list[Any]) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -347,3 +348,30 @@ def test_rows_of_a_loop_that_are_joined_right_behind_it() -> None:
 
     right(fn, [*(torch.randn(3, 4, dtype=torch.float64) for _ in range(3)),
                *(torch.randn(9, 3, 4, dtype=torch.float64) for _ in range(2))])  # fmt: skip
+
+
+IN_ORDER: dict[str, Callable[[Any], Any]] = {
+    "Fortran": np.asfortranarray, "C": np.ascontiguousarray,
+    "asarray": lambda a: np.asarray(a, order="F"), "any": lambda a: np.asarray(a, order="A"),
+    "transposed": lambda a: np.ascontiguousarray(a.T).T,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_writes_reach_the_argument_where_numpy_makes_no_copy(name: str, order: Any) -> None:
+    def program(x: Any) -> Any:
+        part = IN_ORDER[name](x)
+        part[1:, ::-1] = -1.5
+        return (part * x).sum()
+
+    compiled = differentiate(program)
+    for _ in range(2):
+        mine, plain = (np.arange(12.0).reshape(3, 4, order=order) for _ in range(2))
+        assert compiled(mine) == program(plain)
+        np.testing.assert_array_equal(mine, plain)
+    assert compiled.cache_info().misses == 1
+    other = np.arange(12.0).reshape(3, 4, order="F" if order == "C" else "C")
+    plain = other.copy(order="K")
+    assert compiled(other) == program(plain)
+    np.testing.assert_array_equal(other, plain)

@@ -88,6 +88,9 @@ def _routed(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -
     return recorder.handlers.function(recorder, original, args, kwargs)
 
 
+_ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
+
+
 @_wrapper(_with_traced)
 def _holding(
     recorder: Recorder, original: Function, value: Any, dtype: Any = None, *args: Any, **kwargs: Any
@@ -103,7 +106,17 @@ def _holding(
         value, copy = recorder.traced(value), False
     if dtype is not None and value.dtype != np.dtype(dtype):
         return value.astype(dtype)
-    return np.copy(value) if copy else value
+    if original.__name__ in _ORDERS and value.ndim == 0:
+        value = np.reshape(value, 1)  # theirs have a dim at least
+    order: Any = _ORDERS.get(original.__name__, kwargs.get("order") or "K")
+    if copy:
+        return np.copy(value, order=order)
+    if order == "K":
+        return value
+    recorder.asks_layout(value)  # a view of the argument in one layout, a copy in the other
+    flags = value.memory.flags
+    there = {"C": flags.c_contiguous, "F": flags.f_contiguous, "A": flags.forc}[order]
+    return value if there else np.copy(value, order=order)
 
 
 @_wrapper(_always)
