@@ -114,7 +114,9 @@ def _of_cells(function: Callable[..., Any]) -> Callable[..., Any]:
     at = 1 if function is torch.Tensor.new_tensor else 0
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        cells = _cells(args[at]) if len(args) == at + 1 else []
+        # a tensor itself keeps its history in as_tensor and asarray
+        is_list = len(args) == at + 1 and isinstance(args[at], (list, tuple))
+        cells = _cells(args[at]) if is_list else []
         tensors = [c for c in cells if isinstance(c, torch.Tensor)]
         device = kwargs.get("device")
         ours = any(map(is_wrapper, tensors)) and all(t.dim() == 0 and t.is_cpu for t in tensors)
