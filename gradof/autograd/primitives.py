@@ -20,7 +20,7 @@ from gradof.autograd.util import subval
 from gradof.runtime.pullback import vjp as pullback
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.pytree import flatten
-from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.active import OVERRIDES, active_recorder
 from gradof.tracer.numpy.array import TracedArray
 
 Function = Callable[..., Any]
@@ -146,13 +146,20 @@ def _like(gradient: Any, arg: Any) -> Any:
     ])  # fmt: skip
 
 
-def _checked(fun: Any) -> Any:
-    if not isinstance(fun, Primitive):
+def _checked(fun: Any) -> Primitive:
+    """The primitive that a rule is given to.
+
+    For a function of numpy's, or a ufunc, that is one which takes its place in traces from now on.
+    """
+    if isinstance(fun, Primitive):
+        return fun
+    if not isinstance(fun, np.ufunc) and not hasattr(fun, "_implementation"):
         raise TypeError(
-            f"{getattr(fun, '__name__', fun)} is no primitive: gradof derives numpy's functions "
-            "itself; wrap yours with @primitive"
+            f"{getattr(fun, '__name__', fun)} is no primitive: wrap it with @primitive"
         )
-    return fun
+    made = OVERRIDES.setdefault(fun, Primitive(fun))
+    assert isinstance(made, Primitive)
+    return made
 
 
 # --- reverse mode ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import gradof
 import gradof.autograd.numpy as np
 import gradof.autograd.numpy.random as npr
 from gradof import autograd as ag
+from gradof.autograd import primitives
 from gradof.autograd.extend import defjvp, defvjp, notrace_primitive, primitive, vspace
 from gradof.autograd.misc import const_graph, flatten
 from gradof.autograd.misc.fixed_points import fixed_point
@@ -27,6 +28,7 @@ from gradof.autograd.misc.optimizers import adam, rmsprop, sgd
 from gradof.autograd.scipy import signal
 from gradof.autograd.test_util import check_equivalent, check_grads, combo_check
 from gradof.autograd.tracer import getval, isbox
+from gradof.tracer.numpy import functions, ufuncs
 from gradof.tracer.state.origins import Origins
 
 X = onp.array([0.3, 0.7, 1.1])
@@ -211,7 +213,25 @@ def test_primitives_of_the_users_own() -> None:
     rounded = notrace_primitive(onp.round)
     onp.testing.assert_allclose(ag.grad(lambda x: np.sum(rounded(x) * x))(X), onp.round(X))
     with pytest.raises(TypeError, match="no primitive"):
-        defvjp(onp.sin, None)
+        defvjp(lambda x: x, None)
+
+
+def test_rules_for_functions_of_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the place of ours, as in autograd: this one is wrong, so that it is seen."""
+    overrides: dict[Any, Any] = {}
+    for module in (functions, ufuncs, primitives):
+        monkeypatch.setattr(module, "OVERRIDES", overrides)
+    defvjp(np.where, None, lambda ans, c, x, y: lambda g: 2 * np.where(c, g, 0.0),
+           lambda ans, c, x, y: lambda g: np.where(c, 0.0, g))  # fmt: skip
+    defjvp(onp.sin, lambda g, ans, x: 3 * g * onp.cos(x))
+
+    def fun(x: Any) -> Any:
+        return np.sum(np.where(x > 0.5, x, x + 1.0))
+
+    onp.testing.assert_allclose(ag.grad(fun)(X), [1.0, 2.0, 2.0])
+    onp.testing.assert_allclose(ag.grad(lambda x: np.sum(np.sin(x)))(X), 3 * onp.cos(X))
+    defvjp(onp.multiply, lambda ans, x, y: lambda g: g * y, lambda ans, x, y: lambda g: 5 * g * x)
+    onp.testing.assert_allclose(ag.grad(lambda x: np.sum(x * (x + 1.0)))(X), X + 1 + 5 * X)
 
 
 def test_spaces_and_boxes() -> None:

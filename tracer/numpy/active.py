@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
 _THREAD = threading.local()  # .recorder, .namespace
+# What is called in the place of a function of numpy's or a ufunc that meets traced arrays.
+OVERRIDES: dict[Any, Callable[..., Any]] = {}
 # What libraries on top of numpy put in place while a trace runs; they register here.
 SURROUNDINGS: list[Callable[[Recorder], AbstractContextManager[None]]] = []
 

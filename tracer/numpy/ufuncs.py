@@ -15,6 +15,7 @@ import numpy as np
 
 from gradof.errors import DtypeError
 from gradof.ops.registry import find_by_api_name
+from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.calls import ufunc_call
 from gradof.tracer.numpy.functions import conform
@@ -64,6 +65,8 @@ def record_ufunc(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
+    if OVERRIDES and ufunc in OVERRIDES and method == "__call__":
+        return OVERRIDES[ufunc](*inputs, **kwargs)
     if method == "__call__" and not kwargs:
         return ufunc_call(recorder, ufunc, inputs, _record)
     return _record(recorder, ufunc, method, inputs, kwargs)
