@@ -57,9 +57,8 @@ def test_tables(make: Callable[[], Any]) -> None:
     torch.testing.assert_close(x.grad, make().sum())
 
 
-@pytest.mark.parametrize("function", [torch.as_tensor, torch.asarray])
-def test_a_number_that_is_a_tensor_already_keeps_its_gradient(function: Any) -> None:
+def test_a_number_that_is_a_tensor_already_keeps_its_gradient() -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
-    fn = gradof.differentiate(lambda x: torch.stack([function(part) ** 2 for part in x]).sum())
+    fn = gradof.differentiate(lambda x: torch.stack([torch.as_tensor(p) ** 2 for p in x]).sum())
     fn(x).backward()
     assert x.grad is not None and x.grad.tolist() == [2.0, 4.0]
