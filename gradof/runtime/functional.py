@@ -157,14 +157,15 @@ class ValueAndGrad(Transformed):
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            bound = self.bind(args, kwargs, eager=not self.base.is_strict)
+            given, eager = lift_floats(args, self.positions), not self.base.is_strict
+            bound = bind_with_grad(self.base, given, kwargs, self.positions, eager)
         except Exception as error:
             return self._eagerly(args, kwargs, error)
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
             plan = self.plan_of(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
-        self._take_quick(bound, plan, args)
+        self._take_quick(bound, plan, given is args)
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])
@@ -212,12 +213,11 @@ class ValueAndGrad(Transformed):
             self.base.cache, bound, self.plan_of(bound), self.base.fn, self._shaped, trees
         )
 
-    def _take_quick(self, bound: Bound, plan: GraphPlan, args: tuple[Any, ...]) -> None:
-        """The generated calls of this form, with one for this entry: made once, by whoever asks.
-
-        None is made where the arguments are not taken as they are.
+    def _take_quick(self, bound: Bound, plan: GraphPlan, as_they_are: bool) -> None:
+        """The generated calls of this form, with one for this entry: made once, by whoever asks,
+        where the arguments are taken as they are.
         """
-        if self._form not in bound.entry.quick_forms and lift_floats(args, self.positions) is args:
+        if as_they_are and self._form not in bound.entry.quick_forms:
             bound.entry.quick_forms.add(self._form)
             trees = [bound.call.tree.children[0].children[n] for n in self.positions]
             quick = quick_call(self.base.cache, bound, plan, self._shaped, trees)

@@ -15,6 +15,8 @@ from torch import nn
 import gradof
 from gradof import differentiate
 from gradof.errors import CallError, InputError
+from gradof.runtime import functional
+from gradof.runtime.checks import lift_floats
 from gradof.runtime.fastcall import fast_check
 from gradof.runtime.quickcall import MISS
 from gradof.tracer.core.pytree import flatten
@@ -260,3 +262,18 @@ def test_every_form_of_one_function_has_its_generated_call() -> None:
         np.testing.assert_array_equal(quick((p,), {}), 2 * p)
     assert alone._quick == again._quick != both._quick
     np.testing.assert_array_equal(both._quick[0]((p,), {})[1], 2 * p)
+
+
+def test_python_floats_are_lifted_once_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    lifted = [0]
+
+    def counting(*args: Any) -> Any:
+        lifted[0] += 1
+        return lift_floats(*args)
+
+    monkeypatch.setattr(functional, "lift_floats", counting)
+    both = gradof.value_and_grad(lambda x: np.sin(x) * x)
+    for _ in range(3):
+        lifted[0] = 0
+        both(0.7)
+        assert lifted == [1]
