@@ -16,6 +16,7 @@ CASES: tuple[Case, ...] = (
     case(f"{_O}.brentq",
          f"x[0] * {_O}.brentq(lambda t: t**3 - x[0] * t - x[1], 0.0, 9.0, xtol=1e-14)",
          positive(2)),
+    case(f"{_O}.rosen", f"{_O}.rosen(x)", R(4)),
     case(f"{_O}.newton", f"{_O}.newton({_F}, 1.0, args=(x[0], x[1]), tol=1e-14)", positive(2)),
     case(f"{_O}.fsolve", f"{_O}.fsolve({_SYSTEM}, np.array([0.5, 1.0]), xtol=1e-14)",
          exactly([0.4, 0.3])),

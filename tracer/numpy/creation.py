@@ -96,7 +96,7 @@ def _holding(
     recorder: Recorder, original: Function, value: Any, dtype: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
     """np.array and its like: nests that hold traced arrays are stacked."""
-    copy = kwargs.pop("copy", original.__name__ == "array")
+    copy, ndmin = kwargs.pop("copy", original.__name__ == "array"), kwargs.pop("ndmin", 0)
     if args or set(kwargs) - {"order", "subok"}:
         raise recorder.unsupported(
             f"numpy.{original.__name__} of traced arrays with {sorted(kwargs) or args}",
@@ -104,6 +104,8 @@ def _holding(
         )
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
+    if value.ndim < ndmin:
+        value = np.reshape(value, (1,) * (ndmin - value.ndim) + value.shape)
     if dtype is not None and value.dtype != np.dtype(dtype):
         return value.astype(dtype)
     if original.__name__ in _ORDERS and value.ndim == 0:

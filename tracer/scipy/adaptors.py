@@ -18,6 +18,7 @@ from gradof.tracer.scipy import (
     odes,
     operators,
     optimize,
+    polynomials,
     signals,
     sparse,
     sparse_makers,
@@ -31,8 +32,8 @@ from gradof.tracer.scipy.calls import caught
 
 ADAPTORS = (
     convolve, distances, distributions, fourier, grids, images, integrals, interpolation, labels,
-    linalg, matrices, multivariate, odes, operators, optimize, signals, sparse, sparse_makers,
-    sparse_systems, special, special_functions, statistics, structured,
+    linalg, matrices, multivariate, odes, operators, optimize, polynomials, signals, sparse,
+    sparse_makers, sparse_systems, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

@@ -205,3 +205,14 @@ def _minimize(
     value = fun(result["x"], *_args(args))
     result["fun"] = value[0] if options.get("jac") is True else value
     return result
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+@scipy_function(f"{_O}.rosen", raw=True)
+def _rosen(original: Any, x: Any) -> Any:
+    if not _traced(x):
+        return original(x)
+    x = as_array(x)
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2, axis=0)

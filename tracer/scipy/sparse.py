@@ -328,13 +328,18 @@ def added(left: Any, right: Any) -> Any:
 _BASE = "scipy.sparse._base._spbase"
 
 
+def _has_axes(other: Any) -> bool:
+    """Whether it is no number, by which scipy's matrices are scaled."""
+    return bool(library().issparse(other) or np.ndim(other))
+
+
 def _matmul(original: Any, self: Any, other: Any) -> Any:
-    traced = holds_traced(other) or is_traced_sparse(self)
+    traced = (holds_traced(other) or is_traced_sparse(self)) and _has_axes(other)
     return product(self, other) if traced else original(self, other)
 
 
 def _rmatmul(original: Any, self: Any, other: Any) -> Any:
-    if not holds_traced(other) and not is_traced_sparse(self):
+    if not (holds_traced(other) or is_traced_sparse(self)) or not _has_axes(other):
         return original(self, other)
     x = as_array(other)
     return product(self, x, True) if x.ndim == 1 else np.swapaxes(
