@@ -7,6 +7,7 @@
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
 # make autograd  HIPS autograd's own tests and examples, with its import replaced
 # make models  every architecture of transformers, compared with eager
+# make packages  modules and functions of some sixty other packages, compared with eager
 # make explore-test  pages in a headless Chromium; make screenshots  the pictures of docs/
 # make docs    the documentation as a site with a search, into build/site
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
@@ -20,11 +21,11 @@ DOCS_READY := $(VENV)/.gradof-docs
 DOCS := mkdocs-material mkdocstrings-python
 
 .DEFAULT_GOAL := help
-.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models gpu gpu-check \
+.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models packages gpu gpu-check \
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -13
+	@sed -n 's/^# //p' Makefile | head -14
 
 setup: $(READY)
 
@@ -89,6 +90,19 @@ autograd: $(READY)
 models: $(READY)
 	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
 	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py
+
+# An hour on two processors. Only wheels, and nothing that could replace the installed torch.
+# PACKAGES="e3tools torchsde" runs these alone; lines of all objects are kept in build/packages.
+packages: $(READY)
+	@mkdir -p build/packages
+	@get() { $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--only-binary=:all: --target "$$@"; }; \
+	test -d build/packages-needs || get build/packages-needs \
+		$$(sed -n 's/^needs //p' tests/packages/chosen.txt); \
+	for p in $$(grep -v '^#\|^needs' tests/packages/chosen.txt); do \
+		test -d build/packages/$${p%%==*} || get build/packages/$${p%%==*} $$p; \
+	done
+	@PYTHONPATH=.:build/packages-needs $(BIN)/python -m tests.packages.survey --at build/packages $(PACKAGES)
 
 explore-test screenshots: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]' -c constraints.txt
