@@ -6,6 +6,7 @@
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
 # make autograd  HIPS autograd's own tests and examples, with its import replaced
+# make lifelines  fits of lifelines with its autograd import replaced, beside autograd's
 # make models  every architecture of transformers, compared with eager
 # make packages  modules and functions of some sixty other packages, compared with eager
 # make explore-test  pages in a headless Chromium; make screenshots  the pictures of docs/
@@ -21,11 +22,11 @@ DOCS_READY := $(VENV)/.gradof-docs
 DOCS := mkdocs-material mkdocstrings-python
 
 .DEFAULT_GOAL := help
-.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd models packages gpu gpu-check \
+.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd lifelines models packages gpu gpu-check \
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -14
+	@sed -n 's/^# //p' Makefile | head -15
 
 setup: $(READY)
 
@@ -85,6 +86,11 @@ bench: $(READY)
 autograd: $(READY)
 	@$(BIN)/python benchmarks/autograd_suite.py $(ARGS)
 	@$(BIN)/python benchmarks/autograd_examples.py
+
+# Fits of survival models. ARGS="--write" puts the table into docs/performance.md; ARGS=--tests runs lifelines' tests, too.
+lifelines: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pandas>=2.1,<3' formulaic matplotlib autograd flaky dill -c constraints.txt
+	@$(BIN)/python benchmarks/lifelines_fits.py $(ARGS)
 
 # About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
 models: $(READY)

@@ -201,3 +201,12 @@ def test_distributed() -> None:
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "2 processes, 20 steps: parameters differ from one process by" in done.stdout
+
+
+def test_survival() -> None:
+    """The likelihood and the coefficients of lifelines' fit of the same model."""
+    figures = load("survival").main(8)
+    assert figures["log_likelihood"] == pytest.approx(-679.917, abs=2e-3)
+    assert figures["financial_aid"] == pytest.approx(0.272, abs=2e-3)
+    assert figures["error_of_it"] == pytest.approx(0.138, abs=2e-3)
+    assert 0.05 < figures["bootstrap_of_it"] < 0.3
