@@ -39,6 +39,7 @@ from gradof.runtime.log import log
 from gradof.runtime.quickcall import MISS, Quick
 from gradof.runtime.results import finish, run_plan
 from gradof.runtime.verdicts import keep_verdict, kept_verdict, verdict_key
+from gradof.tracer.core.result import TensorOut
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -207,6 +208,9 @@ def _may_measure(function: Differentiated, bound: Bound) -> bool:
     if wants_more or function.memory_budget is not None or function.audit is not None:
         return False
     if torch_if_loaded().are_deterministic_algorithms_enabled():
+        return False
+    # a tensor that one side stores keeps that side's history, which is used up when the other reads
+    if any(isinstance(out, TensorOut) for store in traced.stores for out in store.outputs):
         return False
     return devices_of(traced.graph) <= {"cpu"}
 

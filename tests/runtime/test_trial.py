@@ -113,6 +113,23 @@ def test_eager_is_faster_by_more_than_a_call_costs_us(costs: Costs) -> None:
         assert fast.explain(*_arguments()).runs.startswith(runs)
 
 
+def test_what_stores_a_tensor_is_not_tried(costs: Costs) -> None:
+    costs(2.0, 1.0)
+
+    class Layer(torch.nn.Linear):
+        kept: Any = None
+
+        def forward(self, x: Any) -> Any:
+            self.kept, before = (self.weight.exp() ** 2).sum(), self.kept
+            return super().forward(x).sum() * (1 if before is None else 2)
+
+    layer = Layer(4, 3)
+    fast = differentiate(layer)
+    for _ in range(CALLS):
+        (fast(torch.randn(5, 4)) + layer.kept).backward()
+    assert fast.cache_info().eager_runs == 0
+
+
 def test_what_is_quick_is_not_tried(costs: Costs) -> None:
     costs(tuning.TRIAL_LEAST / 2, 0.0)
     fast, (x, w) = differentiate(_loss), _arguments()
