@@ -316,6 +316,11 @@ def test_arrays_are_joined_from_any_iterable() -> None:
     onp.testing.assert_allclose(ag.grad(loss)(X), 10 * X + 4.0 + onp.array([0.0, 0.0, 1.0]))
     assert np.stack({"a": X}.values()).shape == (1, 3)
 
+    def uneven(x: Any) -> Any:
+        return np.sum(np.concatenate((x, onp.ones(2))) * np.hstack([x, [1.0, x[0]]]))
+
+    onp.testing.assert_allclose(ag.grad(uneven)(X), 2 * X + onp.array([1.0, 0.0, 0.0]))
+
 
 def test_a_profiler_goes_on_where_a_primitive_runs() -> None:
     @primitive

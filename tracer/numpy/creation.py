@@ -82,10 +82,14 @@ def _always(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return True
 
 
+STANDS_FOR = "__gradof_stands_for__"  # of functions in a namespace like numpy's: numpy's own
+
+
 @_wrapper(_with_traced)
 def _routed(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
     """np.sum and its like: of lists, or with traced arrays where numpy does not look for them."""
-    return recorder.handlers.function(recorder, original, args, kwargs)
+    function = getattr(original, STANDS_FOR, original)
+    return recorder.handlers.function(recorder, function, args, kwargs)
 
 
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}

@@ -4,6 +4,8 @@ import functools as _functools
 
 import numpy as _np
 
+from gradof.tracer.numpy.creation import STANDS_FOR as _STANDS_FOR
+
 globals().update({
     name: value for name, value in vars(_np).items()
     if name not in ("linalg", "fft", "random") and not name.startswith("__")
@@ -24,6 +26,7 @@ def _joining(join):  # type: ignore[no-untyped-def]
         is_array = hasattr(arrays, "dtype")
         return join(arrays if is_array else [*arrays], *args, **kwargs)
 
+    setattr(joined, _STANDS_FOR, join)
     return joined
 
 
