@@ -19,6 +19,7 @@ from gradof.errors import DtypeError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.origins import Origins
+from gradof.tracer.state.source import function_name
 
 Library = Literal["numpy", "torch"]
 MODES = (  # what `_modes` lists
@@ -127,7 +128,7 @@ def inspect_call(
     if not tensor and not array and default is None and not leaves and has_free_tensors(fn):
         default = "torch"
     if not tensor and not array and default is None:
-        name = getattr(fn, "__name__", str(fn))
+        name = function_name(fn, "__name__")
         raise LeafTypeError(
             f"{name} was called without any array argument",
             hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",

@@ -23,6 +23,7 @@ from gradof.ir.types import TensorType, dtype
 from gradof.runtime.checks import Argnums
 from gradof.runtime.functional import ValueAndGrad
 from gradof.runtime.once import compiled_once
+from gradof.tracer.state.source import function_name
 
 _TYPE = re.compile(r"(\w+)\[([\d,\s]*)\]$")
 _FORMS = tuple(PROTOTYPES)
@@ -123,7 +124,7 @@ def cfunc(
         gradient = ValueAndGrad(fn, argnums, has_aux=False, with_value=True)
         bound = gradient.bind(tuple(arrays), {})
         plan = gradient.plan_of(bound)
-    traced, name = bound.entry.traced, getattr(fn, "__qualname__", str(fn))
+    traced, name = bound.entry.traced, function_name(fn)
     if traced.origins or traced.writebacks or traced.writes or bound.entry.decisions is not None:
         raise InputError(
             f"{name} cannot be a C function: it reads or changes state, or values decide what runs",

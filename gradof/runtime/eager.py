@@ -39,7 +39,13 @@ from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.state.origins import Origins
-from gradof.tracer.state.source import function_loc, own_line, traceback_loc, warn_user
+from gradof.tracer.state.source import (
+    function_loc,
+    function_name,
+    own_line,
+    traceback_loc,
+    warn_user,
+)
 
 MAX_TRIES = 3  # traces of one signature that may fail
 # What a mistake in a program ends with; from a line of gradof's it is gradof's own.
@@ -189,7 +195,7 @@ def failed(fn: Callable[..., Any], error: Exception) -> Failed:
 
 
 def _text(fn: Callable[..., Any], failed: Failed) -> str:
-    name, error = getattr(fn, "__qualname__", str(fn)), failed.error
+    name, error = function_name(fn), failed.error
     cause = error.message if isinstance(error, GradofError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, GradofError) else None
     if failed.defect is not None:

@@ -20,6 +20,7 @@ from gradof.passes.purity import is_pure
 from gradof.runtime.cache import Bound
 from gradof.runtime.guards import render_tree
 from gradof.runtime.results import gradient_flags
+from gradof.tracer.state.source import function_name
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -138,7 +139,7 @@ def explain(function: Differentiated, bound: Bound) -> Explanation:
     names = traced.input_names
     reached = set(gradient.df_output_vjps)
     return Explanation(
-        name=getattr(function.fn, "__qualname__", str(function.fn)),
+        name=function_name(function.fn),
         library=traced.library,
         inputs=tuple(
             f"{name} {v.type}" for name, v in zip(names, traced.graph.inputs, strict=True)

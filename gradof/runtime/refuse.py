@@ -18,7 +18,7 @@ from typing import Any, Literal, cast, get_args
 
 from gradof.errors import CallError, InputError, ShapeError, TraceError
 from gradof.runtime.thread import is_nan_safe, is_plain_run
-from gradof.tracer.state.source import function_loc, traceback_loc, user_loc
+from gradof.tracer.state.source import function_loc, function_name, traceback_loc, user_loc
 
 _ABOUT_VALUES = re.compile(r"index -?\d+ is out of bounds")
 _ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)
@@ -33,7 +33,7 @@ def check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        name = getattr(fn, "__name__", str(fn))
+        name = function_name(fn, "__name__")
         raise CallError(
             f"{name} cannot be called with these arguments: {error}", loc=function_loc(fn),
             hint=f"its signature is {name}{signature}",

@@ -40,6 +40,7 @@ from gradof.runtime.quickcall import MISS, Quick
 from gradof.runtime.results import finish, run_plan
 from gradof.runtime.verdicts import keep_verdict, kept_verdict, verdict_key
 from gradof.tracer.core.result import TensorOut
+from gradof.tracer.state.source import function_name
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -190,7 +191,7 @@ def trial_of(function: Differentiated, bound: Bound, quick: Quick | None) -> Tri
         return None
     if entry.trial is None:
         key = verdict_key(entry.plan)
-        name = getattr(function.fn, "__qualname__", str(function.fn))
+        name = function_name(function.fn)
         made = Trial(name, cache, quick or _general(cache, fast), fast, function.fn, key)
         kept = kept_verdict(key)
         if kept is not None:

@@ -28,6 +28,7 @@ from gradof.testing.literals import numpy_twins
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
 from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.source import function_name
 
 
 def check_numpy(
@@ -39,7 +40,7 @@ def check_numpy(
     args = lift_floats(_copied(args), range(len(args)))
     bound = bind_with_grad(compiled, args, {})
     graph = bound.entry.traced.graph
-    report = Report(getattr(plain, "__qualname__", str(plain)), nodes=len(graph.block))
+    report = Report(function_name(plain), nodes=len(graph.block))
     before = compiled.cache_info()
     value, pullback = vjp(compiled, *_copied(args))
     outputs = _floats(value)

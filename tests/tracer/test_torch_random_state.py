@@ -103,3 +103,27 @@ def test_numbers_that_a_trace_would_bake_in_are_refused(source: str) -> None:
     with pytest.raises((TraceError, LeafTypeError), match=r"random|Random"):
         differentiate(fn, strict=True)(x, *given)
     assert (random.getstate(), generator.bit_generator.state, rng.getstate()) == states
+
+
+def test_the_text_of_a_module_is_not_asked_for() -> None:
+    class Drawn(torch.nn.Module):
+        def __repr__(self) -> str:
+            return f"Drawn({torch.rand(1)})"
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.rand(3)
+
+    module, compiled = Drawn(), differentiate(Drawn())
+    x = torch.ones(3, requires_grad=True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        want, after = module(x), torch.rand(1)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(compiled(x), want)
+        assert torch.equal(torch.rand(1), after)
+    assert compiled.cache_info().forward_runs == 3
+    torch.manual_seed(0)
+    compiled.explain(x)
+    drawn = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, torch.rand(1))

@@ -153,6 +153,20 @@ def function_loc(fn: object) -> Loc | None:
     return _loc(code, code.co_firstlineno) if isinstance(code, CodeType) else None
 
 
+def function_name(fn: object, attribute: str = "__qualname__") -> str:
+    """What a callable is called: a function's name, of an object its class's.
+
+    The text of an object is not asked for: it may be long, and run what draws random numbers.
+    """
+    name = getattr(fn, attribute, None)
+    if isinstance(name, str):
+        return name
+    inner = getattr(fn, "func", None)  # of a partial
+    if callable(inner):
+        return function_name(inner, attribute)
+    return str(getattr(type(fn), attribute))
+
+
 def _in_user_code(frame: FrameType) -> bool:
     code = frame.f_code
     known = _is_user.get(id(code))
