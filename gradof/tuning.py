@@ -24,6 +24,8 @@ CONCAT_PART = 1 << 14  # elements of a part: below, the copy that is spared cost
 # --- Loops ---------------------------------------------------------------------------------------
 LOOP_STEPS = 8  # times that a stretch repeats: fewer steps are compiled as quickly one by one, and
 # fuse and are simplified across them.
+LOOP_LOOKED_AT = 16  # steps of a loop that may be traced by its first ones: of fewer, looking takes
+# as long as running them.
 LOOP_STACKED = 64  # elements of a value that is stacked for a loop to read: weights of layers
 # that are alike are not, which would copy them all at each call.
 LOOP_NODES = 64  # nodes that a loop stands for: the calls of a shorter one take as long unrolled.

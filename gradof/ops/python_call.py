@@ -64,7 +64,7 @@ def held(
     made = Held(f"{name}#{next(_number)}")
     made.function, made.derivative, made.loc = function, derivative, loc
     made.generator, made.uses = generator, uses
-    _LIVE[made] = made
+    _LIVE[str(made)] = made  # by a string of its own: as its key it would keep itself alive
     return made
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradof import tuning
 from gradof.ir import forks
 from gradof.ops.python_call import used_by_calls
 from gradof.runtime.arrays import Call
@@ -54,7 +55,7 @@ from gradof.tracer.state.reads import Reads
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
 
-KEYS = 256  # signatures of codes that are kept; then the least recently used goes
+KEYS = 64  # signatures of codes that are kept; then the least recently used goes
 EACH = 8  # likenesses of one signature
 _LARGE = 1000  # places of a guard: the functions of data frames, whose state is not all Python's
 _CROSSING = frozenset({"global", "import", "class", "type", "module", "closed", "method"})
@@ -109,8 +110,13 @@ def key_of(function: Differentiated, call: Call) -> Any:
     if not all(hasattr(x, "dtype") or is_plain(x) for x in leaves):
         return None  # kept in the key, it would live as long
     code = _code_of(function.fn)
-    settings = (function.static_argnames, function.nan_safe, function.memory_budget)
+    settings = (function.static_argnames, function.nan_safe, function.memory_budget, _thresholds())
     return code and (code, call.key, settings, os.environ.get("GRADOF_BACKEND"))
+
+
+def _thresholds() -> tuple[str, ...]:
+    """What decides how a trace is rolled and compiled: another one is to be seen at once."""
+    return tuple(repr(value) for name, value in vars(tuning).items() if name.isupper())
 
 
 def _code_of(fn: Any, depth: int = 6) -> Any:

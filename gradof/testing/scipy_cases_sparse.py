@@ -62,7 +62,8 @@ CASES = (
     _case(f"{_L}.aslinearoperator",
           f"{_L}.aslinearoperator({_S}.csc_array({_CONSTANT})) @ x", _VECTOR),
     *(_case(f"{_L}.{name}", f"{_L}.{name}({_S}.csc_array({_CONSTANT}), x, rtol=1e-13)[0]", _VECTOR)
-      for name in ("cg", "minres", "gmres", "lgmres", "gcrotmk")),
+      for name in ("cg", "minres", "gmres", "lgmres", "gcrotmk", "bicg", "bicgstab", "cgs", "qmr",
+                   "tfqmr")),
     _case(f"{_L}.spsolve_triangular",
           f"{_L}.spsolve_triangular({_S}.csr_array(np.tril({_CONSTANT})), x)", _VECTOR),
 )  # fmt: skip

@@ -112,7 +112,8 @@ CALLS: list[Row] = [
     ("alias", (X,), {}), ("detach", (X,), {}),
     ("AutogradAdd", (X, X), {}),
     *((name, ((2, 3, 3),), {}) for name in (
-        "inv", "det", "slogdet", "svd", "svdvals", "qr", "matrix_exp", "lu_pivots", "lu_unpivoted",
+        "inv", "inverse_or_nan", "adjugate", "det", "slogdet", "svd", "svdvals", "qr",
+        "matrix_exp", "lu_pivots", "lu_unpivoted",
     )),
     *((name, ((4, 2),), {}) for name in ("svd", "svdvals", "qr", "lu_pivots")),
     ("pinv", ((4, 2),), {"rcond": 1e-6}),

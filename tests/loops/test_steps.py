@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradof
-from gradof.tracer.numpy import steps
+from gradof import tuning
 from tests.loops.step_programs import NOT_SHORTENED, SHORTENED, Array, N, X
 
 
@@ -40,7 +40,7 @@ def test_ten_thousand_steps_leave_as_little_as_twenty() -> None:
 
 def unrolled_gradient(fn: Callable[[Array], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as m:
-        m.setattr(steps, "LEAST", 10**9)
+        m.setattr(tuning, "LOOP_LOOKED_AT", 10**9)
         return gradof.value_and_grad(lambda x: fn(x))(X)
 
 

@@ -13,7 +13,9 @@ import pytest
 
 import gradof
 from gradof import autograd as ag
+from gradof import tuning
 from gradof.runtime import kin
+from gradof.runtime.function import Differentiated
 from gradof.runtime.once import compiled_once
 
 P = np.array([1.0, -2.0, 0.5])
@@ -206,3 +208,22 @@ def test_other_shapes_and_settings_are_traced() -> None:
     assert safe.cache_info().misses == 1
     kin.forget()
     assert checked(Model(3)) == 1
+
+
+def test_other_thresholds_are_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss() -> Any:
+        def fn(x: Any) -> Any:
+            for _ in range(40):
+                x = np.sin(x) + 0.1
+            return np.sum(x)
+
+        return fn
+
+    def kinds() -> set[str]:
+        compiled = Differentiated(loss())
+        compiled(np.ones(3))
+        return {node.kind for node in compiled.trace(np.ones(3)).walk()}
+
+    assert "Loop" in kinds()
+    monkeypatch.setattr(tuning, "LOOP_STEPS", 1 << 60)
+    assert "Loop" not in kinds()

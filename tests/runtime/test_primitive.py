@@ -3,7 +3,9 @@
 # mypy: disable-error-code="untyped-decorator, arg-type"
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -205,3 +207,23 @@ def test_values_that_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(gradof.grad(fn)(X), 2 * X)
     assert capsys.readouterr().out == "0.30 0.7 2.1\n"
     assert gradof.value_of(X) is X and gradof.stop_gradient(X) is X
+
+
+def test_a_primitive_is_freed_with_what_called_it() -> None:
+    class Scale:
+        pass
+
+    def run() -> weakref.ref[Scale]:
+        scale = Scale()
+
+        def doubled(x: Any) -> Any:
+            assert scale is not None
+            return 2.0 * x
+
+        box = gradof.primitive(doubled, vjp=lambda g, y, x: (2.0 * g,))
+        assert np.all(gradof.grad(lambda x: np.sum(box(x) ** 2))(np.ones(3)) == 8.0)
+        return weakref.ref(scale)
+
+    alive = run()
+    gc.collect()
+    assert alive() is None

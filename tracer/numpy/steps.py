@@ -36,7 +36,6 @@ from gradof.tracer.state.unheard import unheard
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-LEAST = 2 * tuning.LOOP_STEPS  # steps of a loop that is looked at
 _TRIES = 5  # steps after which the loop is left alone
 # Functions in C whose work is seen in what they return, or in what is compared.
 _KNOWN_OWNERS = (list, dict, tuple, set, frozenset, str, np.ndarray, np.generic)
@@ -66,7 +65,8 @@ class Steps:
         self._sources, self._in_tuples = sources, in_tuples
         self._count, self._at = min(map(len, sources)), 0
         loops = recorder.loops
-        looks = self._count >= LEAST and loops.evaluate is not None and not recorder.closed
+        least = max(tuning.LOOP_LOOKED_AT, tuning.LOOP_STEPS)
+        looks = self._count >= least and loops.evaluate is not None and not recorder.closed
         looks = looks and loops.computed < tuning.DEFERRED_READS  # all there is so far, each time
         self._attempt = _Attempt(recorder, self._count, sources) if looks else None
 
