@@ -94,14 +94,19 @@ def stacked(a: Any, b: Any) -> Any:
 def product(a: Any, b: Any) -> Any:
     """The product of a torch caller's matrices, or of stacks of them; a fresh array."""
     if _is_native(a, b):
-        from gradof.codegen.matmul.products import product as native
-
-        found = native(a, b, openmp=True)
+        found = _native(a, b)
         if found is not None:
             return found
     if a.ndim == b.ndim == 2:
         return mm(a, b)
     return _torch(as_tensor(_with_rows(a)), as_tensor(_with_rows(b)))
+
+
+def chosen(a: Any, b: Any) -> str:
+    """Which of `WAYS` a torch caller's product of two matrices takes (`benchmarks/products.py`)."""
+    (m, k), n = a.shape, int(b.shape[1])
+    worth = m >= tuning.MATMUL_LEAST <= n and m * k * n > tuning.BLAS_ONE_THREAD
+    return "native" if has_native() and worth and _is_native(a, b) else _library_of(a, b)
 
 
 def bmm(a: Any, b: Any) -> Any:
@@ -129,16 +134,43 @@ def _with_rows(stack: Any) -> Any:
 
 def mm(a: Any, b: Any) -> Any:
     """The product of two matrices, numpy arrays over memory of torch's; a fresh array."""
+    return WAYS[_library_of(a, b)](a, b)
+
+
+def _library_of(a: Any, b: Any) -> str:
+    """Which of `WAYS`, but for our own kernel, is quickest."""
     (m, k), n = a.shape, b.shape[1]
     small = tuning.BLAS_ONE_THREAD if min(m, n) > 1 else tuning.BLAS_ONE_THREAD_VECTOR
     if m * k * n <= small and a.dtype.char in "fd":
-        return np.matmul(a, b)
-    x, y = as_tensor(a), as_tensor(b)
+        return "numpy"
     if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
-        return _torch(x, y)
-    if n * tuning.MATMUL_NARROW <= m and x.stride(0) == 1:
-        return _linear()(y.t(), x, None, "none", [], "").t().contiguous().numpy()
-    return _linear()(x, y.t(), None, "none", [], "").numpy()
+        return "torch"
+    turned = n * tuning.MATMUL_NARROW <= m and a.strides[0] == a.itemsize
+    return "oneDNN turned" if turned else "oneDNN"
+
+
+def _onednn(a: Any, b: Any) -> Any:
+    return _linear()(as_tensor(a), as_tensor(b).t(), None, "none", [], "").numpy()
+
+
+def _onednn_turned(a: Any, b: Any) -> Any:
+    turned = _linear()(as_tensor(b).t(), as_tensor(a), None, "none", [], "")
+    return turned.t().contiguous().numpy()
+
+
+def _native(a: Any, b: Any) -> Any:
+    from gradof.codegen.matmul.products import product as native
+
+    return native(a, b, openmp=True)
+
+
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "native": _native,
+    "numpy": np.matmul,
+    "oneDNN": _onednn,
+    "oneDNN turned": _onednn_turned,
+    "torch": lambda a, b: _torch(as_tensor(a), as_tensor(b)),
+}
 
 
 def _is_native(a: Any, b: Any) -> bool:
