@@ -39,13 +39,16 @@ RECOMPUTE_LEAF = 2  # nodes of a stretch that is not halved any further.
 TORCH_MATMUL_CELLS = 64 * 64  # elements: below, handing arrays to torch takes longer.
 BLAS_ONE_THREAD = 1 << 18  # multiplications up to which OpenBLAS takes one thread,
 BLAS_ONE_THREAD_VECTOR = 9216  # and where an operand has one row or column (OpenBLAS's own limits).
-MATMUL_NARROW = 8  # how much longer than wide; this and the next six: who multiplies fastest.
-MATMUL_LEAST = 8  # rows and columns, but for stacks, which MKL multiplies slowly anyway.
-MATMUL_FAR = 1 << 21  # elements of an operand at most; half of them where it is transposed.
-MATMUL_NEAR = 1 << 18  # elements, where it is oneDNN that it competes with.
-MATMUL_UNCOPIED = 1 << 24  # or multiplications, where that need not copy.
-MATMUL_COLUMNS = 32  # columns at least, and so for a numpy caller,
-MATMUL_STACK = 1 << 22  # with more multiplications than that.
+# The next five choose who multiplies. In brackets: by how much the mean time of the float32 grid of
+# `benchmarks/products.py`, as a multiple of the quickest way's (1.20), grows without it.
+MATMUL_NARROW = 8  # how much longer than wide, for MKL to sum up on several cores (3 %).
+MATMUL_NEAR = 1 << 18  # elements that ours reads faster than oneDNN copies a transposed one (6 %).
+MATMUL_UNCOPIED = 1 << 24  # multiplications up to which it beats oneDNN without a copy (4 %).
+MATMUL_FAR = 1 << 21  # elements of an operand at most, half of them where it is transposed: larger
+# ones leave the cache, which only MKL blocks for (float64; the grid ends there).
+MATMUL_LEAST = 4  # rows and columns: of fewer, packing takes longer than multiplying.
+MATMUL_COLUMNS = 32  # columns of a numpy caller's stacks at least,
+MATMUL_STACK = 1 << 22  # with more multiplications than that: numpy takes a matrix after the other.
 MATMUL_ITEMS = 16  # pieces of work of a product, so that many threads have some,
 MATMUL_ROWS = 64  # if each has as many rows: of less, packing takes as long as multiplying.
 MATMUL_CHUNK = 1 << 17  # multiplications of a chunk at least, about a microsecond.
@@ -59,6 +62,7 @@ ATTENTION_SCORES = 1 << 18  # of fewer, what the call costs beside is more. torc
 # --- Arrays between statements -------------------------------------------------------------------
 FREED_BYTES = 1 << 16  # smaller arrays are let go when the function returns.
 ZEROED_CELLS = 1 << 14  # elements that are set to zero faster than the borders are found.
+SUM_ROWS = 512  # rows that numpy would add one after the other, losing digits: torch adds in pairs.
 ADDED_ROW = 128  # numbers of a row for which np.add, of 1 ns, beats np.add.at, of 10 ns a number.
 ADDED_SORTED = 1 << 12  # numbers of a result for which np.bincount beats np.add.at.
 DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick as not to.
@@ -130,6 +134,7 @@ WINDOW_OPS = 32  # ops that parts are computed by,
 WINDOW_CALLS = 4  # and of them those that are expensive.
 PICKED_OPS = 32  # ops between what is gathered and what is in memory.
 REFINED_NODES = 400  # nodes of loops that are looked at as one: the search is quadratic.
+SUMMED_TERMS = 8  # sums that one over long rows is taken apart into: each is another accumulator.
 SPLIT_ROWS = 4096  # rows: of more, there are programs enough.
 SPLIT_CELLS = 64  # cells summed first: of fewer, the second step would have much to read.
 NATIVE_GUARDS = 100  # places of Python's state: of fewer, the native check saves less than 2 us.

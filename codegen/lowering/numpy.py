@@ -28,7 +28,6 @@ from gradof.ir.opinfo import OPS
 from gradof.ir.types import BF16, C32, F16, F32, F64, DType, ScalarType, TensorType, Type
 from gradof.ops.registry import Op
 
-_MANY_ROWS = 512
 Library = Literal["numpy", "torch"]
 # What a result may be written over: its own operands too, only arrays it does not read, or nothing.
 Writes = Literal["in place", "elsewhere", "never"]
@@ -149,7 +148,7 @@ def _adds_many_rows(node: Node) -> bool:
         return False
     assert isinstance(dims, tuple)
     rows = math.prod(n for d, n in enumerate(type_.shape) if d in dims)
-    return len(type_.shape) - 1 not in dims and rows >= _MANY_ROWS
+    return len(type_.shape) - 1 not in dims and rows >= tuning.SUM_ROWS
 
 
 def _are_stacks(a: Type, b: Type) -> bool:

@@ -180,8 +180,7 @@ def _is_native(a: Any, b: Any) -> bool:
     if a.ndim == b.ndim == 2 and a.dtype.char == "f" and _is_of_onednn(m, k, n):
         if turned:
             return m * k <= tuning.MATMUL_NEAR
-        uncopied = m * k * n <= tuning.MATMUL_UNCOPIED and (m >= k or not turned_b)
-        return n >= tuning.MATMUL_COLUMNS and uncopied
+        return m * k * n <= tuning.MATMUL_UNCOPIED and (m >= k or not turned_b)
     far = tuning.MATMUL_FAR
     return m * k <= (far // 2 if turned else far) and k * n <= far
 

@@ -27,7 +27,6 @@ from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import TensorType
 
 Dims = tuple[int, ...]
-_MOST_TERMS = 8
 
 
 @dataclass
@@ -95,7 +94,7 @@ def _terms_of(node: Node) -> list[_Term] | None:
     if 0 in whole or _cells(whole, _dims(node)) <= tuning.ROW_BLOCK:
         return None
     found = _terms(value, whole)
-    if len(found) > _MOST_TERMS:
+    if len(found) > tuning.SUMMED_TERMS:
         return None
     for term in found:
         shapes = [shape_of(v) for v in term.large]
