@@ -25,15 +25,19 @@ falls too: one long stretch would hold more than was spared. As each step only a
 run twice, the least cut never grows; the first step is taken whose captures have at most that share
 of the bytes that are captured without a budget. At 0, inputs alone are captured, and random
 results. Random numbers and effects never run twice.
+
+A cut that tears a comparison (Note [Torn comparisons]) is sought again: what was selected from
+something that is computed again is not to be in it, and may run twice as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gradof import tuning
 from gradof.autodiff.cut import Network, minimum_cut
-from gradof.autodiff.optimize import captured_uses
+from gradof.autodiff.optimize import all_nodes, captured_uses
 from gradof.autodiff.recompute import recompute
 from gradof.autodiff.regions import checkpointed
 from gradof.autodiff.reverse import ReverseDetails
@@ -43,6 +47,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.cost import is_expensive
 from gradof.passes.purity import is_constant, is_pure, is_view
+from gradof.passes.torn import jumps, torn
 
 _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin"})
 
@@ -67,12 +72,22 @@ def choose_captures(
         return
     dear = _least_dear(graph) if kernels else 0
     held = frozenset() if step is None else step.held(graph)
-    cut = _least_cut(graph, list(captured), free, inside, held, dear)
+    asked = _Asked(graph, list(captured), [n for n in all_nodes(reverse.block) if jumps(n)])
+    cut = _least_cut(asked, free, inside, held, dear)
     if budget is not None and budget < 1.0:
         limit = budget * saved_bytes(cut, graph)
-        cut = _within(graph, list(captured), free, inside, held, limit, cut)
+        cut = _within(asked, free, inside, held, limit, cut)
     halves = budget is not None and budget < 1.0
     recompute(graph, reverse.block, set(cut), apart=halves or bool(inside), halves=halves)
+
+
+@dataclass
+class _Asked:
+    """What the reverse reads of a graph, and its nodes that compare."""
+
+    graph: Graph
+    captured: list[Value]
+    jumps: list[Node]
 
 
 def saved_bytes(values: Sequence[Value], graph: Graph) -> int:
@@ -118,8 +133,8 @@ def _free(graph: Graph, least: int) -> set[Node]:
 
 
 def _least_cut(
-    graph: Graph, captured: list[Value], twice: set[Node], inside: set[Node],
-    held: frozenset[Value], dear: int | None = None,
+    asked: _Asked, twice: set[Node], inside: set[Node], held: frozenset[Value],
+    dear: int | None = None,
 ) -> list[Value]:  # fmt: skip
     """The cheapest values from which all captured ones follow by nodes that may run twice.
 
@@ -127,6 +142,35 @@ def _least_cut(
     that are `held` by f alone cost what others do. What loops would
     have to write is dearer from `dear` bytes on, but not under a budget, which is one of bytes.
     """
+    again, inside = set(twice), set(inside)
+    cut = _cut(asked, again, inside, held, dear)
+    while new := {v.node for v in _torn(asked, cut) if v.node and is_pure(v.node)} - inside:
+        again |= new
+        inside |= new
+        cut = _cut(asked, again, inside, held, dear)
+    return cut
+
+
+def _torn(asked: _Asked, cut: list[Value]) -> list[Value]:
+    """What must not be saved beside what is computed again: Note [Torn comparisons]."""
+    kept = set(cut)
+    nodes, seen = list(asked.jumps), set(asked.captured)
+    todo = list(asked.captured)
+    while todo:
+        value = todo.pop()
+        if value in kept or value.node is None:
+            continue
+        if jumps(value.node):
+            nodes.append(value.node)
+        todo += [v for v in value.node.inputs if v not in seen]
+        seen.update(value.node.inputs)
+    return torn(nodes, kept.__contains__)
+
+
+def _cut(
+    asked: _Asked, twice: set[Node], inside: set[Node], held: frozenset[Value], dear: int | None
+) -> list[Value]:
+    graph, captured = asked.graph, asked.captured
     costs: dict[Value, int] = {}
     feeds: dict[Value, list[Value]] = {}  # value -> what is computed again from it
     todo = list(captured)
@@ -182,20 +226,20 @@ def _is_of_a_loop(value: Value) -> bool:
 
 
 def _within(
-    graph: Graph, captured: list[Value], free: set[Node], inside: set[Node],
-    held: frozenset[Value], limit: float, cut: list[Value],
-) -> list[Value]:
+    asked: _Asked, free: set[Node], inside: set[Node], held: frozenset[Value], limit: float,
+    cut: list[Value],
+) -> list[Value]:  # fmt: skip
     """The cut of the first step whose captures fit the limit, or of the last one."""
-    steps = _steps(graph, free)
+    steps = _steps(asked.graph, free)
     low, high = 0, len(steps)
     while low < high:  # captured bytes never grow from one step to the next
         middle = (low + high) // 2
-        tried = _least_cut(graph, captured, free.union(*steps[:middle]), inside, held)
-        if saved_bytes(tried, graph) <= limit:
+        tried = _least_cut(asked, free.union(*steps[:middle]), inside, held)
+        if saved_bytes(tried, asked.graph) <= limit:
             high = middle
         else:
             low = middle + 1
-    return _least_cut(graph, captured, free.union(*steps[:low]), inside, held) if low else cut
+    return _least_cut(asked, free.union(*steps[:low]), inside, held) if low else cut
 
 
 def _steps(graph: Graph, free: set[Node]) -> list[set[Node]]:

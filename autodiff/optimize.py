@@ -84,17 +84,18 @@ def eliminate_dead_reverse(reverse: ReverseDetails) -> None:
 
 def captured_uses(graph: Graph, reverse: Block) -> Iterator[tuple[Node, int, Value]]:
     """Every operand in the reverse, nested blocks included, that f defines."""
-    for node in _all_nodes(reverse):
+    for node in all_nodes(reverse):
         for i, value in enumerate(node.inputs):
             if value.owning_block is graph.block:
                 yield node, i, value
 
 
-def _all_nodes(block: Block) -> Iterator[Node]:
+def all_nodes(block: Block) -> Iterator[Node]:
+    """The nodes of a block and of those inside of it, with what each returns."""
     for node in block.nodes():
         yield node
         for inner in node.blocks:
-            yield from _all_nodes(inner)
+            yield from all_nodes(inner)
     yield block.returns
 
 

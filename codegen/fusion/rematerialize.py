@@ -14,7 +14,8 @@ merged with the first.
 
 What a kernel reads of an earlier one is computed again if nobody else reads it, by ops on cells
 alone, few (`REMATERIALIZE_NODES`) and fewer that are many instructions (`REMATERIALIZE_CALLS`),
-from fewer bytes than it has.
+from fewer bytes than it has; and if it is not compared with what was selected from it, as that is
+not computed again (Note [Torn comparisons]).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from gradof.ir.types import TensorType
 from gradof.ops.cost import is_expensive
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.purity import is_pure
+from gradof.passes.torn import jumps, torn
 
 
 def computed_again(graph: Graph, groups: Sequence[Group], device: bool = False) -> Graph | None:
@@ -100,7 +102,7 @@ class _Search:
             if value not in self.kept:
                 self.trace(one, source, value)
         new = [v for v in one.leaves - again.leaves if again.group not in self.readers.get(v, ())]
-        if not one.values or one.leaves & (self.gone | one.values):
+        if not one.values or one.leaves & (self.gone | one.values) or _tears(again, one):
             return
         spared = sum(map(_bytes, one.values))
         if self.device:  # and what nobody reads is not written
@@ -137,6 +139,14 @@ class _Search:
             one.nodes |= nodes
             one.leaves |= leaves
             one.values.add(value)
+
+
+def _tears(again: _Again, one: _Again) -> bool:
+    """Whether the group would compare what it computes again with what was selected from it."""
+    nodes = again.nodes | one.nodes
+    inside = [n for n in again.group.nodes if jumps(n)]
+    made = nodes.union(again.group.nodes)
+    return bool(inside) and bool(torn(inside, lambda v: _base(v).node not in made))
 
 
 def _rewritten(graph: Graph, found: Sequence[_Again]) -> Graph:

@@ -175,16 +175,16 @@ def _both(a: Expr, b: Expr) -> Expr | None:
     return F.logical_and(a, b) if a.dtype == BOOL else None
 
 
-op("maximum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.maximum",
+op("maximum(a, b) -> y", family=binary(ANY), traits={"commutative", "selects"}, numpy="np.maximum",
    scalar=_either,
    vjp={"a": lambda g, a, b: _larger(g, a, b), "b": lambda g, a, b: _larger(g, b, a)},
    names=["aten.maximum", "numpy.maximum"], formula="Max(a, b)")
-op("minimum(a, b) -> y", family=binary(ANY), traits={"commutative"}, numpy="np.minimum",
+op("minimum(a, b) -> y", family=binary(ANY), traits={"commutative", "selects"}, numpy="np.minimum",
    scalar=_both,
    vjp={"a": lambda g, a, b: _smaller(g, a, b), "b": lambda g, a, b: _smaller(g, b, a)},
    names=["aten.minimum", "numpy.minimum"], formula="Min(a, b)")
 op("relu(x) -> y", family=unary(NUMBERS), numpy="np.maximum({x}, 0)",
-   scalar=lambda x: F.where(x < 0, 0, x),
+   traits={"selects"}, scalar=lambda x: F.where(x < 0, 0, x),
    vjp={"x": lambda g, y: F.where(y <= 0.0, 0.0, g)}, names=["aten.relu"], formula="Max(x, 0)")
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------
@@ -350,7 +350,7 @@ def _infer_where(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Typ
 
 
 op("where(c, a, b) -> y", family=Family(_infer_where, frozenset({"elementwise"})),
-   numpy="np.where({c}, {a}, {b})",
+   numpy="np.where({c}, {a}, {b})", traits={"selects"},
    vjp={"c": None, "a": lambda g, c: F.where(c, g, 0.0), "b": lambda g, c: F.where(c, 0.0, g)},
    names=["numpy.where"])
 
@@ -386,5 +386,5 @@ def _clamp(x: Expr, low: float | None, high: float | None) -> Expr:
 
 
 op("clamp(x; low, high) -> y", family=Family(_infer_clamp, frozenset({"elementwise"})),
-   numpy=_np_clamp, scalar=_clamp, vjp={"x": _clamp_vjp},
+   numpy=_np_clamp, scalar=_clamp, traits={"selects"}, vjp={"x": _clamp_vjp},
    doc="Bounds may be None; the gradient passes at the bounds.")

@@ -74,7 +74,7 @@ def _index_select_vjp(g: Expr, x_like: Like, index: Expr, dim: int) -> Expr:
 
 
 op("index_select(x, index; dim) -> y", family=Family(_infer_index_select),
-   numpy="np.take({x}, {index}, axis={dim})",
+   numpy="np.take({x}, {index}, axis={dim})", traits={"selects"},
    torch="torch.index_select({x}, {dim}, {index}.long())",
    vjp={"x": _index_select_vjp, "index": None}, names=["aten.index_select"])
 
@@ -127,6 +127,7 @@ def _np_gather(x: Array, index: Array, *, dim: int) -> Array:
 
 
 op("gather(x, index; dim) -> y", family=Family(_infer_gather), numpy=_np_gather,
+   traits={"selects"},
    torch="torch.gather({x}, {dim}, {index}.long())",
    vjp={"x": lambda g, x_like, index, dim: F.scatter_add(x_like.zeros(), index, g, dim=dim),
         "index": None})

@@ -23,7 +23,7 @@ def _sign(x: Expr) -> Expr:
 
 for _name, _ufunc in (("floor", "np.floor"), ("ceil", "np.ceil"), ("trunc", "np.trunc"),
                       ("round", "np.round({x})"), ("sign", "np.sign")):
-    op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc,
+    op(f"{_name}(x) -> y", family=unary(NUMBERS), numpy=_ufunc, traits={"jumps"},
        torch="torch.sign" if _name == "sign" else None,  # torch: sign(nan) is 0, numpy: nan
        vjp={"x": zeros_for}, scalar=_sign if _name == "sign" else _whole,
        names=[f"aten.{_name}", "numpy.rint" if _name == "round" else f"numpy.{_name}"])
@@ -53,7 +53,7 @@ for _name, _ufunc in (("gt", "np.greater"), ("ge", "np.greater_equal"), ("lt", "
                       ("logical_and", "np.logical_and"), ("logical_or", "np.logical_or"),
                       ("logical_xor", "np.logical_xor")):
     op(f"{_name}(a, b) -> y", family=predicate(ANY if _name in _ORDERS else ALL), numpy=_ufunc,
-       vjp={"a": None, "b": None},
+       vjp={"a": None, "b": None}, traits={"jumps"},
        scalar=_of_bools(_name) if _name.startswith("logical") else None,
        names=[f"numpy.{_ufunc.removeprefix('np.')}"])
 for _name, _ufunc in (("logical_not", "np.logical_not"), ("isnan", "np.isnan"),

@@ -165,6 +165,7 @@ op("scatter_maxima(g, indices; space) -> y", family=Family(_infer_scatter),
         "indices": None},
    doc="Each value added to its place, a flat index in a plane of the dims `space`.")
 op("take_maxima(x, indices; rank) -> y", family=Family(_infer_take), numpy=_np_take_maxima,
+   traits={"selects"},
    torch="{x}.flatten(-{rank}).gather(-1, {indices}.flatten(-{rank})).reshape({indices}.shape)",
    vjp={"x": lambda g, x_like, indices, rank: F.scatter_maxima(
        g, indices, space=x_like.shape[x_like.rank - rank :]), "indices": None},
@@ -186,6 +187,7 @@ for _rank in (2, 3):
     op(f"max_pool{_rank}d_with_indices(x; kernel, stride, padding, dilation, ceil_mode)"
        " -> values, indices",
        family=Family(_infer_max_pool(_rank)), numpy=_np_max_pool, vjp={"x": _max_pool_vjp},
+       traits={"selects"},
        torch=f"torch.ops.aten.max_pool{_rank}d_with_indices({{x}}, {{kernel}}, {{stride}}, "
              "{padding}, {dilation}, {ceil_mode})",
        doc="Maxima of windows, and their flat indices within the plane.")

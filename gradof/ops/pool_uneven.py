@@ -79,12 +79,12 @@ def _vjp(g_values: Expr, x_like: Like, indices: Expr, size: Ints) -> Expr:
 
 for _rank in (2, 3):
     op(f"adaptive_max_pool{_rank}d(x; size) -> values, indices", family=Family(_infer),
-       numpy=_np_adaptive_max_pool, vjp={"x": _vjp},
+       numpy=_np_adaptive_max_pool, vjp={"x": _vjp}, traits={"selects"},
        torch=f"torch.ops.aten.adaptive_max_pool{_rank}d({{x}}, {{size}})",
        doc="Maxima of as many windows as asked for, and their flat indices within the plane.")
     op(f"fractional_max_pool{_rank}d(x, samples; kernel, size) -> values, indices",
        family=Family(_infer_fractional), numpy=_np_fractional_max_pool,
-       vjp={"x": _vjp, "samples": None},
+       vjp={"x": _vjp, "samples": None}, traits={"selects"},
        torch=f"torch.ops.aten.fractional_max_pool{_rank}d({{x}}, {{kernel}}, {{size}}, "
              "{samples})",
        doc="Maxima of windows that begin where `samples` say (Graham 2014); torch only.")

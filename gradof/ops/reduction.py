@@ -63,9 +63,9 @@ def _extreme_vjp(g: Expr, x: Expr, y: Expr, dims: Dims, keepdims: bool) -> Expr:
 
 
 op("amax(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp},
-   numpy="np.amax({x}, axis={dims}, keepdims={keepdims})")
+   traits={"selects"}, numpy="np.amax({x}, axis={dims}, keepdims={keepdims})")
 op("amin(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp},
-   numpy="np.amin({x}, axis={dims}, keepdims={keepdims})")
+   traits={"selects"}, numpy="np.amin({x}, axis={dims}, keepdims={keepdims})")
 op("any(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},
    numpy="np.any({x}, axis={dims}, keepdims={keepdims})")
 op("all(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},

@@ -32,8 +32,9 @@ An op with `scalar` and no `numpy` is inlined before any code is made, as with `
 `cost` is what an element costs beside reading and writing memory (`gradof.ops.cost`).
 
 Traits: `elementwise`, `view` (may alias its first input), `random`, `commutative`, `structural`,
-`linear` (each result is linear in each input alone and zero if it is). An op is pure unless it is
-`random`.
+`linear` (each result is linear in each input alone and zero if it is), `selects` (elements of the
+first result are elements of an operand), `jumps` (a rounding of an operand may change it as a
+whole, as a comparison: Note [Torn comparisons]). An op is pure unless it is `random`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _SCHEMA = re.compile(
 )
 _TRAITS = frozenset(
     {"elementwise", "view", "random", "commutative", "structural", "linear", "constant", "effect",
-     "wirtinger"}
+     "wirtinger", "selects", "jumps"}
 )
 
 

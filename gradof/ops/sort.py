@@ -69,6 +69,7 @@ def _np_sort(x: Array, *, dim: int, descending: bool, stable: bool) -> Pair:
 
 
 op("sort(x; dim, descending, stable) -> values, indices", family=_pair(_same), numpy=_np_sort,
+   traits={"selects"},
    torch="torch.sort({x}, dim={dim}, descending={descending}, stable={stable})",
    vjp={"x": _picked}, doc="The order of equal elements is kept if stable; numpy always keeps it.")
 
@@ -85,7 +86,8 @@ def _np_topk(x: Array, *, k: int, dim: int, largest: bool, sorted: bool) -> Pair
 
 
 op("topk(x; k, dim, largest, sorted) -> values, indices", family=_pair(_topk_shape),
-   numpy=_np_topk, torch="torch.topk({x}, {k}, {dim}, {largest}, {sorted})", vjp={"x": _picked})
+   numpy=_np_topk, torch="torch.topk({x}, {k}, {dim}, {largest}, {sorted})", vjp={"x": _picked},
+   traits={"selects"})
 
 
 def _one_shape(
@@ -104,7 +106,7 @@ def _np_kthvalue(x: Array, *, k: int, dim: int, keepdims: bool) -> Pair:
 
 op("kthvalue(x; k, dim, keepdims) -> values, indices", family=_pair(_one_shape),
    numpy=_np_kthvalue, torch="torch.kthvalue({x}, {k}, {dim}, {keepdims})",
-   vjp={"x": _picked_one}, doc="The k-th smallest, counted from 1.")
+   vjp={"x": _picked_one}, traits={"selects"}, doc="The k-th smallest, counted from 1.")
 
 
 def _np_median_dim(x: Array, *, dim: int, keepdims: bool) -> Pair:
@@ -121,7 +123,7 @@ def _np_median_dim(x: Array, *, dim: int, keepdims: bool) -> Pair:
 # torch's reads beside an expanded operand (2.13: torch.arange(1., 6.).expand(4, 5).median(0))
 op("median_dim(x; dim, keepdims) -> values, indices", family=_pair(_one_shape),
    numpy=_np_median_dim, torch="torch.median({x}.contiguous(), {dim}, {keepdims})",
-   vjp={"x": _picked_one},
+   vjp={"x": _picked_one}, traits={"selects"},
    doc="The lower of the two middle elements, or nan if there is one.")
 
 
@@ -142,7 +144,8 @@ def _np_median(x: Array) -> Array:
 
 
 op("median(x) -> y", family=Family(_infer_median), numpy=_np_median, torch="torch.median",
-   vjp={"x": _median_vjp}, doc="Of all elements; ties share the gradient, as torch's do.")
+   vjp={"x": _median_vjp}, traits={"selects"},
+   doc="Of all elements; ties share the gradient, as torch's do.")
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -160,7 +163,7 @@ def _np_running(extreme: Any) -> Callable[..., Pair]:
 
 for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
     op(f"{_name}(x; dim) -> values, indices", family=_pair(_same), numpy=_np_running(_ufunc),
-       torch=f"torch.{_name}({{x}}, {{dim}})", vjp={"x": _picked})
+       torch=f"torch.{_name}({{x}}, {{dim}})", vjp={"x": _picked}, traits={"selects"})
 
 
 def _shifted(x: Expr, by: int, dim: int) -> Expr:

@@ -134,3 +134,17 @@ def test_every_bit_is_the_same(dtype: torch.dtype, monkeypatch: pytest.MonkeyPat
     for one, two in zip(gradients, expected, strict=True):
         scale = float(two.abs().max())
         np.testing.assert_allclose(one, two, rtol=0, atol=400 * torch.finfo(dtype).eps * scale)
+
+
+def test_what_is_compared_with_its_maximum_is_not_computed_again_without_it() -> None:
+    more = """%c : f32[64,96] = add(%z, %b)
+  %t : f32[64,96] = tanh(%c)
+  %m : f32[64,1] = amax[dims=(1,), keepdims=True](%t)
+  %y : f32[64,96] = mul(%t, %m)"""
+    last = """%g : bool[64,96] = gt(%q, %c)
+  %s : f32[64,96] = where(%g, %t, %q)
+  %h : bool[64,96] = eq(%s, %m)
+  %d : f32[64,96] = where(%h, %q, %s)"""
+    assert read(kernels(layers(more, last))[1]) == ["c", "m", "q", "t"]
+    apart = last.replace("eq(%s, %m)", "eq(%s, %b)")
+    assert read(kernels(layers(more, apart))[1]) == ["b", "q", "z"]
