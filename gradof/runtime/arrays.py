@@ -7,16 +7,19 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
 from gradof.errors import DtypeError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
+from gradof.ir.forks import cached_property
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.source import function_name
@@ -31,6 +34,10 @@ MODES = (  # what `_modes` lists
 SAME = 6
 FIRST_LEAF = 2  # where the parts of the leaves begin in a key
 # Functions without arguments that read tensors, by themselves or by what they are bound to.
+_STATELESS = (
+    type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
+    BuiltinFunctionType, np.ufunc, np.dtype,
+)  # fmt: skip
 _FREE: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 _GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
 
@@ -56,11 +63,22 @@ class Call:
     plain_key: tuple[Any, ...]
     numbers: frozenset[int] = frozenset()
 
+    @cached_property
+    def objects(self) -> dict[str, Any]:
+        """The arguments that are objects with state of their own, by path: it is guarded."""
+        found = zip(self.paths, map(thaw, self.leaves), strict=True)
+        return {path: leaf for path, leaf in found if has_state(leaf)}
+
     def same_leaves(self) -> dict[int, int]:
         """Leaves that are the same tensor as an earlier one, which is the input."""
         parts = self.key[FIRST_LEAF : FIRST_LEAF + len(self.leaves)]
         found = {i: part[SAME] for i, part in enumerate(parts) if len(part) > SAME}
         return {i: first for i, first in found.items() if first is not None and first >= 0}
+
+
+def has_state(leaf: Any) -> bool:
+    """Whether a leaf that is not traced may lead to what changes."""
+    return not (is_array(leaf) or isinstance(leaf, _STATELESS) or is_tensor(leaf))
 
 
 def torch_if_loaded() -> Any:

@@ -20,9 +20,10 @@ draw random numbers, or hold functions that are not traced and lead to own objec
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import (
     BuiltinFunctionType,
@@ -39,7 +40,7 @@ import numpy as np
 from gradof import tuning
 from gradof.ir import forks
 from gradof.ops.python_call import used_by_calls
-from gradof.runtime.arrays import Call
+from gradof.runtime.arrays import FIRST_LEAF, Call, has_state
 from gradof.runtime.cache import Entry
 from gradof.runtime.own import GONE, OwnObjects, own_objects
 from gradof.runtime.state import StateGuard
@@ -47,7 +48,8 @@ from gradof.runtime.state_extras import Each, Functions, Loaded
 from gradof.runtime.state_values import is_plain, reference
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
-from gradof.tracer.state.origins import Origin
+from gradof.tracer.state.frames import Frame
+from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, place_key
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
@@ -76,9 +78,9 @@ class Likeness(NamedTuple):
     own: OwnObjects
     code: CodeType  # kept, as the key has its id
 
-    def entry_of(self, fn: Any) -> Entry | None:
+    def entry_of(self, fn: Any, call: Call) -> Entry | None:
         """The entry as that of another function; None where it is no other of this kind."""
-        objects = self.own.of(fn)
+        objects = self.own.of(_root(fn, call))
         if objects is None:
             return None
 
@@ -89,13 +91,20 @@ class Likeness(NamedTuple):
             guard = _mapped(self.entry.state, placed, placed)
             if guard is None or not guard.places_are_equal():
                 return None
-            arrays = {id(origin.read(fn)) for origin in self.entry.traced.origins}
+            origins = _origins(self.entry.traced.origins, placed)
+            content = _content(self.entry, placed)
+            arrays = {id(origin.read(fn)) for origin in origins}
         except GONE:
             return None
-        if len(arrays) != len(self.entry.traced.origins):
+        if len(arrays) != len(origins):
             return None  # each input was an array of its own
         guard.compile()
-        traced = replace(self.entry.traced, origins=_origins(self.entry, placed))
+        traced = replace(
+            self.entry.traced, origins=origins, content=content,
+            static_leaves=tuple(
+                (i, thaw(call.leaves[i])) for i, _ in self.entry.traced.static_leaves
+            ),
+        )  # fmt: skip
         return replace(
             self.entry, traced=traced, state=guard, quick_made=False, quick_forms=set(),
             reason="another function of the same code was traced",
@@ -106,12 +115,23 @@ def key_of(function: Differentiated, call: Call) -> Any:
     """What functions have in common that may share traces; None for a call that is its own."""
     if call.library != "numpy" or function.audit is not None:
         return None
-    leaves = [thaw(leaf) for leaf in call.leaves]
-    if not all(hasattr(x, "dtype") or is_plain(x) for x in leaves):
-        return None  # kept in the key, it would live as long
+    parts: list[Any] = []
+    for leaf, part in zip(map(thaw, call.leaves), call.key[FIRST_LEAF:], strict=False):
+        if isinstance(leaf, (FunctionType, MethodType, functools.partial)):
+            parts.append(_code_of(leaf))
+        elif has_state(leaf):  # kept in the key, it would live as long
+            parts.append(type(leaf))
+        else:
+            parts.append(part)
     code = _code_of(function.fn)
     settings = (function.static_argnames, function.nan_safe, function.memory_budget, _thresholds())
-    return code and (code, call.key, settings, os.environ.get("GRADOF_BACKEND"))
+    rest = (*call.key[:FIRST_LEAF], *call.key[FIRST_LEAF + len(call.leaves) :])
+    return code and (code, rest, *parts, settings, os.environ.get("GRADOF_BACKEND"))
+
+
+def _root(fn: Any, call: Call) -> Any:
+    """What leads to all that is a function's own, and to the objects among its arguments."""
+    return (fn, *call.objects.values()) if call.objects else fn
 
 
 def _thresholds() -> tuple[str, ...]:
@@ -142,7 +162,7 @@ def find(function: Differentiated, call: Call) -> Iterator[Entry]:
         if known:
             _known.move_to_end(key)
     for likeness in known:
-        entry = likeness.entry_of(function.fn)
+        entry = likeness.entry_of(function.fn, call)
         if entry is not None:
             yield entry
 
@@ -153,9 +173,10 @@ def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> No
     if key is None or not _is_shareable(entry):
         return
     fn = function.fn
-    if isinstance(fn, FunctionType) and not fn.__closure__ and not fn.__defaults__:
+    plain = isinstance(fn, FunctionType) and not fn.__closure__ and not fn.__defaults__
+    if plain and not call.objects:
         return  # there is one
-    made = _likeness(fn, entry, reads)
+    made = _likeness(fn, entry, reads, call)
     if made is None:
         return
     with _lock:
@@ -182,7 +203,7 @@ def _is_shareable(entry: Entry) -> bool:
     )
 
 
-def _likeness(fn: Any, entry: Entry, reads: Reads) -> Likeness | None:
+def _likeness(fn: Any, entry: Entry, reads: Reads, call: Call) -> Likeness | None:
     wanted: set[int] = set()
 
     def noted(value: Any) -> Any:
@@ -191,11 +212,12 @@ def _likeness(fn: Any, entry: Entry, reads: Reads) -> Likeness | None:
 
     if _mapped(entry.state, noted, noted) is None:
         return None
-    _origins(entry, noted)
-    own = own_objects(fn, wanted)
+    _origins(entry.traced.origins, noted)
+    _content(entry, noted)
+    own = own_objects(_root(fn, call), wanted)
     if own is None:
         return None
-    shared = _shared_with_others(fn, reads)
+    shared = _shared_with_others(fn, reads, call)
     if any(not _is_free_of(called, own, shared) for called in used_by_calls(entry.traced.graph)):
         return None
 
@@ -213,7 +235,12 @@ def _likeness(fn: Any, entry: Entry, reads: Reads) -> Likeness | None:
 
     try:
         guard = _mapped(entry.state, container, held)
-        traced = replace(entry.traced, origins=_origins(entry, container))
+        traced = replace(
+            entry.traced, origins=_origins(entry.traced.origins, container),
+            content=_content(entry, container), static_leaves=tuple(
+                (i, None if has_state(leaf) else leaf) for i, leaf in entry.traced.static_leaves
+            ),
+        )  # fmt: skip
     except _NotShared:
         return None
     if guard is None:
@@ -222,12 +249,20 @@ def _likeness(fn: Any, entry: Entry, reads: Reads) -> Likeness | None:
     return Likeness(replace(entry, traced=traced, state=guard), own, function.__code__)
 
 
-def _origins(entry: Entry, container: Callable[[Any], Any]) -> tuple[Origin, ...]:
-    """Where the free arrays are, in other containers."""
+def _origins(origins: Iterable[Any], container: Callable[[Any], Any]) -> tuple[Origin, ...]:
+    """Where free arrays are, in other containers, and from other objects among the arguments."""
     return tuple(
-        replace(o, place=o.place and _placed(o.place, container))
-        for o in entry.traced.origins if isinstance(o, Origin)
-    )
+        replace(o, place=o.place and _placed(o.place, container), steps=tuple(
+            Step("given", container(s.key)) if s.kind == "given" else s for s in o.steps
+        )) for o in origins if isinstance(o, Origin)
+    )  # fmt: skip
+
+
+def _content(entry: Entry, container: Callable[[Any], Any]) -> tuple[tuple[Origin, int], ...]:
+    """Where arrays are whose elements are baked in, in other containers."""
+    content = entry.traced.content
+    found = _origins((origin for origin, _ in content), container)
+    return tuple(zip(found, (n for _, n in content), strict=True))
 
 
 def _placed(given: Any, container: Callable[[Any], Any]) -> Any:
@@ -237,15 +272,29 @@ def _placed(given: Any, container: Callable[[Any], Any]) -> Any:
     return Place(given.kind, inside(given.container, container), given.key)
 
 
+def _of_others(more: Any, container: Callable[[Any], Any]) -> Any:
+    if isinstance(more, Frame):
+        return more.of_other(container(more.of))
+    return more.of(container) if isinstance(more, Each) else more
+
+
 class _NotShared(Exception):  # a signal within this module
     """A container may be the first function's alone."""
 
 
-def _shared_with_others(fn: Any, reads: Reads) -> set[int]:
+def _shared_with_others(fn: Any, reads: Reads, call: Call) -> set[int]:
     """The ids of what is reached from globals, classes and modules, and of their namespaces."""
     reach, found, seen = Reach(reads), set[int](), dict[int, Any]()
-    own, shared = deque[Any]([(fn, None, None)]), deque[Any]()
-    while own or shared:
+    roots = (fn, *call.objects.values())
+    own, shared = deque[Any]([(root, None, None) for root in roots]), deque[Any]()
+    while True:
+        if not own and not shared:
+            for edge in reach.unreached():
+                if edge.step.kind == "global":
+                    found.add(id(edge.place.container))
+                shared.append((edge.child, edge.step.key, edge.place))
+            if not shared:
+                return found
         is_shared = not own
         obj, name, place = (own or shared).popleft()
         if id(obj) in (found if is_shared else seen):
@@ -262,9 +311,6 @@ def _shared_with_others(fn: Any, reads: Reads) -> set[int]:
             target = shared if is_shared or crosses else own
             if not is_plain(edge.child):
                 target.append((edge.child, edge.step.key, edge.place))
-        if not own and not shared:
-            shared.extend((e.child, e.step.key, e.place) for e in reach.unreached())
-    return found
 
 
 def _is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
@@ -299,7 +345,7 @@ def _mapped(
 
     None where it has a check of its own that names them.
     """
-    if any(not isinstance(more, (Each, Functions, Loaded)) for more, _ in guard.more):
+    if any(not isinstance(more, (Each, Functions, Loaded, Frame)) for more, _ in guard.more):
         return None
 
     def place(given: Any) -> Any:
@@ -321,9 +367,7 @@ def _mapped(
     made.empty = [container(hooks) for hooks in guard.empty]
     made.arrays = [(place(p), kind, s) for p, kind, s in guard.arrays]
     made.shared = [(place(a), place(b), s) for a, b, s in guard.shared]
-    made.more = [
-        (more.of(container) if isinstance(more, Each) else more, s) for more, s in guard.more
-    ]
+    made.more = [(_of_others(more, container), s) for more, s in guard.more]
     numbers = [(place(p), s) for p, s in guard.numbers.values()]
     made.numbers = {place_key(p): (p, s) for p, s in numbers}
     return made

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradof.runtime.state_values import checksum, is_plain, is_same
+from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, module_of
 
@@ -177,6 +178,8 @@ def _likeness(obj: Any) -> Any:
         return _items(obj)
     if cls in (object, MethodType, CellType, functools.partial) or cls in _CONTAINERS:
         return None
+    if is_frame(cls):
+        return None  # it is compared by what it holds
     if cls is BuiltinFunctionType or not _shows_all(cls) or not is_heard(module_of(cls)):
         try:
             return weakref.ref(obj)
@@ -208,6 +211,8 @@ def _steps(obj: Any) -> Iterator[tuple[str, Any, Any]]:
             yield "kwdefaults", None, obj.__kwdefaults__
         yield "dict", None, obj.__dict__
         return
+    if is_frame(type(obj)):
+        return
     if isinstance(obj, CellType):
         try:
             yield "content", None, obj.cell_contents
@@ -218,6 +223,7 @@ def _steps(obj: Any) -> Iterator[tuple[str, Any, Any]]:
     elif isinstance(obj, functools.partial):
         yield from (("func", None, obj.func), ("args", None, obj.args))
         yield "keywords", None, obj.keywords
+        yield "dict", None, obj.__dict__
     elif isinstance(obj, BuiltinFunctionType):
         return
     elif isinstance(obj, dict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,12 +64,14 @@ class Tracing:
         self.fn = function.fn
         self.cache = cache
         self.reads: Reads | None = None  # of the last run
+        self.given: Mapping[str, Any] = {}  # the objects among the arguments
 
     def trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """The entry of a call that has none; Note [Tried again] in `gradof.runtime.eager`.
 
         Raises TraceError and the errors of the function itself.
         """
+        self.given = call.objects
         eager = self.cache.eager
         known = eager.known(call.key) if may_run_eagerly else None
         if known is not None:
@@ -351,7 +353,7 @@ class Tracing:
     def _state(self, reads: Reads, free: Sequence[Any], by_content: bool) -> StateGuard:
         return StateGuard(
             self.fn, reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
-            frozenset(self.cache.places), by_content=by_content,
+            frozenset(self.cache.places), by_content=by_content, given=self.given,
         )  # fmt: skip
 
 

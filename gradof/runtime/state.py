@@ -3,10 +3,10 @@
     loss = differentiate(lambda x: (scale * model(x)).sum())      # where scale = 2.0
 
 A trace bakes in `scale`, the identity of `model` and its `training` flag. `StateGuard(fn, reads)`
-has every place that the code which ran could read (`gradof.tracer.state.reads`), with its value at
-entry; `check()` says whether all of it is as it was, `first_change()` what is not. Tensors and
-arrays are not part of it: those that were used are inputs of the graph, re-read at every call (see
-gradof.tracer.state.origins), of the others the type counts.
+has every place that the code which ran could read (`gradof.tracer.state.reads`), from `fn` and the
+objects `given` as arguments, with its value at entry. `check()` says whether all of it is as it
+was, `first_change()` what is not. Tensors and arrays are not part of it: those that were used are
+inputs of the graph (gradof.tracer.state.origins), of the others the type counts.
 
 Note [The check of each call]
 Mostly every value is the very object it was, so that is what is looked at first, in generated code
@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import builtins
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from operator import getitem
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from gradof.runtime.state_values import (
     shown_path,
 )
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, module_of
 from gradof.tracer.state.places import Place, place_key, read_place
@@ -58,6 +59,7 @@ class StateGuard:
     def __init__(
         self, fn: Any, reads: Reads, is_array: Callable[[Any], bool],
         used: Iterable[Any] = (), varying: frozenset[Any] = frozenset(), by_content: bool = False,
+        given: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._reads = reads
         self._is_array = is_array
@@ -87,7 +89,7 @@ class StateGuard:
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._extras = Extras(reads)
-        self._walk(fn)
+        self._walk(fn, given)
         self.more += self._extras.checks(fn)
         self.compile()
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
@@ -95,13 +97,14 @@ class StateGuard:
 
     # --- the walk ---------------------------------------------------------------------------------
 
-    def _walk(self, root: Any) -> None:
+    def _walk(self, root: Any, given: Mapping[str, Any]) -> None:
         reach = Reach(self._reads)
         self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
         self._queue = queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
         self._has_modules = False
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
+        queue.extend((obj, path, None) for path, obj in given.items())
         self._containers: list[tuple[Any, str]] = []
         self._first: dict[int, Place] = {}  # by the id of an input, where it was found first
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
@@ -253,7 +256,7 @@ class StateGuard:
                 self._class(obj)
         elif isinstance(obj, Iterator) and self.untraceable is None:
             self.untraceable = path
-        attributes = getattr(obj, "__dict__", None)
+        attributes = None if is_frame(type(obj)) else getattr(obj, "__dict__", None)
         if type(attributes) is dict and not isinstance(obj, (FunctionType, type)):
             self._instance(obj, attributes, path, own)
 

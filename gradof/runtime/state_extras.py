@@ -19,6 +19,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
+from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import BUFFERS, HEAP, LOCK, elements, module_of
 from gradof.tracer.state.reads import Reads
@@ -55,6 +56,8 @@ class Extras:
         elif isinstance(obj, ModuleType):
             if not is_heard(obj.__name__) or obj.__name__.startswith("torch"):
                 self._modules[obj.__name__] = obj
+        elif is_frame(type(obj)):
+            self._found.append((Frame(obj), path or "a data frame"))
         elif type(obj) is LRU:
             _, before = self._reads.held.caches.get(id(obj), (None, obj.cache_info()))
             if used := used_since(obj, before):

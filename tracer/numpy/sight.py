@@ -49,6 +49,7 @@ class Sight:
         self._copies: dict[int, Any] = {}
         self._reach: Reach | None = None  # of this run, once it has been asked for
         self._found: dict[int, tuple[Any, Origin]] = {}
+        self._given: list[Any] = []  # objects among the arguments
         self._own: list[Any] = []  # kept, so that no other array has its id
         self._held = reads.held
         self.reads = reads
@@ -63,8 +64,11 @@ class Sight:
         with self._replacing:
             yield
 
-    def roots(self, functions: Iterable[Any], given: Any) -> None:
-        """Look at the functions that will be called, and at what they are given."""
+    def roots(self, functions: Iterable[Any], given: Any, objects: Iterable[Any]) -> None:
+        """Look at the functions that will be called, and at what they are given.
+
+        `objects` are those of the arguments that are no arrays.
+        """
         self._reach = None
         for fn in functions:
             if self._replacing is not None:
@@ -72,6 +76,7 @@ class Sight:
             facts = _facts_of(fn)
             self._held.see(fn, facts, old=True)
             self._held.see(given, facts, given=True, old=True)
+        self._given = [*objects]
 
     def _at(self, obj: Any, old: bool) -> bool:
         if not issubclass(type(obj), np.ndarray):
@@ -98,6 +103,7 @@ class Sight:
                 )
         changed = [a for a, before in self.arrays.values() if checksum(a) != before]
         if not changed:
+            self._check_frames(fn)
             return
         for array in changed:
             if id(array) in self._copies:
@@ -108,6 +114,13 @@ class Sight:
             f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
             loc=function_loc(fn), hint="pass it as an argument",
         )
+
+    def _check_frames(self, fn: Callable[..., Any]) -> None:
+        for frame in self._held.frames.changed()[:1]:
+            raise TraceError(
+                f"a {type(frame).__name__} that was there before the call is changed in place, "
+                "which a trace cannot repeat", loc=function_loc(fn), hint="change a copy of it",
+            )  # fmt: skip
 
     def written(self, fn: Callable[..., Any], given: Iterable[Any]) -> list[Change]:
         """What the run has written to what was there before it; `given` are its arguments' leaves.
@@ -156,7 +169,9 @@ class Sight:
         """What code that ran could reach; `find` has been asked of it."""
         if self._reach is None:
             self._reach = Reach(self.reads)
-            self._found = self._reach.find(fn, lambda o: issubclass(type(o), np.ndarray))
+            self._found = self._reach.find(
+                fn, lambda o: issubclass(type(o), np.ndarray), self._given
+            )
             for leaf in given:
                 if not isinstance(leaf, (*ATOMS, np.ndarray, np.generic)):
                     self._reach.find(leaf, lambda o: issubclass(type(o), np.ndarray))

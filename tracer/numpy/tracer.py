@@ -16,6 +16,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.origins import ATOMS
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
@@ -136,7 +138,7 @@ def _trace(
         places.fill(held.number)
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
-            sight.roots([fn, *filter(callable, thawed)], (positional, named))
+            sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder):
                 result = _call(fn, positional, named)
         sight.check(fn)
@@ -181,12 +183,17 @@ def _trace(
 
 
 def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) -> None:
-    """Where the arrays are that a failed run may have written to: they can be inputs."""
+    """Where the arrays are that a failed run may have written to: they can be inputs.
+
+    Data frames are as they were again.
+    """
+    sight.reads.held.frames.changed()
     old = [array for array in adoptions.written if id(array) in sight.arrays]
     found = sight.paths(fn, old) if old else {}
     sight.reads.written = [
         origin.place for array, origin in found.values()
-        if origin.place is not None and any(array is w for w in old)
+        if origin.place is not None and origin.place.kind != "block"
+        and any(array is w for w in old)
     ]  # fmt: skip
 
 
@@ -212,6 +219,12 @@ class _Held:
         self.values.append(np.asarray(value))
         self.origins.append(self.places.origin(key))
         return self.recorder.numbers.argument(key, value, made.expr.value)
+
+
+def _objects(leaves: Sequence[Any]) -> list[Any]:
+    """The arguments that are objects with state of their own."""
+    no_objects = (*ATOMS, np.ndarray, np.generic, type, ModuleType)
+    return [leaf for leaf in leaves if not isinstance(leaf, no_objects)]
 
 
 @contextmanager

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from typing import Any
 
 # Packages whose code keeps no state that a trace depends on, or is our own.
 _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
-    "functorch", "jax", "networkx", "tqdm",
+    "functorch", "jax", "networkx", "tqdm", "pandas",
 })  # fmt: skip
 _OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
@@ -28,6 +29,7 @@ _BETWEEN_THREADS = frozenset({
     "threading", "_thread", "logging", "queue", "_queue", "multiprocessing", "concurrent",
     "asyncio",
 })  # fmt: skip
+_LOCK = type(threading.Lock())
 _HEARD_STDLIB = frozenset({"functools", "collections", "dataclasses", "__main__"})
 
 
@@ -46,6 +48,11 @@ def joins_threads(cls: Any) -> bool:
     """Whether instances are how threads wait for each other: locks, queues, loggers."""
     top = str(cls.__module__).partition(".")[0]
     return top in _BETWEEN_THREADS and cls.__name__ != "_local"
+
+
+def is_opaque(cls: Any) -> bool:
+    """Whether instances are our own plans, or are how threads wait for each other; no locks."""
+    return getattr(cls, "_gradof_opaque", False) or (cls is not _LOCK and joins_threads(cls))
 
 
 @functools.lru_cache(maxsize=4096)

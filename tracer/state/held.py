@@ -34,7 +34,8 @@ import numpy as np
 from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
-from gradof.tracer.state.heard import hides, joins_threads
+from gradof.tracer.state.frames import Frames, is_frame
+from gradof.tracer.state.heard import hides, is_opaque
 from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
     ATOMS,
@@ -43,7 +44,6 @@ from gradof.tracer.state.kinds import (
     HEAP,
     HOOKS,
     LEAVES,
-    LOCK,
     MODULE_TABLES,
     REFERENCES,
     WATCHED,
@@ -62,13 +62,7 @@ from gradof.tracer.state.kinds import (
 _LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
 
-# Of the interpreter. While a run is traced its `__import__` is our own: to put that back after a
-# failed trace would leave it there.
-_BUILTINS = vars(builtins)
-
-def _is_opaque(cls: Any) -> bool:
-    return getattr(cls, "_gradof_opaque", False) or (cls is not LOCK and joins_threads(cls))
-
+_BUILTINS = vars(builtins)  # of the interpreter: while a run is traced its `__import__` is ours
 
 class Held:
     """See the module docstring."""
@@ -81,6 +75,7 @@ class Held:
         self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
         self.arrays: dict[int, tuple[Any, Any]] = {}
         self.watched: dict[int, tuple[Any, Any]] = {}  # see `kinds.watch_type`
+        self.frames = Frames()
         self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._slots: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -125,14 +120,18 @@ class Held:
                 continue
             if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
-            if obj is _BUILTINS or obj is sys.modules or _is_opaque(kind):
+            if obj is _BUILTINS or obj is sys.modules or is_opaque(kind):
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
             if self.sight is not None and old > self.met.get(id(obj), -1):
                 self.met[id(obj)] = old
-                if not self.sight(obj, old):
+                if not is_frame(kind) and not self.sight(obj, old):
                     continue
+            if is_frame(kind):
+                inside = self.frames.see(obj, names, old or self.sight is None)
+                stack.extend((part, True) for part in inside)
+                continue
             if kind is np.ndarray and not self._copies_arrays:
                 continue
             if kind in LEAVES:

@@ -9,6 +9,7 @@ from typing import Any
 
 _LIBRARIES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | {
     "torch", "numpy", "scipy", "sympy", "gradof", "functorch", "torchgen", "triton", "jax",
+    "pandas",
     "pytest", "_pytest", "pluggy",  # names that assertions rewritten by pytest refer to
 }  # fmt: skip
 LIBRARY_FOLDERS = tuple(

@@ -26,12 +26,13 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodT
 from typing import Any, Literal, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
+from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.libraries import from_library, is_library, is_set
 
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
     "partial", "partial_arg", "partial_kw", "method", "module", "closed", "class", "import", "type",
-    "refers", "cached",
+    "refers", "cached", "given", "block",
 ]  # fmt: skip
 
 MISSING = object()
@@ -110,6 +111,8 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "type": lambda obj, _: type(obj),
     "refers": lambda obj, _: _refers_nowhere(obj),
     "cached": read_cached,
+    "given": lambda _, obj: obj,  # an object among the arguments, which the signature names
+    "block": lambda frame, i: arrays_of(frame)[i],
 }
 _SHOWN = {
     "closure": "closure {key!r}", "global": "global {key!r}", "default": "default of {key!r}",
@@ -118,7 +121,7 @@ _SHOWN = {
     "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
     "closed": "closure '{key[0]}.{key[1]}'",
     "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
-    "cached": "what is cached",
+    "cached": "what is cached", "given": "an argument", "block": "a column",
 }  # fmt: skip
 
 
@@ -273,6 +276,9 @@ def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
             yield from (
                 (Step("attr", k), v) for k, v in list(vars(obj).items()) if k not in _CLASS_BOOKS
             )
+    elif is_frame(type(obj)):
+        yield from ((Step("block", i), array) for i, array in enumerate(arrays_of(obj)))
+        yield from ((Step("attr", k), v) for k, v in attributes_of(obj).items())
     elif not isinstance(obj, ModuleType):
         yield from _of_instance(obj)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
 from gradof.tracer.state.changes import MISSING, raw_dict
+from gradof.tracer.state.frames import arrays_of
 
 
 class Place(NamedTuple):
@@ -19,7 +20,8 @@ class Place(NamedTuple):
 
     `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "cell",
     "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
-    under a key), "step" (taken again), "type" (of an object) or "fixed", which cannot change.
+    under a key), "block" (an array of a data frame), "step" (taken again), "type" (of an object) or
+    "fixed", which cannot change.
     """
 
     kind: str
@@ -48,6 +50,8 @@ def read_place(place: Place) -> Any:
         return read_place(container)[key]
     if kind == "cached":
         return read_cached(container, key)
+    if kind == "block":
+        return arrays_of(container)[key]
     if kind == "step":
         return key.read(container)
     return vars(container)[key] if kind == "class" else container[key]

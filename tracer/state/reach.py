@@ -13,7 +13,7 @@ import builtins
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.heard import OPAQUE, hides, is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
@@ -103,6 +104,8 @@ class Reach:
             yield from self._of_class(obj)
         elif isinstance(obj, ModuleType):
             yield from self._of_module(obj)
+        elif is_frame(type(obj)):
+            yield from self._of_frame(obj)
         else:
             if isinstance(obj, (dict, list, tuple, deque)):
                 yield from self._of_container(obj, name, place)
@@ -259,6 +262,16 @@ class Reach:
             yield from self._of_slots(obj, cls, everything)
             yield Edge(Step("type"), cls, Place("type", obj, None))
 
+    def _of_frame(self, frame: Any) -> Iterator[Edge]:
+        for i, array in enumerate(arrays_of(frame)):
+            yield Edge(Step("block", i), array, Place("block", frame, i))
+        named = attributes_of(frame)
+        for name in self.reads.names & named.keys():
+            yield Edge(Step("attr", name), named[name], Place("item", vars(frame), name))
+        cls: type = type(frame)
+        if is_heard(module_of(cls)):  # a subclass of the user's
+            yield Edge(Step("type"), cls, Place("type", frame, None))
+
     def _of_nn_module(self, entry: dict[str, Any]) -> Iterator[Edge]:
         for table in MODULE_TABLES:
             items = entry.get(table)
@@ -290,11 +303,17 @@ class Reach:
                     if value is not MISSING:
                         yield Edge(Step("attr", name), value, Place("slot", obj, member))
 
-    def find(self, fn: Any, is_tensor: Any, limit: int = 400_000) -> dict[int, tuple[Any, Origin]]:
-        """Every tensor that is reached from `fn`, by id, with its shortest path."""
+    def find(
+        self, fn: Any, is_tensor: Any, given: Iterable[Any] = (), limit: int = 400_000
+    ) -> dict[int, tuple[Any, Origin]]:
+        """Every tensor that is reached from `fn`, by id, with its shortest path.
+
+        `given` are the objects among the arguments.
+        """
         found: dict[int, tuple[Any, Trail]] = {}
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(fn, None)])
+        queue.extend((obj, Trail(None, Step("given", obj))) for obj in given)
         while len(seen) < limit:
             if not queue:
                 queue.extend((e.child, Trail(None, e.step, e.place)) for e in self.unreached())
@@ -313,7 +332,7 @@ class Reach:
                 for edge in self.attributes_of(obj):
                     queue.append((edge.child, Trail(trail, edge.step, edge.place)))
                 continue
-            last = None if trail is None else trail.step.key
+            last = None if trail is None or trail.step.kind == "given" else trail.step.key
             where = None if trail is None else trail.place
             for edge in self.edges(obj, trail is None, last, where):
                 queue.append((edge.child, Trail(trail, edge.step, edge.place)))

@@ -168,6 +168,7 @@ class Trace:
             generators.put_back()
             self.generators.restore()
             self.reads.held.changed_arrays()
+            self.reads.held.frames.changed()
             self.outer.restore()
             self.places.restore()
         return traced
@@ -309,6 +310,11 @@ class Trace:
             raise TraceError(
                 "a numpy array is changed in place", loc=function_loc(self.fn),
                 hint="change it outside, or make it a tensor",
+            )
+        for frame in self.reads.held.frames.changed()[:1]:
+            raise TraceError(
+                f"a {type(frame).__name__} is changed in place", loc=function_loc(self.fn),
+                hint="change a copy of it",
             )
 
     def add_state(self, state: torch.Tensor, origin: GeneratorState) -> Value:
