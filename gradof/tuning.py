@@ -112,13 +112,17 @@ UNROLL_INLINE = 20  # instructions each, if there are as many as
 UNROLL_WORK = 10  # for each vector in memory: others wait for that; copies take time to compile.
 
 # --- A whole graph as one native function --------------------------------------------------------
-WHOLE_CELLS = 1 << 14  # cells of the largest array: up to there all of a graph is near a core.
+WHOLE_CELLS = 1 << 15  # cells of the largest array: up to there all of a graph is near a core.
+WHOLE_ARGUMENT = 1 << 22  # cells of an argument of which rows are picked, or that is multiplied.
 WHOLE_LOOP_CELLS = 1 << 20  # the same of a graph with loops, whose stacked results are long.
 WHOLE_LEAST = 4  # ops: fewer do not repay what compiling costs, and loading the compiler.
+STRETCH_LEAST = 6  # ops of a part of a graph that is a function of its own, and cells of its
+STRETCH_CELLS = 1 << 17  # largest array: no loop is worth waking a thread.
 WHOLE_MOST = 6000  # ops, written out: of more, compiling takes seconds.
 WHOLE_REGISTERS = 8  # numbers of an array that are each in a register.
 WHOLE_GROUP = 512  # elementwise ops of one loop: of more, most are kept in memory anyway.
-WHOLE_PRODUCT = 1 << 18  # multiplications of a product: BLAS is ahead in larger ones.
+WHOLE_PRODUCT = 1 << 21  # multiplications of a product: larger ones are for several threads.
+WHOLE_CALLED = 1 << 15  # multiplications of one that is a call of the kernel for all sizes.
 WHOLE_HELD = 1 << 15  # cells in all: of more, others may run Python meanwhile.
 WHOLE_QUICK = 20_000  # lines of code: of more, it is compiled without optimisation.
 

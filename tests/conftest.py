@@ -173,3 +173,4 @@ def op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tuning, "WHOLE_CELLS", -1)
     monkeypatch.setattr(tuning, "WHOLE_LOOP_CELLS", -1)
+    monkeypatch.setattr(tuning, "STRETCH_CELLS", -1)

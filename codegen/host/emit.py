@@ -46,6 +46,7 @@ from gradof.codegen.lowering.numpy import (
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.machine.source import as_tuple, identifier
 from gradof.codegen.targets.target import MakeKernel
+from gradof.codegen.whole.function import StretchKernel
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Dense
 from gradof.ir.core import Graph, Node, Value
@@ -162,6 +163,9 @@ class _Emitter(HostEmitter):
         if node.kind == "FusionGroup" and self.make_kernel is not None:
             self.add_kernel(node, self.make_kernel)
             return
+        if node.kind == "Stretch":
+            self.add_stretch(node)
+            return
         if is_loop(node):
             self.bodies[node] = self.body(Loop(node))
         if node in self.bodies or node.kind in CONVERSIONS:
@@ -179,6 +183,13 @@ class _Emitter(HostEmitter):
         if low.function is not None:
             low = dataclasses.replace(low, text=self.callee(low.text, low.function))
         self.lowerings[node] = (record, low)
+
+    def add_stretch(self, node: Node) -> None:
+        """Make the native function of a stretch, under a name of its own."""
+        name = self.kernels[node] = self.given.unique(f"{self.name}_stretch")
+        graph = body_graph(node.blocks[0], name)
+        self.namespace[name] = StretchKernel(graph, name, lambda: emit(graph, self.library, name))
+        self.reads[node] = tuple(range(len(node.inputs)))
 
     def callee(self, name: str, function: Callable[..., Any]) -> str:
         """The name under which a function is called: two of one op have two."""

@@ -26,7 +26,7 @@ from gradof.codegen.machine.scratch import Scratch
 from gradof.codegen.machine.threads import n_threads
 from gradof.codegen.matmul.emit import ARGUMENTS, emit_product, scratch_bytes
 from gradof.codegen.matmul.pack import panel_width, tile_rows
-from gradof.ir.types import F32, F64
+from gradof.ir.types import F32, F64, DType
 from gradof.ops.memory import empty
 
 _MAX_LAYOUTS = 256
@@ -70,13 +70,41 @@ def _run(layout: _Layout, addresses: Sequence[int], openmp: bool) -> None:
 
 
 def _layout(a: Any, b: Any) -> _Layout | None:
+    work = work_of(a, b, vector_bits())
+    if work is None:
+        return None
+    dtype, (*batch, m, n) = _DTYPES[a.dtype.char], work.shape
+    job = new_job({
+        place.KERNEL: _address(dtype.name, vector_bits()), place.COUNT: work.pieces,
+        place.CHUNK: work.chunk, place.CHUNKS: -(-work.pieces // work.chunk),
+        place.SCRATCH_STEP: work.scratch,
+    }, [work.values.get(name, 0) for name in ARGUMENTS], [])  # fmt: skip
+    threads = 1 + math.prod(batch) * m * n * a.shape[-1] // tuning.MATMUL_THREAD
+    return _Layout(work.shape, job, threads, work.scratch)
+
+
+class Work(NamedTuple):
+    """The kernel's arguments but for the addresses, and what it is to be called for."""
+
+    shape: tuple[int, ...]  # of the result
+    values: dict[str, int]
+    pieces: int  # of work,
+    chunk: int  # and of them those that a thread takes at once
+    scratch: int  # bytes of a thread's panel
+
+
+def work_of(a: Any, b: Any, bits: int) -> Work | None:
+    """The work of a product, by shapes, strides and the width of registers.
+
+    None where the leading axes are too many.
+    """
     (m, k), n = a.shape[-2:], b.shape[-1]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     axes = _batch(batch, a, b)
     if axes is None:
         return None
     (_, a_outer, b_outer), (inner, a_inner, b_inner) = axes
-    dtype, bits = _DTYPES[a.dtype.char], vector_bits()
+    dtype = _DTYPES[a.dtype.char]
     panels = max(1, -(-n // panel_width(dtype, bits)))
     stacks = max(1, math.prod(batch))
     block = _block(m, stacks * panels, tile_rows(bits))
@@ -88,14 +116,19 @@ def _layout(a: Any, b: Any) -> _Layout | None:
         "panels": panels,
     }  # fmt: skip
     each = max(1, block * panel_width(dtype, bits) * k)
-    count = stacks * panels * blocks
     chunk = max(1, tuning.MATMUL_CHUNK // each)
     scratch = scratch_bytes(k, dtype, bits)
-    job = new_job({
-        place.KERNEL: _address(dtype.name, bits), place.COUNT: count, place.CHUNK: chunk,
-        place.CHUNKS: -(-count // chunk), place.SCRATCH_STEP: scratch,
-    }, [values.get(name, 0) for name in ARGUMENTS], [])  # fmt: skip
-    return _Layout((*batch, m, n), job, 1 + stacks * m * n * k // tuning.MATMUL_THREAD, scratch)
+    return Work((*batch, m, n), values, stacks * panels * blocks, chunk, scratch)
+
+
+@functools.cache
+def linked(dtype: DType, bits: int) -> str:
+    """The name by which other native code calls the kernel; known from now on in this process."""
+    from llvmlite import binding
+
+    name = f"gradof_product_{dtype.name}_{bits}"
+    binding.add_symbol(name, _address(dtype.name, bits))
+    return name
 
 
 def _block(m: int, others: int, tile: int) -> int:

@@ -26,6 +26,7 @@ from gradof.codegen.tiles.half import tiles_of
 from gradof.codegen.tiles.kernel import TileKernel
 from gradof.codegen.tiles.torch_calls import has_one_thread
 from gradof.codegen.triton.interpreted import InterpretedKernel, in_triton
+from gradof.codegen.whole.stretches import may_stretch
 from gradof.codegen.whole.support import reason_against
 from gradof.errors import CodegenError, ConfigError
 from gradof.ir.clone import clone_graph
@@ -108,9 +109,10 @@ def has_small_kernels(graph: Graph) -> bool:
 
 def why_not_whole(graph: Graph, library: Library) -> str | None:
     """Why a graph is not computed as one native function; None if it is."""
-    reason = reason_against(graph, library)
-    if reason is not None:
-        return reason
+    return reason_against(graph, library) or _why_no_function()
+
+
+def _why_no_function() -> str | None:
     from gradof.codegen.machine.engine import status
     from gradof.codegen.machine.python_entry import is_known
 
@@ -134,8 +136,11 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
     if backend in ("auto", "native") and why_not_whole(graph, library) is None:
         return Target("whole", library, rounded)
     passes = (*rounded, "hoist-slices")
+    stretches: tuple[str, ...] = ()
+    if backend in ("auto", "native") and may_stretch(graph, library):
+        stretches = () if _why_no_function() else ("gather-stretches",)
     if not may_fuse(graph):
-        return Target(backend, library, passes)
+        return Target(backend, library, (*passes, *stretches))
     make = kernel_maker(backend, library)
     if make is _TILES[library]:
         # A pass over a tile costs as much as the array that it would spare.
@@ -143,8 +148,10 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
             "tiles", library, (*passes, "fuse"), lambda node: in_tiles(node, library), _worth,
             rematerialize=False, make_kernel=make,
         )  # fmt: skip
-    worth = _worth_small if graph.small_kernels else _worth
-    return Target("native", library, (*passes, "fuse"), in_native, worth, make_kernel=make)
+    # small arrays are in stretches, where each kernel would be a call
+    worth = _worth_small if graph.small_kernels and not stretches else _worth
+    passes = (*passes, "drop-detaches", "move-views-up", "fuse", *stretches)
+    return Target("native", library, passes, in_native, worth, make_kernel=make)
 
 
 # What fewer passes over memory compute: one more launch or pass costs more than arithmetic.
@@ -229,7 +236,9 @@ def in_native(node: Node) -> bool:
     """Whether the node can be part of a native kernel."""
     from gradof.codegen.llvm.vectors import supports
 
-    if any(isinstance(v.type, TensorType) and v.type.device != "cpu" for v in node.inputs):
+    if node.blocks or any(
+        isinstance(v.type, TensorType) and v.type.device != "cpu" for v in node.inputs
+    ):
         return False
     tensors = [v.type.dtype for v in node.inputs if isinstance(v.type, TensorType)]
     if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):

@@ -17,13 +17,14 @@ from gradof.codegen.fusion.fuse import fuse
 from gradof.codegen.targets.target import Target
 from gradof.codegen.targets.weak_numbers import may_round, round_weak_numbers
 from gradof.codegen.triton.attention.replace import with_attention
-from gradof.codegen.triton.graph.copies import copy_what_is_returned, drop_copies
+from gradof.codegen.triton.graph.copies import copy_what_is_returned, drop_copies, drop_detaches
 from gradof.codegen.triton.graph.linear_sums import split_linear_sums
 from gradof.codegen.triton.graph.one_hot import pick_from_memory
 from gradof.codegen.triton.graph.refine import refine_reshapes
 from gradof.codegen.triton.graph.split_sums import split_sums
 from gradof.codegen.triton.graph.views_up import move_views_up
 from gradof.codegen.triton.graph.windows import put_into_loops
+from gradof.codegen.whole.stretches import gather_stretches, may_stretch
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.passes.hoist_slices import may_hoist
@@ -63,11 +64,17 @@ GRAPH_PASSES: dict[str, GraphPass] = {
         (round_weak_numbers.__doc__ or "").splitlines()[0],
         lambda graph, target: may_round(graph, target.library),
     ),
+    "gather-stretches": GraphPass(
+        lambda graph, target: gather_stretches(graph, target.library),
+        (gather_stretches.__doc__ or "").splitlines()[0],
+        lambda graph, target: may_stretch(graph, target.library), rebuilds=True,
+    ),
     "attention": GraphPass(
         lambda graph, target: with_attention(graph)[0],
         "Put one node in place of each softmax(Q K^T) V that a kernel can compute.",
     ),
     "drop-copies": _in_place(drop_copies),
+    "drop-detaches": _in_place(drop_detaches),
     "refine-reshapes": _in_place(refine_reshapes),
     "move-views-up": _in_place(move_views_up),
     "split-linear-sums": _in_place(split_linear_sums),

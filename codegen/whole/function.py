@@ -48,6 +48,26 @@ class WholeKernel:
         self.nest = _Nest(name, (whole.steps,))
 
 
+class StretchKernel:
+    """The native function of a part of a graph: called with arrays, it returns a tuple of them.
+
+    `statements` as for a whole graph. The text is kept for people; the function holds its code.
+    """
+
+    emitter = "native, a stretch of the graph"
+
+    def __init__(self, graph: Graph, name: str, statements: Callable[[], Executable]) -> None:
+        made = WholeExecutable(graph, name, statements)
+        self.source = made.source
+        self.nest = _Nest(name, (made.whole.steps,))
+        self.call = made.function
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results, fresh arrays."""
+        result: tuple[Any, ...] = self.call(*arrays)
+        return result
+
+
 class WholeExecutable(Executable):
     """See the module docstring."""
 

@@ -2,7 +2,8 @@
 
 Each element is added in the order of the terms, by fused multiply-adds, in registers or in memory;
 where neither the result nor the second matrix has a full vector of columns, rows are multiplied
-with columns in vectors, whose lanes are added at the end.
+with columns in vectors, whose lanes are added at the end. Products that are worth a copy of the
+second matrix are a call of the kernel of `matmul`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from gradof import tuning
+from gradof.codegen.matmul.emit import ARGUMENTS
+from gradof.codegen.matmul.products import linked, work_of
 from gradof.codegen.whole.indexing import Indexing
 from gradof.codegen.whole.nests import aligned
 from gradof.codegen.whole.text import Lanes, constant
 from gradof.codegen.whole.values import Mem, in_registers, shape_of, tensor
-from gradof.ir.core import Node
+from gradof.ir.attrs import to_numpy_dtype
+from gradof.ir.core import Node, Value
+from gradof.ir.types import I64
 
 _ROWS, _VECTORS = 4, 2  # of the result, in registers at once
 
@@ -35,6 +44,8 @@ class Products(Indexing):
             self.fill(constant(0, dtype), made)
             return self.define_mem(node.output, made)
         x, y = self.memory(a), self.memory(b)
+        if is_called(a, b) and self.call_product(x, y, made):
+            return self.define_mem(node.output, made)
         batch = shape[:-2]
         steps = [aligned(replace(m, shape=m.shape[:-2], strides=m.strides[:-2]), batch)
                  for m in (x, y, made)]  # fmt: skip
@@ -54,6 +65,25 @@ class Products(Indexing):
         if math.prod(shape):
             level(0, [self.pointer(m) for m in (x, y, made)])
         self.define_mem(node.output, made)
+
+    def call_product(self, a: Mem, b: Mem, c: Mem) -> bool:
+        """c = a b by the kernel; False where the leading dims are too many for it."""
+        work = work_of(_as_array(a), _as_array(b), self.bits)
+        if work is None:
+            return False
+        text, dtype = self.text, a.dtype
+        values: dict[str, int | str] = dict(work.values)
+        for name, mem in zip("abc", (a, b, c), strict=True):
+            values[name] = text.emit(f"ptrtoint ptr {self.pointer(mem)} to i64")
+        arguments = self.new((len(ARGUMENTS),), I64, temporary=True)
+        scratch = self.new((-(-work.scratch // dtype.itemsize),), dtype, temporary=True)
+        for k, name in enumerate(ARGUMENTS):
+            text.store(str(values[name]), text.at(arguments.base, k, I64), I64)
+        kernel = linked(dtype, self.bits)
+        text.declared[kernel] = f"declare void @{kernel}(ptr, i64, i64, i64, i64, ptr, ptr)"
+        text.line(f"call void @{kernel}(ptr {arguments.base}, i64 0, i64 {work.pieces}, i64 0, "
+                  f"i64 0, ptr {scratch.base}, ptr {scratch.base})")  # fmt: skip
+        return True
 
     def small_product(self, node: Node) -> None:
         """Of numbers in registers."""
@@ -201,6 +231,19 @@ class Products(Indexing):
             text.store(total, text.at(self.pointer(c), at, dtype), dtype)
 
         text.loop(a.shape[0], lambda i: text.loop(b.shape[0], lambda j: dot(i, j)))
+
+
+def is_called(a: Value, b: Value) -> bool:
+    """Whether the product is a call of the kernel, where that can be."""
+    (m, k), n = shape_of(a)[-2:], shape_of(b)[-1]
+    return m * k * n >= tuning.WHOLE_CALLED and min(m, n) >= tuning.MATMUL_LEAST
+
+
+def _as_array(mem: Mem) -> Any:
+    """An array of that shape and these strides, of which nothing is read."""
+    dtype = to_numpy_dtype(mem.dtype)
+    strides = [s * dtype.itemsize for s in mem.strides]
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), mem.shape, strides)
 
 
 def _turned(mem: Mem) -> Mem:

@@ -140,7 +140,7 @@ class Reductions(Views):
         """A row combined in any order: extremes, whole numbers, truth; products one by one."""
         text, word = self.text, WORDS[kind]
         code: Lanes = self.code(self.lanes([dtype]))
-        if size < 2 * code.lanes or (kind == "prod" and dtype in FLOATS) or dtype is BOOL:
+        if size < 2 * code.lanes or (kind == "prod" and dtype in FLOATS):
             code = self.one
         first = code.load(at, dtype)
 
@@ -152,12 +152,24 @@ class Reductions(Views):
         found = first
         if times:
             (found,) = text.carried(times, [(code.vector(dtype), first)], step)
-        ones = [found]
-        if code is not self.one:
-            ones = [code.extract(found, k, dtype) for k in range(code.lanes)]
-            ones += [text.load(text.at(at, k, dtype), dtype)
-                     for k in range(size - size % code.lanes, size)]  # fmt: skip
-        return self.combined(kind, ones, dtype)
+        if code is self.one:
+            return found
+        ones = [text.load(text.at(at, k, dtype), dtype)
+                for k in range(size - size % code.lanes, size)]  # fmt: skip
+        return self.combined(kind, [self.halved(word, found, code.lanes, dtype), *ones], dtype)
+
+    def halved(self, word: str, vector: str, lanes: int, dtype: DType) -> str:
+        """The lanes of a vector combined, one half with the other."""
+        while lanes > 2:
+            v, lanes = self.code(lanes).vector(dtype), lanes // 2
+            parts = [
+                self.text.emit(f"shufflevector {v} {vector}, {v} poison, <{lanes} x i32> <"
+                               + ", ".join(f"i32 {start + k}" for k in range(lanes)) + ">")
+                for start in (0, lanes)
+            ]  # fmt: skip
+            vector = self.code(lanes).op(word, dtype, parts, [dtype] * 2, {})
+        ones = [self.code(2).extract(vector, k, dtype) for k in range(2)]
+        return self.one.op(word, dtype, ones, [dtype] * 2, {})
 
     def over_rows(self, kind: str, source: Mem, sizes: Sequence[int], made: Mem) -> None:
         """Rows combined, one after the other, cell by cell."""

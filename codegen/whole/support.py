@@ -27,12 +27,10 @@ def reason_against(graph: Graph, library: Library) -> str | None:
     work, loops = 0, any(node.kind == "Loop" for node in graph.nodes())
     most = tuning.WHOLE_LOOP_CELLS if loops else tuning.WHOLE_CELLS
     for value in graph.inputs:
-        if not _fits(value, most):
+        if not _fits(value, max(most, tuning.WHOLE_ARGUMENT)):
             return f"the argument {value.hint or value.index} is {value.type}"
     for node in graph.walk():
-        why = _against(node, most)
-        if node.kind == "sign" and library == "torch":
-            why = "sign: that of nan is torch's"
+        why = reason_against_node(node, library, most)
         if why:
             return why
         work += not (node.kind in VIEWS or node.kind in CONSTANTS)
@@ -59,6 +57,13 @@ def is_worth_a_function(graph: Graph) -> bool:
     return False
 
 
+def reason_against_node(node: Node, library: Library, most: int) -> str | None:
+    """Why a node is not in such a function, whose arrays have `most` cells."""
+    if node.kind == "sign" and library == "torch":
+        return "sign: that of nan is torch's"
+    return _against(node, most)
+
+
 def _against(node: Node, most: int) -> str | None:
     if node.kind == "Constant" and is_number(node.output):
         value = node.attrs["value"]
@@ -66,9 +71,12 @@ def _against(node: Node, most: int) -> str | None:
     supported = _SUPPORTED.get(node.kind, supports_elementwise if is_elementwise(node) else None)
     if supported is None or not supported(node):
         return f"{node.kind} on {', '.join(str(v.type) for v in node.inputs)}"
-    for v in (*node.inputs, *node.outputs):
+    if node.kind in _MOVES_NOTHING and most >= 0:
+        most = max(most, tuning.WHOLE_ARGUMENT)
+    for k, v in enumerate((*node.inputs, *node.outputs)):
         number = is_number(v) and v.node is not None and v.node.kind == "Constant"
-        if not number and not _fits(v, most):
+        picked = k == 0 and node.kind == "index_select" and most >= 0
+        if not number and not _fits(v, tuning.WHOLE_ARGUMENT if picked else most):
             return f"{node.kind} has an operand or a result {v.type}"
     return None
 
@@ -114,6 +122,9 @@ def _multiplies(node: Node) -> bool:
         return False
     return math.prod(a.shape) * b.shape[-1] <= tuning.WHOLE_PRODUCT
 
+
+# what takes as long as it multiplies, whatever the sizes are, and what is no work
+_MOVES_NOTHING = frozenset({"mm", "bmm", *(VIEWS - {"reshape"})})  # which may be a copy
 
 _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     **dict.fromkeys((*VIEWS, *CONSTANTS, *MOVES), _any),

@@ -34,7 +34,7 @@ class OpInfo(Protocol):
 OPS: dict[str, OpInfo] = {}
 
 # Kinds whose outputs cannot be inferred from their inputs alone: their blocks say it.
-STRUCTURAL = frozenset({"GradOf", "FusionGroup"})
+STRUCTURAL = frozenset({"GradOf", "FusionGroup", "Stretch"})
 
 # Kinds that hold a block to be shown, and give no results: the reverse beside its forward.
 DISPLAY = frozenset({"Reverse"})

@@ -218,6 +218,7 @@ def gradients(fn: Function, arrays: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.usefixtures("op_by_op")
 def test_attention_is_computed_by_it(every_product: list[tuple[int, ...]], dtype: Any) -> None:
     arrays = [made((4, 96, 48), "plain", dtype)] + [made((48, 48), "plain", dtype) / 8] * 3
     found = gradients(gradof.differentiate(attention), arrays)

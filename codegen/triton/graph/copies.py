@@ -15,6 +15,14 @@ def drop_copies(graph: Graph) -> None:
             node.erase()
 
 
+def drop_detaches(graph: Graph) -> None:
+    """Drop what cuts gradients: there are none behind a target, and loops go on through it."""
+    for node in list(graph.nodes()):
+        if node.kind in ("detach", "alias"):
+            node.output.replace_all_uses_with(node.inputs[0])
+            node.erase()
+
+
 def copy_what_is_returned(graph: Graph) -> None:
     """An operand that is returned, as a gradient that passes through, is copied where it is read.
 

@@ -60,9 +60,20 @@ def _pays(view: Node) -> bool:
     if isinstance(dims, tuple) and dims[-1:] != (len(dims) - 1,):
         return False  # neighbours would be apart, in all that is read
     whole = source.output.shape
-    if view.kind == "reshape" and any(v.shape not in ((), whole) for v in source.inputs):
+    if view.kind == "reshape" and any(
+        v.shape not in ((), whole) and not _is_kept(v, view) for v in source.inputs
+    ):
         return False
     return any(_is_loop_or_copy(use.node, view) for use in view.output.uses)
+
+
+def _is_kept(value: Value, reshape: Node) -> bool:
+    """Whether an operand broadcasts along the last dims alone, which the reshape leaves alone."""
+    before, after, shape = reshape.inputs[0].shape, reshape.output.shape, value.shape
+    assert before is not None and after is not None
+    return shape is not None and 0 < len(shape) < min(len(before), len(after)) and (
+        before[-len(shape) :] == after[-len(shape) :]
+    )  # fmt: skip
 
 
 def _is_loop_or_copy(user: Node, view: Node) -> bool:
@@ -98,7 +109,7 @@ def _viewed(value: Value, view: Node, rank: int, builder: Builder) -> Value:
     """The view of an operand, which broadcasts to the operand of the view."""
     shape = value.shape
     assert shape is not None
-    if shape == ():
+    if shape == () or (view.kind == "reshape" and _is_kept(value, view)):
         return value
     if len(shape) < rank:
         value = builder.emit("reshape", value, shape=(1,) * (rank - len(shape)) + shape)

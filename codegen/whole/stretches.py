@@ -1,0 +1,188 @@
+"""Parts of a graph that are one native function each, between calls that are none.
+
+Given  %h = mm(%x, %w);  %n = convolution(%i, %k);  %t = tanh(%h);  %y = add(%t, %n);  return (%y)
+the result is
+      %n = convolution(%i, %k)              # the library's
+      %y = Stretch(%x, %w, %n)              # one call of machine code
+        block(%x, %w, %n): %h = mm(%x, %w); %t = tanh(%h); %y = add(%t, %n) -> (%y)
+
+Note [Phases]
+What a function of `whole` can compute is *inside*, all else *outside*: library calls, random
+numbers, kernels of large arrays. A node inside is in phase p if p calls outside, each of which
+needs a result of the phase before, come ahead of it; a node outside has the phase that it waits
+for. All nodes inside of one phase are a stretch: no path leads from it through the outside back to
+it. What reads nothing but the graph's inputs waits for its first reader, so that it does not fill
+memory early.
+
+Views are inside of every stretch that reads through them, and outside where others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradof import tuning
+from gradof.codegen.fusion.rebuild import has_effect
+from gradof.codegen.lowering.numpy import Library
+from gradof.codegen.whole.support import reason_against_node
+from gradof.codegen.whole.views import CONSTANTS, VIEWS
+from gradof.ir.clone import clone_node
+from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.loop import is_loop
+from gradof.ir.origins import joined
+
+
+def gather_stretches(graph: Graph, library: Library) -> Graph:
+    """Put what native functions can compute between other calls into Stretch nodes."""
+    inside = {node for node in graph.nodes() if _is_inside(node, library)}
+    return _Rebuild(graph, inside).run()
+
+
+def may_stretch(graph: Graph, library: Library) -> bool:
+    """Whether there is so much inside that a function pays."""
+    if graph.whole is False:
+        return False
+    count = 0
+    for node in graph.nodes():
+        count += _is_inside(node, library)
+        if count >= tuning.STRETCH_LEAST:
+            return True
+    return False
+
+
+def _is_free(node: Node) -> bool:
+    return node.kind in VIEWS or node.kind in CONSTANTS
+
+
+def _is_inside(node: Node, library: Library) -> bool:
+    if _is_free(node) or is_loop(node) or has_effect(node):
+        return False
+    return reason_against_node(node, library, tuning.STRETCH_CELLS) is None
+
+
+class _Rebuild:
+    """The new graph, phase by phase."""
+
+    def __init__(self, graph: Graph, inside: set[Node]) -> None:
+        self.source, self.inside = graph, inside
+        self.graph = Graph(graph.name)
+        self.graph.nan_safe, self.graph.small_kernels = graph.nan_safe, graph.small_kernels
+        self.graph.whole = graph.whole
+        self.mapping: dict[Value, Value] = {}
+        self.phase: dict[Node, int] = {}
+
+    def run(self) -> Graph:
+        """The graph with Stretch nodes; nothing in the source is changed."""
+        nodes = list(self.source.nodes())
+        self.find_phases(nodes)
+        self.sink(nodes)
+        for param in self.source.inputs:
+            self.mapping[param] = self.graph.block.add_param(param.type, param.hint)
+        phases: dict[int, tuple[list[Node], list[Node]]] = {}
+        for node in nodes:
+            if not _is_free(node):
+                phases.setdefault(self.phase[node], ([], []))[node in self.inside].append(node)
+        for _, (outside, inside) in sorted(phases.items()):
+            if len(inside) >= tuning.STRETCH_LEAST:
+                for k in range(0, len(inside), tuning.WHOLE_MOST):
+                    self.stretch(inside[k : k + tuning.WHOLE_MOST])
+                self.append(outside)
+            else:
+                self.append(inside)
+                self.append(outside)
+        self.graph.set_outputs([self.outer(v) for v in self.source.outputs])
+        return self.graph
+
+    # --- phases; see Note [Phases] ----------------------------------------------------------------
+
+    def find_phases(self, nodes: list[Node]) -> None:
+        """The earliest phase of each node."""
+        last_effect = -1
+        for node in nodes:
+            mine = node in self.inside
+            phase = 0 if mine else -1
+            for value in node.inputs:
+                maker = _base(value).node
+                if maker is not None and maker in self.phase:
+                    waits = mine and maker not in self.inside
+                    phase = max(phase, self.phase[maker] + waits)
+            if has_effect(node):  # they keep their order
+                phase = last_effect = max(phase, last_effect)
+            if not _is_free(node) or node.kind in CONSTANTS:
+                self.phase[node] = phase
+
+    def sink(self, nodes: list[Node]) -> None:
+        """Let what reads only inputs of the graph wait for its first reader."""
+        for node in reversed(nodes):
+            if node not in self.inside or any(
+                (maker := _base(v).node) is not None and not _is_free(maker) for v in node.inputs
+            ):  # fmt: skip
+                continue
+            readers = [r for out in node.outputs for r in _readers(out)]
+            if all(r in self.phase for r in readers):  # not returned
+                self.phase[node] = min(
+                    (self.phase[r] for r in readers), default=self.phase[node]
+                )  # fmt: skip
+
+    # --- the new graph ----------------------------------------------------------------------------
+
+    def append(self, nodes: list[Node]) -> None:
+        """Nodes as they are."""
+        for node in nodes:
+            for value in node.inputs:
+                self.outer(value)
+            self.graph.block.append(clone_node(node, self.mapping))
+
+    def outer(self, value: Value) -> Value:
+        """A value outside of stretches, where a view of it is taken when it is first read."""
+        if value not in self.mapping:
+            assert value.node is not None
+            for operand in value.node.inputs:
+                self.outer(operand)
+            self.graph.block.append(clone_node(value.node, self.mapping))
+        return self.mapping[value]
+
+    def stretch(self, nodes: list[Node]) -> None:
+        """One Stretch node."""
+        made = Node("Stretch", loc=joined(*(node.loc for node in nodes)))
+        block, mine = made.add_block(), set(nodes)
+        inner: dict[Value, Value] = {}
+        for node in nodes:
+            for value in node.inputs:
+                self.read(value, made, block, inner)
+            block.append(clone_node(node, inner))
+        outputs = [v for node in nodes for v in node.outputs]
+        results = [v for v in outputs if any(r not in mine for r in _readers(v))]
+        block.returns.set_inputs([inner[v] for v in results])
+        for value in results:
+            self.mapping[value] = made.add_output(value.type, value.hint)
+        self.graph.block.append(made)
+
+    def read(self, value: Value, made: Node, block: Block, inner: dict[Value, Value]) -> None:
+        """Have a value within a stretch, by the views that lead to it."""
+        if value in inner:
+            return
+        node = value.node
+        if node is not None and _is_free(node):
+            for operand in node.inputs:
+                self.read(operand, made, block, inner)
+            block.append(clone_node(node, inner))
+            return
+        made.add_input(self.outer(value))
+        inner[value] = block.add_param(value.type, value.hint)
+
+
+def _base(value: Value) -> Value:
+    """What a value is a view of."""
+    while value.node is not None and value.node.kind in VIEWS:
+        value = value.node.inputs[0]
+    return value
+
+
+def _readers(value: Value) -> Iterator[Node]:
+    """What reads a value, directly or through views; the node that returns among them."""
+    for use in value.uses:
+        if use.node.kind in VIEWS:
+            yield from _readers(use.node.output)
+        else:
+            yield use.node
