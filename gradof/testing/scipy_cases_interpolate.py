@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, R, Sample, case, rising
+from gradof.testing.numpy_samples import Case, R, Sample, case, rising, unit
 
 _I = "scipy.interpolate"
 _AT = "np.array([-1.7, -0.3, 0.4, 1.1, 1.6])"
@@ -14,7 +14,45 @@ def _of(name: str, *calls: str, on: tuple[Sample, ...], then: str = f"({_AT})") 
 
 
 _CLASSES = ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator")
+def _splines() -> tuple[Case, ...]:
+    """B-splines by their three families of names."""
+    made = f"{_I}.make_interp_spline({_X}, x)"
+    tck = f"{_I}.splrep({_X}, x)"
+    one = f"{_I}.UnivariateSpline({_X}, x, s=0)"
+    plane = f"{_I}.RectBivariateSpline({_X}, np.linspace(0.0, 3.0, 5), x)"
+    return (
+        case(f"{_I}.BSpline.derivative", f"{made}.derivative(2)(y)", R(7), R(4)),
+        case(f"{_I}.BSpline.antiderivative", f"{made}.antiderivative()(y)", R(7), R(4)),
+        case(f"{_I}.BSpline.integrate", f"{made}.integrate(-1.2, y)", R(7), R()),
+        case(f"{_I}.splrep", f"{tck}[1]", R(7)),
+        case(f"{_I}.splrep", f"{_I}.splrep({_X}, x, t=[0.3], w=np.linspace(1.0, 2.0, 7))[1]", R(7)),
+        case(f"{_I}.splev", f"{_I}.splev(y, {tck}, der=1)", R(7), R(4)),
+        case(f"{_I}.splev", f"{_I}.splev(y, {tck}, ext=3)", R(7), R(4, low=-3.0)),
+        case(f"{_I}.splint", f"np.ones(1) * {_I}.splint(-1.1, y, {tck})", R(7), R()),
+        case(f"{_I}.splder", f"{_I}.splder({tck}, 2)[1]", R(7)),
+        case(f"{_I}.splantider", f"{_I}.splantider({tck})[1]", R(7)),
+        case(f"{_I}.UnivariateSpline", f"{one}(y)", R(7), R(4)),
+        case(f"{_I}.InterpolatedUnivariateSpline",
+             f"{_I}.InterpolatedUnivariateSpline({_X}, x, k=2)(y)", R(7), R(4)),
+        case(f"{_I}.LSQUnivariateSpline",
+             f"{_I}.LSQUnivariateSpline({_X}, x, [0.3])(y)", R(7), R(4)),
+        case(f"{_I}.UnivariateSpline.integral", f"np.ones(1) * {one}.integral(-1.3, y)", R(7), R()),
+        case(f"{_I}.UnivariateSpline.derivatives", f"{one}.derivatives(y)", R(7), R()),
+        case(f"{_I}.UnivariateSpline.derivative", f"{one}.derivative()(y)", R(7), R(4)),
+        case(f"{_I}.UnivariateSpline.antiderivative", f"{one}.antiderivative()(y)", R(7), R(4)),
+        case(f"{_I}.UnivariateSpline.get_coeffs", f"{one}.get_coeffs()", R(7)),
+        case(f"{_I}.RectBivariateSpline", f"{plane}(np.array([-1.0, 0.5]), y)", R(7, 5), rising(3)),
+        case(f"{_I}.RectBivariateSpline", f"{plane}.ev(y, z, dx=1)", R(7, 5), R(3), unit(3)),
+    )  # fmt: skip
+
+
+_SITES = "np.array([[0.0, 0.0], [1.0, 0.1], [0.0, 1.2], [1.0, 1.0], [0.4, 0.6], [0.7, 0.2]])"
 CASES = (
+    *_splines(),
+    *_of("RBFInterpolator", f"{_SITES}, x", on=(R(6), R(3, 2)), then="(y)"),
+    *_of("RBFInterpolator",
+         f"{_SITES} + z, x, kernel='gaussian', epsilon=1.5, smoothing=0.01 * x[0]",
+         on=(R(6), R(3, 2), unit(6, 2)), then="(y)"),
     *(c for n in _CLASSES for c in _of(n, "x, y", f"{_X}, y", on=(rising(7), R(7)))),
     *_of("CubicSpline", f"{_X}, x, bc_type='natural'", f"{_X}, x, bc_type='clamped'",
          f"{_X}, x, extrapolate=False", f"{_X}[:3], x[:3]", on=(R(7),)),

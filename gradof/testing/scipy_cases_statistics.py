@@ -62,4 +62,13 @@ SUMMARIES = (
     *_of("energy_distance", "x, y", on=(R(5), R(6))),
     *_of("median_abs_deviation", "x"),
 )  # fmt: skip
-CASES = (*MULTIVARIATE, *SUMMARIES)
+_KDE = f"{_S}.gaussian_kde"
+DENSITIES = (
+    case(_KDE, f"{_KDE}(x)(y)", R(5), R(3)),
+    case(f"{_KDE}.evaluate", f"{_KDE}(np.stack([x, z]), 0.7).evaluate(y)", R(5), R(2, 3), R(5)),
+    case(f"{_KDE}.logpdf", f"{_KDE}(x, weights=z).logpdf(y)", R(5), R(3), positive(5)),
+    case(f"{_KDE}.integrate_box_1d", f"{_KDE}(x).integrate_box_1d(y, 1.5)", R(5), R()),
+    case(f"{_KDE}.set_bandwidth", f"k = {_KDE}(x)\nk.set_bandwidth(z[()])\nreturn k(y)", R(5), R(3),
+         positive()),
+)  # fmt: skip
+CASES = (*MULTIVARIATE, *SUMMARIES, *DENSITIES)

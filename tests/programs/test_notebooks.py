@@ -1,4 +1,4 @@
-"""Sections of scipy's tutorial and numpy's guide: value and gradient, or a refusal with a line."""
+"""Sections of scipy's tutorial and numpy's guide: value and gradient, of every one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 
 import gradof
-from gradof.errors import GradofError
 from tests.programs import sequences_notebooks
 from tests.programs.test_numpy_programs import NAMES, X, _parsed, differences
 
 PROGRAMS = _parsed(sequences_notebooks.PROGRAMS)
-# What is known to be refused; a mend takes its name out.
-REFUSED = {
-    "optimize: least squares of a decay", "optimize: curve_fit", "optimize: assignment",
-    "interpolate: radial basis functions", "interpolate: a smoothing spline's derivative",
-    "stats: kernel density",
-}  # fmt: skip
+# A fit by scipy's differences is right to about 1e-8, and its difference by a short step is not.
+FITS = {"optimize: least squares of a decay", "optimize: curve_fit"}
 
 
 def made(name: str) -> Callable[[Any], Any]:
@@ -32,23 +27,17 @@ def made(name: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.cases(20)
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in REFUSED])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_value_and_gradient(name: str) -> None:
     fn = made(name)
     compiled = gradof.value_and_grad(fn)
     for _ in range(2):
         value, gradient = compiled(X)
         np.testing.assert_allclose(value, fn(X.copy()), rtol=1e-9)
-        np.testing.assert_allclose(gradient, differences(fn), rtol=1e-4, atol=1e-5)
+        step = 1e-3 if name in FITS else 1e-6
+        np.testing.assert_allclose(gradient, differences(fn, step), rtol=1e-4, atol=1e-5)
     assert compiled.cache_info().misses <= 2
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_is_refused_is_told_with_the_users_line(name: str) -> None:
-    with pytest.raises(GradofError) as caught:
-        gradof.grad(made(name))(X)
-    assert f"{name}.py:" in str(caught.value) and caught.value.hint
-
-
-def test_there_are_sixty_and_a_tenth_is_refused_at_most() -> None:
-    assert len(PROGRAMS) >= 60 and 10 * len(REFUSED) <= len(PROGRAMS)
+def test_there_are_sixty_and_none_is_refused() -> None:
+    assert len(PROGRAMS) >= 60

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from gradof.tracer.scipy import (
+    bsplines,
     convolve,
+    density,
     distances,
     distributions,
+    fitpack,
     fourier,
     grids,
     images,
     integrals,
     interpolation,
     labels,
+    least_squares,
     linalg,
     matrices,
     multivariate,
@@ -19,6 +26,9 @@ from gradof.tracer.scipy import (
     operators,
     optimize,
     polynomials,
+    programs,
+    radial,
+    roots,
     signals,
     sparse,
     sparse_makers,
@@ -28,13 +38,22 @@ from gradof.tracer.scipy import (
     statistics,
     structured,
 )
-from gradof.tracer.scipy.calls import caught
+from gradof.tracer.scipy.calls import caught as _caught_calls
+from gradof.tracer.scipy.in_c import wrapped
 
 ADAPTORS = (
-    convolve, distances, distributions, fourier, grids, images, integrals, interpolation, labels,
-    linalg, matrices, multivariate, odes, operators, optimize, polynomials, signals, sparse,
-    sparse_makers, sparse_systems, special, special_functions, statistics, structured,
+    bsplines, convolve, density, distances, distributions, fitpack, fourier, grids, images,
+    integrals, interpolation, labels, least_squares, linalg, matrices, multivariate, odes,
+    operators, optimize, polynomials, programs, radial, roots, signals, sparse, sparse_makers,
+    sparse_systems, special, special_functions, statistics, structured,
 )  # fmt: skip
+
+
+@contextmanager
+def caught() -> Iterator[None]:
+    """Within it, the functions of scipy that are loaded and have an adaptor record."""
+    with _caught_calls(), wrapped():
+        yield
 
 
 __all__ = ["ADAPTORS", "caught"]

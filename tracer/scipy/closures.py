@@ -123,6 +123,11 @@ def _holds(value: Any, kinds: Kinds) -> bool:
         return any(_holds(v, kinds) for v in value)
     if type(value) is dict:
         return any(_holds(v, kinds) for v in value.values())
+    if isinstance(value, functools.partial):
+        return _holds([value.func, *value.args, *value.keywords.values()], kinds)
+    if isinstance(value, FunctionType) and value.__closure__:
+        cells = [c.cell_contents for c in value.__closure__ if c != CellType()]
+        return any(type(c) in kinds for c in cells)
     return type(value) in kinds
 
 

@@ -1,8 +1,7 @@
-"""scipy.interpolate: piecewise polynomials, splines, grids."""
+"""scipy.interpolate: piecewise polynomials and interp1d."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
+from gradof.tracer.scipy.bsplines import periodic, placed, spline, spline_matrix
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.twins import through_traced
 
@@ -48,15 +48,11 @@ def _pieces(x: Any, count: int, at: Any) -> Any:
     return np.clip(np.searchsorted(x, at, side="right") - 1, 0, count - 1)
 
 
-def _periodic(at: Any, low: Any, high: Any) -> Any:
-    return low + np.mod(at - low, high - low)
-
-
 def evaluated(c: Any, x: Any, at: Any, nu: int, extrapolate: Any) -> Any:
     """Piecewise polynomials, or a derivative: c is [powers, intervals, ...]."""
     c, x, at = _traced(c, x, at)
     if extrapolate == "periodic":
-        at = _periodic(at, x[0], x[-1])
+        at = periodic(at, x[0], x[-1])
     piece = _pieces(x, c.shape[1], at)
     away = np.reshape(at - np.take(x, piece), (*at.shape, *(1,) * (c.ndim - 2)))
     order = c.shape[0] - 1
@@ -183,21 +179,14 @@ def _interpolated(original: Any, self: Any, x: Any) -> Any:
     y = _of_kind(kind, points, rows, at)
     low, high = at < points[0], at > points[-1]
     if isinstance(fill, str) and fill == "extrapolate":
-        return _placed(y, at, values.ndim, dim)
+        return placed(y, at, values.ndim, dim)
     if bounds_error or (bounds_error is None and fill is np.nan):
         if bool(np.any(low | high)):
             return original(self, x)  # scipy says what is out of range
     below, above = fill if isinstance(fill, tuple) else (fill, fill)
     shape = (*at.shape, *(1,) * (rows.ndim - 1))
     y = np.where(np.reshape(low, shape), below, np.where(np.reshape(high, shape), above, y))
-    return _placed(y, at, values.ndim, dim)
-
-
-def _placed(y: Any, at: Any, rank: int, dim: int) -> Any:
-    """The dims of the points in the place of the axis."""
-    n = at.ndim
-    order = [*range(n, n + dim), *range(n), *range(n + dim, n + rank - 1)]
-    return np.transpose(y, order)
+    return placed(y, at, values.ndim, dim)
 
 
 def _of_kind(kind: Any, points: Any, rows: Any, at: Any) -> Any:
@@ -224,89 +213,6 @@ def _of_kind(kind: Any, points: Any, rows: Any, at: Any) -> Any:
     moving = isinstance(points, TracedArray) and not points.is_constant
     if moving or not isinstance(order, int):
         raise TypeError(f"argument kind={kind!r}, of points that are traced")
-    knots, matrix = _spline_matrix(tuple(np.asarray(points).tolist()), order)
+    knots, matrix = spline_matrix(tuple(np.asarray(points).tolist()), order)
     c = np.reshape(matrix @ np.reshape(rows, (n, -1)), (-1, *rows.shape[1:]))
     return spline(knots, c, order, at)
-
-
-# --- B-splines ------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=16)
-def _spline_matrix(x: tuple[float, ...], k: int, bc_type: Any = None) -> tuple[Any, Any]:
-    """Knots, and the matrix from values to coefficients of an interpolating spline."""
-    from scipy.interpolate import make_interp_spline
-
-    made = make_interp_spline(np.array(x), np.eye(len(x)), k, bc_type=bc_type)
-    return made.t, made.c
-
-
-def spline(t: Any, c: Any, k: int, at: Any) -> Any:
-    """de Boor's algorithm: c is [coefficients, ...]; the outer intervals go on outside."""
-    n = c.shape[0]
-    inner, c, at = _traced(np.asarray(t), c, at)
-    piece = np.clip(np.searchsorted(inner, at, side="right") - 1, k, n - 1)
-    shape = (*at.shape, *(1,) * (c.ndim - 1))
-    rows = [np.take(c, piece - k + j, axis=0) for j in range(k + 1)]
-    for r in range(1, k + 1):
-        for j in range(k, r - 1, -1):
-            left = np.take(inner, piece - k + j)
-            share = np.reshape((at - left) / (np.take(inner, piece + 1 + j - r) - left), shape)
-            rows[j] = rows[j - 1] + share * (rows[j] - rows[j - 1])
-    return rows[k]
-
-
-_BS = "scipy.interpolate._bsplines"
-
-
-@scipy_function("scipy.interpolate.BSpline.__init__", at=f"{_BS}.BSpline.__init__", raw=True)
-def _bspline(
-    original: Any, self: Any, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0
-) -> None:
-    if not holds_traced((t, c)):
-        original(self, t, c, k, extrapolate, axis)
-        return
-    if isinstance(t, TracedArray) and not t.is_constant:
-        raise TypeError("the knots of a BSpline are traced: they are constants of a trace")
-    self._t, self.k, self.extrapolate = np.asarray(t, np.float64), int(k), extrapolate
-    c = as_array(c).astype(np.float64)
-    self.axis, self._asarray = axis % c.ndim, np.asarray
-    self._c = np.moveaxis(c, self.axis, 0)[: len(self._t) - k - 1]
-
-
-@scipy_function("scipy.interpolate.BSpline.__call__", at=f"{_BS}.BSpline.__call__")
-def _bspline_call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-    extrapolate = self.extrapolate if extrapolate is None else extrapolate
-    t, c, k = np.asarray(self._t), as_array(self._c), self.k
-    at = as_array(x)
-    low, high = t[k], t[len(t) - k - 1]
-    if extrapolate == "periodic":
-        at = _periodic(at, low, high)
-    for _ in range(nu):
-        width = t[k + 1 : k + c.shape[0]] - t[1 : c.shape[0]]
-        scale = np.reshape(k / np.where(width == 0, 1.0, width), (-1,) + (1,) * (c.ndim - 1))
-        c, t, k = np.diff(c, axis=0) * scale, t[1:-1], k - 1
-    y = spline(t, c, k, at)
-    if extrapolate is False:
-        shape = (*at.shape, *(1,) * (c.ndim - 1))
-        y = np.where(np.reshape((at >= low) & (at <= high), shape), y, np.nan)
-    return _placed(y, at, c.ndim, self.axis)
-
-
-@scipy_function("scipy.interpolate.make_interp_spline", raw=True)
-def _make_interp_spline(
-    original: Any, x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0,
-    check_finite: bool = True,
-) -> Any:  # fmt: skip
-    if not holds_traced((x, y, t)):
-        return original(x, y, k, t, bc_type, axis, check_finite)
-    moving = isinstance(x, TracedArray) and not x.is_constant
-    if moving or t is not None or not isinstance(bc_type, (str, type(None))):
-        raise TypeError("make_interp_spline of traced points, or with knots or conditions")
-    from scipy.interpolate import BSpline
-
-    y = as_array(y)
-    rows = np.moveaxis(y, axis, 0)
-    knots, matrix = _spline_matrix(tuple(np.asarray(x).tolist()), k, bc_type)
-    c = np.reshape(matrix @ np.reshape(rows, (rows.shape[0], -1)), (-1, *rows.shape[1:]))
-    return BSpline(knots, np.moveaxis(c, 0, axis), k, axis=axis)

@@ -1,218 +1,277 @@
-"""scipy.optimize: roots and minima by the implicit function theorem.
+"""scipy.optimize: minima, by the implicit function theorem (see `implicit`).
 
-    brentq(lambda t: t**3 - a, 0, 4)          # da: that of the equation, at the root
-    root(f, x0, args=(theta,)).x
-    minimize(cost, x0, args=(data,)).x
+    minimize(cost, x0, args=(data,), bounds=[(0, 1), (None, b)], constraints=...).x
+    fmin_bfgs(cost, x0)
+    minimize_scalar(cost, bounds=(0, b), method="bounded").x
 
-scipy finds the root whenever the graph runs, from numbers, together with the Jacobian there by
-differences. To the graph both are constants; chord steps from the root, x - J^-1 f(x, theta), leave
-it where it is, and the k-th has the root's derivatives up to order k. An error of J counts by its
-k-th power. Functions may know traced arrays by their arguments, their closures or partials.
+Bounds and constraints may be traced, too. Solvers for global minima are differentiated in the same
+way, at the minimum that they find.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gradof.ops.expr import F
-from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.numpy.recorder import real
-from gradof.tracer.scipy.calls import scipy_function
-from gradof.tracer.scipy.closures import known, taken_apart, untraced
-from gradof.tracer.scipy.emit import float_dtype
-from gradof.tracer.scipy.transforms import transforms
+from gradof.tracer.scipy.calls import ADAPTORS, original_of, scipy_function
+from gradof.tracer.scipy.constraints import held_to
+from gradof.tracer.scipy.found import counts_of, result_of
+from gradof.tracer.scipy.implicit import Problem, args_of, optimum, traced
 
 Function = Callable[..., Any]
-STEPS = 3  # derivatives up to the third
 _O = "scipy.optimize"
 
-# --- roots ----------------------------------------------------------------------------------------
+
+def _first(fun: Function) -> Function:
+    return lambda *args: fun(*args)[0]
 
 
-def _jacobian(f: Function, x: Any) -> Any:
-    """By central differences."""
-    flat = np.reshape(x, -1)
-    columns = []
-    for i in range(flat.size):
-        step = 6e-6 * max(1.0, abs(flat[i]))
-        sides = []
-        for sign in (step, -step):
-            moved = flat.copy()
-            moved[i] += sign
-            sides.append(np.reshape(np.asarray(f(np.reshape(moved, np.shape(x))[()])), -1))
-        columns.append((sides[0] - sides[1]) / (2 * step))
-    return np.stack(columns, axis=-1)
+def _with_args(fun: Function, args: Any) -> Function:
+    return lambda x: fun(x, *args_of(args))
 
 
-def solution(name: str, solve: Function, f: Function, residual: Function, rest: Any) -> Any:
-    """The x that `solve(f, rest)` finds, a zero of `residual(f, rest)(x)`, with derivatives."""
-    arrays, fill = taken_apart((f, rest))
-    recorder = arrays[0].recorder
-
-    def found(values: list[Any]) -> Any:
-        fn, others = fill(values)
-        x = np.asarray(solve(fn, others), np.float64)
-        return x, _jacobian(residual(fn, others), x)
-
-    at, slope = call_black_box(recorder, name, found, (arrays,), None, None)
-    at, slope = (recorder.wrap(real(v), F.detach(as_array(v).expr)) for v in (at, slope))
-    equation = residual(*fill(arrays))
-    x = at
-    for _ in range(STEPS):
-        left = np.reshape(as_array(equation(x)), -1)
-        x = x - np.reshape(np.linalg.solve(slope, left), at.shape)
-    return at + (x - recorder.wrap(real(x), F.detach(x.expr)))
-
-
-def _traced(*values: Any) -> bool:
-    return bool(known(values))
-
-
-def _args(args: Any) -> tuple[Any, ...]:
-    return args if isinstance(args, tuple) else (args,)
-
-
-def _equation(f: Function, rest: Any) -> Function:
-    return lambda x: f(x, *_args(rest["args"]))
-
-
-def _bracketed(name: str) -> None:
-    @scipy_function(f"{_O}.{name}", raw=True)
-    def record(original: Any, f: Any, a: Any, b: Any, args: Any = (), *more: Any, **options: Any
-               ) -> Any:  # fmt: skip
-        rest = {"args": args, "ends": (a, b)}
-        if not _traced(f, rest):
-            return original(f, a, b, args, *more, **options)
-        if more or options.get("full_output"):
-            raise TypeError(f"{name} of traced values with options by position or full_output")
-        x = solution(
-            f"{_O}.{name}", lambda fn, r: original(fn, *r["ends"], _args(r["args"]), **options),
-            f, _equation, rest,
-        )[()]  # fmt: skip
-        return x.astype(float_dtype(*taken_apart((f, rest))[0]))  # scipy's is a number of Python's
-
-
-for _name in ("brentq", "brenth", "bisect", "ridder"):
-    _bracketed(_name)
-
-
-@scipy_function(f"{_O}.newton", raw=True)
-def _newton(
-    original: Any, func: Any, x0: Any, fprime: Any = None, args: Any = (), **options: Any
-) -> Any:
-    rest = {"args": args, "start": x0, "fprime": fprime}
-    if not _traced(func, rest):
-        return original(func, x0, fprime, args, **options)
-    if np.ndim(x0) or options.get("full_output"):
-        raise TypeError("newton of traced values with several starts or full_output")
-    return solution(
-        f"{_O}.newton",
-        lambda fn, r: original(fn, r["start"], r["fprime"], _args(r["args"]), **options),
-        func, _equation, rest,
-    )[()]  # fmt: skip
-
-
-@scipy_function(f"{_O}.fsolve", raw=True)
-def _fsolve(original: Any, func: Any, x0: Any, args: Any = (), **options: Any) -> Any:
-    rest = {"args": args, "start": x0}
-    if not _traced(func, rest):
-        return original(func, x0, args, **options)
-    if options.get("full_output"):
-        raise TypeError("fsolve of traced values with full_output")
-    return solution(
-        f"{_O}.fsolve", lambda fn, r: original(fn, r["start"], _args(r["args"]), **options),
-        func, _equation, rest,
-    )  # fmt: skip
-
-
-@scipy_function(f"{_O}.fixed_point", raw=True)
-def _fixed_point(original: Any, func: Any, x0: Any, args: Any = (), **options: Any) -> Any:
-    rest = {"args": args, "start": x0}
-    if not _traced(func, rest):
-        return original(func, x0, args, **options)
-    x = solution(
-        f"{_O}.fixed_point", lambda fn, r: original(fn, r["start"], _args(r["args"]), **options),
-        func, lambda f, r: lambda x: f(x, *_args(r["args"])) - x, rest,
-    )  # fmt: skip
-    start = as_array(x0).dtype
-    return x.astype(start) if start.kind == "f" else x
-
-
-@scipy_function(f"{_O}.root", raw=True)
-def _root(original: Any, fun: Any, x0: Any, args: Any = (), method: str = "hybr", **options: Any
-          ) -> Any:  # fmt: skip
-    rest = {"args": args, "start": x0, "options": options}
-    if not _traced(fun, rest):
-        return original(fun, x0, args, method, **options)
-    if options.get("jac") is True:
-        raise TypeError("root of traced values with jac=True")
-
-    def solve(fn: Any, r: Any) -> Any:
-        return original(fn, r["start"], _args(r["args"]), method, **r["options"]).x
-
-    result = _result(original, fun, rest, method)
-    result["x"] = solution(f"{_O}.root", solve, fun, _equation, rest)
-    result["fun"] = _equation(fun, rest)(result["x"])
-    return result
-
-
-def _result(original: Any, fun: Any, rest: Any, method: Any) -> Any:
-    """What scipy says of this run beside the solution: whether it succeeded, and why not."""
-    fn, others = untraced((fun, rest))
-    said = original(fn, others["start"], _args(others["args"]), method, **others["options"])
-    return type(said)({k: v for k, v in said.items() if k in ("success", "status", "message")})
-
-
-# --- minima ---------------------------------------------------------------------------------------
-
-
-def _slope(fun: Function, rest: Any) -> Function:
-    jac = rest["options"].get("jac")
-    args = _args(rest["args"])
-    if callable(jac):
-        return lambda x: jac(x, *args)
-    cost = (lambda x: fun(x, *args)[0]) if jac is True else (lambda x: fun(x, *args))
-    slope = transforms().grad(cost)
-
-    def at(x: Any) -> Any:
-        if type(x) is not np.ndarray:
-            return slope(x)
-        with transforms().alone():  # of numbers, while something else is traced
-            return slope(x)
-
-    return at
+def _problem(fun: Any, rest: Any) -> Problem:
+    options, args = rest["options"], rest["args"]
+    jac = options.get("jac")
+    cost = _with_args(_first(fun) if jac is True else fun, args)
+    slope = _with_args(jac, args) if callable(jac) else None
+    count = np.size(rest["start"])
+    return Problem(
+        cost, slope, *held_to(options.get("bounds"), options.get("constraints"), count)
+    )
 
 
 @scipy_function(f"{_O}.minimize", raw=True)
 def _minimize(
-    original: Any, fun: Any, x0: Any, args: Any = (), method: Any = None, **options: Any
+    original: Any, fun: Any, x0: Any, args: Any = (), method: Any = None, *more: Any, **options: Any
 ) -> Any:
+    names = ("jac", "hess", "hessp", "bounds", "constraints", "tol", "callback", "options")
+    options = {**dict(zip(names, more, strict=False)), **options}
     rest = {"args": args, "start": x0, "options": options}
-    if not _traced(fun, rest):
+    if not traced(fun, rest):
         return original(fun, x0, args, method, **options)
-    if options.get("bounds") is not None or options.get("constraints"):
-        raise TypeError("minimize of traced values with bounds or constraints")
 
     def solve(fn: Any, r: Any) -> Any:
-        return original(fn, r["start"], _args(r["args"]), method, **r["options"]).x
+        return original(fn, r["start"], args_of(r["args"]), method, **r["options"])
 
-    result = _result(original, fun, rest, method)
-    result["x"] = solution(f"{_O}.minimize", solve, fun, _slope, rest)
-    value = fun(result["x"], *_args(args))
-    result["fun"] = value[0] if options.get("jac") is True else value
-    return result
+    return _minimized("minimize", solve, fun, rest)
 
 
-# --- others ---------------------------------------------------------------------------------------
+def _minimized(name: str, solve: Function, fun: Any, rest: Any) -> Any:
+    texts: dict[str, Any] = {}
+
+    def run(fn: Any, r: Any) -> tuple[Any, Any]:
+        found = solve(fn, r)
+        counts, others = counts_of(found)
+        texts.update(others)
+        return found.x, counts
+
+    x, counts = optimum(f"{_O}.{name}", (fun, rest), run, _problem)
+    return result_of(name, {"x": x, "fun": _problem(fun, rest).cost(x), **counts}, texts)
 
 
-@scipy_function(f"{_O}.rosen", raw=True)
-def _rosen(original: Any, x: Any) -> Any:
-    if not _traced(x):
-        return original(x)
+# --- of one number --------------------------------------------------------------------------------
+
+
+def _of_one(fun: Any, rest: Any) -> Problem:
+    cost = _with_args(fun, rest["args"])
+    return Problem(lambda x: cost(x[0]), None, *held_to(_one(rest["bounds"]), None, 1))
+
+
+def _one(bounds: Any) -> Any:
+    return None if bounds is None else [tuple(bounds)]
+
+
+@scipy_function(f"{_O}.minimize_scalar", raw=True)
+def _minimize_scalar(
+    original: Any, fun: Any, bracket: Any = None, bounds: Any = None, args: Any = (),
+    method: Any = None, tol: Any = None, options: Any = None,
+) -> Any:  # fmt: skip
+    rest = {"args": args, "bracket": bracket, "bounds": bounds, "options": options}
+    if not traced(fun, rest):
+        return original(fun, bracket, bounds, args, method, tol, options)
+    texts: dict[str, Any] = {}
+
+    def run(fn: Any, r: Any) -> tuple[Any, Any]:
+        found = original(
+            fn, r["bracket"], r["bounds"], args_of(r["args"]), method, tol, r["options"]
+        )
+        counts, others = counts_of(found)
+        texts.update(others)
+        return np.reshape(found.x, ()), counts
+
+    x, counts = optimum(f"{_O}.minimize_scalar", (fun, rest), run, _of_one)
+    x = x[()]
+    value = _with_args(fun, args)(x)
+    return result_of("minimize_scalar", {"x": x, "fun": value, **counts}, texts)
+
+
+def _scalar(name: str, bounded: bool) -> None:
+    """A minimum of a function of one number: fminbound, brent, golden."""
+
+    @scipy_function(f"{_O}.{name}", raw=True)
+    def record(original: Any, *args: Any, **kwargs: Any) -> Any:
+        if not traced(args, kwargs):
+            return original(*args, **kwargs)
+        given = _named(original, args, kwargs)
+        func = given["func"]
+        if given.get("full_output"):
+            raise TypeError(f"{name} of traced values with full_output: use minimize_scalar")
+        options = {k: v for k, v in given.items() if k not in ("func", "args")}
+        bounds = (given["x1"], given["x2"]) if bounded else None
+        rest = {"args": given.get("args", ()), "options": options, "bounds": bounds}
+
+        def run(fn: Any, r: Any) -> tuple[Any, Any]:
+            return np.reshape(original(fn, args=args_of(r["args"]), **r["options"]), ()), ()
+
+        x, _ = optimum(f"{_O}.{name}", (func, rest), run, _of_one)
+        return x[()]
+
+
+_scalar("fminbound", True)
+_scalar("brent", False)
+_scalar("golden", False)
+
+
+# --- older names, and global minima ---------------------------------------------------------------
+
+
+def _named(original: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by name, those that are given."""
+    return {**inspect.signature(original).bind_partial(*args).arguments, **kwargs}
+
+
+def _of_named(name: str) -> Function:
+    """What a call of an older function asks for, by its arguments."""
+
+    def problem(given: Any) -> Problem:
+        fun = given.get("func", given.get("f"))
+        args = given.get("args", ())
+        inner = given.get("minimizer_kwargs")
+        if name == "basinhopping" and inner is not None:
+            args = inner.get("args", ())
+            if inner.get("bounds") is not None or inner.get("constraints"):
+                raise TypeError("basinhopping of traced values with bounds or constraints")
+        joint = name in ("fmin_l_bfgs_b", "fmin_tnc") and (
+            given.get("fprime") is None and not given.get("approx_grad")
+        )
+        joint = joint or (inner or {}).get("jac") is True
+        cost = _with_args(_first(fun) if joint else fun, args)
+        slope = given.get("fprime")
+        start = given.get("x0")
+        ends = given.get("bounds", given.get("ranges"))
+        count = len(ends) if start is None else np.size(start)
+        held = held_to(ends or None, given.get("constraints") or None, count)
+        return Problem(cost, _with_args(slope, args) if callable(slope) else None, *held)
+
+    return problem
+
+
+def _own_code(finish: Any) -> Any:
+    """A solver whose parameters `brute` looks at, as it is without a trace."""
+    name = finish if isinstance(finish, str) else getattr(finish, "__name__", "")
+    return original_of(f"{_O}.{name}") if f"{_O}.{name}" in ADAPTORS else finish
+
+
+def _older(name: str) -> None:
+    @scipy_function(f"{_O}.{name}", raw=True)
+    def record(original: Any, *args: Any, **kwargs: Any) -> Any:
+        if not traced(args, kwargs):
+            return original(*args, **kwargs)
+        given = _named(original, args, kwargs)
+        if name == "brute":
+            given["finish"] = _own_code(given.get("finish", "fmin"))
+        if given.get("full_output") or given.get("retall"):
+            raise TypeError(f"{name} of traced values with full_output or retall: use minimize")
+        texts: dict[str, Any] = {}
+        whole: list[bool] = []
+
+        def run(given: Any) -> tuple[Any, Any]:
+            found = original(**given)
+            if isinstance(found, dict):
+                counts, others = counts_of(found)
+                texts.update(others)
+                whole[:] = [True]
+                return found["x"], counts
+            whole[:] = [False]
+            if name == "fmin_l_bfgs_b":
+                return found[0], counts_of(found[2])[0]
+            if name == "fmin_tnc":
+                return found[0], tuple(map(np.int64, found[1:]))
+            return found, ()
+
+        problem = _of_named(name)
+        x, counts = optimum(f"{_O}.{name}", (given,), run, problem)
+        if whole[0]:
+            value = problem(given).cost(x)
+            return result_of(name, {"x": x, "fun": value, **counts}, texts)
+        if name == "fmin_l_bfgs_b":
+            return x, problem(given).cost(x), result_of(name, counts, {})
+        return (x, *counts) if name == "fmin_tnc" else x
+
+
+for _name in (
+    "fmin", "fmin_bfgs", "fmin_cg", "fmin_ncg", "fmin_powell", "fmin_l_bfgs_b", "fmin_tnc", "brute",
+    "basinhopping", "differential_evolution", "dual_annealing", "shgo", "direct",
+):  # fmt: skip
+    _older(_name)
+
+
+@scipy_function(f"{_O}.fmin_slsqp", raw=True)
+def _fmin_slsqp(original: Any, *args: Any, **kwargs: Any) -> Any:
+    if not traced(args, kwargs):
+        return original(*args, **kwargs)
+    given = _named(original, args, kwargs)
+    if given.get("full_output"):
+        raise TypeError("fmin_slsqp of traced values with full_output: use minimize")
+
+    def problem(given: Any) -> Problem:
+        rest = given.get("args", ())
+        constraints = [
+            {"type": kind, "fun": f, "args": args_of(rest)}
+            for kind, one, many in (("eq", "eqcons", "f_eqcons"), ("ineq", "ieqcons", "f_ieqcons"))
+            for f in ([given[many]] if given.get(many) is not None else given.get(one, ()))
+        ]
+        held = held_to(given.get("bounds") or None, constraints or None, np.size(given["x0"]))
+        slope = given.get("fprime")
+        return Problem(_with_args(given["func"], rest),
+                       None if slope is None else _with_args(slope, rest), *held)  # fmt: skip
+
+    return optimum(f"{_O}.fmin_slsqp", (given,), lambda g: (original(**g), ()), problem)[0]
+
+
+# --- Rosenbrock's function ------------------------------------------------------------------------
+
+
+@scipy_function(f"{_O}.rosen")
+def _rosen(x: Any) -> Any:
     x = as_array(x)
     return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2, axis=0)
+
+
+@scipy_function(f"{_O}.rosen_der")
+def _rosen_der(x: Any) -> Any:
+    x = as_array(x)
+    off = x[1:] - x[:-1] ** 2
+    zero = x[:1] * 0.0
+    return np.concatenate([-400.0 * off * x[:-1] - 2.0 * (1 - x[:-1]), zero]) + np.concatenate(
+        [zero, 200.0 * off]
+    )
+
+
+@scipy_function(f"{_O}.rosen_hess")
+def _rosen_hess(x: Any) -> Any:
+    x = as_array(x)
+    n = len(x)
+    beside = np.diag(-400.0 * x[:-1], 1) + np.diag(-400.0 * x[:-1], -1)
+    first = np.concatenate([1200.0 * x[:-1] ** 2 - 400.0 * x[1:] + 2.0, x[:1] * 0.0])
+    return beside + np.diag(first + np.array([0.0] + [200.0] * (n - 1)))
+
+
+@scipy_function(f"{_O}.rosen_hess_prod")
+def _rosen_hess_prod(x: Any, p: Any) -> Any:
+    return _rosen_hess(x) @ as_array(p)
