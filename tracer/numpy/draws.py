@@ -146,6 +146,7 @@ def draw(
 ) -> Any:  # fmt: skip
     """Record a call of a generator's method, or a reading of a clock."""
     if name == "seed" and not (args or kwargs):
+        recorder.enter()
         raise recorder.unsupported("seed() without a number", "give it one, or leave it out")
     _, twin = recorder.generators.setdefault(
         id(generator), (generator, copy.deepcopy(generator))

@@ -292,6 +292,8 @@ class Recorder:
             return None
         owner = array.base
         for known, _ in list(self.old.values()):
+            if type(known) not in (np.ndarray, np.memmap):  # its elements are constants
+                continue
             if known is owner or known.base is owner:
                 places = places_in(known, array)
                 if places is not None:

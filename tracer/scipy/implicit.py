@@ -28,6 +28,7 @@ from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.closures import known, taken_apart
 from gradof.tracer.scipy.transforms import transforms
+from gradof.tracer.state.source import user_loc
 
 Function = Callable[..., Any]
 STEPS = 3  # derivatives up to the third
@@ -75,6 +76,7 @@ def _inverse(name: str, jacobian: Any) -> Any:
     except np.linalg.LinAlgError:
         raise OutputError(
             f"{name}: the solution is not the only one nearby, so it has no derivative",
+            loc=user_loc(),
             hint="leave out parameters that do the same, or add a term that prefers one solution",
         ) from None
 

@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import NamedTuple
 
 from gradof.ir.core import Loc
@@ -143,8 +143,14 @@ def scipy_call() -> str | None:
     module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
     if frame is None or module.partition(".")[0] != "scipy":
         return None
+    name, code = frame.f_code.co_name, frame.f_code
+    if module.startswith("scipy._lib."):  # a decorator of scipy's: what it wraps has the name
+        held = [frame.f_locals.get(n) for n in code.co_freevars]
+        inner = next((f for f in held if isinstance(f, FunctionType)), None)
+        if inner is not None:
+            module, name = inner.__module__, inner.__name__
     public = [part for part in module.split(".") if not part.startswith("_")]
-    return ".".join([*public, frame.f_code.co_name])
+    return ".".join([*public, name])
 
 
 def function_loc(fn: object) -> Loc | None:
