@@ -128,6 +128,10 @@ EDGES = (
     case("scipy.special.j0", "special.j0(x) * special.j1(x)", exactly([0.0, 0.5])),
     case("scipy.special.jv", "special.jv(y, x)", positive(3), exactly([0, 1, 3])),
     case("scipy.special.agm", "special.agm(x, y)", positive(3), positive(3)),
+    case("scipy.special.voigt_profile", "special.voigt_profile(x, y, z)", R(4), positive(4),
+         positive()),
+    case("scipy.special.lambertw", "special.lambertw(x).real", exactly([-0.3, 0.2, 1.5])),
+    case("scipy.special.lambertw", "special.lambertw(x, -1).real", exactly([-0.3, -0.1])),
 )
 FUNCTIONS = (
     case("scipy.special.logsumexp", "special.logsumexp(x)", R(3, 4)),

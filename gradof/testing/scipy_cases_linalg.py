@@ -13,6 +13,8 @@ _VECTOR = (matrix(3), R(3))
 _SPD = "x @ x.T"
 
 CASES = (
+    case(f"{_L}.eigvals", f"np.abs({_L}.eigvals(x)) ** 2", matrix(3)),
+    case(f"{_L}.eig", f"w, v = {_L}.eig(x)\nreturn (w * w).real, np.abs(v)", matrix(3)),
     *_of("inv", "x"), *_of("det", "x"),
     *_of("solve", "x, y", "x, y, assume_a='gen'", "x, y, transposed=True",
          f"{_SPD}, y, assume_a='pos'", on=_SYSTEM),

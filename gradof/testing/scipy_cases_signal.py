@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, Of, R, Sample, case, positive
+from gradof.testing.numpy_samples import Case, Of, R, Sample, case, positive, rising
 
 _S = "scipy.signal"
 _of = Of(_S, R(12))
@@ -69,5 +69,7 @@ CASES = (
     *_of("gausspulse", "x, fc=3"), *_of("sawtooth", "x, 0.3"),
     *_of("sweep_poly", "x, y", on=(R(4), R(3))),
     *_parts("czt", "x", "x, 5"), *_parts("zoom_fft", "x, [0.2, 0.6], 5"),
+    *_of("lombscargle", "x, y, np.array([0.5, 1.1, 2.0])", on=(rising(12), R(12))),
+    case(f"{_S}.find_peaks", f"x[{_S}.find_peaks(x)[0]]", R(12)),
     *_of("vectorstrength", "x, 1.3"), *_of("gauss_spline", "x, 3"),
 )  # fmt: skip

@@ -60,7 +60,9 @@ SUMMARIES = (
     *_of("kstatvar", "x"),
     *_of("wasserstein_distance", "x, y", on=(R(5), R(6))),
     *_of("energy_distance", "x, y", on=(R(5), R(6))),
-    *_of("median_abs_deviation", "x"),
+    *_of("median_abs_deviation", "x"), *_of("iqr", "x", "x, rng=(10, 60)"),
+    case(f"{_S}.boxcox_llf", f"{_S}.boxcox_llf(x, y)", exactly(0.7), positive(6)),
+    case(f"{_S}.boxcox", f"{_S}.boxcox(y, x[()])", exactly(0.7), positive(6)),
 )  # fmt: skip
 _KDE = f"{_S}.gaussian_kde"
 DENSITIES = (
@@ -71,4 +73,19 @@ DENSITIES = (
     case(f"{_KDE}.set_bandwidth", f"k = {_KDE}(x)\nk.set_bandwidth(z[()])\nreturn k(y)", R(5), R(3),
          positive()),
 )  # fmt: skip
-CASES = (*MULTIVARIATE, *SUMMARIES, *DENSITIES)
+_SPACE = "scipy.spatial"
+MOMENTS = tuple(
+    case(f"{_S}.{name}.{method}", f"{_S}.{name}.{method}({args}, loc=z, scale=u)", positive(3),
+         positive(3), R(), positive())
+    for name, args in (("gamma", "x"), ("beta", "x, y"), ("lognorm", "x"), ("f", "x, y + 4.5"))
+    for method in ("mean", "var", "std", "entropy")
+)  # fmt: skip
+SPACES = (
+    case(f"{_SPACE}.distance_matrix", f"{_SPACE}.distance_matrix(x, y)", R(3, 2), R(2, 2)),
+    *(case(f"{_SPACE}.{n}", f"{_SPACE}.{n}(x, y, 3)", R(3, 2), R(3, 2))
+      for n in ("minkowski_distance", "minkowski_distance_p")),
+    case(f"{_SPACE}.KDTree.query",
+         f"{_SPACE}.KDTree(np.arange(10.0).reshape(5, 2)).query(x, k=2)[0]", R(3, 2)),
+    case(f"{_SPACE}.procrustes", f"{_SPACE}.procrustes(x, y)[2]", R(4, 2), R(4, 2)),
+)
+CASES = (*MOMENTS, *SPACES, *MULTIVARIATE, *SUMMARIES, *DENSITIES)

@@ -14,7 +14,7 @@ from gradof.testing.numpy_coverage import NumpyRow, numpy_rows
 SCIPY = "## scipy\n"
 _NEXT = "\n## "
 _PARTS = (
-    "linalg", "fft", "signal", "ndimage", "spatial.distance", "integrate", "interpolate",
+    "linalg", "fft", "signal", "ndimage", "spatial.distance", "spatial", "integrate", "interpolate",
     "optimize", "sparse", "stats",
 )  # fmt: skip
 

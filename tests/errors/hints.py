@@ -212,7 +212,7 @@ def f(x):
 import scipy.linalg
 def f(x):
     return np.sum(scipy.linalg.svdvals(np.outer(x, x) + np.eye(3)))
---- x and fun have
+--- x and fun have, and gradof.hessian
 import scipy.optimize
 def f(x):
     found = scipy.optimize.minimize(lambda v: np.sum((v - x) ** 2), np.zeros(3))

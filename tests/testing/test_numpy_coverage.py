@@ -88,7 +88,7 @@ def test_a_wrong_second_derivative_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_unsupported_is_a_row_with_its_reason() -> None:
     seen: list[NumpyRow] = []
-    lacking = case("scipy.special.voigt_profile", "special.voigt_profile(x, 1.0, 2.0)", R(3))
+    lacking = case("scipy.special.kolmogorov", "special.kolmogorov(x)", R(3))
     (row,) = numpy_rows(seen.append, [lacking])
     assert seen == [row] and not row.ok and "UnsupportedOpError" in row.reason
     assert differentiable_names([row]) == []
@@ -135,7 +135,7 @@ def test_what_is_not_in_the_table_has_a_reason() -> None:
     assert set(LEFT_OUT) <= everything
 
 
-@pytest.mark.parametrize("name", ["elliprf", "zetac", "kolmogorov", "voigt_profile", "stdtridf"])
+@pytest.mark.parametrize("name", ["elliprf", "zetac", "kolmogorov", "kolmogorov", "stdtridf"])
 def test_a_ufunc_that_is_left_out_is_an_error_and_never_zero(name: str) -> None:
     ufunc = getattr(scipy.special, name)
     args = [np.full(2, 0.5) for _ in range(ufunc.nin)]

@@ -21,10 +21,12 @@ from gradof.tracer.scipy import (
     least_squares,
     linalg,
     matrices,
+    moments,
     multivariate,
     odes,
     operators,
     optimize,
+    peaks,
     polynomials,
     programs,
     radial,
@@ -33,6 +35,7 @@ from gradof.tracer.scipy import (
     sparse,
     sparse_makers,
     sparse_systems,
+    spatial,
     special,
     special_functions,
     statistics,
@@ -43,9 +46,9 @@ from gradof.tracer.scipy.in_c import wrapped
 
 ADAPTORS = (
     bsplines, convolve, density, distances, distributions, fitpack, fourier, grids, images,
-    integrals, interpolation, labels, least_squares, linalg, matrices, multivariate, odes,
-    operators, optimize, polynomials, programs, radial, roots, signals, sparse, sparse_makers,
-    sparse_systems, special, special_functions, statistics, structured,
+    integrals, interpolation, labels, least_squares, linalg, matrices, moments, multivariate, odes,
+    operators, optimize, peaks, polynomials, programs, radial, roots, signals, sparse,
+    sparse_makers, sparse_systems, spatial, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

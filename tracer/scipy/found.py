@@ -41,8 +41,8 @@ def _class(of: str) -> type:
             if recorder is None or name.startswith("__"):
                 raise KeyError(name)
             raise recorder.unsupported(
-                f"{name} of the result of scipy.optimize.{of}, which has no derivative",
-                "x and fun have; gradof.hessian and gradof.jacobian give the curvature there",
+                f"{name} of the result of {of}, which has no derivative",
+                "x and fun have, and gradof.hessian gives the curvature there",
             )
 
         def __getattr__(self, name: str) -> Any:
@@ -55,5 +55,9 @@ def _class(of: str) -> type:
 
 
 def result_of(name: str, parts: dict[str, Any], texts: dict[str, Any]) -> Any:
-    """The result of `scipy.optimize.<name>` with these parts, and texts of the last call traced."""
-    return _class(name)({**parts, **texts})
+    """The result of a function of scipy.optimize, or of the name given in full.
+
+    `texts` are those of the last call that was traced.
+    """
+    of = name if "." in name else f"scipy.optimize.{name}"
+    return _class(of)({**parts, **texts})

@@ -104,6 +104,25 @@ def _svd(
     return svd(real_only(a), full_matrices, compute_uv)
 
 
+@scipy_function("scipy.linalg.eigvals")
+def _eigvals(
+    a: Any, b: Any = None, overwrite_a: Any = None, check_finite: Any = None,
+    homogeneous_eigvals: bool = False,
+) -> Any:  # fmt: skip
+    return _eig(a, b, False, False, homogeneous_eigvals=homogeneous_eigvals)
+
+
+@scipy_function("scipy.linalg.eig")
+def _eig(
+    a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: Any = None,
+    overwrite_b: Any = None, check_finite: Any = None, homogeneous_eigvals: bool = False,
+) -> Any:  # fmt: skip
+    if b is not None or left or homogeneous_eigvals:
+        raise TypeError("argument b, left or homogeneous_eigvals")
+    w, v = np.linalg.eig(as_array(a))
+    return (w * (1.0 + 0.0j), v) if right else w * (1.0 + 0.0j)
+
+
 @scipy_function("scipy.linalg.svdvals")
 def _svdvals(a: Any, overwrite_a: Any = None, check_finite: Any = None) -> Any:
     return np.linalg.svdvals(real_only(a))

@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradof.errors import OutputError
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.black_box import call as call_black_box
+from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.numpy.recorder import real
 from gradof.tracer.numpy.ufuncs import COMPOSED
 
 
@@ -62,7 +67,62 @@ def _ncx2_pdf(x: Any, df: Any, nc: Any) -> Any:
     return 0.5 * np.exp(logs) * _special("ive")(order, root)
 
 
+def _faddeeva(x: Any, y: Any) -> tuple[Any, Any]:
+    """Real and imaginary part of w(x + iy), whose derivative is 2i / sqrt(pi) - 2 z w."""
+
+    def run(x: Any, y: Any) -> Any:
+        w = _special("wofz")(np.asarray(x) + 1j * np.asarray(y))
+        return np.asarray(w.real), np.asarray(w.imag)
+
+    def rule(args: Any, result: Any, g: Any) -> Any:
+        (x, y), (u, v) = args, _faddeeva(*args)
+        real = -2.0 * (x * u - y * v)
+        imag = 2.0 / math.sqrt(math.pi) - 2.0 * (x * v + y * u)
+        return [g[0] * real + g[1] * imag, g[1] * real - g[0] * imag]
+
+    x, y = np.broadcast_arrays(x, y)
+    recorder = active_recorder()
+    if recorder is None:
+        found: tuple[Any, Any] = run(x, y)
+        return found
+    u, v = call_black_box(recorder, "scipy.special.wofz", run, (x, y), None, rule)
+    return u, v
+
+
+def _voigt(x: Any, sigma: Any, gamma: Any) -> Any:
+    """The Voigt profile of positive widths; the limits of zero ones have other formulas."""
+    width = sigma * math.sqrt(2.0)
+    return _faddeeva(x / width, gamma / width)[0] / (width * math.sqrt(math.pi))
+
+
+def _lambertw(z: Any, k: Any, tol: Any) -> Any:
+    """A real value of Lambert's W: its derivative is exp(-W) / (1 + W)."""
+    branch = int(real(k)) if np.ndim(k) == 0 else 2
+    if np.iscomplexobj(z) or branch not in (0, -1):
+        raise TypeError("argument of lambertw that is complex, or on a branch that is")
+
+    def run(z: Any) -> Any:
+        w = _special("lambertw")(z, branch)
+        if np.any(np.imag(w)):
+            raise OutputError("scipy.special.lambertw: the value is complex, below -1/e",
+                              hint="clip the argument to -1/e, or give branch 0 positive ones")
+        return np.asarray(np.real(w))
+
+    def value(z: Any) -> Any:
+        def rule(args: Any, result: Any, g: Any) -> Any:
+            w = value(args[0])
+            return [g * np.exp(-w) / (1.0 + w)]
+
+        recorder = active_recorder()
+        if recorder is None:
+            return run(z)
+        return call_black_box(recorder, "scipy.special.lambertw", run, (z,), None, rule)
+
+    return value(as_array(z)) + 0.0j
+
+
 COMPOSED["scipy.special._ufuncs"] = {
+    "_lambertw": _lambertw,
     "_beta_pdf": _beta_pdf, "_beta_ppf": lambda q, a, b: _special("betaincinv")(a, b, q),
     "_binom_pmf": _binom_pmf, "_binom_cdf": _below("betaincc"), "_binom_sf": _below("betainc"),
     "_nbinom_pmf": _nbinom_pmf,
@@ -79,3 +139,4 @@ COMPOSED["scipy.special._ufuncs"] = {
     "_sinpi": lambda x: np.sin(math.pi * x), "_cospi": lambda x: np.cos(math.pi * x),
     "_scaled_exp1": lambda x: x * np.exp(x) * _special("exp1")(x),
 }  # fmt: skip
+COMPOSED["scipy.special"]["voigt_profile"] = _voigt

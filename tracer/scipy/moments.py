@@ -1,0 +1,53 @@
+"""scipy.stats: means, variances and entropies of distributions, by their own closed forms.
+
+    gamma.mean(a, scale=s), norm(mu, sigma).std(), beta.entropy(a, b)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.scipy.calls import scipy_function
+from gradof.tracer.scipy.twins import twin_of
+
+_BASE = "scipy.stats._distn_infrastructure"
+
+
+def _moments(dist: Any, args: Any, kwds: Any) -> tuple[Any, Any]:
+    """Mean and variance; TypeError where scipy integrates for them."""
+    shapes, loc, scale = dist._parse_args(*args, **kwds)
+    twin = twin_of(dist)
+    shapes = tuple(as_array(s).astype(np.float64) for s in shapes)
+    options = {"moments": "mv"} if dist._stats_has_moments else {}
+    mean, variance = twin._stats(*shapes, **options)[:2]
+    if mean is None or variance is None:
+        raise TypeError("argument: a distribution whose moments scipy finds by integrals")
+    valid = twin._argcheck(*shapes) & np.greater(scale, 0)
+    return (np.where(valid, mean * scale + loc, np.nan),
+            np.where(valid, variance * scale * scale, np.nan))  # fmt: skip
+
+
+def _moment(name: str, of: Any) -> None:
+    @scipy_function(f"{_BASE}.rv_generic.{name}")
+    def record(self: Any, *args: Any, **kwds: Any) -> Any:
+        return of(*_moments(self, args, kwds))
+
+
+_moment("mean", lambda mean, variance: mean)
+_moment("var", lambda mean, variance: variance)
+_moment("std", lambda mean, variance: np.sqrt(variance))
+
+
+@scipy_function(f"{_BASE}.rv_generic.entropy")
+def _entropy(self: Any, *args: Any, **kwds: Any) -> Any:
+    shapes, _, scale = self._parse_args(*args, **kwds)
+    twin = twin_of(self)
+    owner = next(c for c in type(twin).__mro__[1:] if "_entropy" in vars(c))
+    if owner.__name__ in ("rv_generic", "rv_continuous", "rv_discrete"):
+        raise TypeError("argument: a distribution whose entropy scipy finds by integrals")
+    shapes = tuple(as_array(s).astype(np.float64) for s in shapes)
+    valid = twin._argcheck(*shapes) & np.greater(scale, 0)
+    return np.where(valid, twin._entropy(*shapes) + np.log(scale), np.nan)
