@@ -11,7 +11,6 @@ import torch
 from gradof import differentiate, grad
 from gradof.errors import (
     CustomRuleError,
-    DataDependentError,
     DataDependentShapeError,
     FreeTensorError,
     LeafMutationError,
@@ -53,14 +52,6 @@ def arrays_that_do_not_broadcast() -> None:
 def arrays_that_do_not_multiply() -> None:
     def fn(x: Any) -> Any:
         return (x @ x).sum()  # here
-
-    grad(fn)(A)
-
-
-@bad(DataDependentError, r"float\(\) needs the value")
-def python_float_of_an_array() -> None:
-    def fn(x: Any) -> Any:
-        return float(x.sum()) * x.sum()  # here
 
     grad(fn)(A)
 
@@ -137,12 +128,3 @@ def tensor_from_an_array_inside() -> None:
         return (x * torch.from_numpy(A)).sum()  # here
 
     differentiate(fn, strict=True)(T)
-
-
-@bad(UnsupportedOpError, "is assigned into a plain array")
-def traced_array_into_a_plain_one() -> None:
-    def fn(x: Any) -> Any:
-        PLAIN[:] = x[0]  # here
-        return PLAIN.sum()
-
-    grad(fn)(A)

@@ -232,6 +232,14 @@ def f(x):
 import scipy.optimize
 def f(x):
     return np.sum(scipy.optimize.least_squares(lambda p: p[0] * x - x ** 2, [1.0]).x)
+--- clip the argument to -1/e
+import scipy.special
+def f(x):
+    return np.sum(scipy.special.lambertw(x - 1.5).real)
+---- followed
+import scipy.special
+def f(x):
+    return np.sum(scipy.special.lambertw(np.maximum(x - 1.5, -0.3)).real)
 --- solve real and imaginary parts
 import scipy.sparse.linalg as sl, scipy.sparse as sp
 LU = sl.splu(sp.csc_matrix(np.diag([2.0, 3.0, 4.0])))

@@ -15,6 +15,7 @@ from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.numpy.ufuncs import COMPOSED
+from gradof.tracer.state.source import user_loc
 
 
 def _special(name: str) -> Any:
@@ -105,7 +106,7 @@ def _lambertw(z: Any, k: Any, tol: Any) -> Any:
         w = _special("lambertw")(z, branch)
         if np.any(np.imag(w)):
             raise OutputError("scipy.special.lambertw: the value is complex, below -1/e",
-                              hint="clip the argument to -1/e, or give branch 0 positive ones")
+                              loc=user_loc(), hint="clip the argument to -1/e, or give branch 0 positive ones")
         return np.asarray(np.real(w))
 
     def value(z: Any) -> Any:
