@@ -19,8 +19,6 @@ from gradof.errors import (
 )
 from tests.errors.rows import A, T, bad
 
-PLAIN = np.zeros(3)
-
 
 @bad(ShapeError, "cannot be multiplied")
 def tensors_that_do_not_multiply() -> None:

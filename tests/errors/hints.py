@@ -268,5 +268,6 @@ NO_PROGRAM = {
     "return it instead": "a global that a trace is left in: bad_functions.py",
     "rewrite it with supported functions": "where nothing else is said",
     "`gradof ops` lists the supported ops": "ufuncs that are in no library",
+    "change a copy of it": "a data frame, which pandas makes: test_frames.py",
     "take another method, as Radau": "an equation that scipy gives up: test_scipy_integrals.py",
 }

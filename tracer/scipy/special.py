@@ -105,8 +105,10 @@ def _lambertw(z: Any, k: Any, tol: Any) -> Any:
     def run(z: Any) -> Any:
         w = _special("lambertw")(z, branch)
         if np.any(np.imag(w)):
-            raise OutputError("scipy.special.lambertw: the value is complex, below -1/e",
-                              loc=user_loc(), hint="clip the argument to -1/e, or give branch 0 positive ones")
+            raise OutputError(
+                "scipy.special.lambertw: the value is complex, below -1/e", loc=user_loc(),
+                hint="clip the argument to -1/e, or give branch 0 positive ones",
+            )
         return np.asarray(np.real(w))
 
     def value(z: Any) -> Any:
