@@ -31,6 +31,7 @@ primitive_jvps: dict[Any, Function] = {}
 class Primitive:
     """See the module docstring."""
 
+
     def __init__(self, fun: Function) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
@@ -47,22 +48,35 @@ class Primitive:
             return self.fun(*args, **kwargs)
         from gradof.tracer.numpy import black_box
 
+        recorder.loops.reads.switches[self.rules] = self.rules()
+        live = [i for i, a in enumerate(args) if any(map(_varies, flatten(a)[0]))]
+        gradients = functools.partial(self._gradients, live)
+        if self in primitive_vjps and not self.is_constant and self.fun not in OVERRIDES:
+            from gradof.autograd.opened import call_opened
+
+            found = call_opened(self, live, gradients, args, kwargs)
+            if found is not NotImplemented:
+                return found
+
         def run(given: Any, named: Any) -> Any:
             with calling_compiled():
                 return self.fun(*given, **named)
 
         name = getattr(self.fun, "__name__", "primitive")
-        found = black_box.call(recorder, name, run, (args, kwargs), None, self._gradients)
+        found = black_box.call(recorder, name, run, (args, kwargs), None, gradients)
         if not self.is_constant:
             return found
         from gradof.runtime.escapes import stop_gradient
 
         return stop_gradient(found)
 
-    def _gradients(self, call: Any, ans: Any, g: Any) -> list[Any]:
-        """One gradient or None for each leaf of the arguments."""
+    def rules(self) -> tuple[Any, Any]:
+        """The rules that it has now: traces hold while it has these."""
+        return primitive_vjps.get(self), primitive_jvps.get(self)
+
+    def _gradients(self, live: list[int], call: Any, ans: Any, g: Any) -> list[Any]:
+        """One gradient or None for each leaf of the arguments, of those at the places `live`."""
         args, kwargs = call
-        live = [i for i, a in enumerate(args) if any(map(_is_float, flatten(a)[0]))]
         with tracing(is_nan_safe()):
             found = self._by_argument(live, ans, args, kwargs, conjugated(g))
         leaves: list[Any] = []
@@ -118,9 +132,8 @@ class Primitive:
         defvjp(self, *(self._deprecated[n] for n in argnums), argnums=argnums)
 
 
-def _is_float(x: Any) -> bool:
-    kinds = (np.ndarray, np.generic)
-    return (isinstance(x, kinds) and x.dtype.kind in "fc") or isinstance(x, (float, complex))
+def _varies(x: Any) -> bool:
+    return type(x) is TracedArray and x.dtype.kind in "fc" and not x.is_constant
 
 
 def conjugated(tree: Any) -> Any:

@@ -171,6 +171,10 @@ class Call:
             )  # fmt: skip
         return pair
 
+    def residuals_with(self, residuals: Any, result: Any) -> Any:
+        """As `fwd` has given them."""
+        return residuals
+
     @property
     def line(self) -> Loc | None:
         """Where bwd is defined."""

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from gradof.ir.core import Loc
 from gradof.ops.expr import Expr
-from gradof.runtime.custom import Call
 from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder
+
+
+class Call(Protocol):
+    """One call: `gradof.runtime.custom.Call`, or that of one of autograd's primitives."""
+
+    leaves: list[Any]
+
+    @property
+    def line(self) -> Loc | None:
+        """Where the rule is defined."""
+
+    def forward(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """The result and the residuals."""
+
+    def residuals_with(self, residuals: Any, result: Any) -> Any:
+        """The residuals, with the result that has the rule where they have the result."""
+
+    def backward(self, residuals: Any, cotangent: Any) -> list[Any]:
+        """One gradient or None per leaf."""
 
 
 def record(call: Call, recorder: Recorder) -> Any:
@@ -39,6 +59,8 @@ def record(call: Call, recorder: Recorder) -> Any:
             np.zeros_like(array.memory) if stand_in is None
             else recorder.wrap(recorder.numpy(np.copy, array), Expr(stand_in, recorder.emitter))
         )  # fmt: skip
+    found = tree.unflatten(list(outs.values()))
+    residuals = call.residuals_with(residuals, found)
     grads = call.backward(residuals, tree.unflatten(list(cotangents.values())))
     values = [
         None if grads[i] is None
@@ -47,7 +69,7 @@ def record(call: Call, recorder: Recorder) -> Any:
     ]  # fmt: skip
     rule.close(values, call.line)
     recorder.builder.loc = loc
-    return tree.unflatten(list(outs.values()))
+    return found
 
 
 def _is_float(leaf: Any) -> bool:

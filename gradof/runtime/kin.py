@@ -329,6 +329,8 @@ def _is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
             stack += obj.__defaults__ or ()
         elif isinstance(obj, MethodType):
             stack += (obj.__self__, obj.__func__)
+        elif isinstance(obj, functools.partial):
+            stack += (obj.func, *obj.args, *obj.keywords.values())
         elif isinstance(obj, BuiltinFunctionType):
             stack.append(obj.__self__)
         elif isinstance(obj, (list, tuple)):

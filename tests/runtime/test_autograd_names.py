@@ -325,7 +325,7 @@ def test_arrays_are_joined_from_any_iterable() -> None:
 def test_a_profiler_goes_on_where_a_primitive_runs() -> None:
     @primitive
     def cube(x: Any) -> Any:
-        return onp.asarray(x) ** 3
+        return onp.frombuffer(x.tobytes()) ** 3  # no graph: it is called
 
     defvjp(cube, lambda ans, x: lambda g: g * 3 * x**2)
     slope = ag.grad(lambda x: np.sum(cube(x)))

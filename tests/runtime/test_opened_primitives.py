@@ -1,0 +1,126 @@
+"""autograd's primitives that are short functions of numpy are recorded as graphs."""
+
+# mypy: disable-error-code="attr-defined"
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradof.autograd.numpy as agnp
+from gradof import autograd as ag
+from gradof.autograd.extend import defvjp, primitive
+from gradof.runtime.once import compiled_once
+
+X = np.array([0.5, 2.0, 900.0])
+
+
+def kinds_of(fn: Callable[..., Any], *args: Any) -> set[str]:
+    return {node.kind for node in compiled_once(fn).trace(*args).walk()}
+
+
+def test_a_short_primitive_is_a_graph_with_its_rule() -> None:
+    largest = np.log(np.finfo(float).max) - 75
+
+    @primitive
+    def safe_exp(x: Any) -> Any:
+        return np.exp(np.clip(x, -np.inf, largest))
+
+    defvjp(safe_exp, lambda ans, x: lambda g: g * ans)
+
+    def loss(x: Any) -> Any:
+        return agnp.sum(safe_exp(x) * 1e-300)
+
+    def pulled(x: Any) -> Any:
+        return ag.grad(loss)(x)
+
+    wanted = np.exp(np.minimum(X, largest)) * 1e-300
+    np.testing.assert_allclose(ag.grad(loss)(X), wanted)  # clip has none at 900
+    np.testing.assert_allclose(ag.elementwise_grad(pulled)(X), wanted)
+    assert "CustomRule" in kinds_of(loss, X) and "python_call" not in kinds_of(loss, X)
+
+
+def test_a_rule_may_be_set_anew() -> None:
+    @primitive
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    for slope in (2.0, 5.0):
+        defvjp(double, lambda ans, x, slope=slope: lambda g: slope * g)
+        found = ag.grad(lambda x: agnp.sum(double(x)))(X)
+        np.testing.assert_array_equal(found, np.full(3, slope))
+
+
+def branches(x: Any) -> Any:
+    return np.sin(x) if x[0] > 0 else np.cos(x)
+
+
+def asks(x: Any) -> Any:
+    assert type(x) is np.ndarray
+    return np.sin(x)
+
+
+def compiled_in_c(x: Any) -> Any:
+    return np.frombuffer(x.tobytes()) * 1.0
+
+
+@pytest.mark.parametrize("fn", [branches, asks, compiled_in_c])
+def test_others_are_called_at_each_run(fn: Callable[[Any], Any]) -> None:
+    called = primitive(fn)
+    defvjp(called, lambda ans, x: lambda g: g * agnp.cos(x))
+
+    def loss(x: Any) -> Any:
+        return agnp.sum(called(x))
+
+    for x in (X, -X):
+        value, gradient = ag.value_and_grad(loss)(x)
+        np.testing.assert_allclose(value, np.sum(fn(x)))
+        np.testing.assert_allclose(gradient, np.cos(x))
+    assert "python_call" in kinds_of(loss, X)
+
+
+def test_what_a_primitive_writes_it_writes_at_each_call() -> None:
+    calls: list[int] = []
+
+    @primitive
+    def counted(x: Any) -> Any:
+        calls.append(1)
+        return np.sin(x)
+
+    defvjp(counted, lambda ans, x: lambda g: g * agnp.cos(x))
+    gradient = ag.grad(lambda x: agnp.sum(counted(x)))
+    gradient(X)
+    before = len(calls)
+    for _ in range(3):
+        np.testing.assert_allclose(gradient(X), np.cos(X))
+    assert len(calls) == before + 3
+
+
+def test_a_rule_that_calls_its_primitive_is_called() -> None:
+    @primitive
+    def cube(x: Any) -> Any:
+        return x**3
+
+    def slope(ans: Any, x: Any) -> Any:
+        return lambda g: g * (cube(x + 1e-3) - cube(x - 1e-3)) / 2e-3
+
+    defvjp(cube, slope)
+    x = X[:2]
+
+    def loss(x: Any) -> Any:
+        return agnp.sum(cube(x))
+
+    np.testing.assert_allclose(ag.grad(loss)(x), 3 * x**2, rtol=1e-5)
+    np.testing.assert_allclose(np.diag(ag.hessian(loss)(x)), 6 * x, rtol=1e-5)
+
+
+def test_gradients_of_constant_arguments_are_not_asked_for() -> None:
+    @primitive
+    def scaled(x: Any, scale: Any) -> Any:
+        return x * scale
+
+    defvjp(scaled, lambda ans, x, scale: lambda g: g * scale)  # none for scale
+    scale = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(ag.grad(lambda x: agnp.sum(scaled(x, 2 * scale)))(X), 2 * scale)
