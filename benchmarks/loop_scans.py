@@ -1,7 +1,7 @@
 """The programs of `tests/loops/programs.py` for JAX, loops as `lax.scan`.
 
-`SCANS[name](steps)` takes the arguments of the program. Newton's `while` is none: JAX has no
-reverse of a `while_loop`.
+`SCANS[name](steps)` takes the arguments of the program. JAX has no reverse of a `while_loop`: for
+Newton's method it is told beforehand how many steps these numbers take.
 """
 
 from __future__ import annotations
@@ -235,9 +235,24 @@ def power(steps: int) -> Loss:
     return loss
 
 
+def newton(steps: int) -> Loss:
+    """Newton's method, of as many steps as it takes."""
+    takes = 4
+
+    def loss(scale: Any) -> Any:
+        def step(x: Any, _: Any) -> Any:
+            far = jnp.max(jnp.abs(jnp.cos(scale * x) - x)) > 1e-12
+            new = x - (jnp.cos(scale * x) - x) / (-scale * jnp.sin(scale * x) - 1)
+            return jnp.where(far, new, x), None
+
+        return jnp.sum(lax.scan(step, jnp.full(scale.shape, 0.5), None, length=takes)[0])
+
+    return loss
+
+
 SCANS: dict[str, Callable[[int], Loss]] = {
     f.__name__: f for f in (
         chain, rk4, hmm, kalman, leapfrog, smoothing, garch, soft_dtw, heat_1d, heat_2d, rnn, gru,
-        descent, power,
+        descent, power, newton,
     )
 }  # fmt: skip

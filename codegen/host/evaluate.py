@@ -119,8 +119,10 @@ class _Interpreter:
         constants = [next(arrays) for _ in loop.constants]
         state = [next(arrays) for _ in loop.initial]
         sequences = list(arrays)
-        stacks = [_zeros(out) for out in loop.stacks]
+        stacks, going = [_zeros(out) for out in loop.stacks], loop.goes_on()
         for t in range(count - 1, -1, -1) if loop.backwards else range(count):
+            if going is not None and not state[going]:
+                break
             given = [np.int64(t), *constants, *state, *(array[t] for array in sequences)]
             self.environment.update(zip(loop.body.params, given, strict=True))
             self.block(loop.body)

@@ -51,7 +51,7 @@ def loop_lines(
     `called` are the names of `steps` and of the body's function, which writes into some params.
     """
     numbers, function = called
-    may_be_none = loop.steps == 0 or loop.count is not None
+    may_be_none = loop.steps == 0 or loop.count is not None or loop.goes_on() is not None
     at = unique("t")
     lines, state = [], []
     first = 1 + len(loop.constants)
@@ -75,6 +75,9 @@ def loop_lines(
     arguments = [str(loop.steps), *([names[loop.count]] if loop.count is not None else [])]
     arguments += ["backwards=True"] if loop.backwards else []
     lines.append(f"for {at} in {numbers}({', '.join(arguments)}):")
+    going = loop.goes_on()
+    if going is not None:
+        lines += [f"    if not {state[going]}:", "        break"]
     call = f"{function}({', '.join(given)})"
     lines.append(f"    {', '.join(targets)}{',' * (len(targets) == 1)} = {call}")
     names.update(zip(loop.finals, state, strict=True))

@@ -104,9 +104,11 @@ class Loops(Systems):
         small = [is_small(shape_of(p)) for p in loop.carried_params]
         begin: list[tuple[str, str]] = []
         states: list[_State | None] = []
+        places: list[int] = []  # in `begin`
         for param, value, last, few in zip(
             loop.carried_params, loop.initial, loop.carried_results, small, strict=True
         ):
+            places.append(len(begin))
             if few:
                 kind = ELEMENT[tensor(param).dtype]
                 begin += [(kind, one) for one in self.numbers(value, tensor(param).dtype)]
@@ -116,9 +118,11 @@ class Loops(Systems):
             if states[-1].then is not None:  # type: ignore[union-attr]  # just made
                 begin += [("ptr", states[-1].now.base), ("ptr", states[-1].then.base)]  # type: ignore[union-attr]
         body = _Body(self, loop, steps, states, sources, stacks, count)
-        results = [one for _, one in begin]
+        results, going = [one for _, one in begin], loop.goes_on()
+        if going is not None:
+            going = places[going]
         if count != 0:
-            results = self.text.carried(count, begin, body.step)
+            results = self.text.carried(count, begin, body.step, going)
         body.finish(results)
         for mem, value in zip(stacks, loop.stacks, strict=True):
             self.define_mem(value, mem)

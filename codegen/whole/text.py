@@ -55,14 +55,15 @@ class Text(Instructions):
 
     def carried(
         self, count: int | str, begin: Sequence[tuple[str, str]],
-        body: Callable[[str, list[str]], Sequence[str]],
+        body: Callable[[str, list[str]], Sequence[str]], going: int | None = None,
     ) -> list[str]:  # fmt: skip
         """The body `count` times, with values in registers that it is given and returns.
 
-        `begin`: type and first value of each. A count that is not known may be 0.
+        `begin`: type and first value of each. A count that is not known may be 0, and so may one of
+        steps that run while the value `going` is true.
         """
         head, done = self.label("loop"), self.label("done")
-        before, known = self.block, isinstance(count, int)
+        before, known = self.block, isinstance(count, int) and going is None
         self.line(f"br label %{head}")
         self.start(head)
         i, place = self.fresh(), len(self.lines)
@@ -71,6 +72,8 @@ class Text(Instructions):
         if not known:
             inside = self.label("inside")
             some = self.emit(f"icmp slt i64 {i}, {count}")
+            if going is not None:
+                some = self.emit(f"and i1 {some}, {names[going]}")
             self.line(f"br i1 {some}, label %{inside}, label %{done}")
             self.start(inside)
         results = body(i, names)

@@ -46,11 +46,12 @@ from gradof.ir.builder import Builder
 from gradof.ir.clone import copy_nodes
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.opinfo import has_trait
-from gradof.ir.types import I64, TensorType, Type
+from gradof.ir.types import BOOL, I64, TensorType, Type
 
 KIND = "Loop"
 COPIED = frozenset({"slice", "dynamic_slice"})
 _INDEX = TensorType(I64, ())
+_FLAG = TensorType(BOOL, ())
 _ATTRS = ("steps", "backwards", "counted", "constants", "carried")
 
 
@@ -146,6 +147,19 @@ class Loop:
         """Writes of the body into what is carried that nothing sees but the results."""
         return written_in_place(self.body, self.carried_params)
 
+    def goes_on(self) -> int | None:
+        """The carried boolean, by number, that says whether a step changes what is carried.
+
+        None where there is none. Once it is False it stays so: a loop without rows may end there.
+        """
+        if self.stacks:
+            return None
+        for k, param in enumerate(self.carried_params):
+            if isinstance(param.type, TensorType) and param.type == _FLAG:
+                if all(map(_Frozen(param).is_kept, self.carried_params, self.carried_results)):
+                    return k
+        return None
+
     def _number(self, name: str) -> int:
         number = self.node.attrs[name]
         assert isinstance(number, int)
@@ -154,6 +168,34 @@ class Loop:
     def _operands(self, first: int, count: int) -> tuple[Value, ...]:
         first += bool(self.node.attrs["counted"])
         return self.node.inputs[first : first + count]
+
+
+class _Frozen:
+    """What a step leaves as it is where a flag is False."""
+
+    def __init__(self, flag: Value) -> None:
+        self.flag = flag
+
+    def is_false(self, value: Value) -> bool:
+        """Whether a value is False with the flag."""
+        node = value.node
+        if node is None:
+            return value is self.flag
+        return node.kind == "logical_and" and any(map(self.is_false, node.inputs))
+
+    def is_kept(self, param: Value, result: Value) -> bool:
+        """Whether what is carried stays: by a select, as no more is counted, or as it is False."""
+        node = result.node
+        if result is param or (param is self.flag and self.is_false(result)):
+            return True
+        if node is None or result.type != param.type:
+            return False
+        if node.kind == "where":
+            return node.inputs[2] is param and self.is_false(node.inputs[0])
+        if node.kind == "add" and param in node.inputs:
+            cast = node.inputs[node.inputs[0] is param].node
+            return cast is not None and cast.kind == "cast" and self.is_false(cast.inputs[0])
+        return False
 
 
 def is_loop(node: Node) -> bool:

@@ -232,16 +232,12 @@ def chain(steps: int) -> Program:
 
 def newton(steps: int) -> Program:
     """Where the cosine of numbers is they themselves, by Newton's method until it is exact."""
-    import gradof
 
     def loss(scale: Array) -> Any:
-        def far(x: Any) -> Any:
-            return np.max(np.abs(np.cos(scale * x) - x)) > 1e-12
-
-        def step(x: Any) -> Any:
-            return x - (np.cos(scale * x) - x) / (-scale * np.sin(scale * x) - 1)
-
-        return np.sum(gradof.while_loop(far, step, np.full(scale.shape, 0.5)))
+        x = np.full(scale.shape, 0.5)
+        while np.max(np.abs(np.cos(scale * x) - x)) > 1e-12:
+            x = x - (np.cos(scale * x) - x) / (-scale * np.sin(scale * x) - 1)
+        return np.sum(x)
 
     return Program(loss, (np.linspace(0.5, 1.5, 10 * steps),))
 

@@ -188,7 +188,8 @@ def test_every_path_of_numpy(fn: Callable[[Array], Any]) -> None:
         change = (compiled(x + 1e-6 * way)[1] - compiled(x - 1e-6 * way)[1]) / 2e-6
         np.testing.assert_allclose(hvp(fn, (x,), (way,))[0], change, rtol=1e-5, atol=1e-5)
     info = compiled.base.cache_info()
-    assert 2 <= info.entries == info.misses <= len(ROWS)
+    least = 1 if fn in (np_newton, np_slices) else 2  # loops that count themselves
+    assert least <= info.entries == info.misses <= len(ROWS)
 
 
 def test_guards_are_part_of_the_text() -> None:

@@ -17,7 +17,9 @@ trace then holds for what the comparison gave. Where Python raises and the recor
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from gradof.ir.builder import Builder
@@ -25,9 +27,10 @@ from gradof.ir.core import Loc, Value
 from gradof.ir.types import F64, DType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.state.origins import Origin, Origins, put_back
-from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.source import user_frame, user_loc
 
 Number = int | float
+Decide = Callable[[FrameType, int, Value, bool], tuple[Value, bool]]
 LARGEST = 2**31  # an int beyond it is a constant: sums of such do not leave 64 bits
 
 
@@ -49,6 +52,7 @@ class Numbers:
         self.active = False  # whether there are any
         self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
         self.told: Callable[[str], str] | None = None  # told of texts of numbers, if they may vary
+        self.decide: Decide = as_it_is  # asked as Python branches on what a comparison gave
 
     def element(self, value: Number, of: Value) -> TracedNumber:
         """The number that is an element of a tensor: `of` is a scalar of 64 bits."""
@@ -67,6 +71,17 @@ class Numbers:
         self.note(expr.value)
         return expr
 
+    def branch(self, build: Callable[[], Expr], value: bool, frame: FrameType) -> bool:
+        """What a comparison gives in a frame: the trace holds where it does again."""
+        decided, value = self.decide(frame, frame.f_lasti, self.emit(build).value, value)
+        if decided.node is None or decided.node.kind != "Constant":
+            self.recorder.builder.loc = user_loc()
+            self.recorder.builder.emit_node(
+                "Guard", decided, value=value, number=self.recorder.guards
+            )
+            self.recorder.guards += 1
+        return value
+
     def guard(self, build: Callable[[], Expr], value: bool | Number) -> None:
         """The trace holds where the expression has this value again."""
         expr = self.emit(build)
@@ -74,6 +89,13 @@ class Numbers:
             "Guard", expr.value, value=value, number=self.recorder.guards
         )
         self.recorder.guards += 1
+
+
+def as_it_is(
+    frame: FrameType, offset: int, value: Value, outcome: bool
+) -> tuple[Value, bool]:
+    """A branch comes out as it does."""
+    return value, outcome
 
 
 class TracedNumber:
@@ -160,8 +182,11 @@ class TracedNumber:
             return value
         real = type(_value(a)) is float or type(_value(b)) is float
         x, y = _operand(a, real), _operand(b, real)
-        self.numbers.guard(lambda: getattr(F, name)(x, y), value)
-        return value
+        frame = user_frame(sys._getframe(1))
+        if frame is None:
+            self.numbers.guard(lambda: getattr(F, name)(x, y), value)
+            return value
+        return self.numbers.branch(lambda: getattr(F, name)(x, y), value, frame)
 
     def __neg__(self) -> Any:
         expr = self.numbers.emit(lambda: F.neg(self.expr))

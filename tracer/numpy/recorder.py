@@ -119,6 +119,7 @@ class Recorder:
     def close(self) -> None:
         """The function has returned: nothing more is recorded, and nobody reads what waits."""
         self.closed = True
+        self.loops.forget()
         self.deferred.forget()
 
     def wrap(self, concrete: Any, expr: Expr, link: View | None = None) -> TracedArray:
@@ -211,9 +212,11 @@ class Recorder:
     def read_number(self, array: TracedArray) -> None:
         """Python reads the one number of an array: the trace holds where it is the same again."""
         self.enter()
-        self.builder.emit_node(
-            "Guard", array.expr.value, value=array.concrete.item(), number=self.guards
-        )
+        self.guard(array.expr.value, array.concrete.item())
+
+    def guard(self, value: Value, seen: bool | int | float | complex) -> None:
+        """The trace holds where a value is this number again."""
+        self.builder.emit_node("Guard", value, value=seen, number=self.guards)
         self.guards += 1
 
     # --- operands -------------------------------------------------------------------------------

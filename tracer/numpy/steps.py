@@ -25,6 +25,7 @@ import numpy as np
 
 from gradof import tuning
 from gradof.ir.core import Node, Value
+from gradof.ops.expr import Expr, F
 from gradof.passes.roll.build import Unfit
 from gradof.passes.roll.repeat import repeated
 from gradof.tracer.numpy.array import TracedArray
@@ -64,6 +65,8 @@ class Steps:
     ) -> None:
         self._sources, self._in_tuples = sources, in_tuples
         self._count, self._at = min(map(len, sources)), 0
+        self._recorder = recorder
+        self._counter: Expr | None = None
         loops = recorder.loops
         least = max(tuning.LOOP_LOOKED_AT, tuning.LOOP_STEPS)
         looks = self._count >= least and loops.evaluate is not None and not recorder.closed
@@ -75,6 +78,8 @@ class Steps:
 
     def __next__(self) -> Any:
         attempt, at = self._attempt, self._at
+        if self._counter is not None or (at == 0 and self._is_to_count(sys._getframe(1))):
+            return self._counted()
         if attempt is not None:
             if attempt.head(sys._getframe(1), at):
                 at = self._at = self._count
@@ -88,6 +93,65 @@ class Steps:
         if attempt is not None:
             items = attempt.given(items)
         return tuple(items) if self._in_tuples else items[0]
+
+
+    # --- items that are counted by a value (`whiles`) -------------------------------------------
+
+    @property
+    def given(self) -> int:
+        """How many items the loop has been given."""
+        return self._at
+
+    @property
+    def place(self) -> Expr:
+        """The same as a value, where that is what counts."""
+        assert self._counter is not None
+        return self._counter
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a value counts the items."""
+        return self._counter is not None
+
+    def go_to(self, place: Expr, at: int) -> None:
+        """So many items have been given."""
+        self._counter, self._at = place, at
+
+    @unheard
+    def _is_to_count(self, frame: FrameType) -> bool:
+        """Note that the loop has begun; whether its end is one of several that values decide."""
+        recorder, key = self._recorder, (frame, frame.f_lasti)
+        if recorder.closed:
+            return False
+        recorder.loops.running[key] = self
+        counted = (frame.f_code, frame.f_lasti) in recorder.loops.varying.counted
+        if not counted or not all(type(s) is range or s.ndim == 1 for s in self._sources):
+            return False
+        self._attempt = None
+        recorder.enter()
+        self._counter = counter = F.copy(recorder.constant(np.array(0)))
+        recorder.note_varying(counter.value)
+        return True
+
+    @unheard
+    def _counted(self) -> Any:
+        recorder, at = self._recorder, self._at
+        recorder.enter()
+        more = F.lt(self.place, self._count)
+        recorder.guard(more.value, at < self._count)
+        if at >= self._count:
+            raise StopIteration
+        items = [self._item(source, at) for source in self._sources]
+        self.go_to(self.place + 1, at + 1)
+        return tuple(items) if self._in_tuples else items[0]
+
+    def _item(self, source: Any, at: int) -> Any:
+        recorder = self._recorder
+        if type(source) is range:
+            number = self.place * source.step + source.start
+            return recorder.numbers.element(source[at], number.value)
+        row = F.dynamic_slice(source.expr, self.place, dims=(0,), sizes=(1,)).reshape(())
+        return recorder.wrap(source.concrete[at], row)
 
 
 def rows(array: TracedArray, frame: FrameType) -> Iterator[TracedArray]:
@@ -168,7 +232,7 @@ class _Attempt:
         if any(np.empty_like(x.memory).strides != x.memory.strides for x in sc.arrays):
             return False
         steps, at = self._count - first, len(sc.values)
-        nodes = _between(a.last, b.last, recorder), _between(b.last, c.last, recorder)
+        nodes = between(a.last, b.last, recorder), between(b.last, c.last, recorder)
         if len(nodes[0]) * steps < tuning.LOOP_NODES:
             return False
         states = (
@@ -265,7 +329,7 @@ def is_same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and type(a) in _PLAIN and repr(a) == repr(b))
 
 
-def _between(first: Node | None, last: Node | None, recorder: Recorder) -> list[Node]:
+def between(first: Node | None, last: Node | None, recorder: Recorder) -> list[Node]:
     """The nodes after one up to another, without constants."""
     block = recorder.graph.block
     node = block._head if first is None else first._next

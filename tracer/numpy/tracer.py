@@ -47,7 +47,7 @@ from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
-from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes
+from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes, Varying
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
 from gradof.tracer.numpy.ranges import LENT
@@ -56,6 +56,7 @@ from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
+from gradof.tracer.numpy.whiles import Whiles
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.origins import ATOMS
@@ -98,19 +99,21 @@ def trace_numpy(
     reads.lends.update(LENT)
     sight = Sight(reads)
     adoptions = Adoptions(fn)
+    loops_vary = Varying()
     while True:
-        loops = LoopNotes(reads, evaluate)
+        loops_vary.begin()
+        loops = LoopNotes(reads, evaluate, loops_vary)
         try:
             traced = _trace(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
         except Exception:
-            if not adoptions.fresh:  # Note [Adopted arrays]
+            if not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
                 raise
         else:
             if loops.hashed:
                 evaluate = None  # numbers of steps are numbers from the first on
-            elif not adoptions.fresh:
+            elif not adoptions.fresh and not loops_vary.another():
                 return traced
 
 
@@ -133,7 +136,7 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
-    recorder.listen(loops)
+    _listen(recorder, loops)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
@@ -180,6 +183,12 @@ def _trace(
         generators=tuple(generator for generator, _ in recorder.generators.values()),
         loops=tuple(recorder.loops.looked_at),
     )
+
+
+def _listen(recorder: Recorder, loops: LoopNotes) -> None:
+    """What the run reads and says, and the branches in its loops, are told to `loops`."""
+    recorder.listen(loops)
+    loops.decide = recorder.numbers.decide = Whiles(recorder).decide
 
 
 def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) -> None:

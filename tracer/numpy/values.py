@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,23 @@ class PythonValues:
                 f"the truth value of an array of shape {self.shape} is ambiguous", loc=user_loc(),
                 hint="ask for x.any(), x.all() or x.size, or choose by element with np.where",
             )
-        truth = self if self.dtype.kind == "b" or self.is_constant else self != 0
-        return bool(truth._python_value("a branch (bool)"))
+        if self.is_constant:
+            return bool(self.concrete)
+        truth = self if self.dtype.kind == "b" else self != 0
+        frame = sys._getframe(1)
+        return bool(truth.decided(frame, frame.f_lasti))
+
+    def decided(self: Any, frame: FrameType, at: int) -> bool:
+        """Which way Python goes by a boolean, at an instruction of a frame: a branch, or a Guard.
+
+        A loop may have run to its end with it (`whiles`).
+        """
+        recorder = self.recorder
+        value, outcome = recorder.loops.decide(frame, at, self.expr.value, bool(self.concrete))
+        recorder.enter()
+        if not recorder.is_constant(value):
+            recorder.guard(value, outcome)
+        return bool(outcome)
 
     def __float__(self: Any) -> float:
         return float(self._python_value("float()"))

@@ -19,7 +19,7 @@ _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _FUNCTION = CO_OPTIMIZED | CO_NEWLOCALS
 # What changes an object on the stack of values, which nobody else can see, leaves the frame, or
 # writes to what is not the frame's.
-_UNSEEN = frozenset({
+UNSEEN = frozenset({
     "LIST_APPEND", "SET_ADD", "MAP_ADD", "YIELD_VALUE", "RETURN_GENERATOR", "STORE_ATTR",
     "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME",
 })  # fmt: skip
@@ -47,7 +47,7 @@ def loop_at(code: CodeType, offset: int) -> LoopCode | None:
     if head is None or head.opname != "FOR_ITER" or not isinstance(head.argval, int):
         return None
     body = [i for i in listed if offset < i.offset < head.argval]
-    if any(i.opname in _UNSEEN for i in body):
+    if any(i.opname in UNSEEN for i in body):
         return None
     inside = {i.offset for i in body}
     read = frozenset(

@@ -111,6 +111,8 @@ class Reads:
     # --- the hook -------------------------------------------------------------------------------
 
     def __enter__(self) -> Reads:
+        for space, name in self._lent:  # by a run before this one
+            space.setdefault(name, self.lends[name])
         self._listening.start()
         return self
 
@@ -283,9 +285,7 @@ class Reads:
         name = function.__name__
         for called in self.called:
             called.add(function)
-        if type(owner) in (list, dict, set, deque, bytearray) or isinstance(
-            owner, (list, dict, set, deque)
-        ):
+        if type(owner) is bytearray or isinstance(owner, (list, dict, set, deque)):
             self.held.container(owner)
             if name in GROWS:
                 found = self.grown.get(id(owner))

@@ -1,0 +1,53 @@
+"""Loops that values end: few traces for any number of steps, and right where there are more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradof
+from gradof.ir.loop import Loop, is_loop
+from tests.loops.while_programs import OTHERS, ROLLED, STARTS, Array
+
+LINE = np.array([0.3, -0.5, 0.7])
+
+
+def along(fn: Any, x: Array, by: float) -> Any:
+    """The slope of a function along the line, by differences."""
+    return (fn(x + by * LINE) - fn(x - by * LINE)) / (2 * by)
+
+
+def counting_loops(compiled: Any) -> list[int]:
+    """Of each trace, how many of its loops count themselves."""
+    entries = [entry for found in compiled.cache.entries.values() for entry in found]
+    graphs = [entry.traced.recorded or entry.traced.graph for entry in entries]
+    return [
+        sum(Loop(node).goes_on() is not None for node in graph.nodes() if is_loop(node))
+        for graph in graphs
+    ]
+
+
+@pytest.mark.cases(100)
+@pytest.mark.parametrize("name", [*ROLLED, *OTHERS])
+def test_a_loop_that_a_value_ends_is_right_for_any_number_of_steps(name: str) -> None:
+    fn = {**ROLLED, **OTHERS}[name]
+    compiled = gradof.value_and_grad(fn)
+    for start in STARTS:
+        value, slope = compiled(start.copy())
+        np.testing.assert_allclose(value, fn(start), rtol=1e-9)
+        np.testing.assert_allclose(slope @ LINE, along(fn, start, 1e-6), rtol=1e-5, atol=1e-6)
+    if name in ROLLED:
+        assert compiled.cache_info().misses <= 4
+        assert any(counting_loops(compiled.base))
+
+
+@pytest.mark.cases(100)
+@pytest.mark.parametrize("name", ROLLED)
+def test_second_derivatives_through_a_loop_that_a_value_ends(name: str) -> None:
+    slope = gradof.grad(ROLLED[name])
+    second = gradof.grad(lambda x: np.sum(slope(x) * LINE))
+    for start in (STARTS[0], STARTS[4]):
+        want = (slope(start + 1e-6 * LINE) - slope(start - 1e-6 * LINE)) / 2e-6
+        np.testing.assert_allclose(second(start), want, rtol=1e-4, atol=1e-5)
