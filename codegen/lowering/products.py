@@ -132,6 +132,13 @@ def _with_rows(stack: Any) -> Any:
     return stack if item in stack.strides[-2:] or not stack.size else np.ascontiguousarray(stack)
 
 
+def _spread_out(matrix: Any) -> Any:
+    """The matrix with each element in a place of its own, which oneDNN asks for."""
+    (near, n), (far, m) = sorted(zip(matrix.strides, matrix.shape, strict=True))
+    apart = (near > 0 or n == 1) and (far >= near * n or m == 1)
+    return matrix if apart else np.ascontiguousarray(matrix)
+
+
 def mm(a: Any, b: Any) -> Any:
     """The product of two matrices, numpy arrays over memory of torch's; a fresh array."""
     return WAYS[_library_of(a, b)](a, b)
@@ -150,10 +157,12 @@ def _library_of(a: Any, b: Any) -> str:
 
 
 def _onednn(a: Any, b: Any) -> Any:
+    a, b = _spread_out(a), _spread_out(b)
     return _linear()(as_tensor(a), as_tensor(b).t(), None, "none", [], "").numpy()
 
 
 def _onednn_turned(a: Any, b: Any) -> Any:
+    a, b = _spread_out(a), _spread_out(b)
     turned = _linear()(as_tensor(b).t(), as_tensor(a), None, "none", [], "")
     return turned.t().contiguous().numpy()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
 
@@ -19,11 +18,6 @@ def run_fuzz(
 ) -> bool:  # fmt: skip
     """Search, print what was found; whether nothing was wrong."""
     os.environ.setdefault("GRADOF_CACHE_DIR", "off")  # no program comes back
-    judge = None
-    if subject != "gradof":
-        from gradof.testing.fuzz.torch_subject import judge_compiled
-
-        judge = functools.partial(judge_compiled, subject=subject)
     with counted("fuzzing", programs or 60.0 * (minutes or 0.0)) as count:
 
         def progress(found: Found) -> None:
@@ -33,10 +27,9 @@ def run_fuzz(
                 what += f"; making seed {found.shrinking} smaller"
             count(done, what)
 
-        options = {} if judge is None else {"judge": judge}
         found = search(
             library, minutes=minutes, programs=programs, seed=seed, folder=folder, size=size,
-            progress=progress, **options,
+            progress=progress, subject=subject,
         )  # fmt: skip
     click.echo(found.summary())
     if reached:

@@ -330,7 +330,7 @@ def coverage(dtypes: str, pattern: str, jobs: int | None, output: Path | None) -
 @click.option("--size", type=click.Choice(["small", "middle", "large", "loops"]),
               help="of the arrays, or programs with loops [default: all]")  # fmt: skip
 @click.option("--subject", default="gradof",
-              type=click.Choice(["gradof", "torch.compile", "torch.compile.aot"]),
+              type=click.Choice(["gradof", "torch.compile", "torch.compile.aot", "jax"]),
               show_default=True, help="whose gradients are judged")  # fmt: skip
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default="fuzz-failures",
               show_default=True, metavar="PATH", help="where failing programs go")  # fmt: skip
@@ -345,10 +345,9 @@ def fuzz(
     nothing is, 1 otherwise. Torch's table of ops needs its test dependency expecttest.
     """
     from gradof.cli.fuzz import run_fuzz
-    from gradof.errors import InputError
+    from gradof.testing.fuzz.judges import judge_of
 
-    if subject != "gradof" and library != "torch":
-        raise InputError(f"{subject} runs torch programs", hint="--library torch")
+    judge_of(library, subject)  # which says so where the subject has no such programs
     if minutes is None and programs is None:
         minutes = 10.0
     if not run_fuzz(library, minutes, programs, seed, folder, subject, size, reached):

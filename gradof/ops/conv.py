@@ -201,10 +201,10 @@ def _convolution_x(
     g: Expr, x_like: Like, w: Expr, stride: Ints, padding: Ints, dilation: Ints,
     transposed: bool, groups: int,
 ) -> Expr:  # fmt: skip
-    if not transposed:
-        return _adjoint(g, w, x_like.shape[2:], stride, padding, dilation, groups)
     if 0 in x_like.shape:  # a kernel may be larger than what it is shared over
         return x_like.zeros()
+    if not transposed:
+        return _adjoint(g, w, x_like.shape[2:], stride, padding, dilation, groups)
     grad = _forward(g, w, stride, padding, dilation, groups)
     # Output padding of a stride or more (it may reach the dilation) makes windows of its own.
     for dim in range(2, grad.rank):
@@ -235,6 +235,8 @@ def _convolution_w(
 def _weight_grad_x(
     g: Expr, x_like: Like, g_out: Expr, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Expr:
+    if 0 in x_like.shape:
+        return x_like.zeros()
     return _adjoint(g_out, g, x_like.shape[2:], stride, padding, dilation, groups)
 
 

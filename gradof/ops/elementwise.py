@@ -259,7 +259,8 @@ op("atan(x) -> y", family=unary(INEXACT), cost=CALL, numpy="np.arctan",
 
 def _atan2_vjp(g: Expr, a: Expr, b: Expr, numerator: Expr) -> Expr:
     square = a * a + b * b
-    return F.where(square == 0.0, 0.0, g * (numerator / square))  # torch's zero at the origin
+    origin = square == 0.0  # torch's zero, of all orders
+    return F.where(origin, 0.0, g * (numerator / F.where(origin, 1.0, square)))
 
 
 op("atan2(a, b) -> y", family=binary(frozenset({"float"})), cost=CALL, numpy="np.arctan2",

@@ -36,19 +36,21 @@ def _mse_loss(x: Expr, target: Expr, reduction: str) -> Expr:
 
 
 def _huber_loss(x: Expr, target: Expr, delta: float, reduction: str) -> Expr:
-    size = F.abs(x - target)
+    off = x - target
+    size = F.abs(off)
     is_far = size > float(delta)  # there the gradient of a square would be infinity times 0
     far = (size - 0.5 * float(delta)) * float(delta)
-    near = F.square(F.where(is_far, 0.0, size)) * 0.5
+    near = F.square(F.where(is_far, 0.0, off)) * 0.5  # of the size it would be flat at 0
     return _reduced(F.where(is_far, far, near), reduction)
 
 
 def _smooth_l1_loss(x: Expr, target: Expr, beta: float, reduction: str) -> Expr:
-    size = F.abs(x - target)
+    off = x - target
+    size = F.abs(off)
     if beta == 0:
         return _reduced(size, reduction)
     is_far = size >= float(beta)
-    near = F.square(F.where(is_far, 0.0, size)) * (0.5 / float(beta))
+    near = F.square(F.where(is_far, 0.0, off)) * (0.5 / float(beta))
     return _reduced(F.where(is_far, size - 0.5 * float(beta), near), reduction)
 
 

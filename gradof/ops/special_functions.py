@@ -373,5 +373,14 @@ several("ellipj(u, m) -> sn, cn, dn, ph", {  # 22.13.1 to 22.13.3; 22.16.1
         g_sn * (cn * dn) - g_cn * (sn * dn) - g_dn * (m * sn * cn) + g_ph * dn,
     "m": ORDER})
 
-# 19.8.5
-composed("agm(a, b)", lambda a, b: (a + b) * (math.pi / 4) / F.ellipk(F.square((a - b) / (a + b))))
+
+
+def _agm(a: Expr, b: Expr) -> Expr:
+    # 19.8.5; where the sum is zero so is it, and its slopes are those of equal numbers
+    none = a + b == 0.0
+    total = F.where(none, 1.0, a + b)
+    mean = total * (math.pi / 4) / F.ellipk(F.square((a - b) / total))
+    return F.where(none, (a + b) * 0.5, mean)
+
+
+composed("agm(a, b)", _agm)

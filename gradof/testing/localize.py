@@ -238,10 +238,7 @@ def _directional_error(
     if not gradient.df_output_vjps:
         return 0.0
     outputs = interpret(gradient.f, arrays)
-    weights = [
-        rng.standard_normal(np.shape(o)) if np.asarray(o).dtype.kind == "f" else None
-        for o in outputs[: gradient.f_real_outputs]
-    ]
+    weights = [_weights(o, rng) for o in outputs[: gradient.f_real_outputs]]
     seeds: list[Any] = [
         weights[i] if i < gradient.f_real_outputs else ZERO for i in gradient.df_input_vjps
     ]
@@ -255,19 +252,28 @@ def _directional_error(
         moved = list(arrays)
         moved[index] = arrays[index] + sign * step * direction
         return float(sum(
-            np.sum(w * o) for w, o in zip(weights, interpret(graph, moved), strict=True)
+            np.sum(np.real(np.conj(w) * o))
+            for w, o in zip(weights, interpret(graph, moved), strict=True)
             if w is not None and i_differentiable(gradient.df_input_vjps, weights, w)
         ))  # fmt: skip
 
     back, here, on = value(-1.0), value(0.0), value(1.0)
     difference = (on - back) / (2 * step)
     bend = abs(on - 2 * here + back) / (2 * step)
-    dot = float(np.sum(ours * direction))
+    dot = float(np.sum(np.real(ours) * direction))  # of a complex operand the real part moves
     size = float(np.max(np.abs(ours)))
     scale = max(abs(difference), abs(dot), size if np.isfinite(size) else 0.0, 1e-8)
     if not np.isfinite(difference) or bend > 1e-2 * scale:
         return float("nan")
     return abs(dot - difference) / scale if np.isfinite(dot) else float("inf")
+
+
+def _weights(output: Any, rng: np.random.Generator) -> Any:
+    """A random cotangent, None of what has none."""
+    kind, shape = np.asarray(output).dtype.kind, np.shape(output)
+    if kind == "c":
+        return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return rng.standard_normal(shape) if kind == "f" else None
 
 
 def i_differentiable(vjps: Sequence[int], weights: Sequence[Any], weight: Any) -> bool:

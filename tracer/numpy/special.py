@@ -69,13 +69,40 @@ def _sh_jacobi(n: Any, p: Any, q: Any, x: Any) -> Any:
     return _scipy("eval_jacobi")(n, p - q, q - 1, 2 * x - 1) / scale
 
 
+def _within(degrees: Any, half: int) -> Any:
+    """The angle without whole turns (of twice `half`), which is exact, as radians are not."""
+    return degrees - 2 * half * np.rint(degrees / (2 * half))
+
+
+def _sine(d: Any) -> Any:
+    return np.sin(np.where(np.abs(d) > 90, np.copysign(180, d) - d, d) * _DEGREE)
+
+
+def _cosine(d: Any) -> Any:
+    """Near a right angle a sine of what is left to it."""
+    size = np.abs(d)
+    return np.where(size < 45, np.cos(d * _DEGREE), np.sin((90 - size) * _DEGREE))
+
+
+def _tangent(d: Any) -> Any:
+    steep = np.abs(d) > 45
+    t = np.tan(np.where(steep, np.copysign(90, d) - d, d) * _DEGREE)
+    return np.where(steep, 1.0 / np.where(steep, t, 1.0), t)
+
+
+def _cotangent(d: Any) -> Any:
+    flat = np.abs(d) > 45
+    t = np.tan(np.where(flat, np.copysign(90, d) - d, d) * _DEGREE)
+    return np.where(flat, t, 1.0 / np.where(flat, 1.0, t))
+
+
 UFUNCS: dict[str, Function] = {
     "log_expit": lambda x: -np.logaddexp(0.0, -x),
     "exp10": lambda x: np.power(10.0, x),
     "exp2": np.exp2, "expm1": np.expm1, "log1p": np.log1p, "cbrt": np.cbrt, "round": np.rint,
     "cosm1": lambda x: -2.0 * np.square(np.sin(x * 0.5)),
-    "sindg": lambda x: np.sin(x * _DEGREE), "cosdg": lambda x: np.cos(x * _DEGREE),
-    "tandg": lambda x: np.tan(x * _DEGREE), "cotdg": lambda x: 1.0 / np.tan(x * _DEGREE),
+    "sindg": lambda x: _sine(_within(x, 180)), "cosdg": lambda x: _cosine(_within(x, 180)),
+    "tandg": lambda x: _tangent(_within(x, 90)), "cotdg": lambda x: _cotangent(_within(x, 90)),
     "radian": lambda d, m, s: (d + m / 60 + s / 3600) * _DEGREE,
     "loggamma": lambda x: np.where(x < 0, np.nan, _scipy("gammaln")(x)),
     "rel_entr": _rel_entr, "kl_div": lambda a, b: _rel_entr(a, b) - a + b,

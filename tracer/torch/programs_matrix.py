@@ -28,8 +28,8 @@ def _reflected(a: Tensor, tau: Tensor, i: int, x: Tensor) -> Tensor:
 def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
     m, n = a.shape[-2:]
     q = torch.eye(m, dtype=a.dtype, device=a.device)[:, :n].expand(a.shape)
-    for i in reversed(range(tau.shape[-1])):
-        q = _reflected(a, tau, i, q)
+    for i in reversed(range(tau.shape[-1])):  # the first i columns have zeros where it has not
+        q = torch.cat([q[..., :i], _reflected(a, tau, i, q[..., i:])], -1)
     return q
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from gradof.errors import GradientMismatchError
 from gradof.testing.fuzz.generate import generate
-from gradof.testing.fuzz.program import FuzzProgram, Setting
+from gradof.testing.fuzz.judges import judge_of
+from gradof.testing.fuzz.program import FuzzProgram, Library, Setting
 from gradof.testing.fuzz.search import Found, judge_program, search
 from gradof.testing.fuzz.verdict import Verdict
 
@@ -28,17 +29,14 @@ __all__ = ["Found", "FuzzProgram", "Setting", "Verdict", "confirm", "generate", 
 
 def confirm(
     program: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting,
-    seed: int = 0, library: str = "torch",
+    seed: int = 0, library: Library = "torch", subject: str = "gradof",
 ) -> Verdict:  # fmt: skip
     """Judge one program, as files written by the fuzzer do.
 
-    `inputs()` gives fresh arguments each time. Raises GradientMismatchError with what is wrong.
+    `inputs()` gives fresh arguments each time; `subject` is who differentiates it. Raises
+    GradientMismatchError with what is wrong.
     """
-    if library == "torch":
-        from gradof.testing.fuzz.torch_judge import judge
-    else:
-        from gradof.testing.fuzz.numpy_judge import judge  # type: ignore[assignment]
-    verdict: Verdict = judge(program, inputs, setting, seed)
+    verdict = judge_of(library, subject)(program, inputs, setting, seed)
     if verdict.wrong:
         raise GradientMismatchError("\n".join(verdict.wrong))
     return verdict

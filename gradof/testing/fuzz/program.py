@@ -16,6 +16,7 @@ in which every floating-point type is a double one, which is what the judge asks
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import re
 from collections.abc import Callable, Mapping
@@ -62,6 +63,7 @@ class FuzzProgram(Program):
     """See the module."""
 
     setting: Setting = field(default_factory=Setting)
+    subject: str = "gradof"  # who is judged
 
     def text(self) -> str:
         """The function's source with its imports."""
@@ -84,13 +86,14 @@ class FuzzProgram(Program):
         """The runnable file."""
         said = [line.replace("\\", "\\\\").replace('"""', "'''") for line in self.says]
         names = self.inputs
+        judged = "" if self.subject == "gradof" else f", {self.subject!r}"
         made: list[str] = []
         memory: dict[int, tuple[str, str]] = {}
         for name in names:
             made.append(f"    {name} = {self._input(name, memory)}")
         bases = [f"    {base} = {text}" for base, text in memory.values()]
         lines = [
-            f'"""gradof is wrong here: a program of `gradof fuzz`, seed {self.seed}.',
+            f'"""{self.subject} is wrong here: a program of `gradof fuzz`, seed {self.seed}.',
             "", *said, "",
             "Run this file, or pytest on it: it raises GradientMismatchError as long as it is.",
             '"""', "", *IMPORTS[self.library],
@@ -98,7 +101,8 @@ class FuzzProgram(Program):
             self.body().rstrip(), "", "", "def inputs():", *bases, *made,
             f"    return ({''.join(f'{n}, ' for n in names).rstrip()})", "", "",
             "def test_program():",
-            f"    confirm(program, inputs, {self.setting}, {self.seed}, {self.library!r})", "", "",
+            f"    confirm(program, inputs, {self.setting}, {self.seed}, {self.library!r}{judged})",
+            "", "",
             'if __name__ == "__main__":', "    test_program()", "",
         ]  # fmt: skip
         return "\n".join(lines)
@@ -142,6 +146,14 @@ def made_from(text: str, name: str = "program") -> Callable[..., Any]:
     exec(compile(text, file, "exec"), space)
     function: Callable[..., Any] = space[name]
     return function
+
+
+def whole_source(fn: Callable[..., Any]) -> str:
+    """The source of a function and of the imports of the file it is in."""
+    lines = linecache.getlines(fn.__code__.co_filename)
+    head = [line for line in lines if line.startswith(("import ", "from "))
+            and "gradof.testing" not in line]  # fmt: skip
+    return "".join(head) + inspect.getsource(fn)
 
 
 def widened(text: str) -> str:

@@ -7,17 +7,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gradof.testing.fuzz.generate import generate
+from gradof.testing.fuzz.judges import judge_of
 from gradof.testing.fuzz.program import FuzzProgram, Library
 from gradof.testing.fuzz.reach import Reach
 from gradof.testing.fuzz.smaller import smaller
 from gradof.testing.fuzz.verdict import Verdict
 
 LARGE = 32_768  # elements: from here on kernels, threads and streams are used
-Judge = Callable[[FuzzProgram], Verdict]
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Found:
     programs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     eager: Counter[str] = field(default_factory=Counter)  # why ours ran eagerly
+    refused: Counter[str] = field(default_factory=Counter)  # why a program is none of a subject's
     wrong: list[tuple[int, str, Path | None]] = field(default_factory=list)  # seed, what, file
     reach: Reach = field(default_factory=Reach)
     seconds: float = 0.0
@@ -46,6 +47,7 @@ class Found:
             f"right, ran {c['eager']}; the library itself refused {c['refused']}; with opaque ops "
             f"{c['opaque']}",
             *(f"  eagerly, {n} times: {why}" for why, n in self.eager.most_common(8)),
+            *(f"  refused, {n} times: {why}" for why, n in self.refused.most_common(12)),
             *(f"  wrong, seed {seed}: {what}" + (f" ({path})" if path else "")
               for seed, what, path in self.wrong),
         ]  # fmt: skip
@@ -61,31 +63,26 @@ class Found:
 
 def judge_program(program: FuzzProgram) -> Verdict:
     """One program beside the library's own answers."""
-    if program.library == "torch":
-        from gradof.testing.fuzz.torch_judge import judge
-    else:
-        from gradof.testing.fuzz.numpy_judge import judge  # type: ignore[assignment]
-    verdict: Verdict = judge(
-        program.function(), program.arguments, program.setting, program.seed
-    )
-    return verdict
+    judge = judge_of(program.library, program.subject)
+    return judge(program.function(), program.arguments, program.setting, program.seed)
 
 
 def search(
     library: Library, *, minutes: float | None = None, programs: int | None = None, seed: int = 0,
-    folder: Path | None = None, size: str | None = None, judge: Judge = judge_program,
+    folder: Path | None = None, size: str | None = None, subject: str = "gradof",
     progress: Callable[[Found], None] | None = None,
 ) -> Found:  # fmt: skip
     """Try the programs of the seeds from `seed` on, for some minutes or so many.
 
-    What is wrong is shrunk and written into `folder`, if there is one.
+    What is wrong is shrunk and written into `folder`, if there is one. `subject` is who is judged:
+    gradof, torch.compile, torch.compile.aot, or jax.
     """
     found = Found(library, seed)
     start = time.monotonic()
     until = math.inf if minutes is None else start + 60 * minutes
     while time.monotonic() < until and (programs is None or found.programs < programs):
-        program = generate(library, seed + found.programs, size)
-        verdict = judge(program)
+        program = replace(generate(library, seed + found.programs, size), subject=subject)
+        verdict = judge_program(program)
         found.programs += 1
         found.seconds = time.monotonic() - start
         _count(found, program, verdict)
@@ -93,7 +90,7 @@ def search(
             found.shrinking = program.seed
             if progress is not None:
                 progress(found)
-            _keep(found, program, verdict, judge, folder)
+            _keep(found, program, verdict, folder)
             found.shrinking = None
         if progress is not None:
             progress(found)
@@ -106,6 +103,8 @@ def _count(found: Found, program: FuzzProgram, verdict: Verdict) -> None:
         counts["large"] += 1
     if verdict.refused:
         counts["refused"] += 1
+        if program.subject == "jax":  # of whom it is asked what were no programs
+            found.refused[_without_names(verdict.refused)] += 1
     elif verdict.eager:
         counts["eager"] += 1
         reason = verdict.eager.splitlines()[0].split("autograd: ")[-1]
@@ -116,10 +115,12 @@ def _count(found: Found, program: FuzzProgram, verdict: Verdict) -> None:
         found.reach.add(verdict.compiled)
 
 
-def _keep(
-    found: Found, program: FuzzProgram, verdict: Verdict, judge: Judge, folder: Path | None
-) -> None:
-    least = smaller(program, verdict, judge)
+def _without_names(reason: str) -> str:
+    return re.sub(r"['`].*?['`]|\[[\d, ]*\]|\([\d, ]*\)|\d+", "…", reason)
+
+
+def _keep(found: Found, program: FuzzProgram, verdict: Verdict, folder: Path | None) -> None:
+    least = smaller(program, verdict, judge_program)
     path = None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -44,6 +44,12 @@ def where_finite(a: Any, b: Any, exact: Any) -> tuple[Any, Any]:
     return np.where(known & near, 0.0, a), np.where(known & near, 0.0, b)
 
 
+def where_added_up(a: Any, b: Any, exact: Any) -> tuple[Any, Any, Any]:
+    """All with zero where neither of two is finite, one is nan, and the exact one is finite."""
+    known = ~np.isfinite(a) & ~np.isfinite(b) & (np.isnan(a) | np.isnan(b)) & np.isfinite(exact)
+    return np.where(known, 0.0, a), np.where(known, 0.0, b), np.where(known, 0.0, exact)
+
+
 def array(tensor: Tensor) -> Any:
     """The numbers of a tensor in float64, complex ones as pairs."""
     if tensor.is_complex():

@@ -83,7 +83,8 @@ PRODUCTS = forms(
     "torch.nn.functional.conv1d({x:=3}, {array:2,S1,2}, {array:2}, stride={int:1,2}, padding={int:0,1})",
     "torch.nn.functional.conv2d({x:=4}, {array:3,S1,2,2}, padding={int:0,1}, dilation={int:1,2})",
     "torch.nn.functional.conv2d({x:=4}, {array:S1,1,3,1}, None, {int:1,2}, 1, 1, {size:1})",
-    "torch.nn.functional.conv_transpose1d({x:=3}, {array:S1,2,3}, stride={int:1,2})",
+    # torch's writes past its memory in bfloat16 with thousands of channels (2.13)
+    "torch.nn.functional.conv_transpose1d({x:=3}[:, :99], {array:S1,2,3}[:99], stride={int:1,2})",
     "torch.nn.functional.max_pool2d({x:=4}, 2, {int:1,2}, 1)",
     "torch.nn.functional.avg_pool2d({x:=4}, 2, {int:1,2}, 1, count_include_pad={flag})",
     "torch.nn.functional.max_pool1d({x:=3}, 2, {int:1,2})",

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gradof.testing.fuzz.program import FuzzProgram
+from gradof.testing.fuzz.program import Setting
 from gradof.testing.fuzz.torch_judge import judge
 from gradof.testing.fuzz.verdict import Verdict
 
@@ -22,13 +22,15 @@ from gradof.testing.fuzz.verdict import Verdict
 BACKENDS = {"torch.compile": "inductor", "torch.compile.aot": "aot_eager_decomp_partition"}
 
 
-def judge_compiled(program: FuzzProgram, subject: str = "torch.compile") -> Verdict:
+def judge_compiled(
+    fn: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], setting: Setting, seed: int,
+    subject: str,
+) -> Verdict:  # fmt: skip
     """A program compiled by torch.compile, beside eager and float64."""
-    setting = replace(program.setting, order=1, prepare=False, numerics="eager")
+    setting = replace(setting, order=1, prepare=False, numerics="eager")
     torch._dynamo.reset()
-    compile_it = functools.partial(_compiled, BACKENDS[subject])
     return judge(
-        program.function(), program.arguments, setting, program.seed, subject=compile_it
+        fn, inputs, setting, seed, subject=functools.partial(_compiled, BACKENDS[subject])
     )
 
 

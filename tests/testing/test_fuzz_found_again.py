@@ -1,0 +1,119 @@
+"""What random programs found after that: second slopes at 0, layouts, what is empty, angles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gradof import differentiate, grad, hvp
+from gradof.errors import InputError
+from gradof.testing import check
+from gradof.testing.fuzz import generate
+from gradof.testing.fuzz.jax_subject import translated
+from gradof.testing.fuzz.judges import judge_of
+from tests.testing.test_fuzz_found import right
+
+Tensor = torch.Tensor
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "smooth l1": F.smooth_l1_loss, "huber": F.huber_loss,
+    "narrow": lambda x, y: F.smooth_l1_loss(x, y, beta=0.3, reduction="sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_round_where_nothing_is_off(name: str) -> None:
+    x = torch.tensor([0.3, -2.0, 0.0, 1.0], dtype=torch.float64)
+    right(LOSSES[name], [x, torch.tensor([0.3, 0.5, 0.0, -1.0], dtype=torch.float64)])
+
+
+@pytest.mark.parametrize("strides", [(2, 1), (1, 1), (0, 1), (1, 0)])
+def test_products_with_rows_that_overlap(strides: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(1, 5370, generator=generator)
+    memory = torch.randn(2 * 5370 + 4, generator=generator)
+
+    def fn(x: Tensor, m: Tensor) -> Tensor:
+        return x @ m.as_strided((5370, 4), strides)
+
+    have, want = differentiate(fn)(left, memory), fn(left.double(), memory.double())
+    assert torch.allclose(have.double(), want, rtol=0, atol=1e-4 * float(want.abs().max()))
+    right(lambda x, m: x @ m, [left, memory.as_strided((5370, 4), strides)])
+
+
+def test_reflections_leave_columns_alone_that_they_do_not_reach() -> None:
+    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    a[4, 2] = -math.inf
+    tau = torch.tensor([0.3, -0.2, 0.9, 0.4, 0.1], dtype=torch.float64)
+    have = differentiate(torch.linalg.householder_product)(a, tau)
+    want = torch.linalg.householder_product(a, tau)
+    assert torch.allclose(have[:, :2], want[:, :2]) and bool(want[:, :2].isfinite().all())
+
+
+def test_a_convolution_of_nothing_is_differentiated_twice() -> None:
+    x = torch.zeros(0, 1, 0, dtype=torch.float64)
+    w = torch.tensor([[[0.7]]], dtype=torch.float64)
+    right(lambda x, w: F.conv1d(x, w, padding=1), [x, w])
+
+
+def test_the_mean_of_two_zeros() -> None:
+    special = pytest.importorskip("scipy.special")
+    zeros = np.array([0.0, -0.0])
+    assert (differentiate(lambda a, b: special.agm(a, b))(zeros, zeros) == 0).all()
+    slopes = grad(lambda x: np.sum(special.agm(x, x)))(np.array([0.0, -0.0, 1.0]))
+    assert np.allclose(slopes, 1.0)
+
+
+def test_the_angle_of_the_origin_is_flat_to_second_order() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return np.sum(np.arctan2(x - x, y))
+
+    x, y = np.array([-2.7, 1.0]), np.array([0.0, 2.0])
+    for line in hvp(fn, (x, y), (np.ones(2), np.ones(2))):
+        assert np.isfinite(line).all()
+
+
+ANGLES = np.array([0.0, 30.0, 45.0, 60.0, 89.7, 90.0, 135.0, 180.0, 180.2, 270.1, 359.9, 720.25,
+                   -60.0, -180.2, 36_000_000.7])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sindg", "cosdg", "tandg", "cotdg"])
+def test_degrees_are_exact_after_whole_turns(name: str) -> None:
+    function = getattr(pytest.importorskip("scipy.special"), name)
+    with np.errstate(divide="ignore"):
+        have, want = differentiate(lambda x: function(x))(ANGLES), function(ANGLES)
+        finite = np.isfinite(want)
+        assert np.allclose(have[finite], want[finite], rtol=1e-12, atol=1e-15)
+    inner = np.array([30.0, 60.0, 100.0, 170.0, 200.0, -50.0, 1000.3])
+    check(lambda x: function(x), (inner,), order=2)
+
+
+def test_elements_of_other_sizes_are_moved_by_their_own() -> None:
+    check(lambda x: np.sum(np.tanh(x) * x[0]), (np.array([-0.3, 0.7, 3e38]),))
+
+
+def test_rules_of_complex_results_are_held_to_differences() -> None:
+    report = check(lambda x: np.abs(np.fft.fft(x)), (np.array([0.3, -1.0, 2.0]),), per_op=True)
+    fourier = [row for row in report.ops if row.op.startswith("fft")]
+    assert fourier and not report.culprits
+
+
+def test_who_is_judged_has_a_library() -> None:
+    with pytest.raises(InputError, match="jax runs numpy programs"):
+        judge_of("torch", "jax")
+    program = generate("numpy", 3, "small")
+    assert "import jax.numpy as np" in translated(program.text())
+
+
+def test_jax_is_judged_as_we_are() -> None:
+    pytest.importorskip("jax")
+    from gradof.testing.fuzz import search
+
+    found = search("numpy", programs=6, seed=40_000, size="small", subject="jax")
+    assert found.counts["second"] >= 1 and not found.wrong, found.summary()
