@@ -62,6 +62,23 @@ def test_a_convolution_of_nothing_is_differentiated_twice() -> None:
     right(lambda x, w: F.conv1d(x, w, padding=1), [x, w])
 
 
+def _softmax(x: Tensor) -> Tensor:
+    return x.softmax(0)
+
+
+def test_a_long_softmax_is_nearer_to_the_answer_than_eagers() -> None:
+    x = torch.randint(0, 2, (114_536,), generator=torch.Generator().manual_seed(0)).double()
+    x.requires_grad_()
+    wide = np.exp(x.detach().numpy().astype(np.longdouble))
+    exact = wide / wide.sum()
+
+    def off(y: Tensor) -> float:
+        return float(np.abs(y.detach().numpy() - exact).max())
+
+    assert off(differentiate(_softmax)(x)) <= max(off(_softmax(x)), 1e-19)
+    right(_softmax, [x.detach()])
+
+
 def test_the_mean_of_two_zeros() -> None:
     special = pytest.importorskip("scipy.special")
     zeros = np.array([0.0, -0.0])
