@@ -41,7 +41,7 @@ from gradof.runtime.refuse import (
     checked_budget,
     checked_numerics,
 )
-from gradof.runtime.results import finish, gradient_flags, run_plan
+from gradof.runtime.results import gradient_flags, run_call
 from gradof.runtime.thread import is_tracing
 from gradof.runtime.trial import trial_of
 from gradof.tracer.core.result import Traced
@@ -100,13 +100,13 @@ class Differentiated:
             else:
                 trial, result = bound.entry.trial, MISS
                 if trial is None:
-                    result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+                    result = run_call(bound)
         if failure is not None:
             return cache.eager.run(self._fn, args, kwargs, failure)
         if trial is not None:  # one of more than MAX_QUICK
             result = trial(args, kwargs)
             if result is MISS:
-                result = finish(bound, run_plan(bound.entry.plan, bound.inputs))
+                result = run_call(bound)
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)

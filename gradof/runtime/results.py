@@ -23,6 +23,23 @@ def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
     return plan(*inputs)
 
 
+def run_call(bound: Bound) -> Any:
+    """What a call of the function gives: its plan is run, and what it writes is written."""
+    traced = bound.entry.traced
+    if traced.library == "numpy" or not (traced.writebacks or traced.stores):
+        return finish(bound, run_plan(bound.entry.plan, bound.inputs))
+    from gradof.runtime.torch_bridge import unsaved
+
+    try:
+        results = run_plan(bound.entry.plan, bound.inputs)
+    except Exception:
+        outputs = unsaved.take()
+        if outputs is not None:  # Note [Ended by a hook] in `torch_bridge`
+            finish(bound, [output.detach() for output in outputs])
+        raise
+    return finish(bound, results)
+
+
 def inputs_at_entry(bound: Bound) -> list[Any]:
     """The inputs of a call, copies of those it changes in place: as a pullback is to read them."""
     inputs = list(bound.inputs)

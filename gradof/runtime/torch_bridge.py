@@ -9,11 +9,18 @@ Note [Temporaries are outputs]
 The values f saves for df are returned by the Function beside the real outputs and dropped by
 `call`. Being outputs they have a grad_fn when they are unpacked in the backward, so a second
 derivative flows through them.
+
+Note [Ended by a hook]
+torch runs hooks of saved tensors after f, and a hook may raise: torch.utils.checkpoint computes a
+stretch again and ends it so at the last tensor that it needs. What the function has written by
+then stays written in eager (the statistics of a batch norm move twice), so the caller of `call`
+writes what f has computed, which `unsaved` keeps for it, before the error goes on.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +52,19 @@ _FSDP = "torch.distributed.fsdp"
 _WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
+class _Unsaved(threading.local):
+    """What the last f of this thread has computed, while hooks see what is saved."""
+
+    outputs: Sequence[Tensor] | None = None
+
+    def take(self) -> Sequence[Tensor] | None:
+        outputs, self.outputs = self.outputs, None
+        return outputs
+
+
+unsaved = _Unsaved()
+
+
 def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Run `plan` on torch tensors, recorded by autograd where an input requires grad."""
     if transforms_active():  # as where a cotangent carries a tangent
@@ -62,6 +82,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
                 return (_joined(gradient, begun, _compiled, *tensors),)
             outputs: tuple[Tensor, ...] = _compiled(gradient, *tensors)
+            unsaved.outputs = None
             return outputs[: gradient.real_outputs]
     return run(plan, tensors)
 
@@ -199,6 +220,8 @@ class _Compiled(torch.autograd.Function):
             both = run(plan.together.plan(), (*tensors, cotangent))
             outputs, ctx.gradients = both[: plan.outputs], both[plan.outputs :]
             plan.together.ran()
+        if _top_hooks(False) is not None:
+            unsaved.outputs = outputs  # see Note [Ended by a hook]
         ctx.save_for_backward(
             *[tensors[i] for i in plan.captured_inputs],
             *[outputs[i] for i in plan.captured_outputs],

@@ -37,7 +37,7 @@ from gradof.runtime.cache import Bound, Cache
 from gradof.runtime.fastcall import Fast, arguments_check
 from gradof.runtime.log import log
 from gradof.runtime.quickcall import MISS, Quick
-from gradof.runtime.results import finish, run_plan
+from gradof.runtime.results import run_call
 from gradof.runtime.verdicts import keep_verdict, kept_verdict, verdict_key
 from gradof.tracer.core.result import TensorOut
 from gradof.tracer.state.source import function_name
@@ -224,7 +224,6 @@ def _general(cache: Cache, fast: Fast) -> Quick:
         if inputs is None:
             return MISS
         cache.hits += 1
-        bound = Bound(fast.entry, inputs, fast.call)
-        return finish(bound, run_plan(fast.entry.plan, inputs))
+        return run_call(Bound(fast.entry, inputs, fast.call))
 
     return call

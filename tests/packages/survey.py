@@ -171,14 +171,15 @@ def main() -> None:
         _one_package(args.at, args.only)
         return
     found: list[dict[str, Any]] = []
-    for name in args.names or [line.partition("==")[0] for line in chosen()[0]]:
-        command = f"{sys.executable} -m tests.packages.survey --package --at {args.at / name}"
-        with os.popen(f"{command} --only {args.only!r} 2>/dev/null") as lines:
-            for line in lines:
-                if line.startswith("{"):
-                    found.append(json.loads(line))
-                    print(found[-1]["name"], found[-1]["status"], flush=True)
-    (args.at / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in found))
+    with (args.at / "rows.jsonl").open("w") as kept:  # as they come: a whole run takes hours
+        for name in args.names or [line.partition("==")[0] for line in chosen()[0]]:
+            command = f"{sys.executable} -m tests.packages.survey --package --at {args.at / name}"
+            with os.popen(f"{command} --only {args.only!r} 2>/dev/null") as lines:
+                for line in lines:
+                    if line.startswith("{"):
+                        found.append(json.loads(line))
+                        print(line, end="", file=kept, flush=True)
+                        print(found[-1]["name"], found[-1]["status"], flush=True)
     print("\n".join(summary(found)))
 
 

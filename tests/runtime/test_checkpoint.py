@@ -133,6 +133,27 @@ def numpy_layer(h: Any, w: Any) -> Any:
     return np.sin(np.exp(h @ w))
 
 
+def test_what_a_recomputed_function_writes_is_written_again() -> None:
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.calls = torch.nn.BatchNorm1d(3), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return torch.tanh(self.norm(x.exp()))
+
+    eager, block = Block(), Block()
+    compiled = gradof.differentiate(block)
+    for i in range(4):
+        x = torch.randn(5, 3, generator=torch.Generator().manual_seed(i), requires_grad=True)
+        want, have = (torch.autograd.grad(not_reentrant(f, x).sum(), x) for f in (eager, compiled))
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
+        assert block.calls == eager.calls == 2 * i + 2
+        torch.testing.assert_close(block.state_dict(), eager.state_dict())
+    assert compiled.cache_info().eager_runs == 0
+
+
 def test_numpy() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(5, 4)), rng.normal(size=(4, 4))
