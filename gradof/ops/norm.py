@@ -74,6 +74,28 @@ def _vector_norm(x: Expr, ord: float, dims: Dims, keepdims: bool) -> Expr:
 op("vector_norm(x; ord, dims, keepdims) -> y", family=reduction(REAL), expand=_vector_norm)
 
 
+def _torch_norm_x(
+    g: Expr, x: Expr, y: Expr, ord: float, dims: Dims, keepdims: bool
+) -> Expr:  # fmt: skip
+    dims = check_dims(dims, x.rank)
+    kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+    g, y = g.reshape(kept), y.reshape(kept)
+    if ord == 2.0:
+        return g * F.where(y == 0.0, 0.0, x / y)
+    if ord < 1.0:
+        powers = F.where(x == 0.0, 0.0, F.pow(F.abs(x), ord - 1.0))
+        return F.sign(x) * powers * g * F.pow(y, 1.0 - ord)
+    scale = F.where(y == 0.0, 0.0, g / F.pow(y, ord - 1.0))
+    if ord < 2.0:
+        return F.sign(x) * F.pow(F.abs(x), ord - 1.0) * scale
+    return x * F.pow(F.abs(x), ord - 2.0) * scale
+
+
+op("torch_norm(x; ord, dims, keepdims) -> y", family=reduction(REAL), expand=_vector_norm,
+   vjp={"x": _torch_norm_x},
+   doc="Of other orders than 0, 1 and inf; torch's gradient, whose own one at 0 is a NaN.")
+
+
 def _normalize(x: Expr, dims: Dims, eps: float) -> tuple[Expr, Expr, Expr]:
     mean, centred = _centred(x, dims)
     var = F.mean(F.square(centred), dims=dims, keepdims=True)

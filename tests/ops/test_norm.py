@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as tf
 
+import gradof
 from gradof.ops.expr import Expr, F
 from tests.ops.reference import compare, forward, gradient, randn
 
@@ -93,3 +95,19 @@ def _dense(array: Any) -> Any:
     from gradof.ir.attrs import Dense
 
     return Dense.of(array)
+
+
+@pytest.mark.parametrize("p", [2, 0.5, 1.5, 3])
+def test_second_derivatives_of_norms_at_zero_are_torchs(p: float) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, p, dim=1).exp().sum()
+
+    def second(fn: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        x = torch.tensor([[0.0, 0.0, 0.0], [0.4, 0.2, -0.3]], requires_grad=True)
+        (g,) = torch.autograd.grad(fn(x), x, create_graph=True)
+        (again,) = torch.autograd.grad((g * torch.tensor([1.0, 2.0, -1.0])).sum(), x)
+        return [g, again]
+
+    torch.testing.assert_close(
+        second(gradof.differentiate(f)), second(f), equal_nan=True, rtol=1e-4, atol=1e-5
+    )

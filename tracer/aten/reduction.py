@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -169,7 +170,9 @@ def vector_norm(
     p = 2 if p is None else p
     assert not isinstance(p, complex)
     x = x.cast(c.type().dtype)
-    return F.vector_norm(x, ord=float(p), dims=all_dims(x, dim), keepdims=keepdim)
+    plain = p in (0, 1) or math.isinf(p) or x.dtype.kind != "float"
+    norm = F.vector_norm if plain else F.torch_norm
+    return norm(x, ord=float(p), dims=all_dims(x, dim), keepdims=keepdim)
 
 
 @aten("dist.default")
