@@ -1,0 +1,89 @@
+"""What a backward of the user's writes is written by backwards alone, as in eager."""
+
+# mypy: disable-error-code="no-untyped-call, no-any-return"
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gradof import differentiate
+from gradof.errors import EagerWarning
+
+Tensor = torch.Tensor
+
+
+class Tally:
+    """What a backward may write to."""
+
+    def __init__(self) -> None:
+        self.n, self.log = 0, list[int]()
+
+
+def _of_class(cls: Any, ctx: Any) -> None:
+    cls.n += 1
+
+
+def _list_of_class(cls: Any, ctx: Any) -> None:
+    cls.log.append(1)
+
+
+def _of_context(cls: Any, ctx: Any) -> None:
+    ctx.tally.n += 1
+
+
+def function(write: Callable[[Any, Any], None]) -> Any:
+    class Noted(torch.autograd.Function):
+        n, log = 0, list[int]()
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, tally: Tally) -> Tensor:
+            ctx.tally = tally
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            write(Noted, ctx)
+            ctx.spare = g
+            return g * 3, None
+
+    return Noted
+
+
+@pytest.mark.parametrize("write", [_of_class, _list_of_class, _of_context])
+def test_a_backward_that_writes_runs_as_it_is(write: Callable[[Any, Any], None]) -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        cls, tally, found = function(write), Tally(), list[Any]()
+        call = wrap(lambda x: cls.apply(x, tally).sum())
+        for i in range(4):
+            x = torch.ones(3, requires_grad=True)
+            value = call(x)
+            for _ in range(i % 3):  # none, one, two
+                value.backward(retain_graph=True)
+            found.append((x.grad, cls.n, list(cls.log), tally.n))
+        return found
+
+    with pytest.warns(EagerWarning, match="a backward may write"):
+        have = run(differentiate)
+    assert str(have) == str(run(lambda fn: fn))
+
+
+def test_what_is_kept_on_the_context_is_traced() -> None:
+    class Clean(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            ctx.seen = g
+            return g * 3
+
+    call = differentiate(lambda x: Clean.apply(x).sum())
+    for _ in range(2):
+        x = torch.ones(3, requires_grad=True)
+        call(x).backward()
+        assert x.grad is not None and x.grad.tolist() == [3.0, 3.0, 3.0]
+    assert call.cache_info().eager_runs == 0
