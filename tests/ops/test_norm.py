@@ -104,7 +104,7 @@ def test_second_derivatives_of_norms_at_zero_are_torchs(p: float) -> None:
 
     def second(fn: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         x = torch.tensor([[0.0, 0.0, 0.0], [0.4, 0.2, -0.3]], requires_grad=True)
-        (g,) = torch.autograd.grad(fn(x), x, create_graph=True)
+        g: torch.Tensor = torch.autograd.grad(fn(x), x, create_graph=True)[0]
         (again,) = torch.autograd.grad((g * torch.tensor([1.0, 2.0, -1.0])).sum(), x)
         return [g, again]
 

@@ -1,6 +1,7 @@
 """Functions that seed torch's generator themselves draw eager's numbers, call after call."""
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch.nn.functional import dropout
 
 from gradof import differentiate
 from gradof.errors import LeafTypeError, TraceError, UnsupportedOpError
+from gradof.tracer.torch.functional import functionalization
+from gradof.tracer.torch.random import recorded_seeds
+from gradof.tracer.torch.recorder import Recorder
 
 Tensor = torch.Tensor
 
@@ -127,3 +131,42 @@ def test_the_text_of_a_module_is_not_asked_for() -> None:
     drawn = torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(drawn, torch.rand(1))
+
+
+def test_what_other_threads_tell_the_generator_is_not_recorded() -> None:
+    recorder, made = Recorder("f"), list[torch.Tensor]()
+
+    def other() -> None:
+        torch.manual_seed(5)
+        torch.set_rng_state(torch.get_rng_state())
+        made.append(torch.ones(2))
+
+    before = torch.get_rng_state()
+    with functionalization(), recorded_seeds(recorder):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert not list(recorder.graph.nodes())
+    assert not torch._is_functional_tensor(made[0])
+    assert recorder.seeded_elsewhere.keys() == {torch.default_generator}
+    torch.set_rng_state(before)
+
+
+def test_threads_that_seed_while_another_traces() -> None:
+    for seed in range(5):
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+        fast, found = differentiate(model), dict[int, tuple[torch.Tensor, torch.Tensor]]()
+
+        def run(k: int, fast: Any = fast, found: Any = found) -> None:
+            torch.manual_seed(k)
+            x = torch.full((4, 6), float(k))
+            found[k] = x, fast(x)
+
+        threads = [threading.Thread(target=run, args=(seed + k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for x, y in found.values():
+            assert not torch._is_functional_tensor(x)
+            torch.testing.assert_close(y, model(x))

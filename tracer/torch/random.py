@@ -12,6 +12,7 @@ after it. All of torch's functions for it go through `torch.random.default_gener
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -159,21 +160,30 @@ class _Default:
 
 
 class RecordedGenerator:
-    """torch's default generator of a device within a trace; what it is told is recorded."""
+    """torch's default generator of a device within a trace; what it is told is recorded.
+
+    Other threads see it as well, and what they tell the generator is none of the trace's: it is
+    told so, and once more when the trace has put it back.
+    """
 
     def __init__(self, generator: torch.Generator, recorder: Recorder) -> None:
         self.plain = generator
         self._recorder = recorder
         self._nodes = _Default(recorder, _index(generator))
+        self._thread = threading.get_ident()
 
     def manual_seed(self, seed: int) -> torch.Generator:
         """As `torch.Generator.manual_seed`."""
+        if self._is_elsewhere():
+            return self._told(self.plain.manual_seed(seed))
         self._settle()
         self._nodes.seed(int(seed))
         return self.plain.manual_seed(seed)
 
     def get_state(self) -> torch.Tensor:
         """As `torch.Generator.get_state`; the tensor stands for the state of each call."""
+        if self._is_elsewhere():
+            return self.plain.get_state()
         self._settle()
         value, state = self._nodes.read()
         self._recorder.bind(state, value)
@@ -181,6 +191,8 @@ class RecordedGenerator:
 
     def set_state(self, state: torch.Tensor) -> torch.Generator:
         """As `torch.Generator.set_state`."""
+        if self._is_elsewhere():
+            return self._told(self.plain.set_state(state))
         loc = user_loc()
         if self._recorder.find(state) is None:
             raise UnsupportedOpError(
@@ -191,6 +203,13 @@ class RecordedGenerator:
         self._nodes.set(self._recorder.value(state, loc))
         return self.plain.set_state(state)
 
+    def _is_elsewhere(self) -> bool:
+        return threading.get_ident() != self._thread
+
+    def _told(self, generator: torch.Generator) -> torch.Generator:
+        self._recorder.seeded_elsewhere[generator] = generator.get_state()
+        return generator
+
     def _settle(self) -> None:
         """Draws that wait come before what is done to the generator."""
         with self._recorder.pause(), plainly():
@@ -198,6 +217,9 @@ class RecordedGenerator:
         self._recorder.builder.loc = user_loc()
 
     def __getattr__(self, name: str) -> Any:
+        if self._is_elsewhere():
+            return getattr(self.plain, name)
+
         def refuse(*args: Any, **kwargs: Any) -> Any:
             raise UnsupportedOpError(
                 f"{name} of torch's random generator cannot be traced", loc=user_loc(),

@@ -166,6 +166,8 @@ class Trace:
             generators.check()
         finally:
             generators.put_back()
+            for generator, state in self.recorder.seeded_elsewhere.items():
+                generator.set_state(state)
             self.generators.restore()
             self.reads.held.changed_arrays()
             self.reads.held.frames.changed()
