@@ -100,11 +100,12 @@ def _dense(array: Any) -> Any:
 @pytest.mark.parametrize("p", [2, 0.5, 1.5, 3])
 def test_second_derivatives_of_norms_at_zero_are_torchs(p: float) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.vector_norm(x, p, dim=1).exp().sum()
+        norm: torch.Tensor = torch.linalg.vector_norm(x, p, dim=1)
+        return norm.exp().sum()
 
     def second(fn: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         x = torch.tensor([[0.0, 0.0, 0.0], [0.4, 0.2, -0.3]], requires_grad=True)
-        g: torch.Tensor = torch.autograd.grad(fn(x), x, create_graph=True)[0]
+        (g,) = torch.autograd.grad(fn(x), x, create_graph=True)
         (again,) = torch.autograd.grad((g * torch.tensor([1.0, 2.0, -1.0])).sum(), x)
         return [g, again]
 
