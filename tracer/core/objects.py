@@ -25,6 +25,7 @@ from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
+from gradof.tracer.core.enclosed import is_enclosing, why_not_again
 from gradof.tracer.core.pytree import Item, Members, Referent, TreeDef, flatten, is_unchanged
 
 _VALUES = (
@@ -96,6 +97,8 @@ class _Objects:
 
     def members(self, obj: Any) -> Members | None:
         """Attributes and items of an object that each call makes anew; None for all others."""
+        if is_enclosing(obj):
+            self._refuse_enclosing(obj)
         if self._is_leaf(obj):
             return None
         if not self._holds_traced(obj, set()) and not self._is_new(obj):
@@ -114,6 +117,16 @@ class _Objects:
         if isinstance(obj, dict):
             found.update({Item(key): dict.__getitem__(obj, key) for key in dict.keys(obj)})
         return tuple(found), list(found.values())
+
+    def _refuse_enclosing(self, obj: Any) -> None:
+        if self.was_there(obj) or any(obj is leaf for leaf in self.given):
+            return
+        why = why_not_again(obj, self.was_there, self.is_traced)
+        if why is not None:
+            raise TraceError(
+                f"a {type(obj).__qualname__} of the result {why}", loc=self.loc,
+                hint="return tensors, in a tuple, a dict or a dataclass",
+            )  # fmt: skip
 
     def _is_leaf(self, obj: Any) -> bool:
         return (
