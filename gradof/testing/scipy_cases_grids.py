@@ -17,6 +17,8 @@ _POINTS = "(np.linspace(-2.0, 2.0, 5), np.linspace(-2.0, 2.0, 6))"
 _MODES = ("mirror", "grid-wrap", "nearest")
 _LARGE = R(13, 12)  # scipy's spline of a shorter one that is reflected is not exact
 CASES = (
+    *_of("fourier_gaussian", "x, 1.3"), *_of("fourier_uniform", "x, 2"),
+    *_of("fourier_ellipsoid", "x, 2"),
     *_of("spline_filter1d", "x", "x, axis=0", "x, mode='grid-wrap'"),
     *_of("spline_filter1d", "x, order=2, mode='reflect'", on=(_LARGE,)),
     *_of("spline_filter", "x"),

@@ -52,6 +52,8 @@ _FUNCTIONS = (
     f"odeint({_LV}, x, {_T}, args=(x[0],), {_TIGHT})",
     f"odeint(lambda y, t: -y * t * x, x, np.stack([0.1 * x[0], 1.0, 1.0 + x[1]]), {_TIGHT})",
     f"solve_ivp({_VL}, (0.0, 2.0), x, t_eval={_T}, args=(x[0],), {_TIGHT}).y",
+    f"solve_ivp({_VL}, (0.0, 3.0), x, args=(x[0],), dense_output=True, {_TIGHT}).sol("
+    "np.array([0.7, 0.2, 0.7, 2.0]))",
 )
 FUNCTIONS = tuple(
     case(f"{_I}.{f.partition('(')[0]}", f"x[0] * {_I}.{f}", positive(2)) for f in _FUNCTIONS

@@ -47,8 +47,13 @@ def _splines() -> tuple[Case, ...]:
 
 
 _SITES = "np.array([[0.0, 0.0], [1.0, 0.1], [0.0, 1.2], [1.0, 1.0], [0.4, 0.6], [0.7, 0.2]])"
+_SQUARE = "np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])"
+_PLACES = "np.array([[0.3, 0.4], [4.0, 4.0], [0.2, 0.9]])"
 CASES = (
     *_splines(),
+    *_of("griddata", f"{_SQUARE}, x, {_PLACES}, fill_value=2.0",
+         f"{_SQUARE}, x, {_PLACES}, method='nearest'", on=(R(4),), then=""),
+    *_of("make_smoothing_spline", f"{_X}, x, lam=0.1", on=(R(7), R(3)), then="(y)"),
     *_of("RBFInterpolator", f"{_SITES}, x", on=(R(6), R(3, 2)), then="(y)"),
     *_of("RBFInterpolator",
          f"{_SITES} + z, x, kernel='gaussian', epsilon=1.5, smoothing=0.01 * x[0]",

@@ -20,6 +20,7 @@ from gradof.tracer.scipy import (
     labels,
     least_squares,
     linalg,
+    linear_maps,
     matrices,
     moments,
     multivariate,
@@ -46,9 +47,10 @@ from gradof.tracer.scipy.in_c import wrapped
 
 ADAPTORS = (
     bsplines, convolve, density, distances, distributions, fitpack, fourier, grids, images,
-    integrals, interpolation, labels, least_squares, linalg, matrices, moments, multivariate, odes,
-    operators, optimize, peaks, polynomials, programs, radial, roots, signals, sparse,
-    sparse_makers, sparse_systems, spatial, special, special_functions, statistics, structured,
+    integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
+    multivariate, odes, operators, optimize, peaks, polynomials, programs, radial, roots, signals,
+    sparse, sparse_makers, sparse_systems, spatial, special, special_functions, statistics,
+    structured,
 )  # fmt: skip
 
 

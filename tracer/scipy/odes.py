@@ -210,10 +210,10 @@ def _ivp(
         return original(
             fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
         )
-    if dense_output or events is not None or not isinstance(method, str):
+    if events is not None or not isinstance(method, str):
         raise TypeError(
-            "solve_ivp of traced values with dense_output, events or a method of one's own: ask "
-            "for the times with t_eval"
+            "solve_ivp of traced values with events or a method of one's own: ask for the times "
+            "with t_eval"
         )
     unsaid = checked(original(
         *untraced((fun, t_span, y0)), method, untraced(t_eval), False, None, vectorized,
@@ -239,7 +239,23 @@ def _ivp(
         every = np.concatenate([span[:1], times, span[1:]])
         rows = solution(equation, start, every, arrays)[1:-1]
     unsaid["t"], unsaid["y"] = times, np.swapaxes(rows, 0, 1)
+    if dense_output:
+        unsaid["sol"] = functools.partial(
+            _between, Equation(f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times,
+                               gradients), span, start, arrays,
+        )  # fmt: skip
     return unsaid
+
+
+def _between(equation: Equation, span: Any, start: Any, arrays: Sequence[Any], t: Any) -> Any:
+    """`sol(t)`: the equation is solved for these times, which are those between scipy's steps."""
+    at = _times(t)
+    flat = np.reshape(at, -1)
+    order = np.argsort(flat if real(span)[1] >= real(span)[0] else -flat)
+    every = np.concatenate([span[:1], np.take(flat, order), span[1:]])
+    rows = solution(equation, start, every, arrays)[1:-1]
+    found = np.swapaxes(np.take(rows, np.argsort(order), axis=0), 0, 1)
+    return found if at.ndim else found[:, 0]
 
 
 class _Solver:
@@ -255,7 +271,10 @@ class _Solver:
 
     def at_times(self, f: Function, start: Any, at: Any) -> Any:
         """Rows for the start, the times, and the end, of which nothing is asked."""
-        found = checked(self.solve(f, (at[0], at[-1]), start, t_eval=at[1:-1])).y.T
+        distinct, rows = np.unique(at[1:-1], return_inverse=True)  # scipy takes no time twice
+        if at[-1] < at[0]:
+            distinct, rows = distinct[::-1], len(distinct) - 1 - rows
+        found = checked(self.solve(f, (at[0], at[-1]), start, t_eval=distinct)).y.T[rows]
         return np.concatenate([start[None], found, found[-1:]])
 
     def at_all(self, f: Function, start: Any, at: Any) -> Any:
