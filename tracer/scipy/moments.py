@@ -11,7 +11,7 @@ import numpy as np
 
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import scipy_function
-from gradof.tracer.scipy.twins import twin_of
+from gradof.tracer.scipy.twins import stand_in, twin_of
 
 _BASE = "scipy.stats._distn_infrastructure"
 
@@ -51,3 +51,12 @@ def _entropy(self: Any, *args: Any, **kwds: Any) -> Any:
     shapes = tuple(as_array(s).astype(np.float64) for s in shapes)
     valid = twin._argcheck(*shapes) & np.greater(scale, 0)
     return np.where(valid, twin._entropy(*shapes) + np.log(scale), np.nan)
+
+
+@stand_in("scipy.stats._continuous_distns", "_lazyselect")
+def _select(conditions: Any, choices: Any, arrays: Any, default: Any = 0) -> Any:
+    """The first choice whose condition holds; scipy's is written into by places."""
+    result: Any = default
+    for where, choice in list(zip(conditions, choices, strict=True))[::-1]:
+        result = np.where(where, choice(*(np.where(where, a, 0.5) for a in arrays)), result)
+    return result
