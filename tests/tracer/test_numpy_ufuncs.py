@@ -262,8 +262,8 @@ def test_one_op_per_operator() -> None:
 
 
 def test_unknown_ufuncs_are_named() -> None:
-    with pytest.raises(UnsupportedOpError, match=r"voigt_profile(.|\n)*test_numpy_ufuncs.py"):
-        trace(lambda x: scipy.special.voigt_profile(x, 1.0, 1.0), LARGE)
+    with pytest.raises(UnsupportedOpError, match=r"mathieu_a(.|\n)*test_numpy_ufuncs.py"):
+        trace(lambda x: scipy.special.mathieu_a(1, x), LARGE)
     with pytest.raises(UnsupportedOpError, match=r"power.reduce"):
         trace(lambda x: np.power.reduce(x), LARGE)
     with pytest.raises(UnsupportedOpError, match="reduceat with traced indices"):

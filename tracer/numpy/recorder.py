@@ -126,10 +126,8 @@ class Recorder:
         """A traced array for a recorded result; TraceError if the IR type is not numpy's."""
         want = TensorType(self.ir_dtype(concrete.dtype), tuple(concrete.shape))
         if expr.value.type != want:
-            raise TraceError(
-                f"recorded a result of type {expr.value.type} where numpy gives {want}",
-                loc=self.loc, hint="please report this line",
-            )
+            text = f"recorded a result of type {expr.value.type} where numpy gives {want}"
+            raise TraceError(text, loc=self.loc, hint="please report this line")
         self.name(expr.value)
         return TracedArray(self, concrete, expr, link)
 
