@@ -43,6 +43,7 @@ from gradof.autodiff.regions import checkpointed
 from gradof.autodiff.reverse import ReverseDetails
 from gradof.autodiff.step import Step
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.extent import example
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.cost import is_expensive
@@ -101,7 +102,7 @@ def _is_saved(value: Value, graph: Graph) -> bool:
 
 def _bytes(value: Value) -> int:
     if isinstance(value.type, TensorType) and value.type.shape is not None:
-        return value.type.nbytes
+        return example(value.type.nbytes)
     return 64  # a scalar or a size: a Python object
 
 

@@ -13,6 +13,7 @@ fusion groups (`fusion`), each a loop nest (`loops`) that an emitter prints (`ti
 '''
 
 import functools
+from collections.abc import Sequence
 from typing import Literal
 
 # A second copy of these modules would have a second set of classes.
@@ -32,17 +33,19 @@ from gradof.codegen.targets.choose import (
 from gradof.codegen.targets.passes import run_target
 from gradof.codegen.targets.target import MakeKernel
 from gradof.codegen.whole.function import WholeExecutable
+from gradof.codegen.whole.lengths import AnyLength
 from gradof.codegen.whole.support import is_worth_a_function
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.core import Graph
+from gradof.ir.extent import Unsized
 from gradof.ir.garbage import few_collections
 from gradof.ir.opinfo import OPS
 from gradof.ops.memory import limit
 from gradof.ops.registry import Op, check_call
 
 __all__ = [
-    "Executable", "compile_graph", "devices_of", "has_kernels", "has_small_kernels",
-    "is_worth_a_function",
+    "AnyLength", "Executable", "compile_any_length", "compile_graph", "devices_of", "has_kernels",
+    "has_small_kernels", "is_worth_a_function",
 ]  # fmt: skip
 
 
@@ -82,6 +85,22 @@ def compile_graph(
         prepared, library, name, make_kernel=make_kernel, native=backend in ("auto", "native"),
         prepare=prepare,
     )  # fmt: skip
+
+
+@few_collections()
+def compile_any_length(graphs: Sequence[Graph], name: str) -> AnyLength:
+    """Native code of a numpy caller's graph for any length, given as two examples.
+
+    Raises Unsized where its code is not the same for both, or not native.
+    """
+    backend = default_backend()
+    targets = [target_of(graph, "numpy", backend) for graph in graphs]
+    if any(target.name != "whole" for target in targets):
+        raise Unsized("no native code of the whole graph")
+    prepared = [run_target(graph, t) for graph, t in zip(graphs, targets, strict=True)]
+    return AnyLength(
+        prepared, name, lambda graph: compile_graph(graph, name=name, backend="numpy")
+    )
 
 
 def _check_calls(graph: Graph) -> None:

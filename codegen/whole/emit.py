@@ -2,7 +2,8 @@
 
 The function is `i32 whole(ptr* io, ptr arena, ptr constants)`. `io` has the address of every
 argument and then of every result, which are contiguous; `arena` is scratch of `Whole.arena` bytes,
-`constants` the bytes of `Whole.constants`. It returns 0, or 1 where an index is out of range or a
+`constants` the bytes of `Whole.constants`, which begin with the lengths where the graph is one of
+any length (`sizes`). It returns 0, or 1 where an index is out of range or a
 matrix has no inverse: then the graph is to be computed op by op, which raises the error there is.
 """
 
@@ -17,9 +18,11 @@ from gradof.codegen.whole.indexing import MOVES
 from gradof.codegen.whole.loops import DYNAMIC, Loops
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
+from gradof.codegen.whole.sizes import definitions, header, lengths_of
 from gradof.codegen.whole.systems import SYSTEMS
 from gradof.codegen.whole.text import constant
 from gradof.codegen.whole.values import (
+    LINE,
     Mem,
     in_registers,
     is_number,
@@ -52,9 +55,12 @@ class _Emitter(Loops):
     def __init__(self, graph: Graph, vector_bits: int) -> None:
         super().__init__(vector_bits)
         self.graph = graph
+        self.lengths = lengths_of(graph)
         self.steps = 0
 
     def run(self) -> Whole:
+        if self.lengths is not None:
+            self.constant_at(header([0] * len(self.lengths.values), LINE))
         places = [*self.graph.inputs, *self.graph.outputs]
         pointers = []
         for k in range(len(places)):
@@ -87,6 +93,8 @@ class _Emitter(Loops):
             lines = text.split("\n")
             declared.update((line, None) for line in lines if line.startswith("declare"))
             functions += [line for line in lines if not line.startswith("declare")]
+        if self.lengths is not None:
+            body = f"{definitions(self.lengths, body, functions)}\n{body}"
         parts = [
             *declared, *functions,
             "define i32 @whole(ptr noalias %io, ptr noalias %arena, ptr noalias %constants) {\n"

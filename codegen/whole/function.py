@@ -10,7 +10,8 @@ range or a matrix has no inverse, and raises the error there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from gradof.ir.core import Block, Graph
 from gradof.ir.forks import cached_property
 from gradof.ir.loop import Loop, is_loop
 from gradof.ir.types import TensorType
+from gradof.passes.generalize import plain
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class WholeExecutable(Executable):
         self._arity = len(graph.inputs)
         self._statements = statements
         self.constants = aligned_copy(whole.constants)
-        self._code = Code(whole.text, _effort(whole))
+        self._code = Code(whole.text, effort(whole))
         self.address = self._code.address_of("whole")
         self.outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
         self.function = python_function(name, Entry(
@@ -121,18 +123,21 @@ class WholeExecutable(Executable):
 
 def _is_long(graph: Graph) -> bool:
     """Whether a call may take so long that other threads shall run Python meanwhile."""
-    return _cells(graph.block) > tuning.WHOLE_HELD
+    return cells(graph.block, {}) > tuning.WHOLE_HELD
 
 
-def _cells(block: Block) -> int:
-    """Cells that are computed, those of a loop once for each step."""
+def cells(block: Block, lengths: Mapping[str, int]) -> int:
+    """Cells that are computed for these lengths, those of a loop once for each step."""
     total = 0
     for node in block.nodes():
-        total += sum(tensor(v).size for v in node.outputs if isinstance(v.type, TensorType))
+        tensors = (v for v in node.outputs if isinstance(v.type, TensorType))
+        total += sum(math.prod(plain(shape_of(v), lengths)) for v in tensors)
         if is_loop(node):
-            total += Loop(node).steps * _cells(node.blocks[0])
+            steps: int = plain(Loop(node).steps, lengths)
+            total += steps * cells(node.blocks[0], lengths)
     return total
 
 
-def _effort(whole: Whole) -> Effort:
+def effort(whole: Whole) -> Effort:
+    """How it is compiled."""
     return "quick" if whole.text.count("\n") > tuning.WHOLE_QUICK else "plain"

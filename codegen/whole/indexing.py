@@ -14,6 +14,7 @@ from gradof.codegen.whole.text import constant
 from gradof.codegen.whole.values import Held, Mem, in_registers, rows, shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Node, Value
+from gradof.ir.extent import runtime
 from gradof.ir.types import I32, I64
 
 INTO = frozenset({"slice_scatter", "index_add", "scatter", "scatter_add"})  # the first operand
@@ -191,7 +192,8 @@ class Indexing(Reductions):
         """Elements added to those of memory, each once."""
         dtype = target.dtype
         code = self.code(self.lanes([dtype]))
-        full = target.size - target.size % code.lanes
+        rest = target.size % code.lanes
+        full = target.size - rest
 
         def add(code: Any, at: str) -> None:
             place = self.text.at(target.base, at, dtype)
@@ -200,7 +202,8 @@ class Indexing(Reductions):
             code.store(code.op("add", dtype, cells, [dtype] * 2, {}), place, dtype)
 
         self.text.loop(full // code.lanes, lambda i: add(code, self.text.times(i, code.lanes)))
-        self.text.loop(target.size - full, lambda i: add(self.one, self.text.plus(i, full)))
+        count = runtime(rest)
+        self.text.loop(count, lambda i: add(self.one, self.text.plus(i, full)))
 
     def pick(self, node: Node) -> None:
         """`gather`, `scatter` and `scatter_add`: an index for each element."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from gradof.codegen.whole.text import Lanes
 from gradof.codegen.whole.values import Mem, Shape, Values, rows
 from gradof.ir.core import Value
+from gradof.ir.extent import ragged
 from gradof.ir.types import DType
 
 # Vectors of what is read → vectors of what is written.
@@ -108,7 +109,7 @@ class _Loops:
 
         def vectors(i: str) -> None:
             start = self.text.times(i, lanes)
-            if size % lanes and size > lanes:
+            if ragged(size, lanes) and size > lanes:
                 last = str(size - lanes)
                 less = self.text.emit(f"icmp slt i64 {start}, {last}")
                 start = self.text.emit(f"select i1 {less}, i64 {start}, i64 {last}")

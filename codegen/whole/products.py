@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradof import tuning
+from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.codegen.matmul.emit import ARGUMENTS
 from gradof.codegen.matmul.products import linked, work_of
 from gradof.codegen.whole.indexing import Indexing
@@ -24,6 +25,7 @@ from gradof.codegen.whole.text import Lanes, constant
 from gradof.codegen.whole.values import Mem, in_registers, shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Node, Value
+from gradof.ir.extent import Extent, ragged, runtime
 from gradof.ir.types import I64
 
 _ROWS, _VECTORS = 4, 2  # of the result, in registers at once
@@ -190,12 +192,15 @@ class Products(Indexing):
 
         def columns(k: str) -> None:
             j = text.times(k, wide)
-            if n % wide:
+            if ragged(n, wide):
                 less = text.emit(f"icmp slt i64 {j}, {n - wide}")
                 j = text.emit(f"select i1 {less}, i64 {j}, i64 {n - wide}")
             m = a.shape[0]
             text.loop(m // _ROWS, lambda i: tile(text.times(i, _ROWS), j, _ROWS))
-            if m % _ROWS:
+            if isinstance(m, Extent):
+                first = m - m % _ROWS
+                text.loop(runtime(m % _ROWS), lambda r: tile(text.plus(r, first), j, 1))
+            elif m % _ROWS:
                 tile(str(m - m % _ROWS), j, m % _ROWS)
 
         text.loop(-(-n // wide), columns)
@@ -225,8 +230,19 @@ class Products(Indexing):
                 ones = [self.one.binary("fadd", dtype, two)
                         for two in zip(ones[::2], ones[1::2], strict=True)]  # fmt: skip
             total = ones[0]
-            for k in range(inner - inner % code.lanes, inner):
-                total = self.one.intrinsic("fma", dtype, [*pair(self.one, str(k)), total])
+
+            def last(k: str, given: Sequence[str]) -> list[str]:
+                return [self.one.intrinsic("fma", dtype, [*pair(self.one, k), given[0]])]
+
+            first = inner - inner % code.lanes
+            if isinstance(inner, Extent):
+                (total,) = text.carried(
+                    runtime(inner % code.lanes), [(ELEMENT[dtype], total)],
+                    lambda k, given: last(text.plus(k, first), given),
+                )  # fmt: skip
+            else:
+                for k in range(first, inner):
+                    (total,) = last(str(k), [total])
             at = text.plus(text.times(i, c.strides[0]), text.times(j, c.strides[1]))
             text.store(total, text.at(self.pointer(c), at, dtype), dtype)
 

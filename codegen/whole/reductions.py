@@ -20,6 +20,7 @@ from gradof.codegen.whole.text import Lanes, constant
 from gradof.codegen.whole.values import Mem, is_small, rows, shape_of, tensor
 from gradof.codegen.whole.views import Views
 from gradof.ir.core import Node
+from gradof.ir.extent import Extent, ragged
 from gradof.ir.types import BOOL, I64, DType
 
 WORDS = {
@@ -140,7 +141,8 @@ class Reductions(Views):
         """A row combined in any order: extremes, whole numbers, truth; products one by one."""
         text, word = self.text, WORDS[kind]
         code: Lanes = self.code(self.lanes([dtype]))
-        if size < 2 * code.lanes or (kind == "prod" and dtype in FLOATS):
+        one_by_one = kind == "prod" and dtype in FLOATS
+        if isinstance(size, Extent) or size < 2 * code.lanes or one_by_one:
             code = self.one
         first = code.load(at, dtype)
 
@@ -207,7 +209,7 @@ class Reductions(Views):
 
         def vectors(i: str) -> None:
             at = text.times(i, lanes)
-            if size % lanes:
+            if ragged(size, lanes):
                 last = str(size - lanes)
                 less = text.emit(f"icmp slt i64 {at}, {last}")
                 at = text.emit(f"select i1 {less}, i64 {at}, i64 {last}")

@@ -17,6 +17,7 @@ from typing import Any
 
 from gradof.codegen.llvm.vectors import LIBMVEC, Vectors
 from gradof.codegen.machine.llvm_types import ELEMENT, STORED, Instructions
+from gradof.ir.extent import Amount, Extent
 from gradof.ir.types import BOOL, F32, F64, I32, I64, DType
 
 Body = Callable[[str], None]
@@ -43,7 +44,7 @@ class Text(Instructions):
         """The body `count` times; a known count of 0 or 1 is no loop."""
         if count == 0:
             return
-        if count == 1:
+        if not isinstance(count, Extent) and count == 1:
             body("0")
             return
 
@@ -63,7 +64,8 @@ class Text(Instructions):
         steps that run while the value `going` is true.
         """
         head, done = self.label("loop"), self.label("done")
-        before, known = self.block, isinstance(count, int) and going is None
+        before = self.block
+        known = isinstance(count, int) and count > 0 and going is None
         self.line(f"br label %{head}")
         self.start(head)
         i, place = self.fresh(), len(self.lines)
@@ -137,6 +139,12 @@ class Lanes(Vectors):
     def fresh(self) -> str:
         """A new name."""
         return self.text.fresh()
+
+    def constant(self, value: float, dtype: DType) -> str:
+        """A vector of one number."""
+        if isinstance(value, Amount | Extent):
+            return self.splat(constant(value, dtype), dtype)
+        return super().constant(value, dtype)
 
     def splat(self, one: str, dtype: DType) -> str:
         """A vector of one number."""
@@ -213,7 +221,11 @@ class Single(Lanes):
 
 
 def constant(value: float, dtype: DType) -> str:
-    """A number as LLVM writes it."""
+    """A number as LLVM writes it, or its name where it follows from lengths."""
+    if isinstance(value, Amount) or (isinstance(value, Extent) and dtype.is_float):
+        return value.lengths.name(value.form, ELEMENT[dtype])
+    if isinstance(value, Extent) and dtype is I64:
+        return str(value)
     text = Vectors(1).constant(value, dtype)
     return text[1:-1].split(" ", 1)[1]
 

@@ -22,6 +22,7 @@ from gradof import tuning
 from gradof.codegen.lowering.scalar import number_of
 from gradof.codegen.whole.text import Lanes, Single, Text, constant
 from gradof.ir.core import Node, Value
+from gradof.ir.extent import Extent, example
 from gradof.ir.types import DType, TensorType
 
 Shape = tuple[int, ...]
@@ -80,28 +81,51 @@ class Arena:
 
     free: list[tuple[int, int]] = field(default_factory=list)  # where, how many bytes
     top: int = 0
+    alike: list[tuple[int, Extent]] = field(default_factory=list)  # the same, of extents
 
     def take(self, size: int) -> Buffer:
         """The smallest free piece that is large enough."""
-        size = max(LINE, -(-size // LINE) * LINE)
-        fits = [(n, at) for at, n in self.free if n >= size]
+        size = -(-size // LINE) * LINE
+        if isinstance(size, Extent):
+            return self.take_extent(size)
+        size = max(LINE, size)
+        fits = [(n, example(at), k) for k, (at, n) in enumerate(self.free) if n >= size]
         if not fits:
             at, self.top = self.top, self.top + size
             return Buffer(at, size)
-        n, at = min(fits)
-        self.free.remove((at, n))
+        at, n = self.free.pop(min(fits)[2])
         if n > size:
             self.free.append((at + size, n - size))
+        return Buffer(at, size)
+
+    def take_extent(self, size: Extent) -> Buffer:
+        """A piece whose size follows from lengths: one of the same formula, if it is free."""
+        for k, (at, n) in enumerate(self.alike):
+            if n.form == size.form:
+                del self.alike[k]
+                return Buffer(at, size)
+        at, self.top = self.top, self.top + size
         return Buffer(at, size)
 
     def give(self, buffer: Buffer) -> None:
         """The piece, and its free neighbours, as one."""
         at, n = buffer.at, buffer.size
-        for other in list(self.free):
-            if other[0] + other[1] == at or at + n == other[0]:
-                self.free.remove(other)
-                at, n = min(at, other[0]), n + other[1]
-        self.free.append((at, n))
+        if isinstance(n, Extent):
+            self.alike.append((at, n))
+            return
+        kept = []
+        for other in self.free:
+            if follow(other, at) or follow((at, n), other[0]):
+                at, n = other[0] if follow(other, at) else at, n + other[1]
+            else:
+                kept.append(other)
+        self.free = [*kept, (at, n)]
+
+
+def follow(piece: tuple[int, int], at: int) -> bool:
+    """Whether a piece ends where the next one begins, whatever the lengths."""
+    gap = piece[0] + piece[1] - at
+    return not isinstance(gap, Extent) and gap == 0
 
 
 class Values:

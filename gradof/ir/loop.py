@@ -45,6 +45,7 @@ from gradof.errors import InferenceError
 from gradof.ir.builder import Builder
 from gradof.ir.clone import copy_nodes
 from gradof.ir.core import Block, Graph, Node, Value
+from gradof.ir.extent import is_whole
 from gradof.ir.opinfo import has_trait
 from gradof.ir.types import BOOL, I64, TensorType, Type
 
@@ -251,7 +252,7 @@ def loop_types(node: Node) -> list[Type]:
     if tuple(attrs) != _ATTRS and set(attrs) != set(_ATTRS):
         raise InferenceError(f"a Loop has the attributes {_ATTRS}, not {tuple(attrs)}")
     sizes = [attrs[name] for name in ("steps", "constants", "carried")]
-    if any(type(n) is not int or n < 0 for n in sizes) or len(node.blocks) != 1:
+    if any(not is_whole(n) or n < 0 for n in sizes) or len(node.blocks) != 1:
         raise InferenceError("a Loop has one block, and as many steps, constants, carried values")
     steps, constants, carried = (n for n in sizes if isinstance(n, int))
     given = [v.type for v in node.inputs]

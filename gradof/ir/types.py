@@ -100,7 +100,7 @@ class TensorType:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        dims = "*" if self.shape is None else ",".join(map(str, self.shape))
+        dims = "*" if self.shape is None else ",".join(map(repr, self.shape))
         suffix = "" if self.device == "cpu" else f"@{self.device}"
         return f"{self.dtype}[{dims}]{suffix}"
 

@@ -15,6 +15,7 @@ from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph
+from gradof.ir.extent import is_whole
 from gradof.ir.types import BOOL, DType, ScalarType, TensorType, Type
 from gradof.ops.expr import Emitter
 from gradof.ops.registry import Family
@@ -145,7 +146,7 @@ def shaped(rule: Callable[..., Shape], *, traits: frozenset[str] = frozenset()) 
 
 def int_tuple(value: Attr, what: str) -> tuple[int, ...]:
     """An attribute as a tuple of ints; InferenceError otherwise."""
-    if not isinstance(value, tuple) or not all(type(v) is int for v in value):
+    if not isinstance(value, tuple) or not all(map(is_whole, value)):
         raise InferenceError(f"{what} must be a tuple of ints, not {value!r}")
     return tuple(v for v in value if isinstance(v, int))
 

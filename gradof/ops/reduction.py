@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
+from gradof.ir.extent import as_float
 from gradof.ir.types import BOOL, I64, TensorType, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import (
@@ -48,7 +49,7 @@ def _mean(x: Expr, dims: Dims, keepdims: bool) -> Expr:
     for d in dims:
         count *= x.shape[d]
     # 1/0 of an empty mean is nan times the empty sum 0, as eager gives
-    return x.sum(dims, keepdims) / float(count)
+    return x.sum(dims, keepdims) / as_float(count)
 
 
 op("mean(x; dims, keepdims) -> y", family=reduction(INEXACT), expand=_mean)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
+from gradof.ir.extent import is_whole
 from gradof.ir.types import Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import (
@@ -230,7 +231,7 @@ op("pad(x; pads, value) -> y", family=shaped(_pad_shape), numpy=_np_pad, vjp={"x
 
 def _infer_arange(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     n = attrs["n"]
-    if type(n) is not int or n < 0:
+    if not is_whole(n) or n < 0:
         raise InferenceError(f"arange needs a length, not {n!r}")
     from gradof.ops.structural import typed_zero
 

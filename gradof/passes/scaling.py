@@ -161,6 +161,7 @@ def _constant(value: Value) -> float | None:
     """A weak number that float32 holds exactly scaled, zero left out."""
     node = value.node
     number = node.attrs["value"] if node is not None and node.kind == "Constant" else None
-    if not isinstance(number, int | float) or isinstance(number, bool):
+    if type(number) not in (int, float):
         return None
+    assert isinstance(number, int | float)
     return float(number) if 1 / _RANGE <= abs(number) <= _RANGE else None

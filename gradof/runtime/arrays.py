@@ -11,7 +11,7 @@ import enum
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, Literal
 
@@ -101,9 +101,28 @@ def write_back(target: Any, value: Any, with_history: bool) -> None:
         target.copy_(value)
 
 
+def guard_of(parameters: list[Any]) -> Any:
+    """torch's guard of these tensors; None for none, or where this torch has another."""
+    if not parameters:
+        return None
+    try:
+        from torch._C._dynamo.guards import TensorGuards  # no public name; torch._dynamo stays out
+    except ImportError:
+        return None
+    sizes, strides = [list(p.shape) for p in parameters], [list(p.stride()) for p in parameters]
+    make: Any = TensorGuards  # its stub has another type for these than torch gives
+    return make(*parameters, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+
+
 def is_array(leaf: Any) -> bool:
     """Whether a leaf is a numpy array or numpy scalar."""
     return isinstance(leaf, (np.ndarray, np.generic))
+
+
+def without_arrays(call: Call) -> Call:
+    """The call with None in the places of its arrays, to be kept."""
+    leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)
+    return replace(call, leaves=leaves)
 
 
 def inspect_call(

@@ -20,6 +20,7 @@ from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
 from gradof.runtime.eager import EagerRuns
 from gradof.runtime.guards import Decisions
+from gradof.runtime.lengths import ByLength
 from gradof.runtime.limits import limits
 from gradof.runtime.numbers import VaryingNumbers
 from gradof.runtime.plan import GraphPlan, RunCounts
@@ -108,6 +109,7 @@ class Cache:
         self.needed: set[Any] = set()  # places whose number the function needs itself
         self.last: tuple[Call, Entry] | None = None  # the last trace
         self.traces: deque[tuple[str, float]] = deque(maxlen=1000)  # reason and seconds, in order
+        self.lengths = ByLength()
         self.quick: tuple[Any, ...] = ()  # generated calls (gradof.runtime.quickcall)
         self.quick_gradients: dict[Any, tuple[Any, ...]] = {}  # of `grad`, by its options
         self.fast: tuple[Any, ...] = ()  # generated checks (gradof.runtime.fastcall), latest first

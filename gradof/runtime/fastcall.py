@@ -15,7 +15,6 @@ a call, and never wrongly: where it says None, the full check decides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -26,11 +25,13 @@ from gradof.runtime.arrays import (
     MODES,
     SAME,
     Call,
-    is_array,
+    guard_of,
     is_tensor,
     torch_if_loaded,
+    without_arrays,
 )
 from gradof.runtime.cache import Cache, Entry, graph_input
+from gradof.runtime.lengths import ITSELF, NOWHERE, Places
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
@@ -57,11 +58,13 @@ class Fast(NamedTuple):
     apart: bool | None = None
 
 
-def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fast | None:
+def fast_check(
+    entry: Entry, call: Call, fn: Any, trusting: bool = False, lengths: Places = NOWHERE
+) -> Fast | None:  # fmt: skip
     """The generated check of an entry; None where only the full check will do.
 
-    With `trusting` it only collects the arrays: the caller says that the arguments are of this
-    kind.
+    Sizes in `lengths` may be any: those of one name are the same. With `trusting` it only collects
+    the arrays: the caller says that the arguments are of this kind.
 
     That is for baked elements, for static arguments, for struct sequences, for free arrays that are
     not items of a container, and, where `trusting`, where values decide what runs.
@@ -69,9 +72,11 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     traced = entry.traced
     if traced.content or not traced.arg_leaves or (trusting and entry.decisions is not None):
         return None
-    writer = _Writer(call, trusting)
+    writer = _Writer(call, trusting, lengths)
     try:
         writer.signature()
+        for condition in writer.equal:
+            writer.unless(condition)
         apart = writer.identities()
         writer.modes()
         writer.state(entry)
@@ -82,7 +87,8 @@ def fast_check(entry: Entry, call: Call, fn: Any, trusting: bool = False) -> Fas
     inputs = [writer.input(i) for i in traced.arg_leaves]
     for layout in traced.layouts:
         writer.layout([*inputs, *free][layout.input], layout)
-    writer.lines.append(f"inputs = [{', '.join([*inputs, *free])}]")
+    numbers = dict.fromkeys(f"a{leaf}" for leaf, dim in lengths if dim == ITSELF)
+    writer.lines.append(f"inputs = [{', '.join([*inputs, *free, *numbers])}]")
     for holds in entry.conditions:
         writer.unless(f"{writer.bind(holds, 'holds')}(inputs)")
     if entry.decisions is not None:
@@ -126,25 +132,6 @@ def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str,
     return check
 
 
-def without_arrays(call: Call) -> Call:
-    """The call with None in the places of its arrays, to be kept."""
-    leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)
-    return replace(call, leaves=leaves)
-
-
-def _guard_of(parameters: list[Any]) -> Any:
-    """torch's guard of these tensors; None for none, or where this torch has another."""
-    if not parameters:
-        return None
-    try:
-        from torch._C._dynamo.guards import TensorGuards  # no public name; torch._dynamo stays out
-    except ImportError:
-        return None
-    sizes, strides = [list(p.shape) for p in parameters], [list(p.stride()) for p in parameters]
-    make: Any = TensorGuards  # its stub has another type for these than torch gives
-    return make(*parameters, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-
-
 class _NotSimple(Exception):  # a signal within this module
     """The call is none that the generated check covers."""
 
@@ -152,8 +139,11 @@ class _NotSimple(Exception):  # a signal within this module
 class _Writer:
     """Writes the lines of one check."""
 
-    def __init__(self, call: Call, trusting: bool) -> None:
+    def __init__(self, call: Call, trusting: bool, lengths: Places = NOWHERE) -> None:
         self.call = call
+        self.lengths = lengths
+        self.first: dict[str, str] = {}  # by name of a length, the code of its first size
+        self.equal: list[str] = []  # conditions on those after it
         self.trusting = trusting
         self.lines: list[str] = []
         library = call.library  # the code must not keep the arrays of the call
@@ -230,13 +220,14 @@ class _Writer:
         """One leaf is as it was in the trace."""
         leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
         if isinstance(part[0], np.dtype):
-            self.array(f"a{i}", part)
+            self.array(f"a{i}", part, i)
         elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
             self.tensor(f"a{i}", part)
         elif isinstance(leaf, Static):
             raise _NotSimple
         else:
-            self.unless(self.same(f"a{i}", leaf, i in self.call.numbers))
+            any_ = i in self.call.numbers or self.is_length(f"a{i}", (i, ITSELF))
+            self.unless(self.same(f"a{i}", leaf, any_))
 
     def identities(self) -> bool | None:
         """Which tensors are the same object: of those alike, as others cannot be. `Fast.apart`.
@@ -274,12 +265,23 @@ class _Writer:
             return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
         return f"{name} is {self.bind(value, 'v')}"
 
-    def array(self, name: str, part: tuple[Any, ...]) -> None:
+    def array(self, name: str, part: tuple[Any, ...], leaf: int = -1) -> None:
         """A numpy array of the dtype and shape of the trace."""
         dtype = self.bind(part[0], "dtype")
-        self.unless(
-            f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.shape == {part[1]!r}"
-        )
+        shape = f"{name}.shape == {part[1]!r}"
+        if any(place[0] == leaf for place in self.lengths):
+            codes = {dim: f"{name}.shape[{dim}]" for dim in range(len(part[1]))}
+            fixed = [f"{code} == {part[1][dim]}" for dim, code in codes.items()
+                     if not self.is_length(code, (leaf, dim))]  # fmt: skip
+            shape = " and ".join([f"{name}.ndim == {len(codes)}", *fixed])
+        self.unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}")
+
+    def is_length(self, code: str, place: tuple[int, int]) -> bool:
+        """Whether a size may be any; it is the same as those of its name before."""
+        name = self.lengths.get(place)
+        if name is not None and self.first.setdefault(name, code) != code:
+            self.equal.append(f"{code} == {self.first[name]}")
+        return name is not None
 
     def tensor(self, name: str, part: tuple[Any, ...]) -> None:
         """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
@@ -371,7 +373,7 @@ class _Writer:
         A model has many: torch's own guard, in C++, looks at all in a call. It looks at their
         strides as well, so it is less often satisfied, never wrongly.
         """
-        guard = _guard_of([value for _, value, _ in self.read])
+        guard = guard_of([value for _, value, _ in self.read])
         if guard is None:
             for name, _, part in self.read:
                 self.tensor(name, part)

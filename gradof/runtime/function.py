@@ -29,11 +29,14 @@ from gradof.runtime.audit import Audit, AuditInfo, checked_audit
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import Failed, failed, may_run_eagerly
+from gradof.runtime.family import Family
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions
+from gradof.runtime.lengths import MISS
 from gradof.runtime.naming import name_of
+from gradof.runtime.performed import drawn
 from gradof.runtime.plan import GraphPlan
-from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
+from gradof.runtime.quickcall import MAX_QUICK, Prepared, prepared, quick_call
 from gradof.runtime.record import Tracing
 from gradof.runtime.refuse import (
     Numerics,
@@ -45,7 +48,6 @@ from gradof.runtime.results import gradient_flags, run_call
 from gradof.runtime.thread import is_tracing
 from gradof.runtime.trial import trial_of
 from gradof.tracer.core.result import Traced
-from gradof.tracer.state.generators import Rewound
 
 
 @left_alone
@@ -88,6 +90,9 @@ class Differentiated:
             result = quick(args, kwargs)
             if result is not MISS:
                 return result
+        result = cache.lengths.run(None, args, kwargs, Family.values)
+        if result is not MISS:
+            return result
         failure: Failed | None = None
         with few_collections():  # one for all that may have to be made
             try:
@@ -194,13 +199,13 @@ class Differentiated:
                     inputs = self._inputs(call, entry.traced, free)
                     laid_out = all(x.holds(inputs[x.input]) for x in entry.traced.layouts)
                     if laid_out and all(holds(inputs) for holds in entry.conditions):
-                        yield Bound(entry, inputs, call, _drawn(entry.traced))
+                        yield Bound(entry, inputs, call, drawn(entry.traced))
 
     def _bound(self, entry: Entry, call: Call) -> Bound:
         free = self._read_free(entry.traced)
         assert free is not None
         inputs = self._inputs(call, entry.traced, free)
-        return Bound(entry, inputs, call, _drawn(entry.traced))
+        return Bound(entry, inputs, call, drawn(entry.traced))
 
     def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
         leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
@@ -393,8 +398,3 @@ class Differentiated:
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"
-
-
-def _drawn(traced: Traced) -> Sequence[tuple[Any, Any]]:
-    """The generators that a performed function draws from once more, as they are now."""
-    return Rewound(traced.generators).states if traced.performs else ()

@@ -32,8 +32,10 @@ from gradof.runtime.checks import (
     wrt_inputs,
 )
 from gradof.runtime.dynamo import left_alone
+from gradof.runtime.family import Family
 from gradof.runtime.function import Differentiated
 from gradof.runtime.histories import as_differentiated_at
+from gradof.runtime.lengths import MISS
 from gradof.runtime.naming import name_of
 from gradof.runtime.nested import (
     Session,
@@ -43,7 +45,7 @@ from gradof.runtime.nested import (
 )
 from gradof.runtime.once import compiled_once
 from gradof.runtime.plan import GraphPlan
-from gradof.runtime.quickcall import MAX_QUICK, MISS, Prepared, prepared, quick_call
+from gradof.runtime.quickcall import MAX_QUICK, Prepared, Quick, prepared, quick_call
 from gradof.runtime.refuse import Numerics, check_numerics_inside
 from gradof.runtime.results import finish, run_plan
 from gradof.runtime.thread import calling_compiled, is_plain_run, is_tracing
@@ -156,11 +158,21 @@ class ValueAndGrad(Transformed):
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        lengths = self.base.cache.lengths
+        result = lengths.run(self._form, args, kwargs, self._of_lengths)
+        if result is not MISS:
+            return result
+        families = lengths.families
         try:
             given, eager = lift_floats(args, self.positions), not self.base.is_strict
             bound = bind_with_grad(self.base, given, kwargs, self.positions, eager)
         except Exception as error:
             return self._eagerly(args, kwargs, error)
+        if lengths.families is not families:  # this call has shown that its length varies
+            result = lengths.run(self._form, args, kwargs, self._of_lengths)
+            if result is not MISS:
+                self.base.cache.hits -= 1  # it is the miss
+                return result
         plan = bound.entry.checked.get((self.positions, self.has_aux))
         if plan is None:
             plan = self.plan_of(bound)
@@ -200,6 +212,17 @@ class ValueAndGrad(Transformed):
             lambda g: value_and_gradient_graph(
                 g, wrt, output=output, memory_budget=bound.entry.plan.memory_budget
             ),
+        )
+
+    def _of_lengths(self, family: Family) -> Quick | None:
+        """The generated call for any length."""
+        output = scalar_output(family.bound, self.has_aux)
+        wrt = wrt_inputs(family.bound, self.positions)
+        trees = [family.bound.call.tree.children[0].children[n] for n in self.positions]
+        budget = self.base.memory_budget
+        return family.call(
+            lambda g: value_and_gradient_graph(g, wrt, output=output, memory_budget=budget),
+            self._shaped, trees,
         )
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
@@ -287,6 +310,10 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         return hvp_inside(session, base.fn, args, tangents)
     transformed = ValueAndGrad(base, argnums, has_aux=False, with_value=False)
 
+    ready = _hvp_of_any_length(transformed, args, tangents)
+    if ready is not None:
+        return ready
+
     def eagerly() -> Any:
         from gradof.runtime.torch_eager import hvp_eagerly
 
@@ -313,6 +340,27 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         found = plain(run_plan(plan, [*bound.inputs, *seeds]))
     finish(bound, run_plan(bound.entry.plan, bound.inputs))
     return tuple(transformed.structured(bound, found))
+
+
+def _hvp_of_any_length(
+    transformed: ValueAndGrad, args: tuple[Any, ...], tangents: Sequence[Any]
+) -> tuple[Any, ...] | None:
+    """The same by what is there for any length; None where nothing is."""
+    cache = transformed.base.cache
+    for family in cache.lengths.families:
+        wrt = wrt_inputs(family.bound, transformed.positions)
+        output = scalar_output(family.bound, has_aux=False)
+        ready = family.runner(
+            ("hvp", output, wrt), functools.partial(_second, wrt=wrt, output=output), args
+        )
+        if ready is not None:
+            inputs, run = ready
+            leaves, _ = flatten(tuple(tangents))
+            seeds = match_seeds(leaves, [inputs[i] for i in wrt], "tangents")
+            cache.hits += 1
+            cache.counts.backward += 1
+            return tuple(transformed.structured(family.bound, plain(run(*inputs, *seeds))))
+    return None
 
 
 def _second(graph: Graph, wrt: tuple[int, ...], output: int) -> Graph:

@@ -16,8 +16,8 @@ from gradof.errors import DataDependentError
 from gradof.runtime.arrays import is_array
 from gradof.runtime.cache import Bound
 from gradof.tracer.core.pytree import flatten, thaw
-from gradof.tracer.core.result import ConstantOut
-from gradof.tracer.state.generators import set_state
+from gradof.tracer.core.result import ConstantOut, Traced
+from gradof.tracer.state.generators import Rewound, set_state
 
 # How far the function's result may be from the graph's, of the largest number in it: sums in
 # another order are closer, a number that was read off a text of another call is not.
@@ -71,3 +71,8 @@ def _close(mine: Any, theirs: Any) -> bool:
 def _short(value: Any) -> str:
     text = np.array2string(np.asarray(value), precision=6, threshold=6)
     return text.replace("\n", "")
+
+
+def drawn(traced: Traced) -> Sequence[tuple[Any, Any]]:
+    """The generators that a performed function draws from once more, as they are now."""
+    return Rewound(traced.generators).states if traced.performs else ()

@@ -25,11 +25,11 @@ from gradof.ir.types import TensorType
 from gradof.runtime.cache import Bound, Cache
 from gradof.runtime.dynamo import left_alone
 from gradof.runtime.fastcall import Fast, fast_check
+from gradof.runtime.lengths import MISS
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import ConstantOut, SizeOut, TensorOut
 
-MISS = object()
 MAX_QUICK = 4  # generated calls per function; each that fails costs its check
 Quick = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -37,18 +37,24 @@ Quick = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 def quick_call(
     cache: Cache, bound: Bound, plan: GraphPlan, make: Callable[..., str],
     gradients: Sequence[TreeDef] = (), fast: Fast | None = None,
+    chosen: tuple[Callable[..., Any], Sequence[str], int] | None = None,
 ) -> Quick | None:  # fmt: skip
     """The generated call of a plan, or None where there is none; see the module docstring.
 
     Results of the plan are the function's, then one per leaf of the trees in `gradients`. `make`
-    puts the code of the value, or of (value, gradients...), together.
+    puts the code of the value, or of (value, gradients...), together. `chosen` gives what is run,
+    or None, for numbers whose codes come with it; it runs on as many inputs, for the plan itself.
     """
     fast = fast or next((f for f in cache.fast if f.entry is bound.entry), None)
     traced = bound.entry.traced
     if fast is None or traced.writebacks or traced.writes:
         return None
     names: dict[str, Any] = {"check": fast.check, "cache": cache, "MISS": MISS}
-    run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
+    choice = ""
+    if chosen is not None:
+        choice, run = _chosen_run(plan, names, *chosen)
+    else:
+        run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
     leaves: list[str] = []
     counted = Counter(
         out for out in traced.outputs if isinstance(out, TensorOut) and out.shared is None
@@ -81,7 +87,7 @@ def quick_call(
     codes += [_tree(tree, rest, names) for tree in gradients]
     source = (
         "def call(args, kwargs):\n    inputs = check(args, kwargs)\n"
-        f"    if inputs is None: return MISS\n    cache.hits += 1\n{run}"
+        f"    if inputs is None: return MISS\n{choice}    cache.hits += 1\n{run}"
         f"    return {make(*codes)}\n"
     )
     exec(compile(source, "<gradof call>", "exec"), names)
@@ -89,13 +95,25 @@ def quick_call(
     return quick
 
 
+def _chosen_run(
+    plan: GraphPlan, names: dict[str, Any], choose: Callable[..., Any], numbers: Sequence[str],
+    arity: int,
+) -> tuple[str, str]:
+    names.update(counts=plan.counts, choose=choose)
+    choice = f"    run = choose({', '.join(numbers)})\n    if run is None: return MISS\n"
+    return choice, f"    counts.{_role(plan)} += 1\n    r = run(*inputs[:{arity}])\n"
+
+
 def _numpy_run(plan: GraphPlan, names: dict[str, Any]) -> str:
     names.update(counts=plan.counts, run=plan.executable.function, errstate=np.errstate)
-    role = "forward" if plan.role == "forward" else "backward"
     run = "r = run(*inputs)"
     if not plan.executable.is_silent:
         run = f"with errstate(all='ignore'): {run}"
-    return f"    counts.{role} += 1\n    {run}\n"
+    return f"    counts.{_role(plan)} += 1\n    {run}\n"
+
+
+def _role(plan: GraphPlan) -> str:
+    return "forward" if plan.role == "forward" else "backward"
 
 
 def _torch_run(plan: GraphPlan, names: dict[str, Any]) -> str:

@@ -24,8 +24,10 @@ from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
+from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions, path_limit
+from gradof.runtime.lengths import ByLength
 from gradof.runtime.limits import limits
 from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
@@ -291,7 +293,7 @@ class Tracing:
             check_arguments(self.fn, args, kwargs)
             function = self.function
             with tracing(function.nan_safe), shape_errors():
-                traced = _tracer(call, function.is_strict, places)(
+                traced = _tracer(call, function.is_strict, places, self.cache.lengths)(
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
@@ -337,6 +339,7 @@ class Tracing:
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         hasten(cache, self.fn, entry, call)
         cache.traces.append((entry.reason, entry.seconds))
+        note_lengths(cache, self.fn, call, entry)
         kin.note(self.function, call, entry, recording.reads)
         return entry, call
 
@@ -376,7 +379,9 @@ def _transforms() -> Any:
     )
 
 
-def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., Traced]:
+def _tracer(
+    call: Call, strict: bool, places: Sequence[Place], lengths: ByLength
+) -> Callable[..., Traced]:
     if call.library == "torch":
         from gradof.tracer.torch.tracer import trace_torch
 
@@ -384,10 +389,12 @@ def _tracer(call: Call, strict: bool, places: Sequence[Place]) -> Callable[..., 
             trace_torch, strict=strict, varying=places, same=call.same_leaves()
         )
     from gradof.runtime.nested_numpy import evaluate_sofar
+    from gradof.tracer.numpy.lengths import Sizes
     from gradof.tracer.numpy.tracer import trace_numpy
     from gradof.tracer.scipy.imports import catch_calls
     from gradof.tracer.scipy.transforms import set_transforms
 
     set_transforms(_transforms)
     catch_calls()
-    return functools.partial(trace_numpy, varying=places, evaluate=evaluate_sofar)
+    sizes = lengths.sizes(call, Sizes)
+    return functools.partial(trace_numpy, varying=places, evaluate=evaluate_sofar, sizes=sizes)

@@ -35,8 +35,9 @@ from gradof.ir import forks
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.runtime.cache import Bound, Cache
 from gradof.runtime.fastcall import Fast, arguments_check
+from gradof.runtime.lengths import MISS
 from gradof.runtime.log import log
-from gradof.runtime.quickcall import MISS, Quick
+from gradof.runtime.quickcall import Quick
 from gradof.runtime.results import run_call
 from gradof.runtime.verdicts import keep_verdict, kept_verdict, verdict_key
 from gradof.tracer.core.result import TensorOut

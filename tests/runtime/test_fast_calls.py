@@ -18,7 +18,7 @@ from gradof.errors import CallError, InputError
 from gradof.runtime import functional
 from gradof.runtime.checks import lift_floats
 from gradof.runtime.fastcall import fast_check
-from gradof.runtime.quickcall import MISS
+from gradof.runtime.lengths import MISS
 from gradof.tracer.core.pytree import flatten
 
 

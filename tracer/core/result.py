@@ -200,7 +200,7 @@ class Traced:
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
     Python's, torch's. `loops`: of each loop of Python's that was looked at, whether a few steps
-    have stood for all (`numpy.steps`).
+    have stood for all (`numpy.steps`). `sizes`: what the code was told of them (`numpy.lengths`).
     """
 
     _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
@@ -228,6 +228,7 @@ class Traced:
     attributes: tuple[Attributes, ...] = ()
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
+    sizes: Any = None
 
     def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
         """The user's result from the arrays given as graph inputs and got as graph outputs."""

@@ -29,6 +29,8 @@ from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
 from gradof.tracer.numpy.index import number, numbers, placed
 from gradof.tracer.numpy.kinds import kind_of
+from gradof.tracer.numpy.lengths import in_function, in_ufunc, is_users, sized
+from gradof.tracer.numpy.sized import Sized, note_bounds
 from gradof.tracer.numpy.values import PythonValues
 from gradof.tracer.state.source import scipy_call, user_loc
 from gradof.tracer.state.unheard import quietly
@@ -68,7 +70,7 @@ class Later:
         return found
 
 
-class TracedArray(PythonValues, NDArrayOperatorsMixin):
+class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
     `memory` is that array, too, but its elements may not be there yet (`deferred`). `kind` is a
@@ -156,13 +158,18 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         run = self.recorder.handlers.ufunc
-        if type(ufunc) is np.ufunc and not kwargs and OURS.issuperset(map(type, inputs)):
+        plain = OURS.issuperset(map(type, inputs))
+        if not plain or method != "__call__":
+            inputs = in_ufunc(self.recorder.loops.sizes, ufunc, method, inputs)
+        if plain and type(ufunc) is np.ufunc and not kwargs:
             return quietly(run, self.recorder, ufunc, method, inputs, kwargs)
         return run(self.recorder, ufunc, method, numbers(inputs), numbers(kwargs))
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if is_users(sys._getframe(1)):
+            args = in_function(self.recorder.loops.sizes, func, args, kwargs)
         found = quietly(_attempted, self.recorder, func, args, kwargs)
         if found is not NotImplemented:
             return found
@@ -209,11 +216,6 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         raise TraceError("a traced array cannot be pickled", loc=user_loc(),
                          hint="pickle the results of the compiled function")  # fmt: skip
 
-    def __len__(self) -> int:
-        if not self.memory.shape:
-            raise TypeError("len() of unsized object")
-        return len(self.memory)
-
     def __iter__(self) -> Iterator[TracedArray]:
         if not self.memory.shape:
             raise TypeError("iteration over a 0-d array")
@@ -226,6 +228,8 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         result: TracedArray
         run = self.recorder.handlers.get_item
         kind = type(index)
+        if kind is slice or kind is tuple:
+            note_bounds(self, index)
         if kind is int or kind in OURS or _is_plain_index(index):
             result = quietly(run, self, index)
         else:
@@ -234,6 +238,8 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         run = self.recorder.handlers.set_item
+        if type(index) is slice or type(index) is tuple:
+            note_bounds(self, index)
         if type(value) in OURS and (type(index) in OURS or _is_plain_index(index)):
             quietly(run, self, index, value)
         else:
@@ -246,37 +252,6 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
         raise AttributeError(f"a numpy array has no attribute {name!r}")
 
     # --- attributes and methods of ndarray --------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape, a plain tuple: it is part of the cache key."""
-        return tuple(self.memory.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype."""
-        found: np.dtype[Any] = self.memory.dtype
-        return found
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.memory.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.memory.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.memory.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return self.memory.nbytes
 
     @property
     def T(self) -> Any:
@@ -317,7 +292,7 @@ class TracedArray(PythonValues, NDArrayOperatorsMixin):
 
     def reshape(self, *shape: Any, order: Any = "C") -> Any:
         """Another shape, a view where numpy's is one."""
-        target = shape[0] if len(shape) == 1 else shape
+        target = sized(shape[0] if len(shape) == 1 else shape)
         return np.reshape(self, target, order=order)
 
     def transpose(self, *axes: Any) -> Any:

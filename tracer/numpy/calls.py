@@ -16,15 +16,11 @@ from gradof.ops.expr import Expr
 from gradof.tracer.numpy import templates
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import real
+from gradof.tracer.numpy.lengths import OPEN
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-# Ufuncs whose record is the same for any number of one Python type.
-OPEN = frozenset({
-    np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater,
-    np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal,
-})  # fmt: skip
 # Functions whose record depends on types, and on arguments that are no arrays.
 BY_TYPES = frozenset({
     np.sum, np.prod, np.mean, np.var, np.std, np.max, np.min, np.cumsum, np.dot, np.vdot, np.inner,

@@ -28,6 +28,8 @@ from gradof.tracer.numpy import draws
 from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
+from gradof.tracer.numpy.lengths import has_length, sized, tell_plain
+from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
 from gradof.tracer.numpy.names import Names, stand_in
 from gradof.tracer.numpy.numbers import in_function
@@ -89,6 +91,7 @@ STANDS_FOR = "__gradof_stands_for__"  # of functions in a namespace like numpy's
 def _routed(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
     """np.sum and its like: of lists, or with traced arrays where numpy does not look for them."""
     function = getattr(original, STANDS_FOR, original)
+    args = of_sizes(recorder.loops.sizes, function, args, kwargs)
     return recorder.handlers.function(recorder, function, args, kwargs)
 
 
@@ -133,7 +136,11 @@ def _fresh(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) ->
     """
     if original.__name__ in ("full", "full_like") and _with_traced(args[1:], kwargs):
         return _filled(recorder, original.__name__ == "full_like", *args, **kwargs)
-    made = original(*args, **kwargs)
+    made = original(*sized(args), **kwargs)
+    if has_length(args) and (
+        type(made) is not np.ndarray or made.dtype.kind != "f" or made.dtype.itemsize > 8
+    ):
+        tell_plain(recorder.loops.sizes, made)
     if type(made) is not np.ndarray or made.dtype.kind != "f" or made.dtype.itemsize > 8:
         return made
     if original.__name__.startswith("empty"):
@@ -298,6 +305,7 @@ def _dispatched(
     recorder = active_recorder()
     if recorder is None or not _with_traced(args, kwargs):
         return original(*args, **kwargs)
+    args = of_sizes(recorder.loops.sizes, function, args, kwargs)
     return recorder.handlers.function(recorder, function, args, kwargs)
 
 

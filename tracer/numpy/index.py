@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.lengths import Length, sized
 from gradof.tracer.numpy.loop_notes import LoopNotes
 
 
@@ -47,21 +48,33 @@ class Index:
     def number(self) -> int:
         """The number, for anything that may depend on it."""
         self.origin.escaped = True
+        return self._told()
+
+    def now(self) -> int:
+        """The number of this step, for what is noted of it."""
         return self._value
 
     def place(self) -> int:
         """The number, as a place that moves from step to step."""
         self.origin.moves.add(self._by)
-        return self._value
+        return self._told()
+
+    def _told(self) -> int:
+        """After the loop it follows from how many steps there were: Note [Told sizes]."""
+        return self.origin.notes.sizes.plain(self._value) if self.origin.done else self._value
 
     def finish(self, value: int) -> None:
         """The loop is over: this is what the number was last."""
         self._value = value
 
     def _moved(self, value: int, by: int) -> Any:
-        return value if self.origin.done else Index(value, by, self.origin)
+        if self.origin.done:
+            self._told()
+            return value
+        return Index(value, by, self.origin)
 
     def __add__(self, other: Any) -> Any:
+        other = sized(other)
         if type(other) is int:
             return self._moved(self._value + other, self._by)
         return self.number() + other
@@ -69,11 +82,13 @@ class Index:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        other = sized(other)
         if type(other) is int:
             return self._moved(self._value - other, self._by)
         return self.number() - other
 
     def __rsub__(self, other: Any) -> Any:
+        other = sized(other)
         if type(other) is int:
             return self._moved(other - self._value, -self._by)
         return other - self.number()
@@ -148,8 +163,8 @@ for _name in ("truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift
 
 
 def number(value: Any) -> Any:
-    """The number behind an index; any other value as it is."""
-    return value.number() if type(value) is Index else value
+    """The number behind an index, or a length; any other value as it is."""
+    return value.number() if type(value) is Index or type(value) is Length else value
 
 
 def numbers(tree: Any) -> Any:
@@ -166,6 +181,8 @@ def placed(index: Any) -> Any:
     kind = type(index)
     if kind is Index:
         return index.place()
+    if kind is Length:
+        return index.size()
     if kind is tuple:
         return tuple(map(placed, index))
     if kind is slice:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradof.ir.core import Value
 from gradof.tracer.core.number import Decide, as_it_is
+from gradof.tracer.numpy.lengths import Sizes
 from gradof.tracer.state.reads import Reads
 
 Evaluate = Callable[[Any, Sequence[Value]], Sequence[Any]]  # values so far, of a recorder
@@ -55,12 +56,14 @@ class LoopNotes:
     """Of one trace; without `evaluate` every step of a loop runs."""
 
     def __init__(
-        self, reads: Reads, evaluate: Evaluate | None = None, varying: Varying | None = None
+        self, reads: Reads, evaluate: Evaluate | None = None, varying: Varying | None = None,
+        sizes: Sizes | None = None,
     ) -> None:
         self.reads, self.evaluate = reads, evaluate
         self.looked_at: list[bool] = []  # of each loop, whether few steps have stood for all
         self.computed = 0  # loops whose results were needed as the trace went on
         self.hashed = False  # whether an index was looked up, and may be a key: it is no number
+        self.sizes = sizes or Sizes()  # what the code was told of them
         self.places: set[Value] = set()  # constants where slices of Loops begin
         self.varying = Varying() if varying is None else varying
         self.running: dict[tuple[FrameType, int], Any] = {}  # by frame and instruction, `Steps`

@@ -13,7 +13,9 @@ from typing import Any
 
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.lengths import sized
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.sized import length_of
 from gradof.tracer.numpy.steps import Steps
 from gradof.tracer.state.loop_code import is_looped_over
 
@@ -46,7 +48,7 @@ class Range(metaclass=_Meta):
     @staticmethod
     def steps(recorder: Recorder, args: Sequence[Any], kwargs: dict[str, Any]) -> Steps:
         """The numbers as steps."""
-        return Steps(recorder, [range(*args, **kwargs)])
+        return Steps(recorder, [range(*map(sized, args), **kwargs)])
 
 
 class Zip(metaclass=_Meta):
@@ -90,5 +92,7 @@ def _is_counted(recorder: Recorder, items: Any) -> bool:
     return type(items) is range
 
 
-LENT: dict[str, Any] = {"range": Range, "zip": Zip, "enumerate": Enumerate}
+LENT: dict[str, Any] = {
+    "range": Range, "zip": Zip, "enumerate": Enumerate, "len": length_of,
+}  # fmt: skip
 

@@ -35,6 +35,7 @@ import numpy as np
 from gradof.ir.core import Value
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.index import Index
+from gradof.tracer.numpy.lengths import Length
 from gradof.tracer.numpy.places import checksum
 from gradof.tracer.state.kinds import HEAP, content, slot
 from gradof.tracer.state.loop_code import LoopCode
@@ -135,6 +136,9 @@ class Standing:
         if kind is dict:
             note((kind, len(obj)))
             return [part for item in obj.items() for part in item]
+        if kind is Length:
+            note(repr(obj.form))
+            return []
         if kind is Index or isinstance(obj, _BY_NAME):  # an index of a loop around this one
             note(id(obj))
             return []
@@ -154,6 +158,9 @@ class Standing:
             return [obj.__self__]
         if kind is functools.partial:
             return [obj.func, obj.args, obj.keywords]
+        private = getattr(kind, "_gradof_private", None)
+        if private is not None:  # compiled functions: what they have derived is no state of theirs
+            return [value for name, value in vars(obj).items() if name not in private]
         slots = _slots(kind)
         if slots is None:
             raise Unknown(f"a {kind.__qualname__}")

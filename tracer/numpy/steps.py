@@ -30,6 +30,7 @@ from gradof.passes.roll.build import Unfit
 from gradof.passes.roll.repeat import repeated
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.index import Index, Origin
+from gradof.tracer.numpy.lengths import is_users
 from gradof.tracer.numpy.standing import Standing, Unknown
 from gradof.tracer.state.loop_code import LoopCode, is_looped_over, loop_at
 from gradof.tracer.state.unheard import unheard
@@ -72,6 +73,7 @@ class Steps:
         looks = self._count >= least and loops.evaluate is not None and not recorder.closed
         looks = looks and loops.computed < tuning.DEFERRED_READS  # all there is so far, each time
         self._attempt = _Attempt(recorder, self._count, sources) if looks else None
+        self._note, self._sizes = recorder.loops.sizes.count(self._count), recorder.loops.sizes
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -82,6 +84,7 @@ class Steps:
             return self._counted()
         if attempt is not None:
             if attempt.head(sys._getframe(1), at):
+                self._sizes.few_stood_for(self._note)  # Note [Told sizes] in `lengths`
                 at = self._at = self._count
             if attempt.over:
                 attempt.end()
@@ -158,6 +161,8 @@ def rows(array: TracedArray, frame: FrameType) -> Iterator[TracedArray]:
     """The rows of an array, one by one; `frame` is what asks for them."""
     if is_looped_over(frame.f_code, frame.f_lasti):
         return Steps(array.recorder, [array])
+    if is_users(frame):
+        array.recorder.loops.sizes.plain(array.memory.shape[0])
     return (array[i] for i in range(len(array)))
 
 
@@ -186,8 +191,9 @@ class _Attempt:
 
     def end(self) -> None:
         """Nothing more is heard of what is called, and numbers of steps are numbers."""
-        self._recorder.loops.looked_at.append(self.done)
-        called = self._recorder.loops.reads.called
+        loops = self._recorder.loops
+        loops.looked_at.append(self.done)
+        called = loops.reads.called
         called[:] = [each for each in called if each is not self._called]
         for origin in self._origins:
             origin.done = True

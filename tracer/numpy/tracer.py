@@ -47,6 +47,7 @@ from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
+from gradof.tracer.numpy.lengths import Sizes
 from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes, Varying
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
@@ -59,6 +60,7 @@ from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.numpy.whiles import Whiles
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.loop_code import handles_errors
 from gradof.tracer.state.origins import ATOMS
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
@@ -82,13 +84,14 @@ def trace_numpy(
     varying: Sequence[Place] = (),
     reads: Reads | None = None,
     evaluate: Evaluate | None = None,
+    sizes: Callable[[], Sizes] = Sizes,
 ) -> Traced:
     """Record one call; the caller's arrays and Python's state stay as they are.
 
     The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
     so do the numbers in the places `varying`. `reads` notes what the run read of Python's state.
     `evaluate` gives what values of the graph so far are in this run; without it every step of a
-    loop runs (`steps`).
+    loop runs (`steps`). `sizes` makes the notes of what it was told of them (`numpy.lengths`).
 
     Raises UnsupportedOpError, DataDependentError (a Python branch or number by value),
     DataDependentShapeError, LeafTypeError and DtypeError for arrays that cannot be traced, and
@@ -102,13 +105,15 @@ def trace_numpy(
     loops_vary = Varying()
     while True:
         loops_vary.begin()
-        loops = LoopNotes(reads, evaluate, loops_vary)
+        loops = LoopNotes(reads, evaluate, loops_vary, sizes())
         try:
             traced = _trace(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
         except Exception:
-            if not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
+            if sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
+                sizes = Sizes
+            elif not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
                 raise
         else:
             if loops.hashed:
@@ -133,7 +138,7 @@ def _trace(
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     thawed = [thaw(leaf) for leaf in leaves]
     recorder = Recorder(fn, getattr(fn, "__name__", "f").strip("<>"), _HANDLERS, sight.arrays)
-    traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers)
+    traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers, loops.sizes)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
     _listen(recorder, loops)
@@ -181,7 +186,7 @@ def _trace(
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()), layouts=tuple(recorder.layouts.values()),
         generators=tuple(generator for generator, _ in recorder.generators.values()),
-        loops=tuple(recorder.loops.looked_at),
+        loops=tuple(recorder.loops.looked_at), sizes=recorder.loops.sizes,
     )
 
 
@@ -245,12 +250,13 @@ def _recording(recorder: Recorder, sight: Sight) -> Iterator[None]:
         with created, few_collections(), active, reports(), recording_into(recorder.builder):
             yield
     finally:
+        recorder.loops.sizes.handles = any(map(handles_errors, sight.reads.codes))
         recorder.close()
 
 
 def _arguments(
     recorder: Recorder, leaves: Sequence[Any], thawed: Sequence[Any], fn: Callable[..., Any],
-    paths: Sequence[str], numbers: Collection[int],
+    paths: Sequence[str], numbers: Collection[int], sizes: Sizes,
 ) -> tuple[dict[int, TracedArray], list[Any]]:  # fmt: skip
     """The traced arrays behind the graph's inputs by leaf, and what the function is given."""
     traced: dict[int, TracedArray] = {}
@@ -263,7 +269,8 @@ def _arguments(
     recorder.numbers.ufunc = functools.partial(record_ufunc, recorder)
     values = [
         recorder.numbers.argument(i, leaf, traced[i].expr.value) if i in numbers
-        else traced[i] if i in traced else seen(leaf) for i, leaf in enumerate(thawed)
+        else traced[i] if i in traced else sizes.argument(i, seen(leaf))
+        for i, leaf in enumerate(thawed)
     ]  # fmt: skip
     return traced, values
 

@@ -114,3 +114,14 @@ def is_looped_over(code: CodeType, offset: int) -> bool:
     """
     names = [i.opname for i in dis.get_instructions(code) if i.offset >= offset][:3]
     return names[:2] == ["GET_ITER", "FOR_ITER"] or names[1:] == ["GET_ITER", "FOR_ITER"]
+
+
+@lru_cache(maxsize=4096)
+def handles_errors(code: CodeType) -> bool:
+    """Whether an `except`, `finally` or `with` lets an error decide what runs next.
+
+    `np.errstate` does not: it lets all errors pass.
+    """
+    listed = list(dis.get_instructions(code)) if code.co_exceptiontable else []
+    passing = [i for i in listed if i.opname.startswith("LOAD_") and i.argval == "errstate"]
+    return [i.opname for i in listed].count("PUSH_EXC_INFO") > len(passing)
