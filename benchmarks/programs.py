@@ -232,6 +232,9 @@ def _child(name: str, seconds: float, path: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
         os.environ["GRADOF_CACHE_DIR"] = f"{path}.cache"
+        from gradof.codegen.machine.object_cache import object_cache
+
+        object_cache.cache_clear()  # the parent's, with what earlier runs have kept
         log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -40,6 +40,20 @@ def test_a_row_has_eagers_gradients_and_both_times(programs: Any, name: str) -> 
         assert row[what]["eager"] > 0 and row[what]["gradof"] > 0
 
 
+def test_a_program_begins_without_what_others_kept(
+    programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its parent has looked for its own cache, as it does when it warms up."""
+    from gradof.codegen.machine.object_cache import object_cache
+
+    mine = object_cache()
+    monkeypatch.setattr(
+        programs, "measure", lambda name, seconds: {"other": object_cache() is not mine}
+    )
+    assert list(programs.run(["Linear, 4096"], 0.0)) == [{"other": True}]
+    assert object_cache() is mine
+
+
 def test_a_wrong_gradient_is_seen(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
