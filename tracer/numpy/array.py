@@ -27,11 +27,12 @@ from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
-from gradof.tracer.numpy.index import number, numbers, placed
+from gradof.tracer.numpy.index import placed
 from gradof.tracer.numpy.kinds import kind_of
 from gradof.tracer.numpy.lengths import in_function, in_ufunc, is_users, sized
 from gradof.tracer.numpy.sized import Sized, note_bounds
 from gradof.tracer.numpy.values import PythonValues
+from gradof.tracer.numpy.whole import number, numbers
 from gradof.tracer.state.source import scipy_call, user_loc
 from gradof.tracer.state.unheard import quietly
 

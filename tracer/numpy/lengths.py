@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ir.extent import Form, Lengths
+from gradof.tracer.numpy.whole import Whole, number
 
 # Ufuncs whose record is the same for any number of one Python type.
 OPEN = frozenset({
@@ -159,19 +160,13 @@ def in_ufunc(sizes: Sizes, ufunc: Any, method: str, inputs: tuple[Any, ...]) -> 
     return sized(inputs) if ufunc in OPEN and method == "__call__" else inputs
 
 
-class Length:
+class Length(Whole):
     """See the module docstring."""
 
     __slots__ = ("_sizes", "_value", "form")
-    __array_priority__ = 2000
 
     def __init__(self, value: int, form: Form, sizes: Sizes) -> None:
         self._value, self.form, self._sizes = value, form, sizes
-
-    # isinstance(n, int) holds
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return int
 
     def number(self) -> int:
         """The number, for anything that may depend on it."""
@@ -222,38 +217,8 @@ class Length:
     def __neg__(self) -> Any:
         return self._of(self.form.times(-1))
 
-    def __pos__(self) -> Any:
-        return self
-
     def __bool__(self) -> bool:
         return self._sizes.compare(self.form, "ne")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return getattr(ufunc, method)(*map(told, inputs), **kwargs)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self.number(), dtype)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.number(), name)
-
-    def __reduce__(self) -> Any:
-        return int, (self.number(),)
-
-    def __hash__(self) -> int:
-        return hash(self.number())
-
-    def __divmod__(self, other: Any) -> Any:
-        return divmod(self.number(), told(other))
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return divmod(other, self.number())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.number(), spec)
-
-    def __round__(self, *args: Any) -> Any:
-        return round(self.number(), *args)
 
 
 _NUMBERS = (float, complex, np.generic)
@@ -262,7 +227,7 @@ _NUMBERS = (float, complex, np.generic)
 def _otherwise(how: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """Arithmetic with a number that is no size; all else knows lengths itself."""
     if isinstance(a, _NUMBERS) or isinstance(b, _NUMBERS):
-        return how(told(a), told(b))
+        return how(number(a), number(b))
     if type(a) is type(b):
         return how(a.number(), b.number())
     return NotImplemented
@@ -278,32 +243,14 @@ def _comparing(how: str) -> Callable[[Length, Any], Any]:
     def method(self: Length, other: Any) -> Any:
         form = _form(other)
         if form is None:
-            return getattr(operator, how)(self.number(), told(other))
+            return getattr(operator, how)(self.number(), number(other))
         return self._sizes.compare(self.form.plus(form, -1), how)
 
     return method
 
 
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "index": operator.index, "int": int, "float": float, "complex": complex, "str": str,
-    "repr": repr, "abs": abs, "invert": operator.invert, "trunc": int, "floor": int, "ceil": int,
-}  # fmt: skip
-for _name, _function in _UNARY.items():
-    setattr(Length, f"__{_name}__", lambda self, f=_function: f(self.number()))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Length, f"__{_name}__", _comparing(_name))
-for _name in ("truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift"):
-    _both: Any = getattr(operator, _name)
-    _stem = _name.strip("_")
-    setattr(Length, f"__{_stem}__", lambda self, other, f=_both: (
-        NotImplemented if hasattr(other, "__array_ufunc__") else f(self.number(), told(other))
-    ))  # fmt: skip
-    setattr(Length, f"__r{_stem}__", lambda self, other, f=_both: f(told(other), self.number()))
-
-
-def told(value: Any) -> Any:
-    """The number behind a Length; any other value as it is."""
-    return value.number() if type(value) is Length else value
 
 
 def sized(tree: Any) -> Any:

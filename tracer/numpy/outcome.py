@@ -31,9 +31,9 @@ from gradof.tracer.core.result import (
 from gradof.tracer.core.stores import Writer
 from gradof.tracer.core.views import view_of
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.index import number
 from gradof.tracer.numpy.recorder import Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.numpy.whole import number
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.source import function_loc
 

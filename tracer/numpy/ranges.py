@@ -15,7 +15,6 @@ from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.lengths import sized
 from gradof.tracer.numpy.recorder import Recorder
-from gradof.tracer.numpy.sized import length_of
 from gradof.tracer.numpy.steps import Steps
 from gradof.tracer.state.loop_code import is_looped_over
 
@@ -90,9 +89,3 @@ def _is_counted(recorder: Recorder, items: Any) -> bool:
     if type(items) is TracedArray:
         return items.recorder is recorder and items.ndim > 0
     return type(items) is range
-
-
-LENT: dict[str, Any] = {
-    "range": Range, "zip": Zip, "enumerate": Enumerate, "len": length_of,
-}  # fmt: skip
-

@@ -48,10 +48,10 @@ from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.lengths import Sizes
+from gradof.tracer.numpy.lent import LENT
 from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes, Varying
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
-from gradof.tracer.numpy.ranges import LENT
 from gradof.tracer.numpy.recorder import Handlers, Recorder
 from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
