@@ -121,8 +121,8 @@ def _programs() -> tuple[Case, ...]:
 
 CASES: tuple[Case, ...] = (
     *_fits(), *_held(), *_minima(), *_programs(),
-    case(f"{_O}.root_scalar", f"{_O}.root_scalar({_F}, args=(x[0], x[1]), bracket=(0.0, 4.0), "
-         "xtol=1e-14, rtol=1e-14).root", positive(2)),
+    case(f"{_O}.root_scalar", f"x[0] * {_O}.root_scalar({_F}, args=(x[0], x[1]), "
+         "bracket=(0.0, 4.0), xtol=1e-14, rtol=1e-14).root", positive(2)),
     case(f"{_O}.root_scalar", f"{_O}.root_scalar(lambda t: (t**3 + x[0] * t - x[1], "
          "3 * t**2 + x[0]), x0=1.0, fprime=True, xtol=1e-14).root", positive(2)),
     case(f"{_O}.toms748", f"{_O}.toms748({_F}, 0.0, 4.0, args=(x[0], x[1]))", positive(2)),

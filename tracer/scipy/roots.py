@@ -27,9 +27,9 @@ def _equation(f: Function, rest: Any) -> Function:
     return lambda x: f(x, *args_of(rest["args"]))
 
 
-def _as_number(x: Any, *given: Any) -> Any:
-    """scipy's is a number of Python's, which takes on the dtype beside it."""
-    return x[()].astype(float_dtype(*taken_apart(given)[0]))
+def _as_found(x: Any, kind: type, *given: Any) -> Any:
+    """scipy's number: one of Python's takes on the dtype beside it, one of numpy's has its own."""
+    return x[()].astype(float_dtype(*taken_apart(given)[0])) if kind is float else x[()]
 
 
 def _report(
@@ -39,15 +39,17 @@ def _report(
     from scipy.optimize import RootResults
 
     texts: dict[str, Any] = {}
+    kinds: list[type] = []
 
     def run(fn: Any, r: Any) -> tuple[Any, Any]:
         x, said = solve(fn, r)
         counts, others = counts_of(said)
         texts.update(others)
+        kinds[:] = [type(x)]
         return x, counts
 
     x, counts = zero_and_more(name, run, f, equation, rest)
-    x = _as_number(x, f, rest)
+    x = _as_found(x, kinds[0], f, rest)
     report = RootResults(x, counts["iterations"], counts["function_calls"], 0, texts["method"])
     report["converged"], report["flag"] = counts["converged"], texts["flag"]
     return x, report
@@ -63,12 +65,17 @@ def _bracketed(name: str) -> None:
         if more:
             raise TypeError(f"{name} of traced values with options by position")
 
+        kinds: list[type] = []
+
         def solve(fn: Any, r: Any) -> Any:
-            return original(fn, *r["ends"], args_of(r["args"]), **options)
+            found = original(fn, *r["ends"], args_of(r["args"]), **options)
+            kinds[:] = [type(found)]
+            return found
 
         if options.get("full_output"):
             return _report(f"{_O}.{name}", f, rest, solve)
-        return _as_number(zero(f"{_O}.{name}", solve, f, _equation, rest), f, rest)
+        x = zero(f"{_O}.{name}", solve, f, _equation, rest)
+        return _as_found(x, kinds[0], f, rest)
 
 
 for _name in ("brentq", "brenth", "bisect", "ridder", "toms748"):
