@@ -27,6 +27,16 @@ import gradof
 double = gradof.primitive(lambda v: 2.0 * v, vjp=lambda g, y, v: 2.0 * g)
 def f(x):
     return np.sum(double(x))
+--- use splu: its factor is exact
+import scipy.sparse
+import scipy.sparse.linalg
+def f(x):
+    return np.sum(scipy.sparse.linalg.spilu(scipy.sparse.diags_array(x, format="csc")).solve(x))
+---- followed
+import scipy.sparse
+import scipy.sparse.linalg
+def f(x):
+    return np.sum(scipy.sparse.linalg.splu(scipy.sparse.diags_array(x * x, format="csc")).solve(x))
 --- pickle the results of the compiled function
 import pickle
 def f(x):

@@ -88,6 +88,14 @@ def _stand_in(value: Any) -> tuple[Any, Any] | None:
 STAND_INS.append(_stand_in)
 
 
+@scipy_function("scipy.sparse.linalg.spilu", raw=True)
+def _spilu(original: Any, A: Any, *args: Any, **kwargs: Any) -> Any:
+    recorder = active_recorder()
+    if recorder is not None and holds_traced(A):
+        raise recorder.unsupported("spilu of traced elements", "use splu: its factor is exact")
+    return Factor(original(A, *args, **kwargs))
+
+
 # --- LinearOperator -------------------------------------------------------------------------------
 
 _OPERATOR = "scipy.sparse.linalg.LinearOperator"
