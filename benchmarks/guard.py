@@ -3,7 +3,7 @@
     python benchmarks/guard.py          # ten arrays, a six-layer GPT-2, chains of small arrays
 
 The check of the model is the function's own (`Differentiated.bind`) on the arguments of a call that
-was traced; the chains are whole calls, with eager torch's or numpy's beside them, in turns.
+was traced; the chains are whole calls, torch's in turns with eager.
 """
 
 from __future__ import annotations

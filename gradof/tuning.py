@@ -29,6 +29,13 @@ LOOP_LOOKED_AT = 16  # steps of a loop that may be traced by its first ones: of 
 LOOP_STACKED = 64  # elements of a value that is stacked for a loop to read: weights of layers
 # that are alike are not, which would copy them all at each call.
 LOOP_NODES = 64  # nodes that a loop stands for: the calls of a shorter one take as long unrolled.
+WHILE_WAYS = 8  # ways through a loop that a value ends, beyond which its branches are paths.
+WHILE_ROOM = 64  # steps that such a loop has room for at first: a call that needs more is traced
+WHILE_MOST_ROOM = 1 << 20  # again, with four times the room, up to this.
+
+# --- Primitives of HIPS autograd ------------------------------------------------------------------
+OPENED_SECONDS = 3e-3  # of this thread: of a call that takes longer, Python's part is small.
+OPENED_NODES = 200  # of a function and its rule that are recorded as a graph.
 
 # --- What is saved for the backward --------------------------------------------------------------
 CAPTURE_CALLS = 3  # expensive ops that may run twice so that one value is not saved.

@@ -73,14 +73,19 @@ def native_product(node: Node, library: Library) -> Callable[[Any, Any], Any] | 
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacks = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     each = m * k * n
-    few = m < tuning.MATMUL_LEAST or (node.kind == "mm" and n < tuning.MATMUL_LEAST)
-    if few or stacks * each <= tuning.BLAS_ONE_THREAD:
+    if not _is_worth(m, k, n, stacks):
         return None
     if library == "torch":
         return product if has_native() else None
     many = n >= tuning.MATMUL_COLUMNS and stacks > 1 and tuning.MATMUL_STACK < stacks * each
     many = many and each <= tuning.MATMUL_UNCOPIED
     return stacked if many and has_native() else None
+
+
+def _is_worth(m: int, k: int, n: int, stacks: int = 1) -> bool:
+    """Whether our own kernel may be quicker; that of narrow stacks, too, which MKL is slow with."""
+    few = m < tuning.MATMUL_LEAST or (stacks == 1 and n < tuning.MATMUL_LEAST)
+    return not few and stacks * m * k * n > tuning.BLAS_ONE_THREAD
 
 
 def stacked(a: Any, b: Any) -> Any:
@@ -104,9 +109,9 @@ def product(a: Any, b: Any) -> Any:
 
 def chosen(a: Any, b: Any) -> str:
     """Which of `WAYS` a torch caller's product of two matrices takes (`benchmarks/products.py`)."""
-    (m, k), n = a.shape, int(b.shape[1])
-    worth = m >= tuning.MATMUL_LEAST <= n and m * k * n > tuning.BLAS_ONE_THREAD
-    return "native" if has_native() and worth and _is_native(a, b) else _library_of(a, b)
+    (m, k), n = a.shape, b.shape[1]
+    worth = has_native() and _is_worth(m, k, n)
+    return "native" if worth and _is_native(a, b) else _library_of(a, b)
 
 
 def bmm(a: Any, b: Any) -> Any:

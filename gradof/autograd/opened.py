@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gradof import tuning
 from gradof.errors import GradofError
 from gradof.ir.core import Graph
 from gradof.runtime.custom_numpy import record
@@ -34,10 +35,8 @@ from gradof.tracer.numpy.deferred import real
 from gradof.tracer.numpy.tracer import trace_numpy
 from gradof.tracer.state.source import user_loc
 
-_LONGEST = 3e-3  # seconds of this thread: of a call that takes longer, Python's part is small
 _KINDS = 256  # of arguments, of one primitive
 _ARRAYS = (TracedArray, np.ndarray)
-_MOST = 200  # nodes of a function and its rule
 # A primitive is given plain arrays: what would tell them from traced ones.
 _ASKS = frozenset({"isinstance", "type", "getval", "isbox", "ArrayBox", "Box", "id", "hasattr"})
 _RULES: ContextVar[tuple[Any, ...]] = ContextVar("primitives whose rules run", default=())
@@ -120,7 +119,7 @@ def _is_a_graph(fn: Callable[..., Any], gradients: Gradients, tree: Any, given: 
         with untraced(), calling_compiled():
             start = time.thread_time()
             fn(*args, **kwargs)
-            if time.thread_time() - start > _LONGEST:
+            if time.thread_time() - start > tuning.OPENED_SECONDS:
                 return False
         with untraced(), deactivated():
             traced = trace_numpy(both, tuple(given), {})
@@ -129,7 +128,7 @@ def _is_a_graph(fn: Callable[..., Any], gradients: Gradients, tree: Any, given: 
     return not (
         traced.deciding is not None or traced.performs or traced.stores or traced.writebacks
         or traced.generators or traced.origins or traced.content or traced.layouts
-        or len(traced.graph.block) > _MOST or _calls_python(traced.graph)
+        or len(traced.graph.block) > tuning.OPENED_NODES or _calls_python(traced.graph)
     )  # fmt: skip
 
 

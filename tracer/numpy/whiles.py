@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradof import tuning
 from gradof.errors import InferenceError
 from gradof.ir.core import Value
 from gradof.ops.expr import F
@@ -39,9 +40,6 @@ from gradof.tracer.state.variables import set_locals
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-_WAYS = 8  # through one loop, beyond which its branches are paths
-_ROOM = 64  # steps that there is room for at first
-_MOST_ROOM = 1 << 20
 
 
 class _Site:
@@ -200,7 +198,7 @@ class Whiles:
         }
         again = any(way.key == other.key for other in site.ways)
         if not again:
-            if len(site.ways) == _WAYS or not fork_of(site.ways, way):
+            if len(site.ways) == tuning.WHILE_WAYS or not fork_of(site.ways, way):
                 site.given_up = True
                 return None
             site.ways = [*site.ways, way]
@@ -260,9 +258,9 @@ class Whiles:
         self, site: _Site, first: Head, changed: Sequence[int]
     ) -> tuple[While, dict[int, Any]] | None:
         """The loops with room enough, and what they carry out in this run."""
-        recorder, room = self.recorder, _ROOM
+        recorder, room = self.recorder, tuning.WHILE_ROOM
         recorder.enter()
-        while room <= _MOST_ROOM:
+        while room <= tuning.WHILE_MOST_ROOM:
             before = recorder.builder.anchor._prev
             try:
                 found = add_while(recorder.graph, site.ways, first.state, room, recorder.loc)
