@@ -84,8 +84,9 @@ def _pow_base(g: Expr, a: Expr, b: Expr) -> Expr:
         if p == 2:
             return g * (a * 2.0)
         return zeros_for(g) if p == 0 else g * (F.pow(a, p - 1) * p)
+    # where that is 0 without being set it stays computed: derived by b, it is a^(b-1) there
     grad = g * (b * F.pow(a, b - 1.0))
-    return F.where(b == 0.0, 0.0, grad)
+    return F.where((b == 0.0) & (grad != grad), 0.0, grad)
 
 
 def _real_part(x: Expr) -> Expr:

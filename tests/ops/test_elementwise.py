@@ -200,6 +200,20 @@ def test_pow_at_edges(base: float, exponent: float) -> None:
             np.testing.assert_allclose(h, w.numpy(), rtol=3e-16)
 
 
+@pytest.mark.parametrize("base", [0.5, 2.0])
+def test_mixed_second_derivative_of_pow_at_an_exponent_of_zero(base: float) -> None:
+    # of d/da, b a^(b-1), by b: a^(b-1), of which torch has 0, as it sets it
+    hessian = gradof.hessian(lambda p: p[0] ** p[1])(np.array([base, 0.0]))
+    np.testing.assert_allclose(hessian, [[0.0, 1 / base], [1 / base, math.log(base) ** 2]])
+
+
+@pytest.mark.parametrize("base", [0.0, math.inf, -math.inf, math.nan, 1e-320])
+def test_pow_by_zero_has_no_slope_in_any_base(base: float) -> None:
+    a, b = np.array([base]), np.zeros(1)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(gradient(F.pow, a, b)[0], 0.0)
+
+
 def test_pow_of_a_number_to_an_array() -> None:
     b = np.array([-1.0, 0.0, 0.5, 2.0])
     for base in (2.0, 0.5, 0.0):

@@ -91,9 +91,14 @@ def _faddeeva(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _voigt(x: Any, sigma: Any, gamma: Any) -> Any:
-    """The Voigt profile of positive widths; the limits of zero ones have other formulas."""
-    width = sigma * math.sqrt(2.0)
-    return _faddeeva(x / width, gamma / width)[0] / (width * math.sqrt(math.pi))
+    """The Voigt profile; at a sigma of 0 the first terms of its series there (heat equation)."""
+    is_zero = sigma == 0.0
+    square = np.where(is_zero, x * x + gamma * gamma, 1.0)
+    cauchy = gamma / (math.pi * square)
+    curvature = cauchy * (6.0 * x * x - 2.0 * gamma * gamma) / (square * square)
+    width = np.where(is_zero, 1.0, sigma) * math.sqrt(2.0)
+    profile = _faddeeva(x / width, gamma / width)[0] / (width * math.sqrt(math.pi))
+    return np.where(is_zero, cauchy + 0.5 * sigma * sigma * curvature, profile)
 
 
 def _lambertw(z: Any, k: Any, tol: Any) -> Any:
