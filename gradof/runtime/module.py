@@ -43,21 +43,32 @@ def differentiate_module(
         memory_budget=memory_budget, numerics=numerics, cuda_graph=cuda_graph, audit=audit,
     ))  # fmt: skip
 
-    def set_forward(self: Any, new: Any) -> None:
-        self.__dict__["forward"] = new
-
     def reduce(self: Any, protocol: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return differentiate_module, (
             module, static_argnames, strict, memory_budget, numerics, cuda_graph, audit
         )  # fmt: skip
 
+    result: Any = object.__new__(_subclass(cls, _members(module, forwards, reduce)))
+    object.__setattr__(result, "__dict__", module.__dict__)  # a scripted module has its own
+    keep_state(module, result)
+    return result
+
+
+def _members(module: Any, forwards: _Forwards, reduce: Callable[..., Any]) -> dict[str, Any]:
+    """What the class of a differentiated module has of its own."""
+
+    def set_forward(self: Any, new: Any) -> None:
+        self.__dict__["forward"] = new
+
+    def set_class(self: Any, new: type) -> None:  # a lazy module becomes another at its first call
+        module.__class__ = new
+        vars(object)["__class__"].__set__(self, _subclass(new, members))
+
     members: dict[str, Any] = {
         # before what the instance has
         "forward": property(lambda self: forwards.now(), set_forward),
+        "__class__": property(type, set_class),
         "__reduce_ex__": reduce,
-        "__doc__": cls.__doc__,
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
         "_gradof_original": property(lambda self: module),
         "trace": lambda self, *a, **k: forwards.compiled().trace(*a, **k),
         "gradient": lambda self, *a, **k: forwards.compiled().gradient(*a, **k),
@@ -68,11 +79,21 @@ def differentiate_module(
         "audit_info": lambda self: forwards.compiled().audit_info(),
         "cache_info": lambda self: forwards.cache_info(),
     }
-    subclass = type(cls.__name__, (cls,), members)  # hooks may ask for the name
-    result: Any = object.__new__(subclass)
-    object.__setattr__(result, "__dict__", module.__dict__)  # a scripted module has its own
-    keep_state(module, result)
-    return result
+    return members
+
+
+def _subclass(cls: type, members: dict[str, Any]) -> type:
+    """A subclass that looks like the class: hooks may ask for its name."""
+    names = {"__doc__": cls.__doc__, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    return type(cls.__name__, (cls,), {**members, **names})
+
+
+def _is_uninitialized(module: Any) -> bool:
+    """Whether a lazy module among its modules waits for the shapes of its first call."""
+    from torch.nn.parameter import is_lazy  # not at the top: numpy users may have no torch
+
+    own = ((m._parameters, m._buffers) for m in module.modules())
+    return any(is_lazy(p) for tables in own for table in tables for p in table.values())
 
 
 class _Forwards:
@@ -82,12 +103,19 @@ class _Forwards:
         self._module, self._make = module, make
         self._own = module.__dict__.get("forward")  # of this instance: a scripted module has one
         self._made: dict[Any, Differentiated] = {}
+        self._is_lazy = _is_uninitialized(module)
         self.compiled()
 
     def now(self) -> Any:
-        """What `module.forward` is; one that was put on the instance since runs as it is."""
+        """What `module.forward` is; one that was put on the instance since runs as it is.
+
+        So does the call in which lazy modules find their parameters' shapes.
+        """
         own = self._module.__dict__.get("forward")
-        return self.compiled() if own is self._own or own is None else own
+        if own is not self._own and own is not None:
+            return own
+        self._is_lazy = self._is_lazy and _is_uninitialized(self._module)
+        return self._module.forward if self._is_lazy else self.compiled()
 
     def compiled(self) -> Differentiated:
         """The compiled forward, of the class as it is now or of the instance."""

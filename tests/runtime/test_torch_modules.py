@@ -223,3 +223,21 @@ def test_a_parameter_is_one_inside() -> None:
     assert differentiate(of_a_free_one)(plain).item() == 3
     (slope,) = torch.autograd.grad(compiled(free), free)
     assert torch.equal(slope, torch.full((3,), 4.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*Lazy modules are a new feature:UserWarning")
+def test_lazy_modules_are_compiled_once_they_have_their_shapes() -> None:
+    def made() -> Any:
+        return nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.LazyLinear(2))
+
+    x = data()
+    for make in (lambda: nn.LazyLinear(4), made):
+        ours: Any = differentiate(make().double(), strict=True)  # type: ignore[no-untyped-call]
+        for _ in range(3):
+            ours(x).square().sum().backward()
+        theirs = copy.deepcopy(ours._gradof_original)
+        assert type(ours).__name__ == type(theirs).__name__ != "LazyLinear"
+        close(ours(x), theirs(x))
+        assert ours.cache_info().misses == 1 and ours.cache_info().backward_runs == 2
+        assert_compiled([ours(x)])
+        assert type(copy.deepcopy(ours)).__name__ == type(theirs).__name__

@@ -1,7 +1,8 @@
 """Calls that are traced as other Python, because torch's own would lose what tracing needs.
 
 `cosine_similarity` and `gaussian_nll_loss` clamp in place under no_grad, behind autograd's back;
-`one_hot`, `tensor_split` and `torch.tensor` read values off tensors where tracing does not see it.
+`one_hot`, `tensor_split` and `torch.tensor` read values off tensors where tracing does not see it,
+and `ctc_loss` writes lists to one.
 Each replacement gives torch's values and torch's gradients.
 """
 
@@ -216,3 +217,21 @@ def _dropout(
     # torch's own program, with its in-place division written out: half a second of imports less
     noise = torch.empty_like(input).bernoulli_(1 - p)
     return input * (noise / (1 - p))
+
+
+def _with_lengths(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`ctc_loss` of lengths as lists, which torch writes to memory of its own for their mean."""
+
+    @functools.wraps(function)
+    def run(x: Any, targets: Any, *lengths: Any, **kwargs: Any) -> Any:
+        lengths = tuple(torch.tensor(n) if isinstance(n, (list, tuple)) else n for n in lengths)
+        kwargs = {
+            k: torch.tensor(v) if isinstance(v, (list, tuple)) else v for k, v in kwargs.items()
+        }
+        return function(x, targets, *lengths, **kwargs)
+
+    return run
+
+
+for _function in (torch.ctc_loss, torch.nn.functional.ctc_loss):
+    OVERRIDES[_function] = _with_lengths(_function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch._decomp import decomposition_table
 
 from gradof.tracer.torch.programs import Programs
 
@@ -293,3 +294,11 @@ def _embedding_bag(
         count = count.index_add(0, bag, used[:, 0].to(torch.int64))
         total = total / count.clamp(min=1).to(weight.dtype)[:, None]
     return (total, *rest)
+
+
+@PROGRAMS.of(_ATEN.multilabel_margin_loss_forward.default)
+def _multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    # torch's own program takes a vector for a batch of one, and so its loss without reduction
+    program = decomposition_table[_ATEN.multilabel_margin_loss_forward.default]
+    loss, is_target = program(x, target, reduction)
+    return loss.reshape(()) if x.dim() < 2 else loss, is_target
