@@ -60,9 +60,11 @@ def _members(module: Any, forwards: _Forwards, reduce: Callable[..., Any]) -> di
     def set_forward(self: Any, new: Any) -> None:
         self.__dict__["forward"] = new
 
-    def set_class(self: Any, new: type) -> None:  # a lazy module becomes another at its first call
-        module.__class__ = new
-        vars(object)["__class__"].__set__(self, _subclass(new, members))
+    def set_class(self: Any, new: type) -> None:
+        if not issubclass(new, type(self)):  # a lazy module becomes another at its first call;
+            module.__class__ = new  # `fully_shard` makes a subclass of what it is given
+            new = _subclass(new, members)
+        vars(object)["__class__"].__set__(self, new)
 
     members: dict[str, Any] = {
         # before what the instance has

@@ -7,6 +7,7 @@ module with many inputs some at equal distances are tried; `make long` has every
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -70,7 +71,7 @@ def _cotangents(values: list[Tensor]) -> list[Tensor]:
 
 def _calls(info: ModuleInfo, training: bool) -> Iterator[tuple[Any, tuple[Any, Any]]]:
     """Modules in float64 with arguments."""
-    inputs = info.module_inputs_func(  # type: ignore[no-untyped-call]
+    inputs = info.module_inputs_func(
         info, device="cpu", dtype=torch.float64, requires_grad=True, training=training
     )
     for given in inputs[:: math.ceil(len(inputs) / INPUTS)]:
@@ -111,7 +112,7 @@ def _compare(got: Found, want: Found, rtol: float) -> None:
                 other = value if have is None else have
                 assert other is None or not other.any(), what
             else:
+                said = functools.partial("{}: {}".format, what)
                 torch.testing.assert_close(
-                    have.detach(), value.detach(), rtol=rtol, atol=1e-12, equal_nan=True,
-                    msg=lambda m, what=what: f"{what}: {m}",
-                )  # fmt: skip
+                    have.detach(), value.detach(), rtol=rtol, atol=1e-12, equal_nan=True, msg=said
+                )
