@@ -16,6 +16,7 @@ from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.codegen.whole.elementwise import is_elementwise
 from gradof.codegen.whole.indexing import MOVES
 from gradof.codegen.whole.loops import DYNAMIC, Loops
+from gradof.codegen.whole.outline import outline
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
 from gradof.codegen.whole.sizes import definitions, header, lengths_of
@@ -57,6 +58,7 @@ class _Emitter(Loops):
         self.graph = graph
         self.lengths = lengths_of(graph)
         self.steps = 0
+        self.places: list[tuple[int, int]] = []  # of the lines of steps that are in no loop
 
     def run(self) -> Whole:
         if self.lengths is not None:
@@ -85,7 +87,8 @@ class _Emitter(Loops):
         return Whole(self.whole_text(), self.arena.top, b"".join(self.constants), self.steps)
 
     def whole_text(self) -> str:
-        body = "\n".join(self.text.lines)
+        lines, alike = outline(self.text.lines, self.places)
+        body = "\n".join(lines)
         fail = "fail:\n  ret i32 1\n" if "label %fail" in body else ""
         declared = dict.fromkeys(self.text.declared.values())
         functions: list[str] = []
@@ -96,7 +99,7 @@ class _Emitter(Loops):
         if self.lengths is not None:
             body = f"{definitions(self.lengths, body, functions)}\n{body}"
         parts = [
-            *declared, *functions,
+            *declared, *functions, *alike,
             "define i32 @whole(ptr noalias %io, ptr noalias %arena, ptr noalias %constants) {\n"
             f"entry:\n{body}\n{fail}}}",
             '!0 = !{!"branch_weights", i32 1, i32 1000}',
@@ -126,8 +129,11 @@ class _Emitter(Loops):
         around, self.temporaries = self.temporaries, []
         for k, step in enumerate(steps):
             self.dying = frozenset(ends.get(k, ()))
+            first = len(self.text.lines)
             self.step(step)
             self.end_step()
+            if block is self.graph.block:
+                self.places.append((first, len(self.text.lines)))
             for value in ends.get(k, ()):
                 self.forget(value)
         self.temporaries = around
