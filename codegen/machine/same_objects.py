@@ -142,14 +142,25 @@ def is_known() -> bool:
 
 @functools.cache
 def has_versions() -> bool:
-    """Whether a dict has a number that changes whenever it is written to: up to Python 3.12."""
+    """Whether a dict has a number that changes whenever it is written to: up to Python 3.12.
+
+    From then on an attribute that is set leaves the number of its object's dict as it was.
+    """
     probe: dict[str, Any] = {"a": 1}
-    seen = []
-    for change in ((), (("a", 2),), (("a", 1),), (("b", 3),), ()):
+    owner = _Owner()
+    seen, owned = [], []
+    for at, change in enumerate(((), (("a", 2),), (("a", 1),), (("b", 3),), ())):
         probe.update(change)
+        owner.a = at
         seen.append(ctypes.c_int64.from_address(id(probe) + _VERSION).value)
+        owned.append(ctypes.c_int64.from_address(id(vars(owner)) + _VERSION).value)
     used = ctypes.c_int64.from_address(id(probe) + _USED).value
-    return used == len(probe) and seen[3] == seen[4] and len(set(seen)) == 4
+    moves = seen[3] == seen[4] and len(set(seen)) == 4 and len(set(owned)) == len(owned)
+    return used == len(probe) and moves
+
+
+class _Owner:
+    a = 0
 
 
 @functools.cache

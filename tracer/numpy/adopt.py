@@ -184,7 +184,7 @@ class _Following:
                 space[name] = self.recorder.traced(array)
 
     def _adopt(self, frame: FrameType, local: Any, names: frozenset[str]) -> None:
-        for name in names & local.keys():
+        for name in names.intersection(local):  # from Python 3.13 on its keys are a list
             value = local[name]
             if type(value) is np.ndarray:
                 traced = self._adopted(value, frame, self.counts.of_local)
@@ -356,7 +356,7 @@ def _measured() -> _Counts:
 
     def of_local(frame: FrameType) -> None:
         local: Any = frame.f_locals
-        for name in {"array"} & local.keys():
+        for name in frozenset({"array"}).intersection(local):
             value = local[name]
             ask(value, frame, 0)
 
