@@ -146,7 +146,6 @@ class _Following:
         stops = self.adoptions.stops.get(frame.f_code)
         if stops is None:
             return None
-        frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         lent: list[tuple[bool, str, Any]] = []
 
@@ -169,6 +168,8 @@ class _Following:
                     frame.f_globals[stop.converted] = self.conversions[stop.converted]
             return step
 
+        frame.f_trace = step  # Python 3.13 asks for opcodes only where there is one
+        frame.f_trace_opcodes = True
         return step
 
     def _lend(
