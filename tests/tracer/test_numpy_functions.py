@@ -300,6 +300,7 @@ def test_value_and_gradient(name: str) -> None:
     check(fn, *arrays)
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # numpy 2.5
 @pytest.mark.parametrize("name", PLAIN)
 def test_value(name: str) -> None:
     fn, arrays = PLAIN[name]

@@ -112,10 +112,25 @@ def test_a_result_has_counts_and_says_what_has_no_derivative() -> None:
     assert "test_scipy_optima.py" in str(caught.value)
 
 
-def test_parameters_that_do_the_same_have_no_derivative() -> None:
+@pytest.mark.parametrize("a", [1.0, 0.3, -1.7, 1e6])
+def test_parameters_that_do_the_same_have_no_derivative(a: float) -> None:
     def fn(x: Any) -> Any:
-        found = scipy.optimize.least_squares(lambda p: (p[0] + p[1]) * T - x[0] * T, [1.0, 1.0])
+        found = scipy.optimize.least_squares(lambda p: (p[0] + a * p[1]) * T - x[0] * T, [1.0, 1.0])
         return np.sum(found.x)
 
+    # by differences its Jacobian is not exactly singular
     with pytest.raises(OutputError, match="least_squares: the solution is not the only one"):
         gradof.grad(fn)(X)
+
+
+def test_units_of_parameters_are_free() -> None:
+    def rate(y: Any) -> Any:
+        t = T * 1e3
+        return scipy.optimize.curve_fit(
+            lambda t, a, b, c: a * np.exp(-b * t) + c, t, y, p0=[9e5, 9e-4, 1e2]
+        )[0][1]
+
+    y = 1e6 * np.exp(-T) + 1e3
+    step = np.where(np.arange(9) == 4, 10.0, 0.0)
+    want = (rate(y + step) - rate(y - step)) / 20.0
+    np.testing.assert_allclose(gradof.grad(rate)(y)[4], want, rtol=1e-4)

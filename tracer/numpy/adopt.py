@@ -314,18 +314,26 @@ def _opname(code: CodeType, offset: int) -> str:
 
 
 def _read_by(code: CodeType, lasti: int) -> list[Instruction]:
-    """The loads of names that an instruction's own expression consists of, in order."""
+    """The loads of names that an instruction's own expression consists of, in order.
+
+    Python 3.13 loads `a` and `t` of `a + t[i]` by one instruction, whose place is that of `a`.
+    """
     positions = list(code.co_positions())
     at: Any = positions[lasti // 2]
     if None in at:
         return []
-    read = []
+    read: list[Instruction] = []
+    pair = None  # the load of two that is right before
     for load in instructions(code):
         if load.opname not in _LOCALS | _ATTRIBUTES | {"LOAD_GLOBAL"} or load.offset > lasti:
+            pair = None
             continue
         p: Any = positions[load.offset // 2]
         if None not in p and (at[0], at[2]) <= (p[0], p[2]) and (p[1], p[3]) <= (at[1], at[3]):
+            if not read and pair is not None and (p[0], p[2]) != (at[0], at[2]):
+                read.append(Instruction(pair.offset, "LOAD_FAST", pair.argval[1]))
             read.append(load)
+        pair = load if load.opname == "LOAD_FAST_LOAD_FAST" else None
     return read
 
 

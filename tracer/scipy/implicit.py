@@ -32,6 +32,7 @@ from gradof.tracer.state.source import user_loc
 
 Function = Callable[..., Any]
 STEPS = 3  # derivatives up to the third
+CONDITION = 1e9  # of a Jacobian by differences, which has nine digits or ten
 
 
 def traced(*values: Any) -> bool:
@@ -71,14 +72,29 @@ def _jacobian(f: Function, x: Any) -> Any:
 
 
 def _inverse(name: str, jacobian: Any) -> Any:
+    """The inverse; an error where the differences do not tell the Jacobian from a singular one.
+
+    Rows and columns are scaled first, as units of parameters are the user's choice.
+    """
+    size = np.abs(jacobian)
+    rows = np.max(size, axis=1, initial=0.0, keepdims=True)
+    columns = np.max(size / np.where(rows > 0, rows, 1.0), axis=0, initial=0.0, keepdims=True)
+    scaled = jacobian / np.where(rows > 0, rows, 1.0) / np.where(columns > 0, columns, 1.0)
     try:
-        return np.linalg.inv(jacobian)
+        inverse = np.linalg.inv(scaled)
     except np.linalg.LinAlgError:
+        inverse = np.full_like(scaled, np.inf)
+    if scaled.size and not _norm(scaled) * _norm(inverse) < CONDITION:
         raise OutputError(
             f"{name}: the solution is not the only one nearby, so it has no derivative",
             loc=user_loc(),
             hint="leave out parameters that do the same, or add a term that prefers one solution",
-        ) from None
+        )
+    return inverse / columns.T / rows.T
+
+
+def _norm(matrix: Any) -> float:
+    return float(np.max(np.sum(np.abs(matrix), axis=0)))
 
 
 def _stepped(at: Any, inverse: Any, equation: Function) -> Any:

@@ -182,6 +182,7 @@ def _constant_key(after: list[Instruction]) -> str | None:
 
 
 _NO_OPS = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "PUSH_NULL"})
+_JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"  # takes the arguments off the stack
 _FREE = frozenset(dis.opname[op] for op in dis.hasfree)
 _LOCAL = frozenset(dis.opname[op] for op in dis.haslocal)
@@ -233,14 +234,14 @@ def _argument(code: CodeType, offset: int) -> int:
 def _has_constant_name(steps: list[tuple[int, Instruction]]) -> bool:
     """Whether the second of the arguments that follow is one constant string, and no more.
 
-    Jumps among them are not followed: the depths do not fit then, and the answer is no.
+    Jumps among them are not followed: the answer is no.
     """
     steps = [s for s in steps if s[1].opname == _CALL or s[1].opname not in _NO_OPS]
     if not steps:
         return False
     base = steps[0][0]  # with the function on the stack
     call = next((n for n, (d, i) in enumerate(steps) if _is_call_from(d, i, base)), None)
-    if call is None:
+    if call is None or any(dis.opmap[i.opname] in _JUMPS for _, i in steps[:call]):
         return False
     end = call
     if steps[call][1].argval == 3:
