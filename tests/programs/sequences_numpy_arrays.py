@@ -32,7 +32,8 @@ def f(x):
     return np.sum(b * x)
 --- linspace
 def f(x):
-    b = np.linspace(0, 1, 3); b[1] += x[0]
+    b = np.linspace(0, 1, 3)
+    b[1] += x[0]
     return np.sum(b * x)
 --- a list of numbers
 def f(x):
@@ -120,11 +121,13 @@ def f(x):
     return b.sum()
 --- in-place operators
 def f(x):
-    b = np.linspace(0, 1, 3); b += x; b *= 2; b -= x ** 2; b /= 3
+    b = np.linspace(0, 1, 3)
+    b += x; b *= 2; b -= x ** 2; b /= 3
     return np.sum(b ** 2)
 --- in-place of a slice
 def f(x):
-    b = np.linspace(0, 1, 4); b[1:] += x; b[::2] *= x[0]
+    b = np.linspace(0, 1, 4)
+    b[1:] += x; b[::2] *= x[0]
     return np.sum(b ** 2)
 --- masks
 def f(x):
@@ -153,7 +156,8 @@ def f(x):
     return np.sum(b ** 2)
 --- fill
 def f(x):
-    b = np.linspace(0, 1, 3); b.fill(x[0]); b[0] = x[1]
+    b = np.linspace(0, 1, 3)
+    b.fill(x[0]); b[0] = x[1]
     return np.sum(b * x)
 --- index arrays
 def f(x):

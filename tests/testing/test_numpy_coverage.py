@@ -25,12 +25,14 @@ from gradof.testing.numpy_table import CASES
 
 
 @pytest.mark.cases(100)
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # numpy 2.5
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda i: CASES[i].name)
 def test_case(at: int) -> None:
     row = try_case(CASES[at])
     assert row.ok, f"{row.source}: {row.reason}"
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # numpy 2.5
 def test_three_hundred_functions_have_a_gradient_that_is_not_zero() -> None:
     # That all cases are right, to second order, is said by `test_case`.
     found: set[str] = set()
@@ -132,7 +134,7 @@ def test_what_is_not_in_the_table_has_a_reason() -> None:
     everything = set().union(*map(_public, (np, np.linalg, np.fft, scipy.special)))
     assert everything - table <= set(LEFT_OUT), sorted(everything - table - set(LEFT_OUT))
     assert not table & set(LEFT_OUT)
-    assert set(LEFT_OUT) <= everything
+    assert set(LEFT_OUT) - everything <= {"numpy.row_stack"}  # gone with numpy 2.5
 
 
 @pytest.mark.parametrize("name", ["elliprf", "zetac", "kolmogorov", "kolmogorov", "stdtridf"])

@@ -83,8 +83,9 @@ def _eig(a: Any) -> Any:
              for c, p in zip((values, vectors), parts, strict=True)]  # fmt: skip
     if np.iscomplexobj(a):
         return tuple(whole)
-    # of a real matrix numpy gives real numbers where they all are: the trace holds where it does
-    is_real = bool(np.all(np.imag(whole[0]) == 0))
+    # of a real matrix numpy before 2.5 gives real numbers where they all are: the trace holds where
+    # it does
+    is_real = bool(np.all(np.imag(whole[0]) == 0)) and not np.iscomplexobj(values)
     return tuple(map(np.real, whole)) if is_real else tuple(whole)
 
 

@@ -221,6 +221,8 @@ _quantile("ppf", "low", "high")
 _quantile("isf", "high", "low")
 
 
+@scipy_function("scipy._external.array_api_extra.apply_where",  # from 1.18 on
+                at="scipy._external.array_api_extra._lib._funcs.apply_where", raw=True)
 @scipy_function("scipy._lib.array_api_extra.apply_where",
                 at="scipy._lib.array_api_extra._lib._funcs.apply_where", raw=True)
 def _apply_where(

@@ -120,6 +120,8 @@ def _eig(
     if b is not None or left or homogeneous_eigvals:
         raise TypeError("argument b, left or homogeneous_eigvals")
     w, v = np.linalg.eig(as_array(a))
+    if np.iscomplexobj(v) and not np.iscomplexobj(a) and bool(np.all(np.imag(w) == 0)):
+        v = np.real(v)  # numpy 2.5 leaves that to its caller
     return (w * (1.0 + 0.0j), v) if right else w * (1.0 + 0.0j)
 
 

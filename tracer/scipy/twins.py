@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
@@ -28,12 +28,20 @@ from gradof.tracer.scipy.calls import holds_traced, original_of, scipy_function
 Function = Callable[..., Any]
 
 
+@functools.cache
+def _vendored(name: str) -> Any:
+    """scipy's copy of another package, which 1.18 has moved."""
+    room = "scipy._external" if importlib.util.find_spec("scipy._external") else "scipy._lib"
+    return importlib.import_module(f"{room}.{name}")
+
+
 class _Namespace:
     """What scipy's code calls `xp`: numpy's proxy, and the names that only its wrapper has."""
 
     def __getattr__(self, name: str) -> Any:
         proxy = replacements()[id(np)][1]
-        return getattr(proxy if hasattr(proxy, name) else importlib.import_module(_COMPAT), name)
+        compat = "array_api_compat.numpy"
+        return getattr(proxy if hasattr(proxy, name) else _vendored(compat), name)
 
     def asarray(
         self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None
@@ -46,8 +54,14 @@ class _Namespace:
     newaxis = None
 
 
+_CHANGES: dict[str, Function] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
+    "power": np.power, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+
+
 class _At:
-    """`xpx.at(x, index).set(value)`, on a copy."""
+    """`xpx.at(x, index).set(value)`, and `.add` and its like, on a copy."""
 
     def __init__(self, x: Any, index: Any = ...) -> None:
         self.x, self.index = x, index
@@ -61,6 +75,12 @@ class _At:
         made[self.index] = value
         return made
 
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _CHANGES:
+            raise AttributeError(f"xpx.at has no {name} here")
+        change = _CHANGES[name]
+        return lambda value, /, copy=None, xp=None: self.set(change(self.x[self.index], value))
+
 
 class _Extra:
     """What scipy's code calls `xpx`: functions beside the standard ones."""
@@ -68,12 +88,11 @@ class _Extra:
     at = _At
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module("scipy._lib.array_api_extra"), name)
+        return getattr(_vendored("array_api_extra"), name)
 
 
 # Beside a module's own, the functions that its twin sees as twins.
-_HELPERS = ("scipy._lib.", "scipy.signal._polyutils")
-_COMPAT = "scipy._lib.array_api_compat.numpy"
+_HELPERS = ("scipy._lib.", "scipy._external.", "scipy.signal._polyutils")
 XP = _Namespace()
 
 
