@@ -18,6 +18,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.kept import is_traced, keep, kept
 
 _BS = "scipy.interpolate._bsplines"
 
@@ -67,10 +68,9 @@ def _bspline(
         return
     if isinstance(t, TracedArray) and not t.is_constant:
         raise TypeError("the knots of a BSpline are traced: they are constants of a trace")
-    self._t, self.k, self.extrapolate = np.asarray(t, np.float64), int(k), extrapolate
-    c = as_array(c).astype(np.float64)
-    self.axis, self._asarray = axis % c.ndim, np.asarray
-    self._c = np.moveaxis(c, self.axis, 0)[: len(self._t) - k - 1]
+    t, c = np.asarray(t, np.float64), as_array(c).astype(np.float64)
+    c = np.moveaxis(c, axis, 0)[: len(t) - k - 1]
+    keep(self, t=t, c=c, k=int(k), extrapolate=extrapolate, axis=axis % c.ndim)
 
 
 def values(t: Any, c: Any, k: int, x: Any, nu: int, extrapolate: Any, axis: int = 0) -> Any:
@@ -109,7 +109,19 @@ def integrated(t: Any, c: Any, k: int, nu: int) -> tuple[Any, Any, int]:
     return t, c, k
 
 
-@scipy_function("scipy.interpolate.BSpline.__call__", at=f"{_BS}.BSpline.__call__")
+def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
+    def register(record: Callable[..., Any]) -> Any:
+        @scipy_function(f"scipy.interpolate.BSpline.{name}", at=f"{_BS}.BSpline.{name}", raw=True)
+        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            known = is_traced(self) or holds_traced((args, kwargs))
+            return (record if known else original)(self, *args, **kwargs)
+
+        return record
+
+    return register
+
+
+@_changed("__call__")
 def _bspline_call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     t, c, k = parts_of(self)
@@ -118,26 +130,13 @@ def _bspline_call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> An
 
 def parts_of(made: Any) -> tuple[Any, Any, int]:
     """Knots, coefficients and degree of a BSpline."""
-    t = np.asarray(made._t)
-    return t, as_array(made._c)[: len(t) - made.k - 1], made.k
-
-
-def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
-    def register(record: Callable[..., Any]) -> Any:
-        @scipy_function(f"scipy.interpolate.BSpline.{name}", at=f"{_BS}.BSpline.{name}", raw=True)
-        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            known = holds_traced(self) or holds_traced((args, kwargs))
-            return (record if known else original)(self, *args, **kwargs)
-
-        return record
-
-    return register
+    t = np.asarray(kept(made, "t"))
+    return t, as_array(kept(made, "c"))[: len(t) - made.k - 1], made.k
 
 
 def _built(like: Any, t: Any, c: Any, k: int, extrapolate: Any) -> Any:
     made = object.__new__(type(like))
-    made._t, made._c, made.k, made.extrapolate = t, c, k, extrapolate
-    made.axis, made._asarray = like.axis, np.asarray
+    keep(made, t=t, c=c, k=k, extrapolate=extrapolate, axis=like.axis)
     return made
 
 

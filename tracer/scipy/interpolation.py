@@ -13,9 +13,11 @@ from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.bsplines import periodic, placed, spline, spline_matrix
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.kept import DELEGATES, is_traced, keep, kept
 from gradof.tracer.scipy.twins import through_traced
 
 _CUBIC, _PIECES = "scipy.interpolate._cubic", "scipy.interpolate._interpolate"
+_BASE = f"{_PIECES}.PPoly" if DELEGATES else f"{_PIECES}._PPolyBase"
 
 # --- piecewise polynomials ------------------------------------------------------------------------
 
@@ -24,7 +26,7 @@ for _name in ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator", "CubicH
     through_traced(f"scipy.interpolate.{_name}.__init__", at=f"{_CUBIC}.{_name}.__init__")
 
 
-@scipy_function("scipy.interpolate.PPoly.__init__", at=f"{_PIECES}._PPolyBase.__init__", raw=True)
+@scipy_function("scipy.interpolate.PPoly.__init__", at=f"{_BASE}.__init__", raw=True)
 def _ppoly(
     original: Any, self: Any, c: Any, x: Any, extrapolate: Any = None, axis: int = 0
 ) -> None:
@@ -33,9 +35,8 @@ def _ppoly(
         return
     c, x = as_array(c).astype(np.float64), as_array(x).astype(np.float64)
     axis = axis % (c.ndim - 1)
-    self._c = np.moveaxis(np.moveaxis(c, axis + 1, 0), axis + 1, 0) if axis else c
-    self._x, self.axis, self._asarray = x, axis, np.asarray
-    self.extrapolate = True if extrapolate is None else extrapolate
+    c = np.moveaxis(np.moveaxis(c, axis + 1, 0), axis + 1, 0) if axis else c
+    keep(self, c=c, x=x, axis=axis, extrapolate=True if extrapolate is None else extrapolate)
 
 
 def _traced(*values: Any) -> list[Any]:
@@ -68,13 +69,27 @@ def evaluated(c: Any, x: Any, at: Any, nu: int, extrapolate: Any) -> Any:
     return result
 
 
-@scipy_function("scipy.interpolate.PPoly.__call__", at=f"{_PIECES}._PPolyBase.__call__")
+def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
+    def register(record: Callable[..., Any]) -> Any:
+        at = _BASE if name == "__call__" else f"{_PIECES}.PPoly"
+
+        @scipy_function(f"scipy.interpolate.PPoly.{name}", at=f"{at}.{name}", raw=True)
+        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            traced = is_traced(self) or holds_traced((args, kwargs))
+            return (record if traced else original)(self, *args, **kwargs)
+
+        return record
+
+    return register
+
+
+@_changed("__call__")
 def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     if type(self).__name__ == "BPoly":
         raise TypeError("argument: a BPoly")
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     rank = np.ndim(x)
-    y = evaluated(self._c, self._x, x, int(nu), extrapolate)
+    y = evaluated(kept(self, "c"), kept(self, "x"), x, int(nu), extrapolate)
     dims = list(range(y.ndim))
     order = dims[rank : rank + self.axis] + dims[:rank] + dims[rank + self.axis :]
     return np.transpose(y, order) if self.axis else y
@@ -82,8 +97,7 @@ def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
 
 def _built(self: Any, c: Any) -> Any:
     made = object.__new__(_ppoly_class())
-    made._c, made._x, made.axis, made.extrapolate = c, self._x, self.axis, self.extrapolate
-    made._asarray = np.asarray
+    keep(made, c=c, x=kept(self, "x"), axis=self.axis, extrapolate=self.extrapolate)
     return made
 
 
@@ -93,23 +107,11 @@ def _ppoly_class() -> Any:
     return PPoly
 
 
-def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
-    def register(record: Callable[..., Any]) -> Any:
-        @scipy_function(f"scipy.interpolate.PPoly.{name}", at=f"{_PIECES}.PPoly.{name}", raw=True)
-        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            traced = holds_traced((self,)) or holds_traced(self) or holds_traced((args, kwargs))
-            return (record if traced else original)(self, *args, **kwargs)
-
-        return record
-
-    return register
-
-
 @_changed("derivative")
 def _derivative(self: Any, nu: int = 1) -> Any:
     if nu < 0:
         return _antiderivative(self, -nu)
-    c = as_array(self._c)
+    c = as_array(kept(self, "c"))
     order = c.shape[0] - 1
     rows = [c[k] * float(math.perm(order - k, nu)) for k in range(c.shape[0] - nu)]
     return _built(self, np.stack(rows) if rows else c[:1] * 0.0)
@@ -117,7 +119,7 @@ def _derivative(self: Any, nu: int = 1) -> Any:
 
 @_changed("antiderivative")
 def _antiderivative(self: Any, nu: int = 1) -> Any:
-    c, x = as_array(self._c), as_array(self._x)
+    c, x = as_array(kept(self, "c")), as_array(kept(self, "x"))
     for _ in range(nu):
         order = c.shape[0]
         rows = [c[k] / float(order - k) for k in range(order)]
@@ -136,7 +138,8 @@ def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     if extrapolate is not None or self.extrapolate == "periodic":
         raise TypeError("argument extrapolate")
     whole = _antiderivative(self, 1)
-    ends = [evaluated(whole._c, whole._x, v, 0, self.extrapolate) for v in (a, b)]
+    c, x = kept(whole, "c"), kept(whole, "x")
+    ends = [evaluated(c, x, v, 0, self.extrapolate) for v in (a, b)]
     return ends[1] - ends[0]
 
 
