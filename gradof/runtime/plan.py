@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gradof.autodiff.differentiate import differentiate
 from gradof.autodiff.gradient import Gradient
@@ -32,6 +32,9 @@ from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
 from gradof.runtime.log import log, told
 from gradof.tracer.core.views import LaidOut, ViewOf
+
+if TYPE_CHECKING:
+    from gradof.runtime.late import Late
 
 Library = Literal["numpy", "torch"]
 Flags = tuple[bool, ...]
@@ -64,6 +67,7 @@ class GraphPlan:
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
         self.cuda_graph = cuda_graph  # see gradof.codegen.host.cuda_graph
         self.overwritten = overwritten  # inputs, by number, that get new values after the call
+        self.late: Late | None = None  # what the user's own backwards read, if that is anything
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = forks.rlock()
 
@@ -190,6 +194,7 @@ class GradientPlan:
         )
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = forks.rlock()
+        self.late = owner.late
         self.asked_of_leaves = False  # see torch_bridge._is_wanted
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)

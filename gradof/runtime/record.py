@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from gradof.runtime.conditions import conditions
 from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions, path_limit
-from gradof.runtime.lengths import ByLength
+from gradof.runtime.late import late_reads
 from gradof.runtime.limits import limits
 from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
@@ -35,7 +35,8 @@ from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
-from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
+from gradof.runtime.thread import tracing
+from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.place_numbers import is_floating
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Traced
@@ -293,7 +294,7 @@ class Tracing:
             check_arguments(self.fn, args, kwargs)
             function = self.function
             with tracing(function.nan_safe), shape_errors():
-                traced = _tracer(call, function.is_strict, places, self.cache.lengths)(
+                traced = tracer_of(call, function.is_strict, places, self.cache.lengths)(
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
@@ -335,6 +336,10 @@ class Tracing:
                 conditions(self.fn, traced, recording.reads, [*leaves, *free])
             ),
         )  # fmt: skip
+        entry.plan.late = late_reads(
+            recording.reads, traced, [*leaves, *free], cache.places,
+            functools.partial(self._has_changed, call.key),
+        )
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         hasten(cache, self.fn, entry, call)
@@ -342,6 +347,12 @@ class Tracing:
         note_lengths(cache, self.fn, call, entry)
         kin.note(self.function, call, entry, recording.reads)
         return entry, call
+
+    def _has_changed(self, key: Any, error: TraceError) -> None:
+        """What a backward reads was changed before it: this signature runs eagerly from now on."""
+        if not self.function.is_strict and key in self.cache.entries:
+            self.cache.forget(key)
+            self.cache.eager.note(key, error, None)
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
         torchs = recording.traced.library == "torch"
@@ -366,35 +377,3 @@ def _there(place: Place) -> Any:
         return read_place(place)
     except (LookupError, AttributeError, ValueError):
         return None
-
-
-def _transforms() -> Any:
-    from gradof.runtime.forward import jvp
-    from gradof.runtime.functional import grad
-    from gradof.runtime.jacobians import jacobian
-    from gradof.tracer.scipy.transforms import Transforms
-
-    return Transforms(
-        grad, jacobian, jvp, calling_compiled, lambda: tracing(is_nan_safe())
-    )
-
-
-def _tracer(
-    call: Call, strict: bool, places: Sequence[Place], lengths: ByLength
-) -> Callable[..., Traced]:
-    if call.library == "torch":
-        from gradof.tracer.torch.tracer import trace_torch
-
-        return functools.partial(
-            trace_torch, strict=strict, varying=places, same=call.same_leaves()
-        )
-    from gradof.runtime.nested_numpy import evaluate_sofar
-    from gradof.tracer.numpy.lengths import Sizes
-    from gradof.tracer.numpy.tracer import trace_numpy
-    from gradof.tracer.scipy.imports import catch_calls
-    from gradof.tracer.scipy.transforms import set_transforms
-
-    set_transforms(_transforms)
-    catch_calls()
-    sizes = lengths.sizes(call, Sizes)
-    return functools.partial(trace_numpy, varying=places, evaluate=evaluate_sofar, sizes=sizes)

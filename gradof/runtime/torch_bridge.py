@@ -213,6 +213,7 @@ class _Compiled(torch.autograd.Function):
     def forward(ctx: Any, plan: GradientPlan, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.plan, ctx.seed, begun = plan, None, plan.together.begun
+        ctx.late = None if plan.late is None else plan.late.snapshot()
         if begun is None or plan.together.is_lean:
             outputs = run(plan.f, tensors)
         else:
@@ -236,6 +237,8 @@ class _Compiled(torch.autograd.Function):
         if batch is not None:
             return batch.map(lambda *slices: _Compiled.backward(ctx, *slices), cotangents)
         plan: GradientPlan = ctx.plan
+        if plan.late is not None:
+            plan.late.check(ctx.late)
         watched = is_watched()
         if ctx.seed is not None and not watched:
             there = _computed_with_value(ctx, plan, cotangents)

@@ -37,6 +37,7 @@ class Joined(torch.autograd.Function):
         value, *ctx.gradients = run(plan.together.plan(), (*tensors, cotangent))
         plan.together.ran()
         ctx.plan, ctx.apart = plan, apart
+        ctx.late = None if plan.late is None else plan.late.snapshot()
         ctx.save_for_backward(*tensors)
         return value
 
@@ -47,6 +48,8 @@ class Joined(torch.autograd.Function):
         if batch is not None:
             return batch.map(lambda given: Joined.backward(ctx, given), (cotangent,))
         plan: GradientPlan = ctx.plan
+        if plan.late is not None:
+            plan.late.check(ctx.late)
         gradients, ctx.gradients = ctx.gradients, None
         inputs = ctx.saved_tensors  # refuses tensors changed meanwhile, and a freed graph
         if gradients is not None and is_watched() and has_nan(gradients):

@@ -2,34 +2,74 @@
 
     class Scaled(torch.autograd.Function):
         @staticmethod
-        def backward(ctx, g): return g * SCALE      # TraceError: SCALE may be another by then
+        def backward(ctx, g): return g * SCALE      # a backward is compared with the call's SCALE
 
         def backward(ctx, g): Scaled.runs += 1      # TraceError: the call itself does not write it
+
+Note [State of a backward]
+The rule is traced in the call, with the state that is there then. What its code can read is noted,
+so that the compiled backward sees whether it is still so (`gradof.runtime.late`). Where it is known
+to change, in a container or by a `global` statement, the function is not traced.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
 
 from gradof.errors import TraceError
-from gradof.tracer.state.code_facts import Facts
+from gradof.tracer.state.code_facts import Facts, facts_of
 from gradof.tracer.state.source import user_loc
 
 _STDLIB = frozenset(sys.stdlib_module_names) - {"__main__"}  # whose globals stay as they are
 _TORCHS = frozenset({"torch", "torch._ops"})  # modules of dtypes and ops
-_FIXED = (type, ModuleType, FunctionType, BuiltinFunctionType)
+_FIXED = (type, ModuleType, FunctionType, BuiltinFunctionType, logging.Logger)
 _ATOMS = (int, float, complex, str, bytes, tuple, type(None))
 _CONTAINERS = (list, dict, set, deque, bytearray)
 
 
-def refuse_reads_of_backward(frame: FrameType, facts: Facts) -> None:
-    """A backward reads the state when it runs: in eager after the call, here while tracing."""
+class BackwardReads:
+    """The backwards that a trace has recorded, and what their code reads."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.rules: list[tuple[Any, dict[str, Any]]] = []  # backward, what its context keeps
+        self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
+        self.names: set[str] = set()
+        self.probes: set[str] = set()
+
+    @contextmanager
+    def of(self, backward: Any, ctx: Any) -> Iterator[None]:
+        """Within it, the code that runs is this backward's."""
+        self.rules.append((backward, dict(vars(ctx))))
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def enter(self, frame: FrameType, facts: Facts) -> None:
+        """Code runs; TraceError for what it reads or writes that is known to change."""
+        self.codes[frame.f_code] = frame.f_globals
+        self.names |= facts.reads
+        self.probes |= facts.probes
+        _refuse_reads(frame, facts)
+
+
+def _refuse_reads(frame: FrameType, facts: Facts) -> None:
     space, cells = frame.f_globals, frame.f_locals
     if str(space.get("__name__", "")).partition(".")[0] in _STDLIB:
         return
-    found = [n for n in facts.reads & space.keys() if not isinstance(space[n], _FIXED)]
+    found = [
+        n for n in facts.reads & space.keys()
+        if not isinstance(space[n], _FIXED)
+        and not (isinstance(space[n], _ATOMS) and not _is_rebound(n, space))
+    ]
     found += [n for n in frame.f_code.co_freevars if not isinstance(cells.get(n), _FIXED + _ATOMS)]
     for name in found:
         value = space[name] if name in space else cells.get(name)
@@ -40,6 +80,17 @@ def refuse_reads_of_backward(frame: FrameType, facts: Facts) -> None:
             hint="give it to the forward, and keep it on ctx",
         )
     _refuse_writes(frame, facts)
+
+
+def _is_rebound(name: str, space: dict[str, Any]) -> bool:
+    """Whether a function of a module, or a method, has a `global` statement that rebinds a name."""
+    there = [f for f in space.values() if isinstance(f, (FunctionType, type))]
+    methods = [f for cls in there if isinstance(cls, type) for f in vars(cls).values()]
+    plain = [f.__func__ if isinstance(f, (staticmethod, classmethod)) else f for f in methods]
+    return any(
+        name in facts_of(f.__code__).globals_stored
+        for f in (*there, *plain) if isinstance(f, FunctionType) and f.__globals__ is space
+    )
 
 
 def _refuse_writes(frame: FrameType, facts: Facts) -> None:

@@ -29,7 +29,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gradof.ir.core import Loc
-from gradof.tracer.state.backward_reads import refuse_reads_of_backward
+from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.caches import ColdCache, cold_cache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
@@ -96,7 +96,7 @@ class Reads:
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
         self.types_asked = False  # whether the type of what may be a number is asked for
-        self.backwards = 0  # rules of the user's that are being traced: they run later, too
+        self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
         self.held = Held(copies_arrays=refuse_effects)
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
@@ -211,8 +211,8 @@ class Reads:
         if facts.stores or facts.cells_stored or facts.globals_stored:
             for called in self.called:
                 called.add(WRITES)
-        if self.backwards:
-            refuse_reads_of_backward(frame, facts)
+        if self.of_backwards.running:
+            self.of_backwards.enter(frame, facts)
         if facts.typed and not str(space.get("__name__")).startswith("torch."):
             given: dict[Any, Any] = frame.f_locals
             self.types_asked |= any(isinstance(given.get(n, 0), (int, float)) for n in facts.typed)

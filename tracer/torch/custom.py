@@ -172,11 +172,8 @@ class _Call:
                 else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
                 for o in outs
             ]  # fmt: skip
-            self.reads.backwards += 1
-            try:
+            with self.reads.of_backwards.of(inspect.unwrap(self.cls.backward), ctx):
                 returned = ctx.apply(*cotangents)
-            finally:
-                self.reads.backwards -= 1
         grads = list(returned) if isinstance(returned, tuple) else [returned]
         line = function_loc(inspect.unwrap(self.cls.backward)) or self.loc
         if len(grads) < len(self.args) or any(g is not None for g in grads[len(self.args) :]):

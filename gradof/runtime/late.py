@@ -1,0 +1,111 @@
+"""State that a backward of the user's reads, compared when the compiled backward runs.
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def backward(ctx, g): return g * Config.scale
+
+    loss = compiled(x)          the gradient has Config.scale as it is now
+    Config.scale = 0.5
+    loss.backward()             TraceError: eager would have read 0.5; from the next call on it does
+
+See Note [State of a backward] in `gradof.tracer.state.backward_reads`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.runtime.arrays import is_tensor
+from gradof.runtime.state import StateGuard
+from gradof.tracer.core.result import Traced
+from gradof.tracer.state.places import Place, place_key, read_place
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
+
+_GONE = (LookupError, AttributeError, ValueError)
+Snapshot = tuple[tuple[Any, int], ...]
+
+
+class Late:
+    """What the backwards of one trace read; `tell` is called with the error of a change."""
+
+    def __init__(
+        self, guards: list[StateGuard], places: list[Place], loc: Loc | None,
+        tell: Callable[[TraceError], None],
+    ) -> None:  # fmt: skip
+        self._guards, self._places, self._loc, self._tell = guards, places, loc, tell
+
+    def snapshot(self) -> Snapshot:
+        """The tensors and the numbers that are inputs, as they are at a call."""
+        return tuple([_seen(place) for place in self._places])
+
+    def check(self, then: Snapshot) -> None:
+        """Raise TraceError where eager's backward would read something else than the call had."""
+        change = next((g.first_change() for g in self._guards if not g.check()), None)
+        if change is None:
+            for place, (value, version) in zip(self._places, then, strict=True):
+                now, count = _seen(place)
+                same = now is value if is_tensor(value) else now == value
+                if not same or count != version:
+                    change = f"{place.key} is another"
+                    break
+        if change is None:
+            return
+        error = TraceError(
+            f"{change}, which a backward reads, and was changed between the call and its backward",
+            loc=self._loc, hint="give it to the forward, and keep it on ctx",
+        )  # fmt: skip
+        self._tell(error)
+        raise error
+
+
+def _seen(place: Place) -> tuple[Any, int]:
+    """What a place holds, and how often it was written to."""
+    try:
+        value = read_place(place)
+    except _GONE:
+        return None, -1
+    return value, value._version if is_tensor(value) and not value.is_inference() else 0
+
+
+def late_reads(
+    reads: Reads, traced: Traced, inputs: Sequence[Any], varying: Mapping[Any, Place],
+    tell: Callable[[TraceError], None],
+) -> Late | None:  # fmt: skip
+    """What the backwards of a trace read; None without any. TraceError if the call writes it."""
+    found = reads.of_backwards
+    if not found.rules:
+        return None
+    loc = function_loc(found.rules[0][0])
+    written = {store.place.key for store in traced.stores} & found.names
+    only = copy.copy(reads)
+    only.codes, only.names, only.probes = found.codes, found.names, found.probes
+    there = reads.reached()
+    guards = [
+        StateGuard(
+            backward, only, lambda v: is_tensor(v) or isinstance(v, np.ndarray), (),
+            frozenset(varying), by_content=True,
+            given={f"ctx.{name}": v for name, v in kept.items() if id(v) in there},
+        )
+        for backward, kept in found.rules
+    ]
+    places = {place_key(place): place for guard in guards for place, _, _ in guard.arrays}
+    places |= {key: place for key, place in varying.items() if place.key in found.names}
+    changed = [inputs[back.input] for back in traced.writebacks]
+    for key in [*written, *(p.key for p in places.values() if _holds_any(p, changed))]:
+        raise TraceError(
+            f"a backward reads {key}, which the call writes", loc=loc,
+            hint="keep what the backward needs on ctx",
+        )
+    return Late(guards, list(places.values()), loc, tell)
+
+
+def _holds_any(place: Place, tensors: Sequence[Any]) -> bool:
+    there, _ = _seen(place)
+    return any(there is tensor for tensor in tensors)

@@ -1,0 +1,185 @@
+"""State that a backward of the user's reads: as in eager, or an error that says what changed."""
+
+# mypy: disable-error-code="no-untyped-call, no-any-return"
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from gradof import differentiate
+from gradof.errors import EagerWarning, TraceError
+
+Tensor = torch.Tensor
+_logger = logging.getLogger(__name__)
+RATE = 3.0
+SCALE = 2.0
+TABLE = torch.ones(3)
+SETTINGS = ModuleType("settings")
+
+
+class Config:
+    """What a backward may read."""
+
+    scale = 2.0
+
+
+class Keeper(torch.nn.Module):
+    """A module that a context keeps."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.count = 0
+
+
+def rescaled(g: Tensor) -> Tensor:
+    """Read by a helper."""
+    return g * Config.scale
+
+
+def set_scale(value: float) -> None:
+    global SCALE
+    SCALE = value
+
+
+def set_table(value: float) -> None:
+    globals()["TABLE"] = torch.full((3,), value)
+
+
+def function(read: Callable[[Any, Tensor], Tensor], keeper: Any = None) -> Any:
+    class Read(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.keeper = keeper
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return read(ctx, g)
+
+    return Read
+
+
+CASES: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Keeper, float], Any]]] = {
+    "class": (lambda ctx, g: g * Config.scale, lambda k, v: setattr(Config, "scale", v)),
+    "helper": (lambda ctx, g: rescaled(g), lambda k, v: setattr(Config, "scale", v)),
+    "module": (lambda ctx, g: g * SETTINGS.scale, lambda k, v: setattr(SETTINGS, "scale", v)),
+    "context": (lambda ctx, g: g * ctx.keeper.rate, lambda k, v: setattr(k, "rate", v)),
+    "mode": (lambda ctx, g: g * 2 if ctx.keeper.training else g * 3, lambda k, v: k.train(v == 2)),
+    "buffer": (lambda ctx, g: g + ctx.keeper.seen, lambda k, v: k.seen.fill_(v)),
+    "tensor": (lambda ctx, g: g * TABLE, lambda k, v: set_table(v)),
+    "environment": (
+        lambda ctx, g: g * float(os.environ["GRADOF_TEST"]),
+        lambda k, v: os.environ.__setitem__("GRADOF_TEST", str(v)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_before_the_backward_is_an_error_and_eager_then(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, change = CASES[case]
+    monkeypatch.setenv("GRADOF_TEST", "2")
+
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        keeper, found = Keeper(), list[Any]()
+        change(keeper, 2.0)
+        cls = function(read, keeper)
+        call = wrap(lambda x: cls.apply(x).sum())
+        for i in range(7):
+            x = torch.ones(3, requires_grad=True)
+            value = call(x)
+            if i in (3, 5):
+                change(keeper, 2.0 + i)
+            try:
+                value.backward()
+                found.append(x.grad)
+            except TraceError as error:
+                assert "between the call and its backward" in str(error)
+                found.append(None)
+        change(keeper, 2.0)
+        return found
+
+    with pytest.warns(EagerWarning, match="between the call and its backward"):
+        have = run(differentiate)
+    want = run(lambda fn: fn)
+    assert [h is None for h in have] == [i == 3 for i in range(7)]
+    assert all(h is None or torch.equal(h, w) for h, w in zip(have, want, strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_between_calls_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, change = CASES[case]
+    monkeypatch.setenv("GRADOF_TEST", "2")
+    keeper = Keeper()
+    cls = function(read, keeper)
+    call = differentiate(lambda x: cls.apply(x).sum(), strict=True)
+    for value in (2.0, 2.0, 3.0, 5.0, 2.0, 2.0):
+        change(keeper, value)
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        call(x).backward()
+        cls.apply(y).sum().backward()
+        assert torch.equal(x.grad, y.grad)  # type: ignore[arg-type]
+    change(keeper, 2.0)
+
+
+def test_loggers_names_and_globals_that_nothing_rebinds_are_traced() -> None:
+    def read(ctx: Any, g: Tensor) -> Tensor:
+        _logger.debug("backward of %s", __name__)
+        return g * RATE
+
+    cls = function(read)
+    call = differentiate(lambda x: cls.apply(x).sum(), strict=True)
+    for _ in range(4):
+        x = torch.ones(3, requires_grad=True)
+        call(x).backward()
+        assert torch.equal(x.grad, torch.full((3,), 3.0))  # type: ignore[arg-type]
+    assert call.cache_info().misses == 1 and call.cache_info().backward_runs == 4
+
+
+def _count(keeper: Keeper) -> None:
+    keeper.count += 1
+
+
+def _see(keeper: Keeper) -> None:
+    keeper.seen.add_(1)
+
+
+@pytest.mark.parametrize(("write", "read"), [
+    (_count, lambda ctx, g: g * ctx.keeper.count),
+    (_see, lambda ctx, g: g * ctx.keeper.seen),
+    (lambda keeper: None, lambda ctx, g: g * SCALE),
+])  # fmt: skip
+def test_what_the_call_or_the_module_writes_runs_eagerly(
+    write: Callable[[Keeper], None], read: Callable[[Any, Tensor], Tensor]
+) -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        keeper, found = Keeper(), list[Any]()
+        cls = function(read, keeper)
+
+        def loss(x: Tensor) -> Tensor:
+            y = cls.apply(x).sum()
+            write(keeper)
+            return y
+
+        call = wrap(loss)
+        for i in range(4):
+            x = torch.ones(3, requires_grad=True)
+            value = call(x)
+            set_scale(2.0 + i)
+            value.backward()
+            found.append(x.grad)
+        return found
+
+    with pytest.warns(EagerWarning, match="a backward reads"):
+        have = run(differentiate)
+    assert str(have) == str(run(lambda fn: fn))
