@@ -82,7 +82,9 @@ class _Emitter(Loops):
         self.write_steps(self.graph.block, steps)
         for value, mem in zip(self.graph.outputs, homes[n:], strict=True):
             if self.held[value].mem != mem:
+                first = len(self.text.lines)
                 self.write(value, mem)
+                self.places.append((first, len(self.text.lines)))
         self.text.line("ret i32 0")
         return Whole(self.whole_text(), self.arena.top, b"".join(self.constants), self.steps)
 

@@ -50,12 +50,12 @@ def outline(
     pieces: list[_Piece] = []
     latest: dict[str, int] = {}
     alike: dict[tuple[str, ...], list[int]] = {}
-    block, begins = "entry", {first for first, _ in steps}
+    block, whole = "entry", set(steps)
     for first, end in itertools.pairwise(sorted({0, len(lines), *itertools.chain(*steps)})):
         piece = _piece(lines[first:end], block)
         block = _last_label(piece.lines, block)
         latest.update(dict.fromkeys(piece.names, len(pieces)))
-        if first in begins and end - first >= tuning.ALIKE_LINES:
+        if (first, end) in whole and end - first >= tuning.ALIKE_LINES:
             alike.setdefault(piece.between, []).append(len(pieces))
         pieces.append(piece)
     functions: dict[str, str] = {}  # their names
