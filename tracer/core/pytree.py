@@ -288,6 +288,22 @@ def thaw(leaf: Any) -> Any:
     return leaf.value if isinstance(leaf, Static) else leaf
 
 
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters; none where a builtin or a ufunc has no signature."""
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def positional_names(fn: Callable[..., Any]) -> list[str]:
+    """Of those that can be given by their place."""
+    return [
+        p.name for p in parameters_of(fn)
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]  # fmt: skip
+
+
 def _mark_static(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -13,7 +13,6 @@ imported.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -25,7 +24,7 @@ from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpE
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
-from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, thaw
+from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, parameters_of, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import Traced, split_guards
 from gradof.tracer.numpy import by_value as numpy_by_value
@@ -294,13 +293,13 @@ def _unwrapped(cause: GradofError, text: str) -> GradofError:
 
 def _names(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
     """The parameter's name for an argument that is one leaf; the last key otherwise."""
-    parameters = list(inspect.signature(fn).parameters)
+    parameters = [p.name for p in parameters_of(fn)]
     names: list[str | None] = []
     for path in paths:
         head, _, rest = path.partition("]")
         if not rest and head.startswith("args["):
             index = int(head.removeprefix("args["))
-            names.append(parameters[min(index, len(parameters) - 1)])
+            names.append(parameters[min(index, len(parameters) - 1)] if parameters else None)
         else:
             tail = path.replace("]", "").replace("'", "").replace(".", "[").split("[")[-1]
             names.append(tail if tail.isidentifier() else None)

@@ -101,6 +101,7 @@ def _least_squares(
     *more: Any, args: Any = (), kwargs: Any = None, **options: Any,
 ) -> Any:  # fmt: skip
     options = {"bounds": bounds, **dict(zip(_ORDER, more, strict=False)), **options}
+    kwargs = kwargs or {}  # as scipy before 1.15 has it
     rest = {"start": x0, "args": args, "kwargs": kwargs, "options": options, "jac": jac}
     if not traced(fun, rest):
         return original(fun, x0, jac, args=args, kwargs=kwargs, **options)

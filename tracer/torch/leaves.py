@@ -11,7 +11,7 @@ import torch
 
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.tracer.aten.types import from_torch_dtype
-from gradof.tracer.core.pytree import Static
+from gradof.tracer.core.pytree import Static, positional_names
 from gradof.tracer.state.source import function_loc
 
 STATIC_TYPES = (
@@ -65,13 +65,7 @@ def identifier(name: str) -> str | None:
 
 def names_of(fn: Callable[..., Any], paths: Sequence[str]) -> list[str | None]:
     """The name of each leaf in the IR: the parameter's, or the last key on the way to the leaf."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        parameters = []
-    positional = [
-        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
+    positional = positional_names(fn)
     names: list[str | None] = []
     for path in paths:
         root, _, rest = path.partition("[")

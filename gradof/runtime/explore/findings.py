@@ -13,10 +13,11 @@ from gradof.ir.origins import Origin
 from gradof.runtime.cache import Bound
 from gradof.runtime.explore.sources import Source, plain_function
 from gradof.runtime.explore.stages import Stages
-from gradof.runtime.explore.traces import main_cause, parameter_names
+from gradof.runtime.explore.traces import main_cause
 from gradof.runtime.find_nan import NotFinite, find_nan
 from gradof.runtime.function import Differentiated
 from gradof.runtime.lint import lint
+from gradof.tracer.core.pytree import positional_names
 
 _LARGE = 1 << 20  # bytes saved from which on a smaller budget is worth a word
 _FEWER = 0.75  # of the bytes, with a budget that is proposed
@@ -89,7 +90,7 @@ def _traces(function: Differentiated, rows: list[dict[str, Any]], source: Source
         return []
     calls = cache.hits + cache.misses + cache.eager.runs
     every = len(rows) >= max(3, calls // 2)
-    cause = main_cause(again, parameter_names(plain_function(function.fn)))
+    cause = main_cause(again, positional_names(plain_function(function.fn)))
     origins, lines = source.reading(cause.word)
     return [finding(
         "slow" if every else "note",

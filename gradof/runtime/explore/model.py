@@ -27,9 +27,10 @@ from gradof.runtime.explore.lines import Lines
 from gradof.runtime.explore.sources import Source, plain_function, source_view
 from gradof.runtime.explore.stages import add_llvm, compile_stages
 from gradof.runtime.explore.timing import measure
-from gradof.runtime.explore.traces import history, named, parameter_names
+from gradof.runtime.explore.traces import history, named
 from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
+from gradof.tracer.core.pytree import positional_names
 from gradof.tracer.state.source import function_loc
 
 SCHEMA = 1
@@ -69,7 +70,7 @@ def model_of(
         add_llvm(stages, lines)
     say("looking for NaN, and for what else stands out")
     cache = function.cache
-    names = parameter_names(plain)
+    names = positional_names(plain)
     traces = history(cache, names)
     return {
         "schema": SCHEMA, "version": metadata.version("gradof"),

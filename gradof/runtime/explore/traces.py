@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +36,6 @@ STATE = (
 )
 PATH = "Each way through the branches is a trace. Where both sides are cheap, choose with where()."
 OTHER = "Keep to few structures of arguments and settings of the library: each is a trace."
-
-
-def parameter_names(fn: Callable[..., Any]) -> list[str]:
-    """Of the positional ones, in order; none where there is no signature."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def changes_of(reason: str, names: Sequence[str]) -> list[dict[str, str]]:
