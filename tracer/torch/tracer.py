@@ -45,6 +45,7 @@ from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
     special,
 )
 from gradof.tracer.aten.types import type_of
+from gradof.tracer.core.lent_type import Type
 from gradof.tracer.core.math_numbers import traced_math
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import refuse_changed_containers
@@ -136,6 +137,8 @@ class Trace:
         self.fn = fn
         self.reads = reads
         reads.is_traced = _is_of_trace
+        if numbers or varying:
+            reads.lends["type"] = Type
         self.same = same
         self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
@@ -301,7 +304,8 @@ class Trace:
         self.outer.refuse_cold()
         for what, loc in self.reads.effects[:1]:
             raise effect_error(what, loc)
-        if self.reads.types_asked and self.api.numbers.active:
+        unlent = "type" not in self.reads.lends
+        if unlent and self.reads.types_asked and self.api.numbers.active:
             raise TraceError(
                 "type() may be asked of a number that varies", loc=function_loc(self.fn),
                 hint="use isinstance(v, float)",
