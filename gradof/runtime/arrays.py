@@ -20,6 +20,7 @@ import numpy as np
 from gradof.errors import DtypeError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.ir.forks import cached_property
+from gradof.tracer.core.exact import exact
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.source import function_name
@@ -117,6 +118,11 @@ def guard_of(parameters: list[Any]) -> Any:
 def is_array(leaf: Any) -> bool:
     """Whether a leaf is a numpy array or numpy scalar."""
     return isinstance(leaf, (np.ndarray, np.generic))
+
+
+def is_data(value: Any) -> bool:
+    """Whether a value is a tensor, or an array of anything but objects."""
+    return is_tensor(value) or (isinstance(value, np.ndarray) and value.dtype != np.object_)
 
 
 def without_arrays(call: Call) -> Call:
@@ -218,13 +224,12 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
         return (leaf.dtype, leaf.shape, requires_grad, leafy, leaf.device, is_parameter)
     value = thaw(leaf)
     try:
-        hash(value)
+        return exact(value)
     except TypeError:
         raise LeafTypeError(
             f"{path} is a {type(value).__name__}: neither an array nor hashable",
             hint="pass arrays, numbers, strings, or tuples, lists, dicts, dataclasses of them",
         ) from None
-    return (type(value), repr(value) if isinstance(value, float) else value)
 
 
 def check_array(array: Any, path: str) -> None:

@@ -32,13 +32,13 @@ from gradof.runtime.arrays import (
 )
 from gradof.runtime.cache import Cache, Entry, graph_input
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
+from gradof.tracer.core.exact import exact
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 from gradof.tracer.state.caches import read_cached
 
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
-
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
 _FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is
 
@@ -148,7 +148,7 @@ class _Writer:
         self.lines: list[str] = []
         library = call.library  # the code must not keep the arrays of the call
         self.names: dict[str, Any] = {
-            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library),
+            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library), "exact": exact,
         }  # fmt: skip
         self.leaf = 0
         self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
@@ -162,8 +162,7 @@ class _Writer:
 
     def bind(self, value: Any, stem: str) -> str:
         """A name for an object the code refers to."""
-        name = f"{stem}{len(self.names)}"
-        self.names[name] = value
+        self.names[name := f"{stem}{len(self.names)}"] = value
         return name
 
     def unless(self, condition: str) -> None:
@@ -210,7 +209,9 @@ class _Writer:
         else:
             self.unless(f"{same_type} and len({name}) == {len(tree.keys)}")
         if tree.kind == "dict":
-            self.unless(f"tuple({name}) == {self.bind(tree.keys, 'keys')}")
+            texts = tree.context is None
+            keys = self.bind(tree.context.value if tree.context else tree.keys, "keys")
+            self.unless(f"tuple({name if texts else f'map(exact, {name})'}) == {keys}")
 
     def key(self, key: Any) -> str:
         """The code for a key."""

@@ -46,6 +46,8 @@ from gradof.runtime.own import GONE, OwnObjects, own_objects
 from gradof.runtime.state import StateGuard
 from gradof.runtime.state_extras import Each, Functions, Loaded
 from gradof.runtime.state_values import is_plain, reference
+from gradof.tracer.core.exact import is_value
+from gradof.tracer.core.objects import can_be_made
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
 from gradof.tracer.state.frames import Frame
@@ -119,8 +121,11 @@ def key_of(function: Differentiated, call: Call) -> Any:
     for leaf, part in zip(map(thaw, call.leaves), call.key[FIRST_LEAF:], strict=False):
         if isinstance(leaf, (FunctionType, MethodType, functools.partial)):
             parts.append(_code_of(leaf))
-        elif has_state(leaf):  # kept in the key, it would live as long
-            parts.append(type(leaf))
+        elif has_state(leaf) and not is_value(leaf):
+            cls: Any = type(leaf)
+            if not can_be_made(cls):  # it may hold what no attribute says
+                return None
+            parts.append(cls)  # kept in the key, the leaf would live as long
         else:
             parts.append(part)
     code = _code_of(function.fn)

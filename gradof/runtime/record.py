@@ -14,14 +14,12 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime import kin
-from gradof.runtime.arrays import Call, is_tensor, torch_if_loaded
+from gradof.runtime.arrays import Call, is_data, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
 from gradof.runtime.family import note_lengths
@@ -366,7 +364,7 @@ class Tracing:
 
     def _state(self, reads: Reads, free: Sequence[Any], by_content: bool) -> StateGuard:
         return StateGuard(
-            self.fn, reads, lambda v: is_tensor(v) or isinstance(v, np.ndarray), free,
+            self.fn, reads, is_data, free,
             frozenset(self.cache.places), by_content=by_content, given=self.given,
         )  # fmt: skip
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import weakref
-import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -101,8 +100,9 @@ def checksum(array: Any) -> Any:
     """Tells the elements of a numpy array from others; None of what has no plain elements."""
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return None
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return array.dtype, array.shape, zlib.crc32(raw.data)
+    from gradof.tracer.numpy.places import checksum as sum_of
+
+    return array.dtype, array.shape, sum_of(array)
 
 
 def is_plain(value: Any) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from gradof.errors import InputError
 from gradof.ir.forks import cached_property
+from gradof.tracer.core.exact import exact
 from gradof.tracer.core.registered import Context, join, node_of, split
 from gradof.tracer.core.sparse_matrices import class_of
 
@@ -39,8 +40,8 @@ Kind = Literal[
 class TreeDef:
     """The structure of a nested value; hashable, equal by kind, type, keys and children.
 
-    `context` is what a registered class keeps beside its children. The keys of an object are the
-    names of its attributes, and `Item`s.
+    `context` is what a registered class keeps beside its children, and of a dict how exactly its
+    keys are to be equal. The keys of an object are the names of its attributes, and `Item`s.
     """
 
     kind: Kind
@@ -187,7 +188,9 @@ def _take_apart(
     cls: type = type(tree)
     known = _SPLIT.get(cls) or _split_of_class(cls)
     if known is not None:
-        return *known(tree), None
+        kind, keys, parts = known(tree)
+        named = kind != "dict" or all(type(key) is str for key in keys)
+        return kind, keys, parts, None if named else Context(tuple(map(exact, keys)))
     node = _registered(cls)
     if node is not None:
         return "registered", *split(node, tree)

@@ -31,8 +31,13 @@ def places_in(owner: NDArray[Any], view: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def checksum(array: NDArray[Any]) -> int:
-    """A checksum of an array's elements, dtype and shape (for objects, of their identities)."""
-    head = f"{array.dtype}{array.shape}".encode()
+    """A checksum of an array's elements, dtype and shape (for objects, of their identities).
+
+    Of a masked array its mask counts, too.
+    """
+    head = zlib.crc32(f"{array.dtype}{array.shape}".encode())
     whole = np.ascontiguousarray(array).reshape(-1)
     data = whole.tobytes() if array.dtype.hasobject else whole.view(np.uint8).data
-    return zlib.crc32(data, zlib.crc32(head))
+    found = zlib.crc32(data, head)
+    mask = np.ma.getmask(array) if isinstance(array, np.ma.MaskedArray) else np.ma.nomask
+    return found if mask is np.ma.nomask else zlib.crc32(np.ascontiguousarray(mask).data, found)

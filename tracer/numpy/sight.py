@@ -169,12 +169,10 @@ class Sight:
         """What code that ran could reach; `find` has been asked of it."""
         if self._reach is None:
             self._reach = Reach(self.reads)
-            self._found = self._reach.find(
-                fn, lambda o: issubclass(type(o), np.ndarray), self._given
-            )
+            self._found = self._reach.find(fn, _is_data, self._given)
             for leaf in given:
                 if not isinstance(leaf, (*ATOMS, np.ndarray, np.generic)):
-                    self._reach.find(leaf, lambda o: issubclass(type(o), np.ndarray))
+                    self._reach.find(leaf, _is_data)
         return self._reach
 
     def was_there(self, obj: Any) -> bool:
@@ -202,6 +200,11 @@ class Sight:
         """What the elements of an array were before the run."""
         known = self.arrays.get(id(array))
         return checksum(array) if known is None else known[1]
+
+
+def _is_data(obj: Any) -> bool:
+    """Whether it is an array of anything but objects, which is a container."""
+    return issubclass(type(obj), np.ndarray) and obj.dtype != np.object_
 
 
 @functools.lru_cache(maxsize=1)

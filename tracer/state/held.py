@@ -25,6 +25,7 @@ from types import (
     FunctionType,
     MemberDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
 )  # fmt: skip
 from typing import Any
@@ -132,7 +133,7 @@ class Held:
                 inside = self.frames.see(obj, names, old or self.sight is None)
                 stack.extend((part, True) for part in inside)
                 continue
-            if kind is np.ndarray and not self._copies_arrays:
+            if kind is np.ndarray and not self._copies_arrays and obj.dtype != np.object_:
                 continue
             if kind in LEAVES:
                 if kind in WITH_ATTRIBUTES:
@@ -140,9 +141,8 @@ class Held:
                 continue
             if isinstance(obj, (list, dict, set, deque, bytearray)):
                 self.container(obj)
-            elif kind in BUFFERS or isinstance(obj, np.ndarray):
-                known = id(obj) in self.arrays or getattr(obj, "dtype", None) == np.object_
-                if not known and getattr(obj, "nbytes", 0) <= _LARGEST:
+            elif kind in BUFFERS or (isinstance(obj, np.ndarray) and obj.dtype != np.object_):
+                if id(obj) not in self.arrays and getattr(obj, "nbytes", 0) <= _LARGEST:
                     self.arrays[id(obj)] = obj, elements(obj)
                 continue
             elif is_iterator(kind):
@@ -170,15 +170,15 @@ class Held:
             self.names |= frozenset(names_of(obj))
         elif isinstance(obj, dict):
             if len(obj) <= _LARGE:
-                yield from dict.values(obj)
-        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
+                yield from (*dict.keys(obj), *dict.values(obj))
+        elif isinstance(obj, (list, tuple, set, frozenset, deque, np.ndarray)):
             if len(obj) <= _LARGE:
-                yield from obj
+                yield from obj.flat if isinstance(obj, np.ndarray) else obj
         elif isinstance(obj, FunctionType):
             yield from self._of_function(obj)
         elif isinstance(obj, MethodType):
             yield from (obj.__self__, obj.__func__)
-        elif isinstance(obj, BuiltinFunctionType):
+        elif isinstance(obj, (BuiltinFunctionType, MethodWrapperType)):
             if not isinstance(obj.__self__, (ModuleType, type)):
                 yield obj.__self__
             return

@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 import threading
 import weakref
 from array import array
 from collections.abc import Callable, Iterator
-from types import CodeType, MemberDescriptorType, ModuleType
+from types import CodeType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,14 @@ def led_to(obj: Any, limit: int = 1000) -> list[Any]:
     return list(found.values())
 
 
+# Objects of C's that show another one: that one, for as long as they live.
+VIEWS: dict[type, Callable[[Any], Any]] = dict.fromkeys(
+    (MappingProxyType, type({}.keys()), type({}.values()), type({}.items())), gc.get_referents
+)
 # Objects of C's that hand out others: what they lead to.
 REFERENCES: dict[type, Callable[[Any], Any]] = {
-    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)]
+    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)],
+    **VIEWS,
 }  # fmt: skip
 LOCK = type(threading.Lock())
 BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -87,7 +88,10 @@ def _read_method(obj: Any, name: str) -> Any:
     raise AttributeError(name)
 
 
-def _refers_nowhere(obj: Any) -> Any:
+def _referent(obj: Any) -> Any:
+    found = obj() if type(obj) is weakref.ref else None
+    if found is not None:
+        return found
     raise LookupError(f"what a {type(obj).__name__} leads to is not read again")
 
 
@@ -109,7 +113,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "class": lambda _, key: vars(key[0])[key[1]],
     "import": lambda _, name: sys.modules[name],
     "type": lambda obj, _: type(obj),
-    "refers": lambda obj, _: _refers_nowhere(obj),
+    "refers": lambda obj, _: _referent(obj),
     "cached": read_cached,
     "given": lambda _, obj: obj,  # an object among the arguments, which the signature names
     "block": lambda frame, i: arrays_of(frame)[i],

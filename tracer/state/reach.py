@@ -20,16 +20,20 @@ from types import (
     FunctionType,
     MemberDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
 )
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.code_of import absolute, code_of, makes_names, wraps
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.heard import OPAQUE, hides, is_heard
-from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, module_of, slot
+from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, VIEWS, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
 from gradof.tracer.state.reads import Reads
@@ -37,6 +41,7 @@ from gradof.tracer.state.reads import Reads
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
 _OF_SYS = frozenset({"argv", "path"})
+_BUILTINS = frozenset(vars(builtins))
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
 
@@ -74,12 +79,12 @@ class Reach:
         if isinstance(obj, FunctionType):
             if root or self.reads.ran(obj):
                 yield from self._of_function(obj)
-            elif _wraps(obj):
+            elif wraps(obj):
                 yield from self._of_wrapper(obj)
         elif isinstance(obj, MethodType):
             own, function = obj.__self__, obj.__func__
             yield from self._fixed(obj, ("self", None, own), ("function", None, function))
-        elif isinstance(obj, BuiltinFunctionType):  # a method of a list or a dict
+        elif isinstance(obj, (BuiltinFunctionType, MethodWrapperType)):  # of a list or a dict
             if not isinstance(obj.__self__, (ModuleType, type)):
                 yield from self._fixed(obj, ("self", None, obj.__self__))
         elif isinstance(obj, (staticmethod, classmethod)):
@@ -97,6 +102,8 @@ class Reach:
             yield from self._fixed(obj, ("attr", "__wrapped__", wrapped_by(obj)))
             for key, value in self.used_of(obj):
                 yield Edge(Step("cached", key), value, Place("cached", obj, key))
+        elif type(obj) in VIEWS:
+            yield from self._given(obj, VIEWS[type(obj)](obj))
         elif type(obj) in REFERENCES:
             for value in REFERENCES[type(obj)](obj):
                 yield Edge(Step("refers"), value, Place("fixed", obj, None))
@@ -106,8 +113,11 @@ class Reach:
             yield from self._of_module(obj)
         elif is_frame(type(obj)):
             yield from self._of_frame(obj)
+        elif isinstance(obj, np.ndarray):  # of objects
+            for at, value in np.ndenumerate(obj):
+                yield Edge(Step("item", at), value, Place("item", obj, at))
         else:
-            if isinstance(obj, (dict, list, tuple, deque)):
+            if isinstance(obj, (dict, list, tuple, deque, set, frozenset)):
                 yield from self._of_container(obj, name, place)
             yield from self._of_instance(obj)
 
@@ -172,7 +182,7 @@ class Reach:
         self._home = self._home or fn.__globals__
         yield from self._globals(code, fn.__globals__)
         for told in facts_of(code).imports:
-            name = _absolute(told, fn.__globals__)
+            name = absolute(told, fn.__globals__)
             module = sys.modules.get(name)
             if module is not None:
                 yield Edge(Step("import", name), module, Place("item", sys.modules, name))
@@ -205,9 +215,19 @@ class Reach:
             if value is not MISSING and not isinstance(value, ModuleType):
                 yield Edge(Step("attr", name), value, Place("item", space, name))
 
+    def _given(self, obj: Any, parts: Iterable[Any]) -> Iterator[Edge]:
+        """What an object holds that has no place of its own: as long as it is this object."""
+        for part in parts:
+            if type(part) not in ATOMS:
+                yield Edge(Step("given", part), part, Place("fixed", obj, None))
+
     def _of_container(self, obj: Any, name: Any, at: Place | None) -> Iterator[Edge]:
         held = self.reads.held.entry(obj)
+        if isinstance(obj, (set, frozenset)):
+            yield from self._given(obj, held)
+            return
         if isinstance(obj, dict):
+            yield from self._given(obj, held)
             plain = Raw(obj) if makes_items(type(obj)) else obj
             names = self.reads.names if len(held) > MANY else self.reads.keys_of(name)
             for key in list(held) if names is None else names & held.keys():
@@ -231,8 +251,8 @@ class Reach:
             for name, value in list(space.items()):
                 if name in _CLASS_BOOKS:
                     continue
-                code = _code_of(value)
-                named = code is None or _wraps(value)
+                code = code_of(value)
+                named = code is None or wraps(value)
                 if name in self.reads.names if named else code in self.reads.codes:
                     value = self.reads.held.class_entry(base, name, value)
                     if value is not MISSING:
@@ -249,7 +269,7 @@ class Reach:
         attributes = getattr(obj, "__dict__", None)
         own = module_of(cls).startswith("gradof.runtime")  # read by code that is not noted
         hidden = self.reads.held.sight is not None and hides(cls)
-        everything = own or hidden or id(obj) in self.reads.everything or _makes_names(cls)
+        everything = own or hidden or id(obj) in self.reads.everything or makes_names(cls)
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
             names = entry.keys() if everything else self.reads.names
@@ -351,45 +371,3 @@ class Reach:
 
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice})
-
-
-@functools.lru_cache(maxsize=4096)
-def _makes_names(cls: type) -> bool:
-    """Whether attributes are looked up under names that the class puts together."""
-    for name in ("__getattribute__", "__getattr__"):
-        code = _code_of(getattr(cls, name, None))
-        if code is not None and facts_of(code).builds:
-            return "torch" not in code.co_filename.rpartition("site-packages")[2][:7]
-    return False
-
-
-_BUILTINS = frozenset(vars(builtins))
-
-
-def _wraps(fn: Any) -> bool:
-    """Whether it is a function of a library's around another one."""
-    return (
-        isinstance(fn, FunctionType) and fn.__closure__ is not None
-        and not is_heard(str(fn.__globals__.get("__name__")))
-    )  # fmt: skip
-
-
-def _absolute(name: str, space: dict[str, Any]) -> str:
-    """The name of a module that a function with these globals imports."""
-    if not name.startswith("."):
-        return name
-    package = str(space.get("__package__") or space.get("__name__", "")).split(".")
-    dots = len(name) - len(name.lstrip("."))
-    above = package[: len(package) - dots + 1]
-    return ".".join([*above, name[dots:]]) if name[dots:] else ".".join(above)
-
-
-def _code_of(value: Any) -> Any:
-    """The code of a function or method of a class; None for data."""
-    if isinstance(value, property):
-        value = value.fget
-    value = getattr(value, "__func__", value)
-    value = getattr(value, "func", value) if type(value) is functools.cached_property else value
-    while isinstance(value, FunctionType) and "__wrapped__" in value.__dict__:
-        return value.__code__
-    return value.__code__ if isinstance(value, FunctionType) else None

@@ -1,0 +1,66 @@
+"""What of a value that is not traced belongs into a key: equal only where code sees no difference.
+
+    1 == 1.0 == True                        three keys
+    Config("a", 2.0) == Config("a", 3.0)    two keys, where `__eq__` compares names alone
+
+An `__eq__` of the user's need not look at all that a class holds, so of objects that have one the
+identity counts, as of those that have none.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from datetime import datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or while a module is loaded
+_BY_IDENTITY: Any = object.__eq__
+_BY_TEXT = (float, complex, Decimal, datetime, time)  # whose equals may be told apart
+
+
+class Same:
+    """An object in a key, equal to itself alone."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def exact(value: Any) -> tuple[Any, ...]:
+    """The part of a key that stands for a value; TypeError for one without a hash."""
+    cls: type = type(value)
+    hash(value)
+    if cls in _BY_TEXT:
+        return cls, repr(value)
+    if cls in (tuple, frozenset):
+        return cls, cls(map(exact, value))
+    return cls, value if _compares_all(cls) else Same(value)
+
+
+def is_value(value: Any) -> bool:
+    """Whether equal keys mean equal values, not that it is one object."""
+    cls: type = type(value)
+    if cls in (tuple, frozenset):
+        return all(map(is_value, value))
+    return cls in _BY_TEXT or (cls.__eq__ is not _BY_IDENTITY and _compares_all(cls))
+
+
+@lru_cache(maxsize=4096)
+def _compares_all(cls: type) -> bool:
+    """Whether equal instances of a class are alike in all that code may ask of them."""
+    if cls.__eq__ is _BY_IDENTITY:
+        return True
+    if issubclass(cls, weakref.ref):
+        return False
+    known = cls.__module__.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
+    return known or not cls.__flags__ & _HEAP_TYPE
