@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from gradof.ir.builder import Builder
 from gradof.tracer.numpy.recorder import Array, Recorder
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.state.origins import Origin
+from gradof.tracer.state.tested import name_of
 
 
 def origins_of(
@@ -33,9 +35,14 @@ def origins_of(
             _bake(recorder, array)
     origins = [paths[key][1] for key in recorder.free]
     seen = sight.arrays
+    names = {name_of(s.key) for _, origin in paths.values() for s in origin.steps
+             if type(s.key) in (str, tuple)}  # fmt: skip
+    decides = functools.cache(lambda: sight.reads.decisions.tested(
+        sight.reads.codes, lambda array: id(array) in seen, names
+    ))  # fmt: skip
     baked = tuple(
         (origin, sight.checksum(array)) for key, (array, origin) in paths.items()
-        if (recorder.baked or key not in recorder.free)
+        if (recorder.baked or key not in recorder.free or decides().has(array, origin.steps))
         and not (key not in seen and any(array is value for value in varying))
     )  # fmt: skip
     return origins, baked

@@ -102,6 +102,7 @@ class PythonValues:
         recorder = self.recorder
         value, outcome = recorder.loops.decide(frame, at, self.expr.value, bool(self.concrete))
         recorder.enter()
+        recorder.loops.reads.decisions.decided(frame.f_code, at)
         if not recorder.is_constant(value):
             recorder.guard(value, outcome)
         return bool(outcome)

@@ -18,6 +18,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_NEWLOCALS
 from types import CodeType
 from typing import NamedTuple
 
+from gradof.ir.forks import cached_property
 from gradof.tracer.state.loop_code import UNSEEN
 
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -59,23 +60,24 @@ def branch_at(code: CodeType, offset: int) -> Branch | None:
     """The branch that is decided at this instruction; None for any other, or outside of loops."""
     if code.co_flags & _SUSPENDS or code.co_flags & _FUNCTION != _FUNCTION:
         return None
-    return _flow_of(code).branch(offset)
+    return flow_of(code).branch(offset)
 
 
 def after_call(code: CodeType, offset: int) -> int:
     """The instruction after a call that is being made, which may test what it gives."""
-    flow = _flow_of(code)
+    flow = flow_of(code)
     k = flow.at.get(offset, len(flow.listed))
     calls = k + 1 < len(flow.listed) and flow.listed[k].opname.startswith("CALL")
     return flow.listed[k + 1].offset if calls else -1
 
 
 @lru_cache(maxsize=512)
-def _flow_of(code: CodeType) -> _Flow:
-    return _Flow(code)
+def flow_of(code: CodeType) -> Flow:
+    """The instructions of a code object, read once."""
+    return Flow(code)
 
 
-class _Flow:
+class Flow:
     """The instructions of a code object, and what may follow on what."""
 
     def __init__(self, code: CodeType) -> None:
@@ -84,9 +86,6 @@ class _Flow:
         self.at = {each.offset: k for k, each in enumerate(self.listed)}
         self.next = [self._following(k) for k in range(len(self.listed))]
         self.depth = self._depths()
-        self.loops = self._loops()
-        self.live = self._liveness()
-        self.sites = self._sites()
 
     # --- what follows ---------------------------------------------------------------------------
 
@@ -124,7 +123,13 @@ class _Flow:
     def _depths(self) -> list[int | None]:
         """How many values are on the stack before each instruction; None where it is not told."""
         found: list[int | None] = [None] * len(self.listed)
-        todo = [(0, 0)] if self.listed else []
+        if self.listed:
+            self.fill_depths(found, 0, 0)
+        return found
+
+    def fill_depths(self, found: list[int | None], k: int, depth: int) -> None:
+        """The depths of the stack from an instruction on, where they are not told yet."""
+        todo = [(k, depth)]
         while todo:
             k, depth = todo.pop()
             if found[k] is not None:
@@ -134,11 +139,11 @@ class _Flow:
             for n in self.next[k]:
                 jumps = n != k + 1 or each.opname in _ALWAYS
                 todo.append((n, depth + dis.stack_effect(each.opcode, each.arg, jump=jumps)))
-        return found
 
     # --- loops ----------------------------------------------------------------------------------
 
-    def _loops(self) -> list[tuple[int, int]]:
+    @cached_property
+    def loops(self) -> list[tuple[int, int]]:
         """Ranges of instructions that jump back, inner ones after those around them."""
         spans = [
             (self.at[each.argval], k) for k, each in enumerate(self.listed)
@@ -176,7 +181,8 @@ class _Flow:
 
     # --- branches -------------------------------------------------------------------------------
 
-    def _sites(self) -> dict[int, int]:
+    @cached_property
+    def sites(self) -> dict[int, int]:
         """Tests by number of the instruction; those that lead to the same code are one site."""
         found: dict[int, int] = {}
         for k in range(len(self.listed)):
@@ -277,7 +283,8 @@ class _Flow:
 
     # --- what is read ---------------------------------------------------------------------------
 
-    def _liveness(self) -> list[frozenset[str]]:
+    @cached_property
+    def live(self) -> list[frozenset[str]]:
         """The variables that may be read from each instruction on."""
         code = self.code
         kept = frozenset((*code.co_cellvars, *code.co_freevars))

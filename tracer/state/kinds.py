@@ -47,6 +47,12 @@ def is_ours(cls: Any) -> bool:
     return module_of(cls).startswith("gradof.tracer")
 
 
+def is_of_trace(obj: Any) -> bool:
+    """Whether a value is the trace's own: a traced array or number."""
+    kind: Any = type(obj)
+    return is_ours(kind)
+
+
 def content(cell: Any) -> Any:
     """What a closure cell holds; MISSING if it is not set."""
     try:

@@ -36,7 +36,7 @@ from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.effects import effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.kinds import ATOMS, is_ours, led_to
+from gradof.tracer.state.kinds import ATOMS, is_of_trace, led_to
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
@@ -47,6 +47,7 @@ from gradof.tracer.state.surroundings import (
     is_installed,
     is_repeated,
 )
+from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
 
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
@@ -88,7 +89,7 @@ class Reads:
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
         self.module_names: set[str] = set()  # looked up in sys.modules
         self.cold: ColdCache | None = None
-        self.is_traced: Callable[[Any], bool] = _is_traced  # whether a value is the trace's own
+        self.is_traced: Callable[[Any], bool] = is_of_trace
         self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
         self.written: list[Any] = []  # places of arrays that a failed run may have written to
         self.files: Callable[[], list[Any]] = list  # that the run has opened itself
@@ -98,6 +99,7 @@ class Reads:
         self.types_asked = False  # whether the type of what may be a number is asked for
         self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
         self.held = Held(copies_arrays=refuse_effects)
+        self.decisions = Decisions()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
         self.lends: dict[str, Any] = {}  # what builtins are for the user's code
@@ -221,6 +223,7 @@ class Reads:
         free = frame.f_code.co_freevars
         for name, value in frame.f_locals.items():
             seen.see(value, facts, given=name not in free)
+            self.decisions.given(frame.f_code, name, value)
             self._all_of(value, facts)
         if facts.dynamic:
             for name in facts.reads & space.keys():
@@ -394,7 +397,3 @@ def _is_tensor(frame: FrameType, name: str) -> bool:
     free = name in frame.f_code.co_freevars
     return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
 
-
-def _is_traced(obj: Any) -> bool:
-    kind: Any = type(obj)
-    return is_ours(kind)
