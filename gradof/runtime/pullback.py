@@ -69,7 +69,8 @@ def _vjp_of(
     outputs = cotangent_places(traced)
     unique = tuple(sorted({i for i in outputs if i is not None}))
     inputs = inputs_at_entry(bound)
-    draws = Rewound(traced.generators)
+    draws, late = Rewound(traced.generators), bound.entry.plan.late
+    then = () if late is None else late.snapshot()
     value = finish(bound, run_plan(bound.entry.plan, bound.inputs))
     plan = bound.entry.derive(
         ("vjp", wrt, unique),
@@ -80,6 +81,8 @@ def _vjp_of(
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         seeds = cotangents_for(bound, cotangents, outputs)
+        if late is not None:
+            late.check(then)
         with draws.again():
             grads = plain(run_plan(plan, [*inputs, *seeds]))
         leaves: list[Any] = [None] * len(bound.call.leaves)

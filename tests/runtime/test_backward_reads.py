@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradof import differentiate
+from gradof import differentiate, vjp
 from gradof.errors import EagerWarning, TraceError
 
 Tensor = torch.Tensor
@@ -130,6 +130,16 @@ def test_a_change_between_calls_is_noticed(case: str, monkeypatch: pytest.Monkey
         cls.apply(y).sum().backward()
         assert torch.equal(x.grad, y.grad)  # type: ignore[arg-type]
     change(keeper, 2.0)
+
+
+def test_a_pullback_tells_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Config, "scale", 2.0)
+    cls = function(lambda ctx, g: g * Config.scale)
+    _, pullback = vjp(cls.apply, torch.ones(3))
+    assert torch.equal(pullback(torch.ones(3))[0], torch.full((3,), 2.0))
+    Config.scale = 5.0
+    with pytest.raises(TraceError, match=r"scale was 2\.0 and is 5\.0"):
+        pullback(torch.ones(3))
 
 
 def test_loggers_names_and_globals_that_nothing_rebinds_are_traced() -> None:
