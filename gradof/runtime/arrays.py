@@ -20,8 +20,9 @@ import numpy as np
 from gradof.errors import DtypeError, LeafTypeError
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.ir.forks import cached_property
-from gradof.tracer.core.exact import exact
+from gradof.tracer.core.exact import Same, exact
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
+from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.source import function_name
 
@@ -226,6 +227,8 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
     try:
         return exact(value)
     except TypeError:
+        if is_frame(type(value)):  # what is read of it is guarded, as that of objects is
+            return type(value), Same(value)
         raise LeafTypeError(
             f"{path} is a {type(value).__name__}: neither an array nor hashable",
             hint="pass arrays, numbers, strings, or tuples, lists, dicts, dataclasses of them",

@@ -160,3 +160,25 @@ def test_a_guard_does_not_follow_the_classes_of_pandas() -> None:
     np.testing.assert_array_equal(gradof.grad(loss)(P), [0.0, 1.0])
     (entries,) = compiled_once(loss).cache.entries.values()
     assert entries[0].state.size < 40
+
+
+def test_a_frame_may_be_an_argument() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def loss(x: Any, frame: Any, weights: Any = None) -> Any:
+        rows = frame[["a", "b"]].to_numpy() @ x
+        rows = rows if weights is None else rows * weights.to_numpy()
+        return np.sum(rows) * (2.0 if frame["a"].max() > 4 else 1.0)
+
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    gradient = gradof.grad(loss)
+    for _ in range(3):
+        np.testing.assert_array_equal(gradient(P, frame), [3.0, 7.0])
+    assert traces(loss) == 1
+    frame.loc[0, "a"] = 5.0  # in place: the branch as well
+    np.testing.assert_array_equal(gradient(P, frame), [14.0, 14.0])
+    np.testing.assert_array_equal(gradient(P, frame * 1.0), [14.0, 14.0])
+    weights = pandas.Series([1.0, 0.0])
+    np.testing.assert_array_equal(gradient(P, frame, weights=weights), [10.0, 6.0])
+    weights[1] = 1.0
+    np.testing.assert_array_equal(gradient(P, frame, weights=weights), [14.0, 14.0])
