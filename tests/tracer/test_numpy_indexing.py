@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gradof
 from gradof.errors import DataDependentShapeError, ShapeError
 from gradof.tracer.core.result import InputOut
 from tests.tracer.numpy_eager import check, run, trace
@@ -338,3 +339,17 @@ def test_errors_of_numpy_stay_numpys() -> None:
 def test_new_dims_among_traced_indices() -> None:
     check(lambda x, i: x[None, i], M, I)
     check(lambda x, i: x[i, None, i], M, I)
+
+
+def test_a_mask_without_dims_selects_all_or_nothing() -> None:
+    def fn(x: Any) -> Any:
+        total = np.sum(x**3)
+        return np.sum(total[total > 0]) + np.sum(x[x.sum() > 10])
+
+    compiled = gradof.value_and_grad(fn)
+    a = np.array([1.0, 2.0, 3.0])
+    cases = ((a, 3 * a**2), (-a, 0 * a), (a * 10, 300 * a**2 + 1), (a, 3 * a**2))
+    for x, slope in cases:
+        value, gradient = compiled(x)
+        np.testing.assert_allclose(value, fn(x))
+        np.testing.assert_allclose(gradient, slope)

@@ -145,7 +145,7 @@ def _without_masks(items: tuple[Any, ...]) -> tuple[Any, ...]:
     plain: list[Any] = []
     for item in items:
         if isinstance(item, TracedArray) and item.dtype == bool and not item.is_constant:
-            plain += np.nonzero(item)
+            plain += np.nonzero(item) if item.ndim else (bool(item),)  # all, or nothing
         else:
             plain.append(item)
     return tuple(plain)
