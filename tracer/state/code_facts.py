@@ -52,7 +52,6 @@ class Facts:
     dynamic: bool
     builds: bool  # whether it puts names together
     reduces: bool  # whether `functools.reduce` may follow such names
-    typed: frozenset[str | None]  # variables whose `type` is asked; None: something else's
     compared: frozenset[str | None]  # outer names that `is` compares with; None: something else
 
 
@@ -74,7 +73,7 @@ def facts_of(code: CodeType) -> Facts:
         dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
         builds=any(i.opname in _BUILDS for i in listed),
         reduces="reduce" in found.reads and not BY_NAME.isdisjoint(found.reads),
-        typed=frozenset(found.typed), compared=frozenset(found.compared),
+        compared=frozenset(found.compared),
     )  # fmt: skip
 
 
@@ -94,7 +93,6 @@ class _Found:
         self.keyed: set[tuple[str, str]] = set()
         self.whole: set[str] = set()
         self.compared: set[str | None] = set()
-        self.typed: set[str | None] = set()
 
     def read(self, listed: list[Instruction], freevars: tuple[str, ...]) -> None:
         """Note the instructions of one code object."""
@@ -104,8 +102,6 @@ class _Found:
             if after is not None and after.opname == "IS_OP" and kind != "LOAD_CONST":
                 free = kind == "LOAD_DEREF" and name in freevars
                 self.compared.add(name if free or kind == "LOAD_GLOBAL" else None)
-            if name == "type" and kind == "LOAD_GLOBAL":
-                self.typed |= _asked_type(listed[at + 1 : at + 3], listed)
             if kind == "LOAD_CONST":
                 self.constants.update(_identifiers(name))
                 if isinstance(name, str) and after is not None and after.opname == "BINARY_SUBSCR":
@@ -151,17 +147,6 @@ class _Found:
         self.keys[True] |= inner.grown_keys
         self.keys[False] |= inner.probes - inner.grown_keys
         self.imports += inner.imports
-
-
-def _asked_type(after: list[Instruction], listed: list[Instruction]) -> set[str | None]:
-    """Of what `type` is asked, after it was loaded; nothing, if it is not called."""
-    if not after or not after[0].opname.startswith("LOAD_"):
-        return set()
-    name, call = after[0].argval, after[-1].opname
-    simple = after[0].opname in ("LOAD_FAST", "LOAD_FAST_CHECK") and call.startswith("CALL")
-    stored = (i.argval for i in listed if i.opname.startswith("STORE_FAST"))
-    return {None if not simple or any(name in (s if type(s) is tuple else (s,)) for s in stored)
-            else name}  # fmt: skip
 
 
 def _is_grown(after: Instruction | None) -> bool:

@@ -96,7 +96,6 @@ class Reads:
         self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
-        self.types_asked = False  # whether the type of what may be a number is asked for
         self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
         self.held = Held(copies_arrays=refuse_effects)
         self.decisions = Decisions()
@@ -215,9 +214,6 @@ class Reads:
                 called.add(WRITES)
         if self.of_backwards.running:
             self.of_backwards.enter(frame, facts)
-        if facts.typed and not str(space.get("__name__")).startswith("torch."):
-            given: dict[Any, Any] = frame.f_locals
-            self.types_asked |= any(isinstance(given.get(n, 0), (int, float)) for n in facts.typed)
         for name in facts.globals_stored:
             seen.name(space, name)
         free = frame.f_code.co_freevars

@@ -137,8 +137,7 @@ class Trace:
         self.fn = fn
         self.reads = reads
         reads.is_traced = _is_of_trace
-        if numbers or varying:
-            reads.lends["type"] = Type
+        reads.lends["type"] = Type
         self.same = same
         self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
@@ -304,12 +303,6 @@ class Trace:
         self.outer.refuse_cold()
         for what, loc in self.reads.effects[:1]:
             raise effect_error(what, loc)
-        unlent = "type" not in self.reads.lends
-        if unlent and self.reads.types_asked and self.api.numbers.active:
-            raise TraceError(
-                "type() may be asked of a number that varies", loc=function_loc(self.fn),
-                hint="use isinstance(v, float)",
-            )
         if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
             raise keys_error(function_loc(self.fn))
         if self.reads.held.changed_arrays():
