@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from gradof.codegen.host.evaluate import interpret
 from gradof.runtime.arrays import Call
 from gradof.runtime.lengths import ByLength
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
@@ -34,9 +35,10 @@ def tracer_of(
     if call.library == "torch":
         from gradof.tracer.torch.tracer import trace_torch
 
-        return functools.partial(
-            trace_torch, strict=strict, varying=places, same=call.same_leaves()
-        )
+        return partial(
+            trace_torch, strict=strict, varying=places, same=call.same_leaves(),
+            evaluate=partial(interpret, library="torch"),
+        )  # fmt: skip
     from gradof.runtime.nested_numpy import evaluate_sofar
     from gradof.tracer.numpy.lengths import Sizes
     from gradof.tracer.numpy.tracer import trace_numpy
@@ -46,4 +48,4 @@ def tracer_of(
     set_transforms(_transforms)
     catch_calls()
     sizes = lengths.sizes(call, Sizes)
-    return functools.partial(trace_numpy, varying=places, evaluate=evaluate_sofar, sizes=sizes)
+    return partial(trace_numpy, varying=places, evaluate=evaluate_sofar, sizes=sizes)

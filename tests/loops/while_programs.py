@@ -349,9 +349,19 @@ def every_third(p: Array) -> Any:
     return x
 
 
+def all_of_many_calls(p: Array) -> Any:
+    x, y = p[0] + 3, p[1] + 5
+    nx, ny = 0.5 * x, 0.6 * y
+    while not all(map(np.allclose, [x, y], [nx, ny])):
+        x, y = nx, ny
+        nx, ny = 0.5 * x, 0.9 * y + 0.05
+    return x + 2 * y + nx
+
+
 OTHERS: dict[str, Callable[[Array], Any]] = {
     f.__name__: f for f in (
         appended_and_summed, a_limit_by_the_count, an_iterator_of_rates, a_list_around, every_third,
+        all_of_many_calls,
     )
 }  # fmt: skip
 

@@ -108,7 +108,8 @@ def test_every_path_of_torch(fn: Callable[[Tensor], Tensor], dtype: torch.dtype)
         for mine, theirs in zip(ours, eager, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=tol, atol=tol)
     info = compiled.cache_info()
-    assert 2 <= info.entries < len(ROWS) + 1 and info.forward_runs == 2 * len(ROWS)
+    least = 1 if fn is loop else 2  # for any number of steps
+    assert least <= info.entries < len(ROWS) + 1 and info.forward_runs == 2 * len(ROWS)
     assert info.misses == info.entries  # no path was traced twice
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradof.tracer.numpy.lengths import Length, sized
-from gradof.tracer.numpy.loop_notes import LoopNotes
+from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.whole import Whole
 
 
@@ -21,7 +21,7 @@ class Origin:
 
     __slots__ = ("done", "escaped", "moves", "notes")
 
-    def __init__(self, notes: LoopNotes) -> None:
+    def __init__(self, notes: ArrayLoopNotes) -> None:
         self.notes = notes
         self.escaped = False
         self.done = False  # whether nobody asks any more

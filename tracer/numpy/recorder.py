@@ -38,7 +38,7 @@ from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, real
-from gradof.tracer.numpy.loop_notes import LoopNotes
+from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.operands import TAKE_WEAK, common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import checksum, places_in
 from gradof.tracer.numpy.values import Told
@@ -77,7 +77,7 @@ class Recorder:
         self.adoptions = Adoptions(fn)
         self.told = Told()
         self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # see `Held.apart`
-        self.loops = LoopNotes(Reads())
+        self.loops = ArrayLoopNotes(Reads())
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
         self.guards = 0
         self.asked = 0  # how often a record depended on more than types (`templates`)
@@ -93,7 +93,7 @@ class Recorder:
         self._quiet = copy_context()  # where numpy does not warn: entered faster than `errstate`
         self._quiet.run(np.seterr, all="ignore")
 
-    def listen(self, loops: LoopNotes) -> None:
+    def listen(self, loops: ArrayLoopNotes) -> None:
         """What the run reads and says is told to `loops.reads`, and by it."""
         reads, self.loops = loops.reads, loops
         self.apart = reads.held.apart

@@ -163,22 +163,22 @@ def _isclose(
 
 @composed(np.allclose)
 def _allclose(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
-    return _is_true(np.all(np.isclose(a, b, *args, **kwargs)))
+    return _is_true(np.all(np.isclose(a, b, *args, **kwargs)), "allclose")
 
 
 @composed(np.array_equal)
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    return np.shape(a1) == np.shape(a2) and _is_true(np.all(np.equal(a1, a2)))
+    return np.shape(a1) == np.shape(a2) and _is_true(np.all(np.equal(a1, a2)), "array_equal")
 
 
-def _is_true(truth: Any) -> bool:
-    """A bool, for the code that has called the function: it may branch on it right away."""
+def _is_true(truth: Any, name: str) -> bool:
+    """A bool, for the code that has called a function: it may branch on it right away."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("gradof."):
         frame = frame.f_back
     if user_frame(frame) is not frame or type(truth) is not TracedArray or truth.is_constant:
         return bool(truth)
-    return truth.decided(frame, after_call(frame.f_code, frame.f_lasti))
+    return truth.decided(frame, after_call(frame.f_code, frame.f_lasti, name))
 
 
 @composed(np.isposinf)

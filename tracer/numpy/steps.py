@@ -16,7 +16,7 @@ else that is done with it ends the attempt.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -25,13 +25,16 @@ import numpy as np
 
 from gradof import tuning
 from gradof.ir.core import Node, Value
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import F
 from gradof.passes.roll.build import Unfit
 from gradof.passes.roll.repeat import repeated
+from gradof.tracer.core.counted import Counted
+from gradof.tracer.core.standing import Unknown, are_known
+from gradof.tracer.core.whiles import between
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.index import Index, Origin
 from gradof.tracer.numpy.lengths import is_users
-from gradof.tracer.numpy.standing import Standing, Unknown
+from gradof.tracer.numpy.standing import ArrayStanding
 from gradof.tracer.state.loop_code import LoopCode, is_looped_over, loop_at
 from gradof.tracer.state.unheard import unheard
 
@@ -39,13 +42,6 @@ if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
 _TRIES = 5  # steps after which the loop is left alone
-# Functions in C whose work is seen in what they return, or in what is compared.
-_KNOWN_OWNERS = (list, dict, tuple, set, frozenset, str, np.ndarray, np.generic)
-_KNOWN = frozenset({
-    len, abs, min, max, sum, isinstance, issubclass, getattr, hasattr, callable, round,
-    divmod, pow, all, any, sorted, repr,
-})  # fmt: skip
-_KNOWN_MODULES = frozenset({"math", "numpy", "gradof", "_operator", "functools", "collections"})
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
@@ -54,107 +50,59 @@ class _Head:
     """A step is about to begin: what was recorded last, and where the run stands."""
 
     last: Node | None
-    standing: Standing
+    standing: ArrayStanding
     marks: tuple[Any, ...]
 
 
-class Steps:
+class Steps(Counted):
     """The items of a loop: rows of arrays and numbers of ranges, `in_tuples` where it is zipped."""
 
     def __init__(
         self, recorder: Recorder, sources: Sequence[TracedArray | range], in_tuples: bool = False
     ) -> None:
-        self._sources, self._in_tuples = sources, in_tuples
-        self._count, self._at = min(map(len, sources)), 0
-        self._recorder = recorder
-        self._counter: Expr | None = None
+        super().__init__(recorder, sources)
+        self.array_recorder, self._in_tuples = recorder, in_tuples
         loops = recorder.loops
         least = max(tuning.LOOP_LOOKED_AT, tuning.LOOP_STEPS)
-        looks = self._count >= least and loops.evaluate is not None and not recorder.closed
+        looks = self.count >= least and loops.evaluate is not None and not recorder.closed
         looks = looks and loops.computed < tuning.DEFERRED_READS  # all there is so far, each time
-        self._attempt = _Attempt(recorder, self._count, sources) if looks else None
-        self._note, self._sizes = recorder.loops.sizes.count(self._count), recorder.loops.sizes
+        self._attempt = _Attempt(recorder, self.count, sources) if looks else None
+        self._note, self._sizes = loops.sizes.count(self.count), loops.sizes
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        attempt, at = self._attempt, self._at
-        if self._counter is not None or (at == 0 and self._is_to_count(sys._getframe(1))):
-            return self._counted()
+        attempt, at = self._attempt, self.at
+        if self.is_counted or (at == 0 and self.is_to_count(sys._getframe(1))):
+            self._attempt = None
+            items = self.counted_items()
+            return tuple(items) if self._in_tuples else items[0]
         if attempt is not None:
             if attempt.head(sys._getframe(1), at):
                 self._sizes.few_stood_for(self._note)  # Note [Told sizes] in `lengths`
-                at = self._at = self._count
+                at = self.at = self.count
             if attempt.over:
                 attempt.end()
                 attempt = self._attempt = None
-        if at >= self._count:
+        if at >= self.count:
             raise StopIteration
-        self._at = at + 1
-        items = [source[at] for source in self._sources]
+        self.at = at + 1
+        items = [source[at] for source in self.sources]
         if attempt is not None:
             items = attempt.given(items)
         return tuple(items) if self._in_tuples else items[0]
 
+    def may_count(self, source: Any) -> bool:
+        """Numbers, and the rows of a vector."""
+        return type(source) is range or source.ndim == 1
 
-    # --- items that are counted by a value (`whiles`) -------------------------------------------
-
-    @property
-    def given(self) -> int:
-        """How many items the loop has been given."""
-        return self._at
-
-    @property
-    def place(self) -> Expr:
-        """The same as a value, where that is what counts."""
-        assert self._counter is not None
-        return self._counter
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether a value counts the items."""
-        return self._counter is not None
-
-    def go_to(self, place: Expr, at: int) -> None:
-        """So many items have been given."""
-        self._counter, self._at = place, at
-
-    @unheard
-    def _is_to_count(self, frame: FrameType) -> bool:
-        """Note that the loop has begun; whether its end is one of several that values decide."""
-        recorder, key = self._recorder, (frame, frame.f_lasti)
-        if recorder.closed:
-            return False
-        recorder.loops.running[key] = self
-        counted = (frame.f_code, frame.f_lasti) in recorder.loops.varying.counted
-        if not counted or not all(type(s) is range or s.ndim == 1 for s in self._sources):
-            return False
-        self._attempt = None
-        recorder.enter()
-        self._counter = counter = F.copy(recorder.constant(np.array(0)))
-        recorder.note_varying(counter.value)
-        return True
-
-    @unheard
-    def _counted(self) -> Any:
-        recorder, at = self._recorder, self._at
-        recorder.enter()
-        more = F.lt(self.place, self._count)
-        recorder.guard(more.value, at < self._count)
-        if at >= self._count:
-            raise StopIteration
-        items = [self._item(source, at) for source in self._sources]
-        self.go_to(self.place + 1, at + 1)
-        return tuple(items) if self._in_tuples else items[0]
-
-    def _item(self, source: Any, at: int) -> Any:
-        recorder = self._recorder
+    def item(self, source: Any, at: int) -> Any:
+        """A number, or a row."""
         if type(source) is range:
-            number = self.place * source.step + source.start
-            return recorder.numbers.element(source[at], number.value)
+            return super().item(source, at)
         row = F.dynamic_slice(source.expr, self.place, dims=(0,), sizes=(1,)).reshape(())
-        return recorder.wrap(source.concrete[at], row)
+        return self.array_recorder.wrap(source.concrete[at], row)
 
 
 def rows(array: TracedArray, frame: FrameType) -> Iterator[TracedArray]:
@@ -215,7 +163,7 @@ class _Attempt:
         if any(origin.escaped for origin in self._origins):
             return False
         try:
-            standing = Standing.of(frame, loop, recorder)
+            standing = ArrayStanding.of(frame, loop, recorder)
         except Unknown:
             return False
         self._heads.append(_Head(recorder.builder.anchor._prev, standing, marks(recorder)))
@@ -238,7 +186,7 @@ class _Attempt:
         if any(np.empty_like(x.memory).strides != x.memory.strides for x in sc.arrays):
             return False
         steps, at = self._count - first, len(sc.values)
-        nodes = between(a.last, b.last, recorder), between(b.last, c.last, recorder)
+        nodes = between(a.last, b.last, recorder.graph), between(b.last, c.last, recorder.graph)
         if len(nodes[0]) * steps < tuning.LOOP_NODES:
             return False
         states = (
@@ -260,7 +208,9 @@ class _Attempt:
         self._finish(arrays, [*fresh, *(True for _ in left)], made)
         return True
 
-    def _left(self, before: Standing, now: Standing) -> list[tuple[Value, TracedArray]] | None:
+    def _left(
+        self, before: ArrayStanding, now: ArrayStanding
+    ) -> list[tuple[Value, TracedArray]] | None:
         """Arrays that no step reads of the one before, but what is after the loop may.
 
         With what each was a step before. None where such a variable is something else.
@@ -314,36 +264,6 @@ def marks(recorder: Recorder) -> tuple[Any, ...]:
     return recorder.guards, recorder.baked, told.texts, reads.progress(), *map(len, counted)
 
 
-def are_known(called: Iterable[Any]) -> bool:
-    """Whether functions in C, and modules of what is not heard, have no state of their own."""
-    for each in called:
-        if isinstance(each, str):
-            if not each.startswith("namedtuple_") and each.partition(".")[0] not in _KNOWN_MODULES:
-                return False
-            continue
-        owner = getattr(each, "__self__", None)
-        named = getattr(owner, "__name__", None) or getattr(each, "__module__", None)
-        if each not in _KNOWN and not isinstance(owner, _KNOWN_OWNERS) and (
-            named not in _KNOWN_MODULES
-        ):
-            return False
-    return True
-
-
 def is_same(a: Any, b: Any) -> bool:
     """Whether a variable holds what it held a step before."""
     return a is b or (type(a) is type(b) and type(a) in _PLAIN and repr(a) == repr(b))
-
-
-def between(first: Node | None, last: Node | None, recorder: Recorder) -> list[Node]:
-    """The nodes after one up to another, without constants."""
-    block = recorder.graph.block
-    node = block._head if first is None else first._next
-    found: list[Node] = []
-    while node is not None and node is not block.returns:
-        if node.kind != "Constant":
-            found.append(node)
-        if node is last:
-            break
-        node = node._next
-    return found

@@ -23,10 +23,12 @@ import numpy as np
 from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
+from gradof.tracer.core.loop_notes import Evaluate, Varying
 from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
 from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, parameters_of, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import Traced, split_guards
+from gradof.tracer.core.whiles import Whiles
 from gradof.tracer.numpy import by_value as numpy_by_value
 from gradof.tracer.numpy import complex as numpy_complex
 from gradof.tracer.numpy import factor as numpy_factor
@@ -48,7 +50,7 @@ from gradof.tracer.numpy.functions import record_function
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.lengths import Sizes
 from gradof.tracer.numpy.lent import LENT
-from gradof.tracer.numpy.loop_notes import Evaluate, LoopNotes, Varying
+from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
 from gradof.tracer.numpy.recorder import Handlers, Recorder
@@ -56,7 +58,7 @@ from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
-from gradof.tracer.numpy.whiles import Whiles
+from gradof.tracer.numpy.whiles import ArrayLoops
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.loop_code import handles_errors
@@ -104,7 +106,7 @@ def trace_numpy(
     loops_vary = Varying()
     while True:
         loops_vary.begin()
-        loops = LoopNotes(reads, evaluate, loops_vary, sizes())
+        loops = ArrayLoopNotes(reads, evaluate, loops_vary, sizes())
         try:
             traced = _trace(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
@@ -130,7 +132,7 @@ def put_back(changes: Iterable[Change]) -> None:
 def _trace(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     static_argnames: Sequence[str], numbers: Collection[int], varying: Sequence[Place],
-    sight: Sight, adoptions: Adoptions, loops: LoopNotes,
+    sight: Sight, adoptions: Adoptions, loops: ArrayLoopNotes,
 ) -> Traced:  # fmt: skip
     """One run; Python's state is then as it was, and the stores write to it."""
     reads, places = sight.reads, NumbersInPlaces(varying)
@@ -189,10 +191,10 @@ def _trace(
     )
 
 
-def _listen(recorder: Recorder, loops: LoopNotes) -> None:
+def _listen(recorder: Recorder, loops: ArrayLoopNotes) -> None:
     """What the run reads and says, and the branches in its loops, are told to `loops`."""
     recorder.listen(loops)
-    loops.decide = recorder.numbers.decide = Whiles(recorder).decide
+    loops.decide = recorder.numbers.decide = Whiles(ArrayLoops(recorder)).decide
 
 
 def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) -> None:

@@ -1,313 +1,136 @@
-"""Loops of Python's that go on while a value says so, recorded as loops that count themselves.
+"""Loops that a value ends, over traced arrays of numpy's: `gradof.tracer.core.whiles`.
 
-    while np.abs(x * x - a) > tol:      # each test asks `Whiles.decide`
-        x = 0.5 * (x + a / x)
-
-Each time a branch in a loop is decided `Whiles` looks where the run stands. If it stands where it
-stood a step before, up to the elements of arrays and the numbers that vary, all further steps do
-what that one did for as long as its Guards hold (Note [Steps that are alike] in `standing`). So
-loops are recorded that run until one would not (`gradof.passes.roll.ways`), the variables become
-what they carry out, and Python goes on from there: to the end of the loop, or to a branch of its
-body that was not seen, which becomes a branch of the loops. What was guarded step by step is not
-guarded any more. Where that cannot be known, the loop runs on, and its count is a path of its own.
+Note [Numbers that vary]
+A number of Python's that a step changes, and an array that is a constant at first, would make each
+step another one. They are noted (`Varying`), and in the next run they vary from the first step on:
+a number is a `TracedNumber` then, put into the variable. If the loop is recorded no better for it,
+or if that run fails, they are numbers again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from gradof import tuning
-from gradof.errors import InferenceError
 from gradof.ir.core import Value
-from gradof.ops.expr import F
-from gradof.passes.roll.build import Unfit
-from gradof.passes.roll.ways import Way, fork_of, moves_little, way_of
-from gradof.passes.roll.whiles import While, add_while
+from gradof.ops.expr import Expr, F
+from gradof.passes.roll.ways import LARGEST_COUNT
+from gradof.tracer.core.heads import Arrays, Head
 from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.numpy.heads import Become, BranchStanding, Head
-from gradof.tracer.numpy.loop_notes import Place
-from gradof.tracer.numpy.standing import Unknown
-from gradof.tracer.numpy.steps import Steps, are_known, between, marks
-from gradof.tracer.numpy.vary import varied, varies
-from gradof.tracer.state.branch_code import Branch, branch_at
-from gradof.tracer.state.unheard import unheard
-from gradof.tracer.state.variables import set_locals
+from gradof.tracer.core.standing import Standing, are_known
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.standing import ArrayStanding
+from gradof.tracer.numpy.steps import marks
 
-if TYPE_CHECKING:
-    from gradof.tracer.numpy.recorder import Recorder
+_DTYPES: Mapping[Any, Any] = {int: np.int64, float: np.float64}  # of numbers that vary
+_NARROW = (np.dtype(np.float32), np.dtype(np.float16))  # beside which the two differ
 
 
-
-class _Site:
-    """A branch that was asked about, in one run of a function's code."""
-
-    def __init__(self, frame: FrameType, branch: Branch) -> None:
-        self.frame, self.branch = frame, branch
-        self.place: Place = frame.f_code, branch.site
-        self.heads: list[Head] = []
-        self.ways: list[Way] = []
-        self.in_place: set[int] = set()  # of the state, what steps change in place
-        self.known: dict[object, tuple[list[Way], set[int]]] = {}  # by standing, of earlier rounds
-        self.called: set[Any] = set()
-        self.rolled = self.given_up = False
-
-    def leave(self) -> None:
-        """The loop is over, or begins anew."""
-        if self.rolled and self.heads:
-            self.known[_shown(self.heads[0].key)] = self.ways, self.in_place
-        self.heads, self.ways, self.in_place, self.rolled = [], [], set(), False
-
-
-class Whiles:
-    """The branches of one trace; see the module docstring."""
+class ArrayLoops(Arrays):
+    """See the module docstring."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.loops = recorder.loops
-        self.sites: dict[tuple[FrameType, tuple[int, int]], _Site] = {}
+        self.recorder: Recorder = recorder
 
-    @unheard
-    def decide(
-        self, frame: FrameType, offset: int, value: Value, outcome: bool
-    ) -> tuple[Value, bool]:
-        """A branch comes out so: the same, or what it is after all steps that were recorded."""
-        recorder, branch = self.recorder, branch_at(frame.f_code, offset)
-        if branch is None or self.loops.evaluate is None or recorder.closed:
-            return value, outcome
-        if recorder.builder.block is not recorder.graph.block:
-            return value, outcome
-        if recorder.told.performs is not None or self.loops.reads.performs is not None:
-            return value, outcome
-        site = self._site(frame, branch)
-        if site is None or site.given_up or not self.loops.reads.hears(frame.f_code):
-            return value, outcome
-        counters = self._counters(frame, branch)
-        if counters is None:
-            site.given_up = True
-            return value, outcome
-        found = self._visit(site, counters, value, outcome)
-        if found[1] not in branch.stays:
-            site.leave()
-        return found
-
-    def _site(self, frame: FrameType, branch: Branch) -> _Site | None:
-        """The site of a branch that is the first in its loop; None for any other."""
-        site = self.sites.get((frame, branch.loop))
-        if site is None:
-            site = self.sites[frame, branch.loop] = _Site(frame, branch)
-            self.loops.reads.called.append(site.called)
-        if site.branch.site != branch.site:
-            return None
-        first, last = branch.loop
-        for (other, inner), each in self.sites.items():
-            if other is frame and first <= inner[0] and inner[1] <= last and each is not site:
-                each.leave()
-        return site
-
-    def _counters(self, frame: FrameType, branch: Branch) -> list[Steps] | None:
-        """The `for` loops that count as values; None where one is out of sight."""
-        found = []
-        for k, each in enumerate(branch.around):
-            steps = self.loops.running.get((frame, each.head))
-            own = branch.iterates and k == len(branch.around) - 1
-            if steps is not None and steps.is_counted:
-                found.append(steps)
-            elif own:
-                place = frame.f_code, each.head
-                if steps is not None and place not in self.loops.varying.refused:
-                    self.loops.varying.fresh |= place not in self.loops.varying.counted
-                    self.loops.varying.counted.add(place)
-                return None
-            elif steps is None and not branch.leaves_by_it:
-                return None
-        return found
-
-    # --- where it stands ------------------------------------------------------------------------
-
-    def _visit(
-        self, site: _Site, counters: Sequence[Steps], value: Value, outcome: bool
-    ) -> tuple[Value, bool]:
-        self._vary(site)
-        try:
-            head = self._head(site, counters, value, outcome)
-        except Unknown:
-            site.leave()
-            return value, outcome
-        before = site.heads[-1] if site.heads else None
-        known = are_known(site.called)
-        site.called.clear()
-        if before is not None and (not known or before.marks != head.marks):
-            before = None
-        if before is None or before.key != head.key:
-            if before is not None:
-                self._note_changes(site, before.standing, head.standing)
-            site.leave()
-            site.heads = [head]
-            found = site.known.get(_shown(head.key))
-            if found is None:
-                return value, outcome
-            site.ways, site.in_place = found
-            site.heads.append(head)
-            rolled = self._roll(site, head, counters)
-        else:
-            rolled = self._step(site, before, head, counters)
-        return rolled or (value, outcome)
-
-    def _head(
-        self, site: _Site, counters: Sequence[Steps], value: Value, outcome: bool
-    ) -> Head:
+    def records(self) -> bool:
+        """Not where each call is performed, or within a body."""
         recorder = self.recorder
-        standing = BranchStanding.at(site.frame, site.branch, recorder, counters)
-        others = []
-        for each in site.branch.around:
-            steps = self.loops.running.get((site.frame, each.head))
-            if steps is not None and steps not in counters:
-                others.append(steps.given)
-        state = [value, *standing.values]
-        tested = next((k for k, v in enumerate(standing.values) if v is value), None)
-        return Head(
-            recorder.builder.anchor._prev, standing, state, (standing.key, others, tested),
-            marks(recorder)[1:], recorder.guards, outcome,
-        )  # fmt: skip
+        if recorder.loops.evaluate is None or recorder.builder.block is not recorder.graph.block:
+            return False
+        return recorder.told.performs is None and recorder.loops.reads.performs is None
 
-    def _step(
-        self, site: _Site, before: Head, head: Head, counters: Sequence[Steps]
-    ) -> tuple[Value, bool] | None:
-        """A step is over that has led from one head to another like it."""
-        site.heads.append(head)
-        nodes = between(before.last, head.last, self.recorder)
-        try:
-            way = way_of(nodes, before.state, head.state)
-        except Unfit:
-            site.given_up = True
-            return None
-        changed = [i for i, end in enumerate(way.ends) if end != i and i > 0]
-        if any(head.standing.is_constant(i - 1) for i in changed):
-            self._note_changes(site, before.standing, head.standing)
-            site.heads, site.ways = [head], []
-            return None
-        if not all(self._counts(way, i, head.standing) for i in changed):
-            site.given_up = True
-            return None
-        site.in_place |= {
-            i for i in changed if before.standing.leaves[i - 1] is head.standing.leaves[i - 1]
-        }
-        again = any(way.key == other.key for other in site.ways)
-        if not again:
-            if len(site.ways) == tuning.WHILE_WAYS or not fork_of(site.ways, way):
-                site.given_up = True
-                return None
-            site.ways = [*site.ways, way]
-        elif site.rolled:  # it would have gone on by itself
-            site.given_up = True
-            return None
-        if not again and not site.rolled:
-            return None
-        found = self._roll(site, head, counters)
-        site.given_up = found is None
-        return found
+    def standing(self) -> Standing:
+        """See `standing`."""
+        return ArrayStanding(self.recorder)
 
-    def _counts(self, way: Way, i: int, standing: BranchStanding) -> bool:
-        """Whether a whole number of Python's, if it is one, stays within 64 bits however long."""
-        leaf = standing.leaves[i - 1]
-        if type(leaf) is not TracedNumber or type(leaf.value) is not int:
-            return True
-        leaves = list(enumerate(standing.leaves, 1))
-        numbers = [k for k, x in leaves if type(x) is TracedNumber and type(x.value) is int]
-        places = [k for k, x in leaves if type(x) is Steps]
-        return not leaf.leaves and moves_little(way, i, numbers, places)
+    def marks(self) -> tuple[Any, ...]:
+        """All but the Guards."""
+        return marks(self.recorder)[1:]
 
-    # --- the loops ------------------------------------------------------------------------------
+    def are_known(self, called: Iterable[Any]) -> bool:
+        """See `core.standing`."""
+        return are_known(called)
 
-    def _roll(
-        self, site: _Site, head: Head, counters: Sequence[Steps]
-    ) -> tuple[Value, bool] | None:
-        """Record the loops from the first head on, and let everything be as it is after them."""
-        recorder, first = self.recorder, site.heads[0]
-        changed = [i for i in range(len(first.state)) if any(w.ends[i] != i for w in site.ways)]
-        become = Become(recorder, head.standing, site.in_place)
-        if not become.may(changed, site.heads[-2].standing):
-            return None
-        made = self._add(site, first, changed)
-        if made is None:
-            return None
-        found, values = made
-        for node in between(first.last, head.last, recorder):
-            if node.kind == "Guard":
-                node.erase()
-        recorder.guards = first.guards
-        room = F.lt(recorder.emitter.wrap(found.times), found.loops[0].steps)
-        recorder.guard(room.value, True)
-        set_locals(site.frame, become.run(found.finals, values))
-        outcome = bool(values.get(0, head.outcome))
-        after = self._head(site, counters, found.finals[0], outcome)
-        site.heads, site.rolled = [first, after], True
-        varying = self.loops.varying
-        varying.rolled.add(site.place)
-        varying.rolled.update((site.frame.f_code, each.head) for each in site.branch.around)
-        self.loops.looked_at.append(True)
-        if found.ended:
-            return recorder.constant(np.array(outcome)).value, outcome
-        return found.finals[0], outcome
+    def evaluate(self, first: Head, wanted: Sequence[Value]) -> Sequence[Any]:
+        """By the graph so far."""
+        assert self.recorder.loops.evaluate is not None
+        return self.recorder.loops.evaluate(self.recorder, wanted)
 
-    def _add(
-        self, site: _Site, first: Head, changed: Sequence[int]
-    ) -> tuple[While, dict[int, Any]] | None:
-        """The loops with room enough, and what they carry out in this run."""
-        recorder, room = self.recorder, tuning.WHILE_ROOM
-        recorder.enter()
-        while room <= tuning.WHILE_MOST_ROOM:
-            before = recorder.builder.anchor._prev
-            try:
-                found = add_while(recorder.graph, site.ways, first.state, room, recorder.loc)
-            except (Unfit, InferenceError):
-                return None
-            assert self.loops.evaluate is not None
-            wanted = [found.times, *(found.kept[i] for i in changed)]
-            count, *values = self.loops.evaluate(recorder, wanted)
-            if int(count) < room:
-                return found, dict(zip(changed, values, strict=True))
-            while recorder.builder.anchor._prev is not before:
-                node = recorder.builder.anchor._prev
-                assert node is not None
-                node.erase()
-            room *= 4
-        return None
+    # --- after the loops ------------------------------------------------------------------------
+
+    def may_make(self, array: Any) -> bool:
+        """Where memory of the same strides can be had."""
+        memory = array.memory
+        return bool(np.empty_like(memory).strides == memory.strides)
+
+    def may_change(self, array: Any, fresh: bool) -> bool:
+        """Always in place; what is fresh has memory as another would have."""
+        return not fresh or self.may_make(array)
+
+    def made(self, array: Any, final: Expr, value: Any) -> Any:
+        """An array, or a scalar as it was one."""
+        made = np.array(value, array.dtype)
+        return self.recorder.wrap(made[()] if array.is_scalar else made, final)
+
+    def change(self, array: Any, final: Expr, value: Any) -> None:
+        """The elements, and what they stand for."""
+        self.recorder.deferred.before_write(array.memory)
+        array.memory[...] = value
+        array.assign(final)
 
     # --- what varies ----------------------------------------------------------------------------
 
-    def _note_changes(self, site: _Site, before: BranchStanding, now: BranchStanding) -> None:
-        """Variables that have changed from one head to the next: Note [Numbers that vary]."""
-        varying = self.loops.varying
-        if site.place in varying.refused:
-            return
-        names = varying.names.setdefault(site.place, {})
-        for name, value in now.variables.items():
-            found = varies(before, before.variables.get(name), value)
-            if found and names.get(name, ()) != found[0]:
-                names[name] = found[0]
-                varying.fresh = True
-        if not names:
-            del varying.names[site.place]
+    def varied(self, value: Any, dtype: Any) -> Any:
+        """Note [Numbers that vary]."""
+        kind, recorder = type(value), self.recorder
+        if kind is int and abs(value) > LARGEST_COUNT:
+            return None
+        if kind is TracedArray:
+            if value.link is None and value.is_constant:
+                value.assign(self._free(value.expr))
+        elif dtype is None and kind in _DTYPES:
+            expr = self._free(recorder.constant(np.asarray(value, _DTYPES[kind])))
+            return recorder.numbers.element(value, expr.value)
+        elif dtype is not None and (kind in _DTYPES or isinstance(value, np.generic)):
+            scalar = np.dtype(dtype).type(value)
+            return recorder.wrap(scalar, self._free(recorder.constant(np.asarray(scalar))))
+        elif dtype is not None and kind is np.ndarray and value.dtype == dtype:
+            return recorder.wrap(np.array(value), self._free(recorder.traced(value).expr))
+        return None
 
-    def _vary(self, site: _Site) -> None:
-        """Let the variables that a loop changes vary from now on."""
-        names = self.loops.varying.names.get(site.place)
-        if not names:
-            return
-        found, made = site.frame.f_locals, {}
-        for name, dtype in names.items():
-            value = varied(self.recorder, found.get(name), dtype)
-            if value is not None:
-                made[name] = value
-        if made:
-            set_locals(site.frame, made)
+    def _free(self, expr: Expr) -> Expr:
+        """A copy of a constant that is none: it stands for others."""
+        made = F.copy(expr)
+        self.recorder.note_varying(made.value)
+        return made
 
-def _shown(key: Any) -> object:
-    """A key of standings that can be looked up; without where loops around this one stand."""
-    standing, _, tested = key
-    return repr(standing[0]), tuple(standing[1]), tested
+    def varies(self, before: Head, now: Head, name: str) -> tuple[Any] | None:
+        """By what the variable was at two heads."""
+        was: Any = before.standing.variables.get(name)
+        value = now.standing.variables[name]
+        kind, then = type(value), type(was)
+        numbers = (*_DTYPES, TracedNumber)
+        if then in numbers and kind in numbers:
+            may = type(_number(was)) is type(_number(value)) and (
+                then is not int or abs(was) <= LARGEST_COUNT
+            )
+            return (None,) if may and repr(_number(was)) != repr(_number(value)) else None
+        scalar = isinstance(value, np.generic) if kind is not TracedArray else value.is_scalar
+        if then in numbers and scalar:
+            narrow = any(getattr(x, "dtype", None) in _NARROW for x in before.standing.arrays)
+            return None if narrow or value.dtype != _DTYPES[type(_number(was))] else (value.dtype,)
+        if isinstance(was, np.generic) and kind is not TracedNumber and scalar:
+            return None if was is value or was.dtype != value.dtype else (value.dtype,)
+        if then is np.ndarray and kind is TracedArray:
+            fits = was.dtype == value.dtype and was.shape == value.shape
+            return (value.dtype,) if fits else None
+        if then is kind is TracedArray and was.link is None and was.is_constant:
+            return (value.dtype,) if was.kind == value.kind and was is not value else None
+        return None
+
+
+def _number(value: Any) -> Any:
+    return value.value if type(value) is TracedNumber else value

@@ -63,12 +63,24 @@ def branch_at(code: CodeType, offset: int) -> Branch | None:
     return flow_of(code).branch(offset)
 
 
-def after_call(code: CodeType, offset: int) -> int:
-    """The instruction after a call that is being made, which may test what it gives."""
+@lru_cache(maxsize=4096)
+def after_call(code: CodeType, offset: int, name: str) -> int:
+    """The instruction after a call of what has this name, which may test what that gives.
+
+    -1 where the call is another's: `all(map(np.allclose, xs, ys))` calls it many times.
+    """
     flow = flow_of(code)
     k = flow.at.get(offset, len(flow.listed))
-    calls = k + 1 < len(flow.listed) and flow.listed[k].opname.startswith("CALL")
-    return flow.listed[k + 1].offset if calls else -1
+    if k + 1 >= len(flow.listed) or not flow.listed[k].opname.startswith("CALL"):
+        return -1
+    call, ours = flow.listed[k].positions, False
+    if call is None or call.col_offset is None:
+        return -1
+    for each in flow.listed[:k]:
+        at = each.positions
+        if at is not None and each.argval == name and each.opname.startswith("LOAD"):
+            ours |= at[0] == call[0] and at[2] == call[2] and at[1:4:2] < call[1:4:2]
+    return flow.listed[k + 1].offset if ours else -1
 
 
 @lru_cache(maxsize=512)

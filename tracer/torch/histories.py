@@ -109,6 +109,11 @@ class Histories:
         memory = self._memories.get(_address(tensor))
         return memory is None or self._family(memory, tensor).own > 0
 
+    @property
+    def writes(self) -> int:
+        """How many writes to memory of several histories there were."""
+        return sum(memory.writes for memory in self._memories.values())
+
     def follows(self, tensor: Tensor) -> bool:
         """Whether the memory of a tensor may be shared by several histories."""
         return _address(tensor) in self._memories

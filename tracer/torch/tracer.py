@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
 )
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.lent_type import Type
+from gradof.tracer.core.loop_notes import LoopNotes, Varying
 from gradof.tracer.core.math_numbers import traced_math
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import refuse_changed_containers
@@ -57,6 +59,7 @@ from gradof.tracer.core.result import (
     Traced,
     split_guards,
 )
+from gradof.tracer.state.caches import ColdCache
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.places import Place
@@ -84,6 +87,7 @@ from gradof.tracer.torch.leaves import (
     name_of,
     names_of,
 )
+from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
 from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
@@ -108,13 +112,15 @@ def trace_torch(
     varying: Sequence[Place] = (),
     reads: Reads | None = None,
     same: Mapping[int, int] | None = None,
+    evaluate: EvaluateGraph | None = None,
 ) -> Traced:
     """Run `fn(*args, **kwargs)` once and record it.
 
     The leaves `numbers` are Python numbers that become inputs of the graph (`tracer.number`), and
     so do the numbers in the places `varying`. Leaves in `same` are the tensors of earlier ones.
     `reads` notes what the run read, also if it fails. An op without a rule becomes an `Opaque`
-    node, with an OpaqueOpWarning; `strict` makes it an UnsupportedOpError.
+    node, with an OpaqueOpWarning; `strict` makes it an UnsupportedOpError. `evaluate` computes a
+    graph on arrays; without it each number of steps of a loop that a value ends is its own trace.
 
     Raises a TraceError where the function cannot be followed, a LeafTypeError for an argument leaf
     that is neither a tensor nor a plain Python value; errors of the function itself pass through.
@@ -123,8 +129,26 @@ def trace_torch(
     check_leaves(leaves, paths, fn)
     with _ONE_AT_A_TIME, few_collections():
         reads = Reads() if reads is None else reads
-        trace = Trace(fn, strict, numbers, varying, reads, same or {})
-        return trace.run(leaves, tree, paths)
+        loops_vary = Varying()
+        while True:
+            loops_vary.begin()
+            trace = Trace(fn, strict, numbers, varying, reads, same or {})
+            loops = trace.loops
+            if evaluate is not None:
+                loops = trace.loops = LoopNotes(reads, None, loops_vary)
+                trace.follow_loops(evaluate)
+            try:
+                traced = trace.run(leaves, tree, paths)
+            except ColdCache:
+                raise
+            except Exception:
+                if loops.looked_at or loops.unrolled:
+                    evaluate = None
+                elif not loops_vary.give_up():
+                    raise
+            else:
+                if not loops_vary.another():
+                    return traced
 
 
 class Trace:
@@ -158,6 +182,13 @@ class Trace:
         self.required: list[bool] = []
         self.given: Sequence[Any] = ()  # the leaves of the arguments
         self._lifted: dict[int, torch.Tensor] = {}
+        self.loops = LoopNotes(reads)
+        self.ends: AbstractContextManager[Any] = nullcontext()  # of loops that a value ends
+
+    def follow_loops(self, evaluate: EvaluateGraph) -> None:
+        """Let loops that a value ends be recorded as such."""
+        self.ends = loops = TensorLoops(self, self.loops, evaluate)
+        self.api.tested = loops.tested
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
@@ -195,7 +226,7 @@ class Trace:
             hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
             again = torch_checkpoints(self.outer)
             with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
-                with transforms, traced_math(), self.attributes.watching(), self.reads:
+                with transforms, traced_math(), self.attributes.watching(), self.ends, self.reads:
                     result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
@@ -235,6 +266,7 @@ class Trace:
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
             by_history=self.api.histories.decided,
             layouts=layouts, attributes=attributes, generators=drawn_from(graph),
+            loops=tuple(self.loops.looked_at),
         )
 
     def arguments(self, names: Sequence[str | None]) -> list[Any]:
