@@ -51,3 +51,17 @@ def test_second_derivatives_through_a_loop_that_a_value_ends(name: str) -> None:
     for start in (STARTS[0], STARTS[4]):
         want = (slope(start + 1e-6 * LINE) - slope(start - 1e-6 * LINE)) / 2e-6
         np.testing.assert_allclose(second(start), want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_no_step_computes_has_no_slope() -> None:
+    def f(p: Array) -> Any:
+        x = np.sum(np.abs(p))
+        while x > 0.3:
+            x = x * 0.5 + 0.001 * np.log(p[0]) ** 2
+        return x
+
+    slope = gradof.grad(f)
+    for start in ([0.9, 0.4, 0.6], [0.0, 0.1, 0.1]):  # of which the second takes no step
+        x = np.array(start)
+        np.testing.assert_allclose(slope(x) @ LINE, along(f, x, 1e-7) if x[0] else 0.2, rtol=1e-5)
+    assert slope.cache_info().misses == 1

@@ -291,6 +291,15 @@ def conjugate_gradients(p: Array) -> Any:
     return np.sum(x * x)
 
 
+def rows_until(p: Array) -> Any:
+    inputs, x = np.outer(np.linspace(0.5, 1.5, 12), p), p * 1.0
+    for k in range(12):
+        x = 0.8 * x + 0.01 * inputs[k]
+        if np.max(np.abs(x)) < 0.3:
+            break
+    return np.sum(x * x)
+
+
 ROLLED: dict[str, Callable[[Array], Any]] = {
     f.__name__: f for f in (
         newton_root, secant, bisection, line_search, fixed_point_with_break, power_iteration,
@@ -298,6 +307,7 @@ ROLLED: dict[str, Callable[[Array], Any]] = {
         two_conditions, one_of_two_conditions, forever_until, for_else, returned_from_inside,
         the_step_in_the_result, decaying_rate, nested_in_a_for, nested_whiles, changed_in_place,
         a_helper_decides, shifted, golden_section, sum_until_small, conjugate_gradients,
+        rows_until,
     )
 }  # fmt: skip
 

@@ -97,7 +97,9 @@ class TensorLoops(Arrays):
         self.recorder.closed = True
         self.notes.forget()
         self.recorder.numbers.decide = as_it_is
-        if kind is None and (self.notes.unrolled or any(t._version != v for t, v in self.watched)):
+        with torch._C.DisableTorchFunction():
+            written = any(t._version != version for t, version in self.watched)
+        if kind is None and (self.notes.unrolled or written):
             raise Unrolled
 
     def tested(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:

@@ -141,7 +141,7 @@ def trace_torch(
                 traced = trace.run(leaves, tree, paths)
             except ColdCache:
                 raise
-            except Exception:
+            except Exception:  # without loops it comes again, or was not the user's
                 if loops.looked_at or loops.unrolled:
                     evaluate = None
                 elif not loops_vary.give_up():

@@ -10,10 +10,16 @@ from __future__ import annotations
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop, is_loop
+from gradof.ir.opinfo import has_trait
 from gradof.passes.common_subexpression import common_subexpression
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.passes.purity import is_pure
 from gradof.passes.unroll_loops import fold_places
+
+_HARMLESS = frozenset({
+    "add", "sub", "neg", "mul", "cast", "sum", "mm", "bmm", "sin", "cos", "tanh", "exp", "copy",
+    "detach", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
+})  # fmt: skip
 
 
 def tidy_loops(graph: Graph) -> None:
@@ -112,11 +118,19 @@ def _sort(node: Node, first: int) -> None:
 
 
 def _hoist(loop: Loop) -> None:
-    """Move what does not depend on the step before the loop."""
+    """Move what does not depend on the step before the loop.
+
+    Of a counted one, which may have no step, only what raises nothing, and has slopes that are no
+    infinity; of one that is a branch, of one step at most, nothing.
+    """
+    if loop.count is not None and loop.steps <= 1:
+        return
     outer = dict(zip(loop.constant_params, loop.constants, strict=True))
     moved: dict[Value, Value] = dict(outer)
     for node in list(loop.body.nodes()):
         if node.kind == "Constant" or node.blocks or not node.inputs or not is_pure(node):
+            continue
+        if loop.count is not None and not _is_harmless(node):
             continue
         if not all(v in moved or _is_constant(v) for v in node.inputs):
             continue
@@ -130,6 +144,10 @@ def _hoist(loop: Loop) -> None:
         copy = clone_node(node, moved)
         loop.node.block.insert_before(loop.node, copy)
     _read_again(loop, moved)
+
+
+def _is_harmless(node: Node) -> bool:
+    return node.kind in _HARMLESS or has_trait(node.kind, "view")
 
 
 def _is_constant(value: Value) -> bool:
