@@ -146,8 +146,9 @@ class TensorLoops(Arrays):
         recorder = self.trace.recorder
         return (
             recorder.builder.block is recorder.graph.block and not recorder.paused
-            and not recorder.parts and not recorder.applying and not self.trace.reads.backwards
-            and not within_transform() and len(recorder.graph.block) <= tuning.WHILE_NODES
+            and not recorder.parts and not recorder.applying
+            and not self.trace.reads.of_backwards.running and not within_transform()
+            and len(recorder.graph.block) <= tuning.WHILE_NODES
         )  # fmt: skip
 
     def standing(self) -> Standing:
