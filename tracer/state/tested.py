@@ -295,14 +295,20 @@ class _Slices:
         """Whether an item is taken by a number that was computed, or is one of many."""
         before = self.listed[k - 1]
         if before.opname == "BINARY_SUBSCR":
-            return True
-        if not before.opname.startswith("LOAD_FAST") or not isinstance(before.argval, str):
+            return self._is_item(k - 1)
+        if not before.opname.startswith("LOAD_FAST"):
             return False
-        parts = self.stores.get(before.argval, ())
+        loaded = before.argval  # of two names the second is on top
+        parts = self.stores.get(loaded[-1] if isinstance(loaded, tuple) else loaded, ())
         return any(
             self.listed[n].opname.startswith(("FOR_ITER", "BINARY_SUBSCR", "CALL"))
+            and self._is_item(n)
             for part in parts for n in part
         )  # fmt: skip
+
+    def _is_item(self, k: int) -> bool:
+        """Whether an instruction may give a number: a slice of an array is an array."""
+        return self.listed[k - 1].opname != "BUILD_SLICE"
 
     @cached_property
     def stores(self) -> dict[str, list[range]]:
@@ -310,8 +316,9 @@ class _Slices:
         found: dict[str, list[range]] = {}
         for k, each in enumerate(self.listed):
             if each.opname.startswith(("STORE_FAST", "STORE_DEREF")):
+                count = each.opname.count("STORE_FAST") or 1  # Python 3.13 stores two at once
                 for name in each.argval if isinstance(each.argval, tuple) else (each.argval,):
-                    found.setdefault(name, []).append(self.made_by(k, 1))
+                    found.setdefault(name, []).append(self.made_by(k, count))
         for kind, name, part in self._puts():
             if kind == "local" or name in self.code.co_cellvars:
                 found.setdefault(name, []).append(part)
