@@ -56,11 +56,13 @@ _REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "a
 def choose_captures(
     graph: Graph, reverse: ReverseDetails, budget: float | None = None, *, kernels: bool = False,
     overwritten: frozenset[Value] = frozenset(), step: Step | None = None,
+    unlimited: int | None = None,
 ) -> None:  # fmt: skip
     """Let the reverse compute again what is cheaper so; see Note [Save or recompute].
 
     Nothing is computed again from inputs that are `overwritten` before it runs. `step` says that
-    the graph is the body of a loop.
+    the graph is the body of a loop; `unlimited` are the bytes that the budget is a share of, where
+    that is not what is captured of this graph without one.
     """
     captured = dict.fromkeys(v for _, _, v in captured_uses(graph, reverse.block))
     if step is None and not any(_is_saved(v, graph) for v in captured):
@@ -76,8 +78,10 @@ def choose_captures(
     asked = _Asked(graph, list(captured), [n for n in all_nodes(reverse.block) if jumps(n)])
     cut = _least_cut(asked, free, inside, held, dear)
     if budget is not None and budget < 1.0:
-        limit = budget * saved_bytes(cut, graph)
-        cut = _within(asked, free, inside, held, limit, cut)
+        now = saved_bytes(cut, graph)
+        limit = budget * (now if unlimited is None else unlimited)
+        if now > limit:
+            cut = _within(asked, free, inside, held, limit, cut)
     halves = budget is not None and budget < 1.0
     recompute(graph, reverse.block, set(cut), apart=halves or bool(inside), halves=halves)
 

@@ -17,16 +17,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradof.autodiff.captures import choose_captures
+from gradof.autodiff.captures import choose_captures, saved_bytes
 from gradof.autodiff.gradient import Gradient
 from gradof.autodiff.lift import lambda_lift_reverse
 from gradof.autodiff.optimize import (
+    captured_uses,
     deduplicate_size_captures,
     eliminate_dead_reverse,
     lift_constants,
     rematerialize_views,
 )
 from gradof.autodiff.reverse import ReverseDetails, add_reverse_inline
+from gradof.autodiff.segments import in_segments, long_loops
 from gradof.autodiff.step import Step
 from gradof.ir.clone import clone_graph, clone_node
 from gradof.ir.core import Block, Graph, Value
@@ -82,6 +84,7 @@ class Run:
     overwritten: tuple[int, ...] = ()
     step: Step | None = None
     reverse: ReverseDetails | None = None
+    unlimited: int | None = None  # bytes that are saved without a budget, where loops have segments
 
     def pair(self) -> ReverseDetails:
         """The reverse of f; AssertionError before there is one."""
@@ -104,12 +107,34 @@ def _add_reverse(run: Run) -> None:
     run.reverse = reverse_of(run.f, run.requires_grad, run.memory_budget)
 
 
+def _segment_loops(run: Run) -> None:
+    """Make loops of segments of those whose steps save more than the budget allows."""
+    if run.memory_budget is None or run.memory_budget >= 1.0 or run.step is not None:
+        return
+    loops = long_loops(run.f)
+    if not loops:
+        return
+    copies: dict[Value, Value] = {}
+    plain = Run(clone_graph(run.f, mapping=copies), run.requires_grad, None, run.kernels,
+                run.overwritten)  # fmt: skip
+    alike = {node: copies[node.outputs[0]].node for node in loops}
+    for apply in STEPS.values():
+        apply(plain)
+    captured = dict.fromkeys(v for _, _, v in captured_uses(plain.f, plain.pair().block))
+    run.unlimited = saved_bytes(list(captured), plain.f)
+    for node, copy in alike.items():
+        if copy is not None and copy.block is not None:
+            saved = saved_bytes([v for v in copy.outputs if v in captured], plain.f)
+            in_segments(node, saved, run.memory_budget * saved)
+
+
 def _choose_captures(run: Run) -> None:
     """Say by a minimum cut what is saved for the reverse, and compute the rest again there."""
     gone = frozenset(run.f.inputs[i] for i in run.overwritten)
     choose_captures(
-        run.f, run.pair(), run.memory_budget, kernels=run.kernels, overwritten=gone, step=run.step
-    )
+        run.f, run.pair(), run.memory_budget, kernels=run.kernels, overwritten=gone, step=run.step,
+        unlimited=run.unlimited,
+    )  # fmt: skip
 
 
 def _rematerialize_views(run: Run) -> None:
@@ -139,6 +164,7 @@ def _expand(run: Run) -> None:
 # is built: they have one gradient, and the saved one keeps it.
 STEPS: dict[str, Callable[[Run], object]] = {
     "expand-without-rules": _expand,
+    "segment-loops": _segment_loops,
     "merge-equal": _of_f(common_subexpression),
     "reverse": _add_reverse,
     "lift-constants": _of_pair(lift_constants),
