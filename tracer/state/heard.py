@@ -20,7 +20,7 @@ _HEARD = (
 )  # fmt: skip
 # Modules of the standard library whose instances no numeric code depends on.
 OPAQUE = frozenset({
-    "logging", "threading", "_thread", "weakref", "_weakref", "typing", "re", "abc", "inspect",
+    "logging", "threading", "_thread", "_weakref", "typing", "re", "abc", "inspect",
     "warnings", "ast", "random",
 })  # fmt: skip
 # Of these what a run does to them is done: threads may wait on them while it runs, and a lock that

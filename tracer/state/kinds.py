@@ -108,7 +108,8 @@ VIEWS: dict[type, Callable[[Any], Any]] = dict.fromkeys(
 )
 # Objects of C's that hand out others: what they lead to.
 REFERENCES: dict[type, Callable[[Any], Any]] = {
-    weakref.ref: lambda ref: (ref(),), LRU: lambda cached: [value for _, value in entries(cached)],
+    weakref.ref: lambda ref: (ref(),), weakref.KeyedRef: lambda ref: (ref(),),
+    LRU: lambda cached: [value for _, value in entries(cached)],
     **VIEWS,
 }  # fmt: skip
 LOCK = type(threading.Lock())

@@ -89,7 +89,7 @@ def _read_method(obj: Any, name: str) -> Any:
 
 
 def _referent(obj: Any) -> Any:
-    found = obj() if type(obj) is weakref.ref else None
+    found = obj() if isinstance(obj, weakref.ref) else None
     if found is not None:
         return found
     raise LookupError(f"what a {type(obj).__name__} leads to is not read again")

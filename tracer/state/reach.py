@@ -270,9 +270,11 @@ class Reach:
         own = module_of(cls).startswith("gradof.runtime")  # read by code that is not noted
         hidden = self.reads.held.sight is not None and hides(cls)
         everything = own or hidden or id(obj) in self.reads.everything or makes_names(cls)
+        # what its own code in the standard library reads, such as a weak dictionary's `data`
+        told = hides(cls) and module_of(cls).partition(".")[0] in sys.stdlib_module_names
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
-            names = entry.keys() if everything else self.reads.names
+            names = entry.keys() if everything or told else self.reads.names
             names = names - getattr(cls, "_gradof_private", frozenset())
             if "_modules" in entry:
                 yield from self._of_nn_module(entry)
