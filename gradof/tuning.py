@@ -31,8 +31,8 @@ LOOP_STACKED = 64  # elements of a value that is stacked for a loop to read: wei
 LOOP_NODES = 64  # nodes that a loop stands for: the calls of a shorter one take as long unrolled.
 WHILE_WAYS = 8  # ways through a loop that a value ends, beyond which its branches are paths.
 WHILE_ROOM = 64  # steps that such a loop has room for at first: a call that needs more is traced
-WHILE_NODES = 4096  # of a torch trace, beyond which branches in loops are not looked at any more.
 WHILE_MOST_ROOM = 1 << 20  # again, with four times the room, up to this.
+WHILE_NODES = 4096  # of a torch trace, beyond which branches in loops are not looked at any more.
 
 # --- Primitives of HIPS autograd ------------------------------------------------------------------
 OPENED_SECONDS = 3e-3  # of this thread: of a call that takes longer, Python's part is small.

@@ -17,11 +17,9 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.runtime.arrays import is_tensor
+from gradof.runtime.arrays import is_data, is_tensor
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.result import Traced
 from gradof.tracer.state.places import Place, place_key, read_place
@@ -89,8 +87,7 @@ def late_reads(
     there = reads.reached()
     guards = [
         StateGuard(
-            backward, only, lambda v: is_tensor(v) or isinstance(v, np.ndarray), (),
-            frozenset(varying), by_content=True,
+            backward, only, is_data, (), frozenset(varying), by_content=True,
             given={f"ctx.{name}": v for name, v in kept.items() if id(v) in there},
         )
         for backward, kept in found.rules

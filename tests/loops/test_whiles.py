@@ -53,6 +53,19 @@ def test_second_derivatives_through_a_loop_that_a_value_ends(name: str) -> None:
         np.testing.assert_allclose(second(start), want, rtol=1e-4, atol=1e-5)
 
 
+def test_what_would_overflow_without_a_step_has_no_slope() -> None:
+    def f(p: Array) -> Any:
+        x = np.sum(p)
+        while x < 1.0:
+            x = x + 1e-3 * np.sum(np.exp(1e3 * p)) + 0.01
+        return x
+
+    slope = gradof.grad(f)
+    np.testing.assert_allclose(slope(np.array([1e-3, 2e-3, 0.0])) @ LINE,
+                               along(f, np.array([1e-3, 2e-3, 0.0]), 1e-8), rtol=1e-4)  # fmt: skip
+    np.testing.assert_array_equal(slope(np.array([3.0, 2.0, 0.0])), 1.0)
+
+
 def test_what_no_step_computes_has_no_slope() -> None:
     def f(p: Array) -> Any:
         x = np.sum(np.abs(p))

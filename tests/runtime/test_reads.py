@@ -200,3 +200,19 @@ def test_the_body_of_a_module_that_is_imported_first_is_not_what_the_function_do
     for _ in range(3):
         assert compiled(x).item() == 9.0
     assert compiled.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("names", ["getattr(*PAIR)", "getattr(ROWS[0][0], ROWS[0][1])"])
+def test_an_object_in_a_tuple_is_read_by_a_computed_name(names: str) -> None:
+    class Holder:
+        scale = 0.0
+
+    held = Holder()
+    held.scale = 2.0
+    pair = held, "scale"
+    space: dict[str, Any] = {"PAIR": pair, "ROWS": [pair], "getattr": getattr}
+    exec(f"def f(x):\n    return (x * {names}).sum()", space)
+    compiled = gradof.differentiate(space["f"])
+    for scale in (2.0, 2.0, 5.0):
+        held.scale = scale
+        assert float(compiled(torch.ones(3))) == 3 * scale

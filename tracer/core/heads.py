@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ops.expr import Expr
+from gradof.passes.roll.ways import LARGEST_COUNT
 from gradof.tracer.core import counted
 from gradof.tracer.core.counted import Counted
 from gradof.tracer.core.number import TracedNumber
@@ -99,6 +100,23 @@ class Arrays:
 
         `finals` are what they carry out, by place in the state.
         """
+
+
+def is_number(value: Any) -> bool:
+    """Whether a loop may carry it as one of Python's whole or real numbers."""
+    return type(value) in (int, float, TracedNumber)
+
+
+def number_of(value: Any) -> Any:
+    """The number itself, traced or not."""
+    return value.value if type(value) is TracedNumber else value
+
+
+def number_varies(was: Any, now: Any) -> tuple[Any] | None:
+    """`Arrays.varies` of a variable that was a number at both heads."""
+    then, this = number_of(was), number_of(now)
+    fits = type(then) is type(this) and (type(then) is not int or abs(then) <= LARGEST_COUNT)
+    return (None,) if fits and repr(then) != repr(this) else None
 
 
 class Become:

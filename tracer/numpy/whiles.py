@@ -17,7 +17,7 @@ import numpy as np
 from gradof.ir.core import Value
 from gradof.ops.expr import Expr, F
 from gradof.passes.roll.ways import LARGEST_COUNT
-from gradof.tracer.core.heads import Arrays, Head
+from gradof.tracer.core.heads import Arrays, Head, is_number, number_of, number_varies
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.standing import Standing, are_known
 from gradof.tracer.numpy.array import TracedArray
@@ -112,16 +112,13 @@ class ArrayLoops(Arrays):
         was: Any = before.standing.variables.get(name)
         value = now.standing.variables[name]
         kind, then = type(value), type(was)
-        numbers = (*_DTYPES, TracedNumber)
-        if then in numbers and kind in numbers:
-            may = type(_number(was)) is type(_number(value)) and (
-                then is not int or abs(was) <= LARGEST_COUNT
-            )
-            return (None,) if may and repr(_number(was)) != repr(_number(value)) else None
+        if is_number(was) and is_number(value):
+            return number_varies(was, value)
         scalar = isinstance(value, np.generic) if kind is not TracedArray else value.is_scalar
-        if then in numbers and scalar:
+        if is_number(was) and scalar:
             narrow = any(getattr(x, "dtype", None) in _NARROW for x in before.standing.arrays)
-            return None if narrow or value.dtype != _DTYPES[type(_number(was))] else (value.dtype,)
+            fits = not narrow and value.dtype == _DTYPES[type(number_of(was))]
+            return (value.dtype,) if fits else None
         if isinstance(was, np.generic) and kind is not TracedNumber and scalar:
             return None if was is value or was.dtype != value.dtype else (value.dtype,)
         if then is np.ndarray and kind is TracedArray:
@@ -130,7 +127,3 @@ class ArrayLoops(Arrays):
         if then is kind is TracedArray and was.link is None and was.is_constant:
             return (value.dtype,) if was.kind == value.kind and was is not value else None
         return None
-
-
-def _number(value: Any) -> Any:
-    return value.value if type(value) is TracedNumber else value

@@ -17,7 +17,7 @@ import numpy as np
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
-from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.calls import holds_traced, method_of, scipy_function
 from gradof.tracer.scipy.kept import is_traced, keep, kept
 
 _BS = "scipy.interpolate._bsplines"
@@ -109,19 +109,12 @@ def integrated(t: Any, c: Any, k: int, nu: int) -> tuple[Any, Any, int]:
     return t, c, k
 
 
-def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
-    def register(record: Callable[..., Any]) -> Any:
-        @scipy_function(f"scipy.interpolate.BSpline.{name}", at=f"{_BS}.BSpline.{name}", raw=True)
-        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            known = is_traced(self) or holds_traced((args, kwargs))
-            return (record if known else original)(self, *args, **kwargs)
-
-        return record
-
-    return register
+def _method(name: str) -> Callable[[Callable[..., Any]], Any]:
+    at = f"BSpline.{name}"
+    return method_of(f"scipy.interpolate.{at}", f"{_BS}.{at}", is_traced)
 
 
-@_changed("__call__")
+@_method("__call__")
 def _bspline_call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     t, c, k = parts_of(self)
@@ -140,14 +133,14 @@ def _built(like: Any, t: Any, c: Any, k: int, extrapolate: Any) -> Any:
     return made
 
 
-@_changed("derivative")
+@_method("derivative")
 def _derivative(self: Any, nu: int = 1) -> Any:
     if nu < 0:
         return _antiderivative(self, -nu)
     return _built(self, *derived(*parts_of(self), nu), self.extrapolate)
 
 
-@_changed("antiderivative")
+@_method("antiderivative")
 def _antiderivative(self: Any, nu: int = 1) -> Any:
     if nu < 0:
         return _derivative(self, -nu)
@@ -155,7 +148,7 @@ def _antiderivative(self: Any, nu: int = 1) -> Any:
     return _built(self, *integrated(*parts_of(self), nu), False if periodic else self.extrapolate)
 
 
-@_changed("integrate")
+@_method("integrate")
 def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     if extrapolate == "periodic":

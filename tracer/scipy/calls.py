@@ -72,6 +72,22 @@ def scipy_function(
     return register
 
 
+def method_of(
+    path: str, at: str, is_traced: Callable[[Any], bool]
+) -> Callable[[Function], Function]:
+    """Register what a method does where its object or an argument is traced."""
+
+    def register(record: Function) -> Function:
+        @scipy_function(path, at=at, raw=True)
+        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            known = is_traced(self) or holds_traced((args, kwargs))
+            return (record if known else original)(self, *args, **kwargs)
+
+        return record
+
+    return register
+
+
 def original_of(name: str) -> FunctionType:
     """The function of a registered name as scipy has it, under another object."""
     path = ADAPTORS[name].path

@@ -21,7 +21,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.bsplines import derived, integrated, spline
-from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.calls import holds_traced, method_of, scipy_function
 from gradof.tracer.scipy.emit import float_dtype
 
 Function = Callable[..., Any]
@@ -172,16 +172,8 @@ for _name in ("UnivariateSpline", "InterpolatedUnivariateSpline", "LSQUnivariate
 
 
 def _method(name: str) -> Callable[[Function], Function]:
-    def register(record: Function) -> Function:
-        @scipy_function(f"{_I}.UnivariateSpline.{name}",
-                        at=f"{_CLASSES}.UnivariateSpline.{name}", raw=True)
-        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            known = holds_traced(self) or holds_traced((args, kwargs))
-            return (record if known else original)(self, *args, **kwargs)
-
-        return record
-
-    return register
+    at = f"UnivariateSpline.{name}"
+    return method_of(f"{_I}.{at}", f"{_CLASSES}.{at}", holds_traced)
 
 
 @_method("__call__")

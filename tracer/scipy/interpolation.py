@@ -12,7 +12,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.bsplines import periodic, placed, spline, spline_matrix
-from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.calls import holds_traced, method_of, scipy_function
 from gradof.tracer.scipy.kept import DELEGATES, is_traced, keep, kept
 from gradof.tracer.scipy.twins import through_traced
 
@@ -69,21 +69,12 @@ def evaluated(c: Any, x: Any, at: Any, nu: int, extrapolate: Any) -> Any:
     return result
 
 
-def _changed(name: str) -> Callable[[Callable[..., Any]], Any]:
-    def register(record: Callable[..., Any]) -> Any:
-        at = _BASE if name == "__call__" else f"{_PIECES}.PPoly"
-
-        @scipy_function(f"scipy.interpolate.PPoly.{name}", at=f"{at}.{name}", raw=True)
-        def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            traced = is_traced(self) or holds_traced((args, kwargs))
-            return (record if traced else original)(self, *args, **kwargs)
-
-        return record
-
-    return register
+def _method(name: str) -> Callable[[Callable[..., Any]], Any]:
+    at = _BASE if name == "__call__" else f"{_PIECES}.PPoly"
+    return method_of(f"scipy.interpolate.PPoly.{name}", f"{at}.{name}", is_traced)
 
 
-@_changed("__call__")
+@_method("__call__")
 def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     if type(self).__name__ == "BPoly":
         raise TypeError("argument: a BPoly")
@@ -107,7 +98,7 @@ def _ppoly_class() -> Any:
     return PPoly
 
 
-@_changed("derivative")
+@_method("derivative")
 def _derivative(self: Any, nu: int = 1) -> Any:
     if nu < 0:
         return _antiderivative(self, -nu)
@@ -117,7 +108,7 @@ def _derivative(self: Any, nu: int = 1) -> Any:
     return _built(self, np.stack(rows) if rows else c[:1] * 0.0)
 
 
-@_changed("antiderivative")
+@_method("antiderivative")
 def _antiderivative(self: Any, nu: int = 1) -> Any:
     c, x = as_array(kept(self, "c")), as_array(kept(self, "x"))
     for _ in range(nu):
@@ -133,7 +124,7 @@ def _antiderivative(self: Any, nu: int = 1) -> Any:
     return _built(self, c)
 
 
-@_changed("integrate")
+@_method("integrate")
 def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     if extrapolate is not None or self.extrapolate == "periodic":
         raise TypeError("argument extrapolate")

@@ -48,6 +48,4 @@ def code_of(value: Any) -> Any:
         value = value.fget
     value = getattr(value, "__func__", value)
     value = getattr(value, "func", value) if type(value) is functools.cached_property else value
-    while isinstance(value, FunctionType) and "__wrapped__" in value.__dict__:
-        return value.__code__
     return value.__code__ if isinstance(value, FunctionType) else None

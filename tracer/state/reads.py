@@ -240,10 +240,14 @@ class Reads:
             iterator, seen.iterator = seen.iterator, None
             self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
 
-    def _all_of(self, value: Any, facts: Facts) -> None:
+    def _all_of(self, value: Any, facts: Facts, depth: int = 2) -> None:
         """Note an object of which code with computed names may read any attribute."""
         if facts.dynamic:
             self.everything[id(value)] = value
+            if depth and type(value) in (tuple, list, dict):  # `getattr(*pair)`
+                for part in value.values() if type(value) is dict else value:
+                    if type(part) not in ATOMS and id(part) not in self.everything:
+                        self._all_of(part, facts, depth - 1)
         if facts.reduces:
             self.everything.update((id(obj), obj) for obj in led_to(value))
 

@@ -29,9 +29,9 @@ from gradof.ops.expr import Expr, F
 from gradof.passes.roll.ways import LARGEST_COUNT
 from gradof.tracer.aten.types import dense_of
 from gradof.tracer.core.counted import Counted, Lent
-from gradof.tracer.core.heads import Arrays, Head
+from gradof.tracer.core.heads import Arrays, Head, is_number, number_varies
 from gradof.tracer.core.loop_notes import LoopNotes
-from gradof.tracer.core.number import TracedNumber, as_it_is
+from gradof.tracer.core.number import as_it_is
 from gradof.tracer.core.standing import Standing, are_known
 from gradof.tracer.core.whiles import Whiles, between
 from gradof.tracer.state.branch_code import after_call
@@ -268,12 +268,8 @@ class TensorLoops(Arrays):
         was: Any = before.standing.variables.get(name)
         value = now.standing.variables[name]
         kind, then = type(value), type(was)
-        numbers = (*_DTYPES, TracedNumber)
-        if then in numbers and kind in numbers:
-            may = type(_number(was)) is type(_number(value)) and (
-                then is not int or abs(was) <= LARGEST_COUNT
-            )
-            return (None,) if may and repr(_number(was)) != repr(_number(value)) else None
+        if is_number(was) and is_number(value):
+            return number_varies(was, value)
         if kind is not Tensor or not is_wrapper(value):
             return None
         if then in _DTYPES and value.dim() == 0:
@@ -309,10 +305,6 @@ class CountedRange(Counted):
             raise StopIteration
         self.at += 1
         return self.sources[0][self.at - 1]
-
-
-def _number(value: Any) -> Any:
-    return value.value if type(value) is TracedNumber else value
 
 
 def _array(concrete: Any, value: Value) -> Any:

@@ -17,8 +17,8 @@ from gradof.passes.purity import is_pure
 from gradof.passes.unroll_loops import fold_places
 
 _HARMLESS = frozenset({
-    "add", "sub", "neg", "mul", "cast", "sum", "mm", "bmm", "sin", "cos", "tanh", "exp", "copy",
-    "detach", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
+    "add", "sub", "neg", "mul", "cast", "sum", "mm", "bmm", "sin", "cos", "tanh", "copy", "detach",
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not",
 })  # fmt: skip
 
 
