@@ -81,26 +81,45 @@ def late_reads(
     if not found.rules:
         return None
     loc = function_loc(found.rules[0][0])
-    written = {store.place.key for store in traced.stores} & found.names
     only = copy.copy(reads)
     only.codes, only.names, only.probes = found.codes, found.names, found.probes
     there = reads.reached()
-    guards = [
-        StateGuard(
-            backward, only, is_data, (), frozenset(varying), by_content=True,
-            given={f"ctx.{name}": v for name, v in kept.items() if id(v) in there},
-        )
-        for backward, kept in found.rules
-    ]
+
+    def guards_of(varying: frozenset[Any]) -> list[StateGuard]:
+        return [
+            StateGuard(
+                backward, only, is_data, (), varying, by_content=True,
+                given={f"ctx.{name}": v for name, v in kept.items() if id(v) in there},
+            )
+            for backward, kept in found.rules
+        ]  # fmt: skip
+
+    guards = guards_of(frozenset(varying))
+    stores = [store.place for store in traced.stores]
+    if varying or stores:
+        read = {key for guard in guards_of(frozenset()) for key in _places_of(guard)}
+        stores = [p for p in stores if p.kind == "class" or place_key(p) in read]
+        varying = {key: place for key, place in varying.items() if key in read}
     places = {place_key(place): place for guard in guards for place, _, _ in guard.arrays}
-    places |= {key: place for key, place in varying.items() if place.key in found.names}
+    places |= varying
     changed = [inputs[back.input] for back in traced.writebacks]
-    for key in [*written, *(p.key for p in places.values() if _holds_any(p, changed))]:
+    for place in [
+        *(p for p in stores if p.key in found.names),
+        *(p for p in places.values() if _holds_any(p, changed)),
+    ]:
         raise TraceError(
-            f"a backward reads {key}, which the call writes", loc=loc,
+            f"a backward reads {place.key}, which the call writes", loc=loc,
             hint="keep what the backward needs on ctx",
         )
     return Late(guards, list(places.values()), loc, tell)
+
+
+def _places_of(guard: StateGuard) -> set[Any]:
+    """The keys of the places that a guard compares, but for those of classes."""
+    items = [Place("item", container, key) for container, key, *_ in guard.items]
+    cells = [Place("cell", container, key) for container, key, *_ in guard.cells]
+    arrays = [place for place, *_ in guard.arrays]
+    return {*guard.numbers, *map(place_key, (*items, *cells, *arrays))}
 
 
 def _holds_any(place: Place, tensors: Sequence[Any]) -> bool:

@@ -30,8 +30,8 @@ EAGER = frozenset("""
         identity-float-int-bool identity-list-changed identity-module-argument
         identity-numpy-argument identity-numpy-scalar-argument identity-object-argument
         identity-object-mutated identity-same-view-changed
-        identity-set-argument identity-shared-memory library-function-with-class-state
-        library-gradient-reversal identity-slice-argument identity-subclass
+        identity-set-argument identity-shared-memory
+        identity-slice-argument identity-subclass library-function-with-class-state
         in-place-data-saved in-place-detach- in-place-grad-fn-read in-place-grad-read
         in-place-leaf-data-after in-place-retain-grad in-place-swap-data in-place-version
         in-place-version-of-argument layout-as-strided layout-change-as-strided

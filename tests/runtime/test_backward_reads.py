@@ -193,3 +193,27 @@ def test_what_the_call_or_the_module_writes_runs_eagerly(
     with pytest.warns(EagerWarning, match="a backward reads"):
         have = run(differentiate)
     assert str(have) == str(run(lambda fn: fn))
+
+
+def test_what_the_call_writes_elsewhere_under_the_same_name_is_compiled() -> None:
+    class Reverse(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
+            ctx.rate = rate
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+            return -ctx.rate * g, None
+
+    keeper: Any = Keeper()
+    keeper.rate = 1.0
+
+    def loss(x: Tensor) -> Tensor:
+        keeper.rate *= 2
+        return Reverse.apply(x, keeper.rate).sum()
+
+    call = differentiate(loss, strict=True)
+    x = torch.ones(3, requires_grad=True)
+    (call(x) + call(x)).backward()  # each with the rate that it had
+    assert torch.equal(x.grad, torch.full((3,), -6.0))  # type: ignore[arg-type]
