@@ -147,8 +147,7 @@ def inspect_call(
 
     Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
-    array unless `default` names the library, or there are no arguments and the function can reach
-    tensors.
+    array unless `default` names the library, or the function can reach tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
@@ -169,7 +168,12 @@ def inspect_call(
                 hint="convert one of them: torch.from_numpy(a), or t.numpy()",
             )
         parts.append((*leaf_key(leaf, path), *same))
-    if not tensor and not array and default is None and not leaves and has_free_tensors(fn):
+    if array and not tensor and default is None and _is_module(fn):
+        raise LeafTypeError(
+            f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
+            hint="convert it: torch.from_numpy(a)",
+        )
+    if not tensor and not array and default is None and has_free_tensors(fn):
         default = "torch"
     if not tensor and not array and default is None:
         name = function_name(fn, "__name__")
@@ -194,7 +198,7 @@ def _refuse_shared(args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeDef)
 
 
 def has_free_tensors(fn: Callable[..., Any]) -> bool:
-    """Whether a function without arguments can reach torch tensors, so that it is torch's."""
+    """Whether a function can reach torch tensors: called without an array, it is torch's."""
     if torch_if_loaded() is None:
         return False
     owner = getattr(fn, "__self__", fn)
@@ -206,6 +210,17 @@ def has_free_tensors(fn: Callable[..., Any]) -> bool:
     if function not in known and Origins(fn, is_tensor).tensors():
         known.add(function)
     return function in known
+
+
+def _is_module(fn: Callable[..., Any]) -> bool:
+    torch = torch_if_loaded()
+    return torch is not None and isinstance(getattr(fn, "__self__", fn), torch.nn.Module)
+
+
+def names_torch(fn: Callable[..., Any]) -> bool:
+    """Whether a function can reach torch tensors or torch itself, which may make some."""
+    torch = torch_if_loaded()
+    return torch is not None and bool(Origins(fn, lambda x: x is torch or is_tensor(x)).tensors())
 
 
 def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:

@@ -34,7 +34,7 @@ from gradof.errors import (
     OpaqueOpWarning,
     RetraceWarning,
 )
-from gradof.runtime.arrays import is_array, is_tensor, torch_if_loaded
+from gradof.runtime.arrays import is_array, is_tensor, names_torch, torch_if_loaded
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.pytree import flatten
@@ -134,7 +134,7 @@ class EagerRuns:
 
         Raises the error itself where there is nothing to fall back on.
         """
-        if not may_run_eagerly(error, args, kwargs, strict):
+        if not may_run_eagerly(fn, error, args, kwargs, strict):
             self.forget(error)
             raise error
         named = functools.update_wrapper(lambda: run(), fn, updated=())
@@ -142,11 +142,13 @@ class EagerRuns:
 
 
 def may_run_eagerly(
-    error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], strict: bool
-) -> bool:
+    fn: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any],
+    strict: bool,
+) -> bool:  # fmt: skip
     """Whether a call that could not be traced has torch's autograd to fall back on.
 
-    One without arguments has what it reads, if that is torch's, or there is nothing to derive.
+    One without tensors has what the function reads or makes, if that is torch's; one without
+    arguments has nothing to derive.
     """
     wrong_use = isinstance(error, CallError) or type(error) is InputError
     if isinstance(error, (RetraceWarning, OpaqueOpWarning)):  # by the user's own filter
@@ -154,7 +156,9 @@ def may_run_eagerly(
     if strict or wrong_use or torch_if_loaded() is None:
         return False
     leaves, _ = flatten((args, kwargs))
-    return not leaves or any(is_tensor(leaf) or _holds_tensors(leaf) for leaf in leaves)
+    if not leaves or any(is_tensor(leaf) or _holds_tensors(leaf) for leaf in leaves):
+        return True
+    return names_torch(fn)
 
 
 def _holds_tensors(leaf: Any) -> bool:

@@ -98,7 +98,7 @@ class Differentiated:
             try:
                 bound = self.bind(args, kwargs, eager=not self._strict)
             except Exception as error:
-                if not may_run_eagerly(error, args, kwargs, self._strict):
+                if not may_run_eagerly(self._fn, error, args, kwargs, self._strict):
                     cache.eager.forget(error)
                     raise
                 failure = failed(self._fn, error)

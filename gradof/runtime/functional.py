@@ -205,8 +205,8 @@ class ValueAndGrad(Transformed):
 
     def plan_of(self, bound: Bound) -> GraphPlan:
         """Value and gradient as one graph; OutputError, LeafTypeError or DtypeError."""
-        output = scalar_output(bound, self.has_aux)
         wrt = wrt_inputs(bound, self.positions)
+        output = scalar_output(bound, self.has_aux)
         return bound.entry.derive(
             ("value_and_grad", output, wrt),
             lambda g: value_and_gradient_graph(

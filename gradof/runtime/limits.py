@@ -1,7 +1,7 @@
 """How much a compiled function keeps, and when it stops tracing.
 
     import gradof
-    gradof.limits.shapes = 4          # of one argument structure; further ones run eagerly first
+    gradof.limits.shapes = 4          # of one call site; further ones run eagerly at first sight
     gradof.limits.signatures = 1000   # that are kept; the least recently used goes
 
 The limits hold for the whole process, from the next call on.
@@ -22,8 +22,8 @@ class Limits:
     `new_paths`: in a row, none of which came again. A torch function whose every call takes a new
     path runs under torch's own autograd from then on.
     `state_traces`: traces of one signature because Python state changed; then it runs eagerly.
-    `shapes`: shapes of one structure of arguments. A torch function runs further ones under torch's
-    own autograd, and traces a shape when it comes back.
+    `shapes`: signatures with arguments of the same types: shapes, texts, lengths of lists. A torch
+    function runs further ones under torch's own autograd, and traces one when it comes back.
     `warn_at`: the trace, for one changing place, that gives a RetraceWarning.
     """
 

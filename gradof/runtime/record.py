@@ -84,7 +84,7 @@ class Tracing:
             )
         is_known = call.key in self.cache.entries  # another path, or Python state
         if may_run_eagerly and not is_known and self.cache.shapes.is_new(call, self.name):
-            raise NotYet(f"{self.name} meets this shape for the first time")
+            raise NotYet(f"{self.name} meets such arguments for the first time")
         self.cache.misses += 1
         try:
             if may_run_eagerly:

@@ -6,6 +6,7 @@ Kinds of tensors that no trace holds are in test_eager_kinds.py.
 from __future__ import annotations
 
 import itertools
+import random
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -177,6 +178,20 @@ def test_new_shapes_run_eagerly_until_they_come_back(limit: Callable[[str, int],
     for n in range(1, 6):
         strict(_x(n))
     assert strict.cache_info().misses == 5, "with strict=True every shape is traced"
+
+
+def test_texts_run_eagerly_until_they_come_back(limit: Callable[[str, int], None]) -> None:
+    limit("shapes", 3)
+    weight = torch.arange(256.0, requires_grad=True)
+    fn = differentiate(lambda text: weight[torch.tensor(list(text))].sum())
+    draw = random.Random(0)
+    texts: list[Any] = [bytes(draw.choices(range(256), k=draw.randint(1, 9))) for _ in range(20)]
+    texts += [[1] * n for n in range(1, 9)]  # numbers in lists are another kind
+    with told() as seen:
+        for text in texts:
+            assert fn(text).item() == sum(text)
+    assert [w.category for w in seen] == [RetraceWarning]
+    assert (fn.cache_info().misses, fn.cache_info().eager_runs) == (6, 22)
 
 
 def test_paths_of_one_shape_are_no_shapes(limit: Callable[[str, int], None]) -> None:
