@@ -49,10 +49,10 @@ class Shapes:
         if not self._warned:
             self._warned = True
             warn_user(
-                f"{name} was traced for {limits.shapes} shapes of its arguments, or values of those "
-                "that are not tensors; from now on a new one runs under torch's own autograd, and "
-                "is traced when it comes again; pad the arguments to few sizes, pass tensors, or "
-                "raise gradof.limits.shapes",
+                f"{name} was traced for {limits.shapes} shapes of its arguments, or values of what "
+                "is no tensor; from now on a new one runs under torch's own autograd, and is "
+                "traced when it comes again; pad arguments to few sizes, pass tensors, or raise "
+                "gradof.limits.shapes",
                 RetraceWarning,
             )  # fmt: skip
         return True

@@ -26,7 +26,8 @@ class Reader(nn.Module):
 
     def forward(self, text: Any, scale: float = 1.0) -> torch.Tensor:
         ids = list(text.encode()) if isinstance(text, str) else text
-        return self.embedding(torch.tensor(ids)).mean() * scale
+        found: torch.Tensor = self.embedding(torch.tensor(ids)).mean() * scale
+        return found
 
 
 @pytest.mark.parametrize(
