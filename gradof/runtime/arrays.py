@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradof.codegen.machine.content_hash import content_hash
 from gradof.errors import DtypeError, LeafTypeError
+from gradof.ir import contents
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.exact import Same, exact
@@ -42,6 +44,7 @@ _STATELESS = (
 )  # fmt: skip
 _FREE: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 _GOOD_DTYPES: set[np.dtype[Any]] = set()  # those that passed check_array
+contents.lend(content_hash)
 
 
 @dataclass(frozen=True)

@@ -15,30 +15,13 @@ a call, and never wrongly: where it says None, the full check decides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from gradof.runtime.arrays import (
-    FIRST_LEAF,
-    MODES,
-    SAME,
-    Call,
-    guard_of,
-    is_tensor,
-    torch_if_loaded,
-    without_arrays,
-)
-from gradof.runtime.cache import Cache, Entry, graph_input
+from gradof.runtime.arrays import MODES, Call, torch_if_loaded, without_arrays
+from gradof.runtime.cache import Cache, Entry
+from gradof.runtime.check_writer import NotSimple, Writer
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
-from gradof.tracer.core.exact import exact
-from gradof.tracer.core.number import LARGEST
-from gradof.tracer.core.pytree import FIXED, Static, TreeDef
-from gradof.tracer.core.result import Layout
-from gradof.tracer.state.caches import read_cached
 
-_PAIRS = 10  # names of which each two are compared; of more the ids are counted
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
 _FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is
 
@@ -66,13 +49,14 @@ def fast_check(
     Sizes in `lengths` may be any: those of one name are the same. With `trusting` it only collects
     the arrays: the caller says that the arguments are of this kind.
 
-    That is for baked elements, for static arguments, for struct sequences, for free arrays that are
-    not items of a container, and, where `trusting`, where values decide what runs.
+    That is for static arguments, for struct sequences, for free arrays that are not items of a
+    container, and, where `trusting`, for baked elements and where values decide what runs.
     """
     traced = entry.traced
-    if traced.content or not traced.arg_leaves or (trusting and entry.decisions is not None):
+    told = traced.content or entry.decisions is not None
+    if not traced.arg_leaves or (trusting and told):
         return None
-    writer = _Writer(call, trusting, lengths)
+    writer = Writer(call, trusting, lengths)
     try:
         writer.signature()
         for condition in writer.equal:
@@ -81,8 +65,10 @@ def fast_check(
         writer.modes()
         writer.state(entry)
         free = [writer.free(origin, fn, entry) for origin in traced.origins]
+        for origin, before in traced.content:
+            writer.contents(origin, fn, before)
         writer.parameters()
-    except _NotSimple:
+    except NotSimple:
         return None
     inputs = [writer.input(i) for i in traced.arg_leaves]
     for layout in traced.layouts:
@@ -115,10 +101,10 @@ def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str,
     Python's state, parameters and torch's other modes are not looked at. It says never yes for a
     call that no generated check covers.
     """
-    writer = _Writer(call, trusting=False)
+    writer = Writer(call, trusting=False)
     try:
         writer.signature()
-    except _NotSimple:
+    except NotSimple:
         return lambda args, kwargs: False
     writer.names["grad"] = torch_if_loaded().is_grad_enabled
     writer.unless(f"grad() is {call.key[-len(MODES)]}")
@@ -130,271 +116,3 @@ def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str,
     check: Callable[[tuple[Any, ...], dict[str, Any]], bool]
     check, _ = writer.compiled("<gradof arguments>")
     return check
-
-
-class _NotSimple(Exception):  # a signal within this module
-    """The call is none that the generated check covers."""
-
-
-class _Writer:
-    """Writes the lines of one check."""
-
-    def __init__(self, call: Call, trusting: bool, lengths: Places = NOWHERE) -> None:
-        self.call = call
-        self.lengths = lengths
-        self.first: dict[str, str] = {}  # by name of a length, the code of its first size
-        self.equal: list[str] = []  # conditions on those after it
-        self.trusting = trusting
-        self.lines: list[str] = []
-        library = call.library  # the code must not keep the arrays of the call
-        self.names: dict[str, Any] = {
-            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library), "exact": exact,
-        }  # fmt: skip
-        self.leaf = 0
-        self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
-        self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
-
-    def compiled(self, file: str) -> tuple[Any, str]:
-        """The check and its text."""
-        source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in self.lines)
-        exec(compile(source, file, "exec"), self.names)
-        return self.names["check"], source
-
-    def bind(self, value: Any, stem: str) -> str:
-        """A name for an object the code refers to."""
-        self.names[name := f"{stem}{len(self.names)}"] = value
-        return name
-
-    def unless(self, condition: str) -> None:
-        """Give up where the condition does not hold."""
-        if self.trusting:
-            return
-        self.lines.append(f"if not ({condition}): return None")
-
-    def signature(self) -> None:
-        """Structure and leaves of the arguments."""
-        positional, named = self.call.tree.children
-        if named.children:
-            self.unless(f"tuple(kwargs) == {named.keys!r} and len(args) == {len(positional.keys)}")
-        else:
-            self.lines.append(f"if kwargs or len(args) != {len(positional.keys)}: return None")
-        self.items("args", positional)
-        self.items("kwargs", named)
-
-    def items(self, holder: str, tree: TreeDef) -> None:
-        """The children of a container."""
-        for place, (key, child) in enumerate(zip(tree.keys, tree.children, strict=True)):
-            code = f"{holder}[{self.key(place if tree.kind == 'namedtuple' else key)}]"
-            if tree.kind == "dataclass":
-                code = f"{holder}.{key}"
-            if child.kind == "leaf":
-                self.lines.append(f"a{self.leaf} = {code}")
-                self.check_leaf(self.leaf)
-                self.leaf += 1
-                continue
-            if child.kind in ("structseq", "registered", "object"):
-                raise _NotSimple
-            name = self.bind(None, "c")
-            self.lines.append(f"{name} = {code}")
-            self.container(name, child)
-            self.items(name, child)
-
-    def container(self, name: str, tree: TreeDef) -> None:
-        """A container is of the type, and has the keys, of the trace."""
-        if tree.kind not in FIXED and self.call.library == "torch":
-            self.containers.setdefault(tree.type, []).append(name)
-        same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
-        if tree.kind in ("namedtuple", "dataclass"):
-            self.unless(same_type)
-        else:
-            self.unless(f"{same_type} and len({name}) == {len(tree.keys)}")
-        if tree.kind == "dict":
-            texts = tree.context is None
-            keys = self.bind(tree.context.value if tree.context else tree.keys, "keys")
-            self.unless(f"tuple({name if texts else f'map(exact, {name})'}) == {keys}")
-
-    def key(self, key: Any) -> str:
-        """The code for a key."""
-        return repr(key) if type(key) in (int, str) else self.bind(key, "key")
-
-    def check_leaf(self, i: int) -> None:
-        """One leaf is as it was in the trace."""
-        leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
-        if isinstance(part[0], np.dtype):
-            self.array(f"a{i}", part, i)
-        elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
-            self.tensor(f"a{i}", part)
-        elif isinstance(leaf, Static):
-            raise _NotSimple
-        else:
-            any_ = i in self.call.numbers or self.is_length(f"a{i}", (i, ITSELF))
-            self.unless(self.same(f"a{i}", leaf, any_))
-
-    def identities(self) -> bool | None:
-        """Which tensors are the same object: of those alike, as others cannot be. `Fast.apart`.
-
-        Of containers none is.
-        """
-        alike: dict[tuple[Any, ...], list[str]] = {}
-        apart: bool | None = None
-        for i, part in enumerate(self.call.key[FIRST_LEAF : FIRST_LEAF + len(self.call.leaves)]):
-            if len(part) <= SAME:
-                continue
-            if part[SAME] is None:
-                alike.setdefault(part[:SAME], []).append(f"a{i}")
-            else:
-                apart = part[SAME] < 0
-                self.unless(f"a{i} is a{~part[SAME] if apart else part[SAME]}")
-        for names in (*alike.values(), *self.containers.values()):
-            if len(names) > _PAIRS:
-                self.unless(f"len({{{', '.join(f'id({n})' for n in names)}}}) == {len(names)}")
-            elif len(names) > 1:
-                pairs = (f"{a} is not {b}" for a, b in combinations(names, 2))
-                self.unless(" and ".join(pairs))
-        return apart
-
-    def same(self, name: str, value: Any, varies: bool) -> str:
-        """The condition that a Python value is what it was."""
-        if varies:
-            bound = f" and -{LARGEST} < {name} < {LARGEST}" if type(value) is int else ""
-            return f"type({name}) is {type(value).__name__}{bound}"
-        if type(value) is float:
-            if value and value == value:
-                return f"type({name}) is float and {name} == {self.bind(value, 'v')}"
-            return f"type({name}) is float and repr({name}) == {repr(value)!r}"
-        if type(value) in (int, str, bytes):
-            return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
-        return f"{name} is {self.bind(value, 'v')}"
-
-    def array(self, name: str, part: tuple[Any, ...], leaf: int = -1) -> None:
-        """A numpy array of the dtype and shape of the trace."""
-        dtype = self.bind(part[0], "dtype")
-        shape = f"{name}.shape == {part[1]!r}"
-        if any(place[0] == leaf for place in self.lengths):
-            codes = {dim: f"{name}.shape[{dim}]" for dim in range(len(part[1]))}
-            fixed = [f"{code} == {part[1][dim]}" for dim, code in codes.items()
-                     if not self.is_length(code, (leaf, dim))]  # fmt: skip
-            shape = " and ".join([f"{name}.ndim == {len(codes)}", *fixed])
-        self.unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}")
-
-    def is_length(self, code: str, place: tuple[int, int]) -> bool:
-        """Whether a size may be any; it is the same as those of its name before."""
-        name = self.lengths.get(place)
-        if name is not None and self.first.setdefault(name, code) != code:
-            self.equal.append(f"{code} == {self.first[name]}")
-        return name is not None
-
-    def tensor(self, name: str, part: tuple[Any, ...]) -> None:
-        """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
-        torch = torch_if_loaded()
-        dtype, shape, requires_grad, is_leaf, device, is_parameter = part[:SAME]
-        there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
-        self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
-        conditions = [
-            f"type({name}) is {'Parameter' if is_parameter else 'Tensor'}",
-            f"{name}.dtype is {self.bind(dtype, 'dtype')}",
-            f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
-            f"{name}.requires_grad is {requires_grad}",
-            f"{name}.{there}",
-        ]  # fmt: skip
-        if not is_parameter:  # a parameter is dense, and a leaf
-            conditions.append(f"{name}.layout is strided")
-        if requires_grad and not is_parameter:
-            conditions.append(f"{name}.is_leaf is {is_leaf}")
-        self.unless(" and ".join(conditions))
-
-    def layout(self, name: str, layout: Layout) -> None:
-        """A tensor is laid out as in the trace."""
-        if self.call.library != "torch":
-            self.unless(f"{self.bind(layout.holds, 'laid_out')}({name})")
-            return
-        if layout.rows:
-            self.unless(f"{name}.is_contiguous() or {self.bind(layout.holds, 'rows')}({name})")
-            return
-        if layout.offset is not None:
-            self.unless(f"{name}.storage_offset() == {layout.offset}")
-        same = "is_contiguous()" if layout.strides is None else f"stride() == {layout.strides!r}"
-        self.unless(f"{name}.{same}")
-
-    def modes(self) -> None:
-        """torch's modes are those of the trace."""
-        if self.call.library != "torch":
-            return
-        torch = torch_if_loaded()
-        from torch.autograd import forward_ad
-
-        grad, inference, autocast, dtype, cuda, default, anomaly = self.call.key[-len(MODES) :]
-        self.names.update(
-            grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
-            autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
-            default=torch.get_default_dtype, anomaly=torch.is_anomaly_enabled,
-            transforms=torch._C._are_functorch_transforms_active, forward_ad=forward_ad,
-        )  # fmt: skip
-        self.unless(
-            f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
-            f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
-            f"and autocast('cuda') is {cuda is not None} "
-            f"and default() is {self.bind(default, 'dtype')} and anomaly() is {anomaly} "
-            "and not transforms() and forward_ad._current_level < 0"
-        )
-        if cuda is not None:
-            self.unless(f"autocast_dtype('cuda') is {self.bind(cuda, 'dtype')}")
-
-    def state(self, entry: Entry) -> None:
-        """The Python state that the trace read is as it was."""
-        self.names["state"] = entry.state.check
-        self.unless("state()")
-
-    def free(self, origin: Any, fn: Any, entry: Entry) -> str:
-        """A free array, read where it is kept, checked; the name it has then."""
-        place = getattr(origin, "place", None)
-        if place is None:
-            raise _NotSimple
-        value = origin.read(fn)
-        name, code = self.bind(None, "f"), self.place(place)
-        self.lines.append(f"try: {name} = {code}")
-        self.lines.append("except (LookupError, AttributeError, ValueError): return None")
-        part = entry.free_keys[entry.traced.origins.index(origin)]
-        if is_tensor(value) and part[-1]:
-            self.read.append((name, value, part))
-        elif is_tensor(value):
-            self.tensor(name, part)
-        elif type(value) is np.ndarray:
-            self.array(name, part)
-        elif part in (int, float):
-            self.unless(self.same(name, value, True))
-            return f"lift({name})"
-        else:
-            raise _NotSimple
-        return name
-
-    def parameters(self) -> None:
-        """The parameters of modules are of dtype, shape, requires_grad and device of the trace.
-
-        A model has many: torch's own guard, in C++, looks at all in a call. It looks at their
-        strides as well, so it is less often satisfied, never wrongly.
-        """
-        guard = guard_of([value for _, value, _ in self.read])
-        if guard is None:
-            for name, _, part in self.read:
-                self.tensor(name, part)
-            return
-        names = ", ".join(name for name, _, _ in self.read)
-        self.unless(f"{self.bind(guard.check, 'guard')}({names})")
-
-    def place(self, place: Any) -> str:
-        """The code that reads a place of Python's state."""
-        if place.kind == "index":
-            return f"{self.place(place.container)}[{place.key}]"
-        if place.kind == "cell":
-            return f"{self.bind(place.container, 'cell')}.cell_contents"
-        if place.kind == "cached":
-            container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
-            return f"{self.bind(read_cached, 'read')}({container}, {key})"
-        if place.kind != "item":
-            raise _NotSimple
-        return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"
-
-    def input(self, i: int) -> str:
-        """A leaf as the graph takes it."""
-        return f"lift(a{i})" if i in self.call.numbers else f"a{i}"

@@ -20,6 +20,7 @@ from typing import Any
 
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.clone import clone_graph
+from gradof.ir.contents import checksum
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
@@ -222,8 +223,6 @@ class Differentiated:
     def _content_holds(self, traced: Traced) -> bool:
         if not traced.content:
             return True
-        from gradof.tracer.numpy.recorder import checksum
-
         try:
             return all(checksum(origin.read(self._fn)) == n for origin, n in traced.content)
         except (LookupError, AttributeError):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
+from gradof.ir.contents import checksum
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_data, torch_if_loaded
@@ -207,8 +208,6 @@ class Tracing:
         """Arrays whose elements plain numpy has read, and that are other ones now: they vary."""
         if not entry.traced.content:
             return
-        from gradof.tracer.numpy.places import checksum
-
         for origin, checksum_then in entry.traced.content:
             try:
                 now = origin.read(self.fn)

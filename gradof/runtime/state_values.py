@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.ir import contents
 from gradof.runtime.arrays import torch_if_loaded
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, read_place
@@ -100,9 +101,7 @@ def checksum(array: Any) -> Any:
     """Tells the elements of a numpy array from others; None of what has no plain elements."""
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return None
-    from gradof.tracer.numpy.places import checksum as sum_of
-
-    return array.dtype, array.shape, sum_of(array)
+    return contents.checksum(array)
 
 
 def is_plain(value: Any) -> bool:

@@ -277,3 +277,21 @@ def test_python_floats_are_lifted_once_a_call(monkeypatch: pytest.MonkeyPatch) -
         lifted[0] = 0
         both(0.7)
         assert lifted == [1]
+
+
+def test_elements_that_are_baked_in_are_part_of_the_check() -> None:
+    rows = np.arange(12.0).reshape(4, 3)
+
+    def fn(p: Any) -> Any:
+        return np.sum((rows - rows.mean(0)) @ p + p[0] ** 2)  # plain numpy tells not of what
+
+    both, p = gradof.value_and_grad(fn), np.array([0.5, 1.0, 2.0])
+    for _ in range(2):
+        assert both(p)[0] == fn(p)
+    assert any(quick((p,), {}) is not MISS for quick in both._quick)
+    rows[1, 2] += 1e-9
+    assert all(quick((p,), {}) is MISS for quick in both._quick)
+    for change in (1.0, -1.0, -0.0, 0.0):
+        rows[1, 2] = change
+        for _ in range(2):
+            np.testing.assert_array_equal(both(p)[0], fn(p))

@@ -21,8 +21,8 @@ from gradof.errors import (
     GradofError,
     LeafTypeError,
 )
+from gradof.ir.contents import checksum
 from gradof.tracer.core.result import ConstantOut, InputOut, TensorOut
-from gradof.tracer.numpy.recorder import checksum
 from tests.tracer.numpy_eager import check, kinds, run, trace
 
 V = np.array([0.3, -1.2, 2.0])
@@ -379,8 +379,10 @@ def test_checksums_tell_contents_shapes_and_dtypes() -> None:
         np.zeros(0), np.zeros((0, 3)), np.array(0.0), np.zeros(1), np.zeros(2), np.zeros((2, 1)),
         np.zeros(2, np.float32), np.zeros(2, bool), np.array(["a", "b"]), np.ones(2)[::-1] * 3,
         np.array([None, "x"], dtype=object), np.zeros(2, [("a", "i4")]),
-        np.array(["2020-01-01"], dtype="M8[D]"),
+        np.array(["2020-01-01"], dtype="M8[D]"), np.arange(6.0).reshape(2, 3),
+        np.arange(6.0).reshape(3, 2).T, np.arange(6.0).reshape(2, 3)[:, ::-1],
+        np.ma.masked_equal(np.zeros(3), 0.0), np.ma.array(np.zeros(3)),
     ]  # fmt: skip
     sums = [checksum(a) for a in arrays]
-    assert sums == [checksum(a.copy()) for a in arrays]
+    assert sums == [checksum(a.copy("K")) for a in arrays]
     assert len(set(sums)) == len(sums)

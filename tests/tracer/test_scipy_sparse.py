@@ -203,3 +203,14 @@ def test_an_operator_with_traced_parts() -> None:
         return np.sum((scaled @ (w**2)) ** 2)
 
     np.testing.assert_allclose(gradof.grad(f)(X), _slope(f, X), rtol=1e-5, atol=1e-6)
+
+
+def test_matrices_whose_places_have_like_sums_are_told_apart() -> None:
+    """Checksums that add bytes up took these for one matrix."""
+    elements, x = np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 100.0, 1000.0, 10000.0])
+    compiled = gradof.value_and_grad(lambda x, m: np.sum((m @ x) ** 2), 0)
+    for columns in ([1, 2, 3], [2, 0, 4], [1, 2, 3]):
+        matrix = sp.csr_array((elements, columns, [0, 1, 2, 3]), shape=(3, 5))
+        value, gradient = compiled(x, matrix)
+        np.testing.assert_allclose(value, np.sum((matrix @ x) ** 2))
+        np.testing.assert_allclose(gradient, 2 * matrix.T @ (matrix @ x))

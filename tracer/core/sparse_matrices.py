@@ -9,13 +9,14 @@ the same places is no other trace. A gradient with respect to a matrix is a matr
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from gradof.ir.contents import checksum
 
 _PLACES = {
     "csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "bsr": ("indices", "indptr"),
@@ -32,7 +33,7 @@ class Places:
     arrays: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        self._check = tuple((a.dtype.str, a.shape, _checksum(a)) for a in self.arrays)
+        self._check = tuple(map(checksum, self.arrays))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Places):
@@ -41,10 +42,6 @@ class Places:
 
     def __hash__(self) -> int:
         return hash((self.kind, self.shape, self._check))
-
-
-def _checksum(array: Any) -> int:
-    return zlib.adler32(np.ascontiguousarray(array).view(np.uint8).data)
 
 
 @dataclass(frozen=True)

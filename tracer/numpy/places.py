@@ -1,8 +1,7 @@
-"""The elements of plain arrays: where in another's memory they are, whether they have changed."""
+"""Where the elements of a plain array are in another's memory."""
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import numpy as np
@@ -28,16 +27,3 @@ def places_in(owner: NDArray[Any], view: NDArray[Any]) -> NDArray[Any] | None:
     found = np.searchsorted(mine, wanted, sorter=order)
     places: NDArray[Any] = order[np.minimum(found, mine.size - 1)]
     return places if (mine[places] == wanted).all() else None
-
-
-def checksum(array: NDArray[Any]) -> int:
-    """A checksum of an array's elements, dtype and shape (for objects, of their identities).
-
-    Of a masked array its mask counts, too.
-    """
-    head = zlib.crc32(f"{array.dtype}{array.shape}".encode())
-    whole = np.ascontiguousarray(array).reshape(-1)
-    data = whole.tobytes() if array.dtype.hasobject else whole.view(np.uint8).data
-    found = zlib.crc32(data, head)
-    mask = np.ma.getmask(array) if isinstance(array, np.ma.MaskedArray) else np.ma.nomask
-    return found if mask is np.ma.nomask else zlib.crc32(np.ascontiguousarray(mask).data, found)

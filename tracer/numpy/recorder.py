@@ -40,7 +40,7 @@ from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import Deferred, real
 from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.operands import TAKE_WEAK, common_dtype, contains_traced, is_plain, is_weak
-from gradof.tracer.numpy.places import checksum, places_in
+from gradof.tracer.numpy.places import places_in
 from gradof.tracer.numpy.values import Told
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import Site, user_loc, user_site
@@ -396,5 +396,5 @@ class Recorder:
         return tuple(self.wrap(r, e) for r, e in zip(results, exprs, strict=True))
 
 
-__all__ = ["Array", "Handlers", "Recorder", "checksum", "common_dtype", "contains_traced",
+__all__ = ["Array", "Handlers", "Recorder", "common_dtype", "contains_traced",
            "is_plain", "is_weak", "real"]  # fmt: skip

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import TraceError
+from gradof.ir.contents import checksum
 from gradof.tracer.core.number import TracedNumber, settle
 from gradof.tracer.core.stores import is_bookkeeping
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.names import Names, Replacing
-from gradof.tracer.numpy.places import checksum
 from gradof.tracer.state.changes import Change, write
 from gradof.tracer.state.code_facts import Facts, facts_of
 from gradof.tracer.state.iterators import position

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradof.ir.contents import checksum
 from gradof.tracer.core.standing import Standing, Unknown
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.index import Index
 from gradof.tracer.numpy.lengths import Length
-from gradof.tracer.numpy.places import checksum
 from gradof.tracer.state.loop_code import LoopCode
 
 if TYPE_CHECKING:

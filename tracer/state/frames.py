@@ -16,11 +16,12 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from gradof.ir.contents import checksum
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 # What pandas itself keeps in the `__dict__` of frames.
@@ -176,10 +177,10 @@ class _Block:
 class _Numbers(_Block):
     def __init__(self, block: Any) -> None:
         super().__init__(block)
-        self.known = _sum_of(block.values)
+        self.known = checksum(block.values)
 
     def has(self, values: Any) -> bool:
-        return type(values) is np.ndarray and _sum_of(values) == self.known
+        return type(values) is np.ndarray and checksum(values) == self.known
 
 
 class _Objects(_Block):
@@ -217,8 +218,3 @@ def _block(block: Any) -> _Block:
 
 def _places(block: Any) -> bytes:
     return bytes(np.ascontiguousarray(block.mgr_locs.as_array).tobytes())
-
-
-def _sum_of(array: np.ndarray[Any, Any]) -> Any:
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return array.dtype, array.shape, zlib.crc32(raw.data)

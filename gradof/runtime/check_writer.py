@@ -1,0 +1,309 @@
+"""Writes the lines of a generated check (`fastcall`)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gradof.ir.contents import checksum
+from gradof.runtime.arrays import (
+    FIRST_LEAF,
+    MODES,
+    SAME,
+    Call,
+    guard_of,
+    is_tensor,
+    torch_if_loaded,
+)
+from gradof.runtime.cache import Entry, graph_input
+from gradof.runtime.lengths import ITSELF, NOWHERE, Places
+from gradof.tracer.core.exact import exact
+from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.pytree import FIXED, Static, TreeDef
+from gradof.tracer.core.result import Layout
+from gradof.tracer.state.caches import read_cached
+
+_PAIRS = 10  # names of which each two are compared; of more the ids are counted
+
+
+class NotSimple(Exception):
+    """The call is none that the generated check covers."""
+
+
+class Writer:
+    """Writes the lines of one check."""
+
+    def __init__(self, call: Call, trusting: bool, lengths: Places = NOWHERE) -> None:
+        self.call = call
+        self.lengths = lengths
+        self.first: dict[str, str] = {}  # by name of a length, the code of its first size
+        self.equal: list[str] = []  # conditions on those after it
+        self.trusting = trusting
+        self.lines: list[str] = []
+        library = call.library  # the code must not keep the arrays of the call
+        self.names: dict[str, Any] = {
+            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library), "exact": exact,
+        }  # fmt: skip
+        self.leaf = 0
+        self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
+        self.free_names: dict[int, str] = {}  # by the id of an origin
+        self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
+
+    def compiled(self, file: str) -> tuple[Any, str]:
+        """The check and its text."""
+        source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in self.lines)
+        exec(compile(source, file, "exec"), self.names)
+        return self.names["check"], source
+
+    def bind(self, value: Any, stem: str) -> str:
+        """A name for an object the code refers to."""
+        self.names[name := f"{stem}{len(self.names)}"] = value
+        return name
+
+    def unless(self, condition: str) -> None:
+        """Give up where the condition does not hold."""
+        if self.trusting:
+            return
+        self.lines.append(f"if not ({condition}): return None")
+
+    def signature(self) -> None:
+        """Structure and leaves of the arguments."""
+        positional, named = self.call.tree.children
+        if named.children:
+            self.unless(f"tuple(kwargs) == {named.keys!r} and len(args) == {len(positional.keys)}")
+        else:
+            self.lines.append(f"if kwargs or len(args) != {len(positional.keys)}: return None")
+        self.items("args", positional)
+        self.items("kwargs", named)
+
+    def items(self, holder: str, tree: TreeDef) -> None:
+        """The children of a container."""
+        for place, (key, child) in enumerate(zip(tree.keys, tree.children, strict=True)):
+            code = f"{holder}[{self.key(place if tree.kind == 'namedtuple' else key)}]"
+            if tree.kind == "dataclass":
+                code = f"{holder}.{key}"
+            if child.kind == "leaf":
+                self.lines.append(f"a{self.leaf} = {code}")
+                self.check_leaf(self.leaf)
+                self.leaf += 1
+                continue
+            if child.kind in ("structseq", "registered", "object"):
+                raise NotSimple
+            name = self.bind(None, "c")
+            self.lines.append(f"{name} = {code}")
+            self.container(name, child)
+            self.items(name, child)
+
+    def container(self, name: str, tree: TreeDef) -> None:
+        """A container is of the type, and has the keys, of the trace."""
+        if tree.kind not in FIXED and self.call.library == "torch":
+            self.containers.setdefault(tree.type, []).append(name)
+        same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
+        if tree.kind in ("namedtuple", "dataclass"):
+            self.unless(same_type)
+        else:
+            self.unless(f"{same_type} and len({name}) == {len(tree.keys)}")
+        if tree.kind == "dict":
+            texts = tree.context is None
+            keys = self.bind(tree.context.value if tree.context else tree.keys, "keys")
+            self.unless(f"tuple({name if texts else f'map(exact, {name})'}) == {keys}")
+
+    def key(self, key: Any) -> str:
+        """The code for a key."""
+        return repr(key) if type(key) in (int, str) else self.bind(key, "key")
+
+    def check_leaf(self, i: int) -> None:
+        """One leaf is as it was in the trace."""
+        leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
+        if isinstance(part[0], np.dtype):
+            self.array(f"a{i}", part, i)
+        elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
+            self.tensor(f"a{i}", part)
+        elif isinstance(leaf, Static):
+            raise NotSimple
+        else:
+            any_ = i in self.call.numbers or self.is_length(f"a{i}", (i, ITSELF))
+            self.unless(self.same(f"a{i}", leaf, any_))
+
+    def identities(self) -> bool | None:
+        """Which tensors are the same object: of those alike, as others cannot be. `Fast.apart`.
+
+        Of containers none is.
+        """
+        alike: dict[tuple[Any, ...], list[str]] = {}
+        apart: bool | None = None
+        for i, part in enumerate(self.call.key[FIRST_LEAF : FIRST_LEAF + len(self.call.leaves)]):
+            if len(part) <= SAME:
+                continue
+            if part[SAME] is None:
+                alike.setdefault(part[:SAME], []).append(f"a{i}")
+            else:
+                apart = part[SAME] < 0
+                self.unless(f"a{i} is a{~part[SAME] if apart else part[SAME]}")
+        for names in (*alike.values(), *self.containers.values()):
+            if len(names) > _PAIRS:
+                self.unless(f"len({{{', '.join(f'id({n})' for n in names)}}}) == {len(names)}")
+            elif len(names) > 1:
+                pairs = (f"{a} is not {b}" for a, b in combinations(names, 2))
+                self.unless(" and ".join(pairs))
+        return apart
+
+    def same(self, name: str, value: Any, varies: bool) -> str:
+        """The condition that a Python value is what it was."""
+        if varies:
+            bound = f" and -{LARGEST} < {name} < {LARGEST}" if type(value) is int else ""
+            return f"type({name}) is {type(value).__name__}{bound}"
+        if type(value) is float:
+            if value and value == value:
+                return f"type({name}) is float and {name} == {self.bind(value, 'v')}"
+            return f"type({name}) is float and repr({name}) == {repr(value)!r}"
+        if type(value) in (int, str, bytes):
+            return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
+        return f"{name} is {self.bind(value, 'v')}"
+
+    def array(self, name: str, part: tuple[Any, ...], leaf: int = -1) -> None:
+        """A numpy array of the dtype and shape of the trace."""
+        dtype = self.bind(part[0], "dtype")
+        shape = f"{name}.shape == {part[1]!r}"
+        if any(place[0] == leaf for place in self.lengths):
+            codes = {dim: f"{name}.shape[{dim}]" for dim in range(len(part[1]))}
+            fixed = [f"{code} == {part[1][dim]}" for dim, code in codes.items()
+                     if not self.is_length(code, (leaf, dim))]  # fmt: skip
+            shape = " and ".join([f"{name}.ndim == {len(codes)}", *fixed])
+        self.unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}")
+
+    def is_length(self, code: str, place: tuple[int, int]) -> bool:
+        """Whether a size may be any; it is the same as those of its name before."""
+        name = self.lengths.get(place)
+        if name is not None and self.first.setdefault(name, code) != code:
+            self.equal.append(f"{code} == {self.first[name]}")
+        return name is not None
+
+    def tensor(self, name: str, part: tuple[Any, ...]) -> None:
+        """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
+        torch = torch_if_loaded()
+        dtype, shape, requires_grad, is_leaf, device, is_parameter = part[:SAME]
+        there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
+        self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
+        conditions = [
+            f"type({name}) is {'Parameter' if is_parameter else 'Tensor'}",
+            f"{name}.dtype is {self.bind(dtype, 'dtype')}",
+            f"{name}.shape == {self.bind(tuple(shape), 'shape')}",
+            f"{name}.requires_grad is {requires_grad}",
+            f"{name}.{there}",
+        ]  # fmt: skip
+        if not is_parameter:  # a parameter is dense, and a leaf
+            conditions.append(f"{name}.layout is strided")
+        if requires_grad and not is_parameter:
+            conditions.append(f"{name}.is_leaf is {is_leaf}")
+        self.unless(" and ".join(conditions))
+
+    def layout(self, name: str, layout: Layout) -> None:
+        """A tensor is laid out as in the trace."""
+        if self.call.library != "torch":
+            self.unless(f"{self.bind(layout.holds, 'laid_out')}({name})")
+            return
+        if layout.rows:
+            self.unless(f"{name}.is_contiguous() or {self.bind(layout.holds, 'rows')}({name})")
+            return
+        if layout.offset is not None:
+            self.unless(f"{name}.storage_offset() == {layout.offset}")
+        same = "is_contiguous()" if layout.strides is None else f"stride() == {layout.strides!r}"
+        self.unless(f"{name}.{same}")
+
+    def modes(self) -> None:
+        """torch's modes are those of the trace."""
+        if self.call.library != "torch":
+            return
+        torch = torch_if_loaded()
+        from torch.autograd import forward_ad
+
+        grad, inference, autocast, dtype, cuda, default, anomaly = self.call.key[-len(MODES) :]
+        self.names.update(
+            grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
+            autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
+            default=torch.get_default_dtype, anomaly=torch.is_anomaly_enabled,
+            transforms=torch._C._are_functorch_transforms_active, forward_ad=forward_ad,
+        )  # fmt: skip
+        self.unless(
+            f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
+            f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
+            f"and autocast('cuda') is {cuda is not None} "
+            f"and default() is {self.bind(default, 'dtype')} and anomaly() is {anomaly} "
+            "and not transforms() and forward_ad._current_level < 0"
+        )
+        if cuda is not None:
+            self.unless(f"autocast_dtype('cuda') is {self.bind(cuda, 'dtype')}")
+
+    def state(self, entry: Entry) -> None:
+        """The Python state that the trace read is as it was."""
+        self.names["state"] = entry.state.check
+        self.unless("state()")
+
+    def free(self, origin: Any, fn: Any, entry: Entry) -> str:
+        """A free array, read where it is kept, checked; the name it has then."""
+        name, value = self.read_free(origin, fn)
+        part = entry.free_keys[entry.traced.origins.index(origin)]
+        if is_tensor(value) and part[-1]:
+            self.read.append((name, value, part))
+        elif is_tensor(value):
+            self.tensor(name, part)
+        elif type(value) is np.ndarray:
+            self.array(name, part)
+        elif part in (int, float):
+            self.unless(self.same(name, value, True))
+            return f"lift({name})"
+        else:
+            raise NotSimple
+        return name
+
+    def read_free(self, origin: Any, fn: Any) -> tuple[str, Any]:
+        """The name of a free array that is read where it is kept, and the array."""
+        place = getattr(origin, "place", None)
+        if place is None:
+            raise NotSimple
+        if id(origin) not in self.free_names:
+            name, code = self.bind(None, "f"), self.place(place)
+            self.free_names[id(origin)] = name
+            self.lines.append(f"try: {name} = {code}")
+            self.lines.append("except (LookupError, AttributeError, ValueError): return None")
+        return self.free_names[id(origin)], origin.read(fn)
+
+    def contents(self, origin: Any, fn: Any, before: int) -> None:
+        """An array whose elements the trace has baked in holds what it held."""
+        name, value = self.read_free(origin, fn)
+        kind, sum_of = self.bind(type(value), "kind"), self.bind(checksum, "sum_of")
+        self.unless(f"type({name}) is {kind} and {sum_of}({name}) == {before}")
+
+    def parameters(self) -> None:
+        """The parameters of modules are of dtype, shape, requires_grad and device of the trace.
+
+        A model has many: torch's own guard, in C++, looks at all in a call. It looks at their
+        strides as well, so it is less often satisfied, never wrongly.
+        """
+        guard = guard_of([value for _, value, _ in self.read])
+        if guard is None:
+            for name, _, part in self.read:
+                self.tensor(name, part)
+            return
+        names = ", ".join(name for name, _, _ in self.read)
+        self.unless(f"{self.bind(guard.check, 'guard')}({names})")
+
+    def place(self, place: Any) -> str:
+        """The code that reads a place of Python's state."""
+        if place.kind == "index":
+            return f"{self.place(place.container)}[{place.key}]"
+        if place.kind == "cell":
+            return f"{self.bind(place.container, 'cell')}.cell_contents"
+        if place.kind == "cached":
+            container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
+            return f"{self.bind(read_cached, 'read')}({container}, {key})"
+        if place.kind != "item":
+            raise NotSimple
+        return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"
+
+    def input(self, i: int) -> str:
+        """A leaf as the graph takes it."""
+        return f"lift(a{i})" if i in self.call.numbers else f"a{i}"
