@@ -150,7 +150,7 @@ def inspect_call(
 
     Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
-    array unless `default` names the library, or the function can reach tensors.
+    array unless `default` names the library, or the function or an object can reach tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
@@ -176,7 +176,7 @@ def inspect_call(
             f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
             hint="convert it: torch.from_numpy(a)",
         )
-    if not tensor and not array and default is None and has_free_tensors(fn):
+    if not tensor and not array and default is None and _leads_to_tensors(fn, leaves):
         default = "torch"
     if not tensor and not array and default is None:
         name = function_name(fn, "__name__")
@@ -191,6 +191,12 @@ def inspect_call(
     return Call(library, tuple(leaves), tree, paths, key, key)
 
 
+def _leads_to_tensors(fn: Callable[..., Any], leaves: Sequence[Any]) -> bool:
+    """Whether a call without arrays is torch's: the function leads to tensors, or an object."""
+    objects = [leaf for leaf in map(thaw, leaves) if has_state(leaf)]
+    return any(map(has_free_tensors, (fn, *objects)))
+
+
 def _refuse_shared(args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeDef) -> None:
     """A trace makes containers of its own: of one that comes twice it would make two."""
     nested = any(child.kind != "leaf" for part in tree.children for child in part.children)
@@ -201,7 +207,7 @@ def _refuse_shared(args: tuple[Any, ...], kwargs: dict[str, Any], tree: TreeDef)
 
 
 def has_free_tensors(fn: Callable[..., Any]) -> bool:
-    """Whether a function can reach torch tensors: called without an array, it is torch's."""
+    """Whether a function or object can reach torch tensors: without an array, a call is torch's."""
     if torch_if_loaded() is None:
         return False
     owner = getattr(fn, "__self__", fn)

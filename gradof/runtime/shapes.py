@@ -5,23 +5,29 @@
 
 A text, a number that cannot be an input, or a list of another length makes a signature as a shape
 does.
+
+    for batch in loader:              # an object that is made for each call is never traced:
+        loss(model, batch).backward() # a module is at once, another object when it comes again
 """
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 from gradof.errors import RetraceWarning, TraceError
 from gradof.runtime.arrays import FIRST_LEAF, SAME, Call
 from gradof.runtime.limits import limits
+from gradof.tracer.core.exact import Same
 from gradof.tracer.state.source import warn_user
 
-_REMEMBERED = 4096  # signatures seen once
+_REMEMBERED = 4096  # signatures seen once, objects seen
 
 
 class NotYet(TraceError):
-    """A signature met for the first time: it runs eagerly, without a warning of its own."""
+    """A signature or object met for the first time: it runs eagerly, with no warning of its own."""
 
 
 class Shapes:
@@ -30,12 +36,16 @@ class Shapes:
     def __init__(self) -> None:
         self._traced: dict[Any, int] = {}  # kinds of arguments → how many signatures were traced
         self._once: OrderedDict[Any, None] = OrderedDict()
+        self._objects: OrderedDict[Any, None] = OrderedDict()
+        self._passing = 0  # calls with an object that was met for the first time
         self._warned = False
 
     def is_new(self, call: Call, name: str) -> bool:
         """Whether a torch call is to run eagerly, as its signature may never come again."""
         if call.library != "torch":
             return False
+        if self._has_new_object(call, name):
+            return True
         kinds = _kinds(call)
         if self._traced.get(kinds, 0) < limits.shapes:
             self._traced[kinds] = self._traced.get(kinds, 0) + 1
@@ -43,19 +53,48 @@ class Shapes:
         if call.key in self._once:
             del self._once[call.key]
             return False
-        self._once[call.key] = None
-        if len(self._once) > _REMEMBERED:
-            self._once.popitem(last=False)
+        _remember(self._once, call.key)
+        self._warn(
+            f"{name} was traced for {limits.shapes} shapes of its arguments, or values of what "
+            "is no tensor; from now on a new one runs under torch's own autograd, and is "
+            "traced when it comes again; pad arguments to few sizes, pass tensors, or raise "
+            "gradof.limits.shapes"
+        )
+        return True
+
+    def _has_new_object(self, call: Call, name: str) -> bool:
+        new = [(path, part) for path, part in _passing(call) if part not in self._objects]
+        for _, part in new:
+            _remember(self._objects, part)
+        if new:
+            self._passing += 1
+            if self._passing > limits.shapes:
+                path, (cls, _) = new[0]
+                self._warn(
+                    f"{name} was given {self._passing} objects as {path}, of which each runs "
+                    "under torch's own autograd until it comes again; pass the tensors of "
+                    f"the {cls.__qualname__}, in a tuple, a dict or a dataclass"
+                )
+        return bool(new)
+
+    def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            warn_user(
-                f"{name} was traced for {limits.shapes} shapes of its arguments, or values of what "
-                "is no tensor; from now on a new one runs under torch's own autograd, and is "
-                "traced when it comes again; pad arguments to few sizes, pass tensors, or raise "
-                "gradof.limits.shapes",
-                RetraceWarning,
-            )  # fmt: skip
-        return True
+            warn_user(text, RetraceWarning)
+
+
+def _remember(seen: OrderedDict[Any, None], key: Any) -> None:
+    seen[key] = None
+    if len(seen) > _REMEMBERED:
+        seen.popitem(last=False)
+
+
+def _passing(call: Call) -> Iterator[tuple[str, Any]]:
+    """Paths and parts of objects that may be made for each call: no modules and functions."""
+    parts = call.key[FIRST_LEAF : FIRST_LEAF + len(call.leaves)]
+    for path, part, leaf in zip(call.paths, parts, call.leaves, strict=True):
+        if type(part[-1]) is Same and not isinstance(leaf, enum.Enum) and not callable(leaf):
+            yield path, part
 
 
 def _kinds(call: Call) -> tuple[Any, ...]:

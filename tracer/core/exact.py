@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from datetime import datetime, time
 from decimal import Decimal
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or while a module is loaded
@@ -22,18 +24,26 @@ _BY_TEXT = (float, complex, Decimal, datetime, time)  # whose equals may be told
 
 
 class Same:
-    """An object in a key, equal to itself alone."""
+    """An object in a key, equal to itself alone; the key does not keep it alive, where it may."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_id", "_value")
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self._id = id(value)
+        self._value: Callable[[], Any]
+        try:
+            self._value = weakref.ref(value)
+        except TypeError:  # its class has no weak references
+            self._value = lambda: value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
+        if not isinstance(other, Same) or self._id != other._id:
+            return False
+        value = self._value()
+        return self is other or (value is not None and value is other._value())
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return self._id
 
 
 def exact(value: Any) -> tuple[Any, ...]:
@@ -44,7 +54,7 @@ def exact(value: Any) -> tuple[Any, ...]:
         return cls, repr(value)
     if cls in (tuple, frozenset):
         return cls, cls(map(exact, value))
-    return cls, value if _compares_all(cls) else Same(value)
+    return cls, value if _compares_all(cls) and not is_made(cls) else Same(value)
 
 
 def is_value(value: Any) -> bool:
@@ -53,6 +63,12 @@ def is_value(value: Any) -> bool:
     if cls in (tuple, frozenset):
         return all(map(is_value, value))
     return cls in _BY_TEXT or (cls.__eq__ is not _BY_IDENTITY and _compares_all(cls))
+
+
+def is_made(cls: type) -> bool:
+    """Whether each instance of a class is an object of its own, which may go before its key."""
+    plain = cls.__eq__ is _BY_IDENTITY and not issubclass(cls, type)
+    return plain and (cls is FunctionType or bool(cls.__flags__ & _HEAP_TYPE))
 
 
 @lru_cache(maxsize=4096)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.tracer.aten.types import from_torch_dtype
-from gradof.tracer.core.pytree import Static, positional_names
+from gradof.tracer.core.pytree import positional_names, thaw
 from gradof.tracer.state.source import function_loc
 
 STATIC_TYPES = (
@@ -22,17 +22,27 @@ STATIC_TYPES = (
 
 
 def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., Any]) -> None:
-    """Refuse leaves that are neither traceable tensors nor plain Python values."""
+    """Refuse tensors that cannot be traced, and what gives something else each time it is asked."""
     for leaf, path in zip(leaves, paths, strict=True):
         if isinstance(leaf, torch.Tensor):
             check_tensor(leaf, path, fn)
-        elif not isinstance(leaf, (*STATIC_TYPES, Static)) and not inspect.isroutine(leaf):
+        elif isinstance(leaf, np.ndarray) or type(leaf).__hash__ is None:
             raise LeafTypeError(
-                f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}, neither a tensor "
-                "nor a plain Python value",
-                loc=function_loc(fn),
-                hint="pass tensors (torch.as_tensor), or name the argument in static_argnames",
-            )
+                f"{path} is a {type(leaf).__qualname__}", loc=function_loc(fn),
+                hint="pass tensors (torch.as_tensor), in tuples, lists, dicts or dataclasses",
+            )  # fmt: skip
+        elif isinstance(leaf, Iterator):
+            raise LeafTypeError(
+                f"{path} is a {type(leaf).__module__}.{type(leaf).__qualname__}, an iterator: what "
+                "it gives next is not known before",
+                loc=function_loc(fn), hint="take from it outside and pass what it gives",
+            )  # fmt: skip
+
+
+def objects_of(leaves: Sequence[Any]) -> list[Any]:
+    """The leaves that are objects or functions, with state of their own."""
+    values = (thaw(leaf) for leaf in leaves)
+    return [x for x in values if not isinstance(x, (torch.Tensor, *STATIC_TYPES))]
 
 
 def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> None:

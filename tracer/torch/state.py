@@ -45,6 +45,7 @@ class OuterState:
 
     def __init__(self, fn: Callable[..., Any], reads: Reads) -> None:
         self.fn = fn
+        self.given: list[Any] = []  # objects among the arguments, with state of their own
         self.reads = reads
         self._known = -1  # what had been read when the index was made
         self._reach = Reach(reads)
@@ -68,7 +69,7 @@ class OuterState:
         self._known = self.reads.progress()
         self._reach = Reach(self.reads)
         with unprofiled():  # what the walk reads is not the user's
-            self._found = self._reach.find(self.fn, is_tensor)
+            self._found = self._reach.find(self.fn, is_tensor, self.given)
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""

@@ -86,6 +86,7 @@ from gradof.tracer.torch.leaves import (
     identifier,
     name_of,
     names_of,
+    objects_of,
 )
 from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
@@ -192,6 +193,7 @@ class Trace:
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
+        self.outer.given = objects_of(leaves)
         generators = Generators(self.fn, leaves, self.reads)
         try:
             with without_saved_tensors_hooks():
