@@ -119,16 +119,98 @@ def test_tracing_leaves_a_generator_alone() -> None:
     assert torch.equal(generator.get_state(), state)
 
 
-def test_a_generator_that_is_seeded_inside_is_refused() -> None:
-    generator = torch.Generator()
+def _seeded(x: torch.Tensor, g: torch.Generator) -> torch.Tensor:
+    g.manual_seed(4)
+    return x * torch.rand(3, generator=g)
+
+
+def _seeded_between(x: torch.Tensor, g: torch.Generator) -> torch.Tensor:
+    first = torch.rand(3, generator=g)
+    g.manual_seed(1)
+    g.manual_seed(2)
+    return x * first * torch.rand(3, generator=g) + torch.normal(0.0, 1.0, (3,), generator=g)
+
+
+def _seeded_last(x: torch.Tensor, g: torch.Generator) -> torch.Tensor:
+    y = x * torch.rand(3, generator=g)
+    g.manual_seed(9)
+    return y
+
+
+def _seeded_each(x: torch.Tensor, g: torch.Generator) -> torch.Tensor:
+    for seed in range(3):
+        g.manual_seed(seed)
+        x = x * torch.rand(3, generator=g)
+    return x
+
+
+def _made(x: torch.Tensor, g: torch.Generator) -> torch.Tensor:
+    a, b = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    x = x * torch.rand(3, generator=a) - x**2 * torch.rand(3, generator=b)
+    return x + torch.randn(3, generator=b) + torch.rand(3)
+
+
+def _kept(x: torch.Tensor, g: torch.Generator, kept: Any) -> torch.Tensor:
+    if not kept:
+        kept.append(torch.Generator().manual_seed(2))
+    return x * torch.rand(3, generator=kept[0])
+
+
+def _at_times(x: torch.Tensor, g: torch.Generator, kept: Any) -> torch.Tensor:
+    kept.append(0)
+    if len(kept) % 2:
+        g.manual_seed(3)
+    return x * torch.rand(3, generator=g)
+
+
+SEEDING = [_seeded, _seeded_between, _seeded_last, _seeded_each, _made, _kept, _at_times]
+
+
+@pytest.mark.parametrize("fn", SEEDING)
+def test_generators_that_are_seeded_inside(fn: Any) -> None:
+    """Each call seeds them, and leaves them, as in eager."""
+    runs = []
+    for compiled in (True, False):
+        kept: list[Any] = []
+        generator = torch.Generator().manual_seed(7)
+        torch.manual_seed(1)
+        more = (kept,) if fn in (_kept, _at_times) else ()
+        inner = lambda x, g=generator, m=more: fn(x, g, *m)  # noqa: E731
+        run = differentiate(inner, strict=True) if compiled else inner
+        for _ in range(4):
+            x = torch.linspace(0.1, 1.0, 3).requires_grad_()
+            y = run(x)
+            (grad,) = torch.autograd.grad(y.sum(), x)
+            runs.append((y.detach(), grad, generator.get_state(), torch.get_rng_state()))
+            torch.rand(2, generator=generator)
+    for mine, theirs in zip(runs[:4], runs[4:], strict=True):
+        for got, want in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda g: g.set_state(g.get_state()), "get_state is called"),
+        (lambda g: g.seed(), "seed is called"),
+        (lambda g: torch.Generator(), "that the function makes"),
+        (lambda g: g.clone_state(), "clone_state is called"),
+    ],
+    ids=["set_state", "seed", "made", "clone_state"],
+)
+def test_what_a_generator_is_asked_is_refused(ask: Any, said: str) -> None:
+    """What it says at one call would be what it says at all."""
+    generator = torch.Generator().manual_seed(5)
+    state = generator.get_state()
 
     def fn(x: torch.Tensor) -> torch.Tensor:
-        first = torch.rand(3, generator=generator)
-        generator.manual_seed(0)
-        return x + first + torch.rand(3, generator=generator)
+        found = ask(generator)
+        mine = found if isinstance(found, torch.Generator) else generator
+        return x + torch.rand(3, generator=mine)
 
-    with pytest.raises(TraceError, match="seeded, or drawn from"):
+    with pytest.raises(TraceError, match=said):
         trace(fn, torch.ones(3))
+    assert torch.equal(generator.get_state(), state)
 
 
 def test_a_draw_that_torch_cannot_follow_with_a_generator_is_refused() -> None:

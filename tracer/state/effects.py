@@ -27,6 +27,11 @@ _DATES = frozenset({"now", "utcnow", "today"})  # of the classes of `datetime`
 _EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
 _IN = frozenset({"builtins", "io", "_io", "posix", "nt"})
 _ASKS = frozenset({"isatty", "fileno", "readable", "writable", "seekable"})  # of streams
+# What a torch.Generator says of its state, or is told of it; `torch/random` records the rest.
+_STATES = frozenset({
+    "seed", "initial_seed", "get_state", "set_state", "clone_state", "get_offset", "set_offset",
+    "graphsafe_get_state", "graphsafe_set_state",
+})  # fmt: skip
 # What a function of numpy's may do when it is run as it is, beside its graph (Note [Performed
 # calls]): it says something, or asks the machine and changes nothing.
 _PERFORMED = (
@@ -46,6 +51,8 @@ def effect_of(owner: Any, name: str) -> str | None:
         return f"{name}()" if name == "cache_clear" else None
     if isinstance(owner, io.IOBase):
         return None if name in _ASKS else f"{type(owner).__name__}.{name}"
+    if name in _STATES and type(owner).__module__ == "torch._C":
+        return f"torch.Generator.{name}"
     if name in _DATES and isinstance(owner, type) and issubclass(owner, date):
         return f"{owner.__name__}.{name}"
     return None

@@ -49,6 +49,7 @@ from gradof.tracer.state.surroundings import (
 )
 from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
+from gradof.tracer.state.variables import is_tensor_in
 
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves.
@@ -104,6 +105,7 @@ class Reads:
         self.lends: dict[str, Any] = {}  # what builtins are for the user's code
         self._lent: list[tuple[dict[str, Any], str]] = []  # the globals that have it
         self.called: list[set[Any]] = []  # are told of functions in C, and modules not heard
+        self.before_c: Callable[[Any], None] | None = None  # is told of them before they run
         self._globals: dict[int, tuple[BoundNames, int]] = {}  # by facts: what was seen of them
         self._told: set[int] = set()  # ids of code that logs and warns
         self._importing: FrameType | None = None  # what looks for a module and runs its body
@@ -202,7 +204,7 @@ class Reads:
         self.grown_names |= facts.only_grown
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
-        self.asks |= any(name is None or _is_tensor(frame, name) for name in facts.compared)
+        self.asks |= any(name is None or is_tensor_in(frame, name) for name in facts.compared)
         return facts
 
     def _enter(self, frame: FrameType, facts: Facts) -> None:
@@ -288,6 +290,8 @@ class Reads:
         name = function.__name__
         for called in self.called:
             called.add(function)
+        if self.before_c is not None:
+            self.before_c(function)
         if type(owner) is bytearray or isinstance(owner, (list, dict, set, deque)):
             self.held.container(owner)
             if name in GROWS:
@@ -390,10 +394,3 @@ class Reads:
         if name in self.whole or name in self.probes:
             return None
         return self.keyed.get(name)
-
-
-def _is_tensor(frame: FrameType, name: str) -> bool:
-    """Whether a global or closure variable holds a tensor; if another comes, it is seen anew."""
-    free = name in frame.f_code.co_freevars
-    return hasattr((frame.f_locals if free else frame.f_globals).get(name), "dtype")
-

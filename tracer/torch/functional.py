@@ -60,13 +60,16 @@ def functionalization() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plainly() -> Iterator[None]:
-    """Ops inside are on plain tensors, while functionalization is on."""
-    _private._disable_functionalization()
+    """Ops inside are on plain tensors, whether functionalization is on or not."""
+    is_on = torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.Functionalize)
+    if is_on:
+        _private._disable_functionalization()
     try:
         with torch._C.DisableTorchFunction(), torch.inference_mode(False):
             yield
     finally:
-        _private._enable_functionalization(reapply_views=True)
+        if is_on:
+            _private._enable_functionalization(reapply_views=True)
 
 
 def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:

@@ -160,6 +160,7 @@ class Outcome:
             rebased = wrapper.requires_grad and trace.api.histories.rebased(wrapper)
             changed.append(WriteBack(self._add(value), i, rebased))
             trace.outer.refuse_array_of(trace.real[i])
+        trace.generators.settle()
         for generator, state in trace.generators.states.items():
             origin = GeneratorState(generator)
             i = len(trace.wrappers) - len(trace.found) + trace.found.index(origin)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ir.core import Graph, Value
@@ -60,6 +61,12 @@ def drawn_from(graph: Graph) -> tuple[torch.Generator, ...]:
     return tuple(found)
 
 
+def id_of(generator: torch.Generator) -> int:
+    """What tells generators apart: several Python objects may stand for one."""
+    which: Any = generator
+    return int(which._cdata)
+
+
 AddInput = Callable[[torch.Tensor, GeneratorState], Value]
 
 
@@ -70,49 +77,108 @@ class OwnGenerators:
         %r = uniform[...]()
         %g' = random_state[...](); set_random_state(%outer)
 
-    The state is an input of the graph, and what it is in the end an output, written back.
+    The state is an input of the graph, and what it is in the end an output, written back. Where the
+    function seeds one, its state is that of the seed from there on.
+
+    `leads_to` says whether the function or an argument leads to a generator, which is otherwise
+    made by the call.
     """
 
-    def __init__(self, recorder: Recorder, add_input: AddInput) -> None:
+    def __init__(
+        self, recorder: Recorder, add_input: AddInput, leads_to: Callable[[torch.Generator], bool]
+    ) -> None:
         self.recorder = recorder
         self.add_input = add_input
+        self.leads_to = leads_to
         self.states: dict[torch.Generator, Value] = {}
         self._before: dict[torch.Generator, torch.Tensor] = {}
         self._now: dict[torch.Generator, torch.Tensor] = {}
+        self._seeded: set[torch.Generator] = set()  # since the last draw
+        self._met: dict[int, torch.Generator] = {}  # what an op gets may be another object for one
+
+    def hear(self, function: Any) -> None:
+        """A function in C is about to be called: it may seed a generator."""
+        given = getattr(function, "__self__", None)
+        if isinstance(given, torch.Generator) and function.__name__ == "manual_seed":
+            generator = self._met.setdefault(id_of(given), given)
+            if generator not in self._before:
+                self._before[generator] = _state_of(generator)
+            self._seeded.add(generator)
 
     @contextlib.contextmanager
-    def drawing(self, generator: torch.Generator) -> Iterator[None]:
-        """What is drawn inside is recorded as drawn from `generator`."""
-        if generator not in self.states:
-            self._before[generator] = generator.get_state()
-            value = self.add_input(generator.get_state(), GeneratorState(generator))
-            self.states[generator] = value
-        else:
-            self._check(generator)
+    def drawing(self, given: torch.Generator) -> Iterator[None]:
+        """What is drawn inside is recorded as drawn from this generator."""
+        generator = self._met.setdefault(id_of(given), given)
         default = _Default(self.recorder, _index(generator))
         outer, _ = default.read()
-        default.set(self.states[generator])
+        default.set(self._state(generator, default, outer))
         yield
         self.states[generator], _ = default.read()
         default.set(outer)
-        self._now[generator] = generator.get_state()
+        self._now[generator] = _state_of(generator)
+
+    def _state(self, generator: torch.Generator, default: _Default, outer: Value) -> Value:
+        """What the generator is at: what it was before the call, after a draw, or of a seed."""
+        if generator in self._seeded:
+            self._seeded.discard(generator)
+            seed = generator.initial_seed()
+            self._check(generator, _state_of(torch.Generator(generator.device).manual_seed(seed)))
+            self._admit(generator)
+            default.seed(seed)
+            self.states[generator], _ = default.read()
+            default.set(outer)
+        elif generator in self.states:
+            self._check(generator, self._now[generator])
+        else:
+            state = _state_of(generator)
+            fresh = _same(state, _state_of(torch.Generator(generator.device)))
+            if fresh and not self.leads_to(generator):
+                raise TraceError(
+                    "a torch.Generator that the function makes is drawn from", loc=user_loc(),
+                    hint="seed it, or make it outside the traced function",
+                )
+            self._before[generator] = state
+            self._admit(generator)
+        return self.states[generator]
+
+    def _admit(self, generator: torch.Generator) -> None:
+        """Make the state before the call an input."""
+        if generator not in self.states:
+            state = self._before[generator]
+            self.states[generator] = self.add_input(state, GeneratorState(generator))
+
+    def settle(self) -> None:
+        """Record seeds that no draw has followed."""
+        for generator in list(self._seeded):
+            with self.drawing(generator):
+                pass
 
     def restore(self) -> None:
         """The generators are as before the trace; TraceError if something else moved one."""
         try:
-            for generator in self.states:
-                self._check(generator)
+            for generator, now in self._now.items():
+                self._check(generator, now)
         finally:
             for generator, state in self._before.items():
                 generator.set_state(state)
 
-    def _check(self, generator: torch.Generator) -> None:
-        now = self._now.get(generator)
-        if now is not None and not torch.equal(generator.get_state(), now):
+    def _check(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        if not _same(_state_of(generator), state):
             raise TraceError(
                 "a torch.Generator is seeded, or drawn from, where a trace does not see it",
                 loc=user_loc(), hint="seed it outside the traced function",
             )
+
+
+def _state_of(generator: torch.Generator) -> torch.Tensor:
+    """Its state, a tensor that is none of the trace's."""
+    with _disable_current_modes(), plainly():
+        return generator.get_state()
+
+
+def _same(state: torch.Tensor, other: torch.Tensor) -> bool:
+    with _disable_current_modes(), plainly():
+        return torch.equal(state, other)
 
 
 def _index(generator: torch.Generator) -> int | None:

@@ -62,6 +62,7 @@ from gradof.tracer.core.result import (
 from gradof.tracer.state.caches import ColdCache
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
+from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
@@ -92,7 +93,7 @@ from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
 from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
-from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from
+from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.state import OuterState
 from gradof.tracer.torch.stores import stores_of
@@ -167,7 +168,8 @@ class Trace:
         self.places = NumbersInPlaces(varying)
         self.numbers = frozenset(numbers)
         self.recorder = Recorder(name_of(fn), strict)
-        self.generators = OwnGenerators(self.recorder, self.add_state)
+        self.generators = OwnGenerators(self.recorder, self.add_state, self._leads_to)
+        reads.before_c = self.generators.hear
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
         self.aten.layouts = self.api.layouts
@@ -355,6 +357,12 @@ class Trace:
         self.wrap(state, origin.name)
         self.found.append(origin)
         return self.params[-1]
+
+    def _leads_to(self, generator: torch.Generator) -> bool:
+        def is_it(obj: Any) -> bool:
+            return isinstance(obj, torch.Generator) and id_of(obj) == id_of(generator)
+
+        return any(map(is_it, self.given)) or bool(Origins(self.fn, is_it).tensors())
 
 
 def _is_of_trace(obj: Any) -> bool:
