@@ -144,10 +144,10 @@ def _learn(compiled: Any, calls: list[Callable[[], Any]]) -> str:
     for _ in range(LEARNT):
         for call in calls:
             call()
-        latest = compiled.forward.cache.quick[:1]
-        verdict = getattr(latest[0], "verdict", None) if latest else None
-        if verdict is not None:
-            return "eager" if verdict.is_eager else "ours"
+        last = compiled.forward.cache.last
+        trial = None if last is None else last[1].trial
+        if trial is not None and trial.verdict is not None:
+            return "eager" if trial.verdict.is_eager else "ours"
     return "ours"
 
 

@@ -33,7 +33,7 @@ from gradof.codegen.machine.engine import Code, address_of
 CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY = range(6)
 ARENA_SIZE, SLOW, ARRAY_TYPE, NEW, RELEASE = range(6, 11)
 FIELDS, PER_OUTPUT = 11, 3  # of each result: dims, address of the sizes, number of the dtype
-_TYPE, _DATA, _FLAGS, _ITEMS = 8, 16, 64, 24  # offsets: of an object, of an array, of a tuple
+_TYPE, DATA, _FLAGS, ITEMS = 8, 16, 64, 24  # offsets: of an object, of an array, of a tuple
 _CONTIGUOUS_ALIGNED = 0x101
 _PY_ARRAY_TYPE, _PY_ARRAY_NEW = 2, 93  # in numpy's table of functions
 _FASTCALL = 0x80
@@ -135,10 +135,10 @@ def is_known() -> bool:
     flags = ctypes.c_int32.from_address(id(array) + _FLAGS).value
     return (
         word(id(array) + _TYPE) == id(np.ndarray) == api[_PY_ARRAY_TYPE]
-        and word(id(array) + _DATA) == array.__array_interface__["data"][0]
+        and word(id(array) + DATA) == array.__array_interface__["data"][0]
         and flags & _CONTIGUOUS_ALIGNED == 0x100
-        and word(id(table) + _DATA) == ctypes.addressof(table)
-        and word(id(pair) + _ITEMS + 8) == id(...)
+        and word(id(table) + DATA) == ctypes.addressof(table)
+        and word(id(pair) + ITEMS + 8) == id(...)
     )
 
 
@@ -167,7 +167,7 @@ declare void @free(ptr)
 
 define ptr @entry(ptr %self, ptr %args, i64 %given) {{
 entry:
-  %table_at = getelementptr i8, ptr %self, i64 {_DATA}
+  %table_at = getelementptr i8, ptr %self, i64 {DATA}
   %table = load ptr, ptr %table_at
 {fields}  %code = inttoptr i64 %code_int to ptr
   %constants = inttoptr i64 %constants_int to ptr
@@ -212,7 +212,7 @@ flags_of:
   br i1 %fits, label %keep, label %other_way
 
 keep:
-  %data_at = getelementptr i8, ptr %arg, i64 {_DATA}
+  %data_at = getelementptr i8, ptr %arg, i64 {DATA}
   %data = load ptr, ptr %data_at
   %place = getelementptr ptr, ptr %io, i64 %i
   store ptr %data, ptr %place
@@ -258,10 +258,10 @@ lost:
 
 made:
   %tuple_bytes = mul i64 %j, 8
-  %item = add i64 %tuple_bytes, {_ITEMS}
+  %item = add i64 %tuple_bytes, {ITEMS}
   %item_at = getelementptr i8, ptr %tuple, i64 %item
   store ptr %array, ptr %item_at
-  %memory_at = getelementptr i8, ptr %array, i64 {_DATA}
+  %memory_at = getelementptr i8, ptr %array, i64 {DATA}
   %memory = load ptr, ptr %memory_at
   %io_index = add i64 %n, %j
   %io_at = getelementptr ptr, ptr %io, i64 %io_index

@@ -1,7 +1,16 @@
-"""Writes the lines of a generated check (`fastcall`)."""
+"""Writes the code that compares a call with one that was traced, condition by condition.
+
+    writer = Writer(call, trusting=False)
+    writer.signature()                  # a0, a1 = args; the conditions on each
+    writer.modes()
+    check, source = writer.compiled("<gradof check>")    # def check(args, kwargs)
+
+`gradof.runtime.fastcall` and `gradof.runtime.as_it_is` say what is looked at, and what then runs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +34,7 @@ from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 from gradof.tracer.state.caches import read_cached
 
+_Tensors = list[tuple[str, Any, tuple[Any, ...]]]  # name in the code, the tensor, its part of a key
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
 
 
@@ -35,8 +45,11 @@ class NotSimple(Exception):
 class Writer:
     """Writes the lines of one check."""
 
-    def __init__(self, call: Call, trusting: bool, lengths: Places = NOWHERE) -> None:
+    def __init__(
+        self, call: Call, trusting: bool, lengths: Places = NOWHERE, missed: str = "None"
+    ) -> None:  # fmt: skip
         self.call = call
+        self.missed = missed  # the code of what is returned where a condition does not hold
         self.lengths = lengths
         self.first: dict[str, str] = {}  # by name of a length, the code of its first size
         self.equal: list[str] = []  # conditions on those after it
@@ -47,13 +60,14 @@ class Writer:
             "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library), "exact": exact,
         }  # fmt: skip
         self.leaf = 0
-        self.read: list[tuple[str, Any, tuple[Any, ...]]] = []  # parameters still to be checked
+        self.given: _Tensors = []  # arguments still to be checked
+        self.read: _Tensors = []  # parameters still to be checked
         self.free_names: dict[int, str] = {}  # by the id of an origin
         self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
 
     def compiled(self, file: str) -> tuple[Any, str]:
         """The check and its text."""
-        source = "def check(args, kwargs):\n" + "".join(f"    {line}\n" for line in self.lines)
+        source = "\n".join(["def check(args, kwargs):", *_indented(self.lines), ""])
         exec(compile(source, file, "exec"), self.names)
         return self.names["check"], source
 
@@ -66,7 +80,7 @@ class Writer:
         """Give up where the condition does not hold."""
         if self.trusting:
             return
-        self.lines.append(f"if not ({condition}): return None")
+        self.lines.append(f"if not ({condition}): return {self.missed}")
 
     def signature(self) -> None:
         """Structure and leaves of the arguments."""
@@ -74,9 +88,11 @@ class Writer:
         if named.children:
             self.unless(f"tuple(kwargs) == {named.keys!r} and len(args) == {len(positional.keys)}")
         else:
-            self.lines.append(f"if kwargs or len(args) != {len(positional.keys)}: return None")
+            count = len(positional.keys)
+            self.lines.append(f"if kwargs or len(args) != {count}: return {self.missed}")
         self.items("args", positional)
         self.items("kwargs", named)
+        self.tensors()
 
     def items(self, holder: str, tree: TreeDef) -> None:
         """The children of a container."""
@@ -120,7 +136,7 @@ class Writer:
         if isinstance(part[0], np.dtype):
             self.array(f"a{i}", part, i)
         elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
-            self.tensor(f"a{i}", part)
+            self.given.append((f"a{i}", leaf, part))
         elif isinstance(leaf, Static):
             raise NotSimple
         else:
@@ -181,10 +197,39 @@ class Writer:
             self.equal.append(f"{code} == {self.first[name]}")
         return name is not None
 
+    def tensors(self) -> None:
+        """Tensors among the arguments are of dtype, shape, requires_grad and device of the trace.
+
+        torch's own guard, in C++, looks at all in a call. It looks at their strides as well: where
+        it says no, each condition is looked at. It does not see which are leaves.
+        """
+        values = [value for _, value, _ in self.given]
+        known = not self.trusting and not self.lengths and all(map(is_tensor, values))
+        guard = guard_of(values) if known else None
+        before, self.lines = self.lines, []
+        for name, _, part in self.given:
+            self.tensor(name, part)
+        one_by_one, self.lines = self.lines, []
+        for name, _, part in self.given:
+            self.leaf_of_graph(name, part)
+        leaves, self.lines = self.lines, before
+        if guard is None:
+            self.lines += one_by_one
+            return
+        names = ", ".join(name for name, _, _ in self.given)
+        self.lines.append(f"if {self.bind(guard.check, 'guard')}({names}):")
+        self.lines += [*_indented(leaves or ["pass"]), "else:", *_indented(one_by_one)]
+
+    def leaf_of_graph(self, name: str, part: tuple[Any, ...]) -> None:
+        """A tensor that requires grad is a leaf of autograd's graph, or none, as in the trace."""
+        requires_grad, is_leaf, is_parameter = part[2], part[3], part[5]
+        if requires_grad and not is_parameter:  # a parameter is one
+            self.unless(f"{name}.is_leaf is {is_leaf}")
+
     def tensor(self, name: str, part: tuple[Any, ...]) -> None:
         """A dense tensor of the dtype, shape, requires_grad and device of the trace."""
         torch = torch_if_loaded()
-        dtype, shape, requires_grad, is_leaf, device, is_parameter = part[:SAME]
+        dtype, shape, requires_grad, _, device, is_parameter = part[:SAME]
         there = "is_cpu" if device.type == "cpu" else f"device == {self.bind(device, 'device')}"
         self.names.update(Tensor=torch.Tensor, Parameter=torch.nn.Parameter, strided=torch.strided)
         conditions = [
@@ -194,11 +239,10 @@ class Writer:
             f"{name}.requires_grad is {requires_grad}",
             f"{name}.{there}",
         ]  # fmt: skip
-        if not is_parameter:  # a parameter is dense, and a leaf
+        if not is_parameter:  # which is dense
             conditions.append(f"{name}.layout is strided")
-        if requires_grad and not is_parameter:
-            conditions.append(f"{name}.is_leaf is {is_leaf}")
         self.unless(" and ".join(conditions))
+        self.leaf_of_graph(name, part)
 
     def layout(self, name: str, layout: Layout) -> None:
         """A tensor is laid out as in the trace."""
@@ -268,7 +312,9 @@ class Writer:
             name, code = self.bind(None, "f"), self.place(place)
             self.free_names[id(origin)] = name
             self.lines.append(f"try: {name} = {code}")
-            self.lines.append("except (LookupError, AttributeError, ValueError): return None")
+            self.lines.append(
+            f"except (LookupError, AttributeError, ValueError): return {self.missed}"
+        )
         return self.free_names[id(origin)], origin.read(fn)
 
     def contents(self, origin: Any, fn: Any, before: int) -> None:
@@ -307,3 +353,7 @@ class Writer:
     def input(self, i: int) -> str:
         """A leaf as the graph takes it."""
         return f"lift(a{i})" if i in self.call.numbers else f"a{i}"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

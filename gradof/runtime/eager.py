@@ -18,6 +18,7 @@ then on it runs eagerly, so that state that changes at every call costs no trace
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 from collections import OrderedDict, deque
@@ -77,8 +78,17 @@ class EagerRuns:
     def __init__(self) -> None:
         self.failures: OrderedDict[Any, Failure] = OrderedDict()
         self.cold: dict[Any, int] = {}  # signatures that ended with ColdCache, how often in a row
-        self.runs = 0
+        self.counted = ctypes.c_int64()  # native code adds to it (gradof.runtime.as_it_is)
         self._warned = False
+
+    @property
+    def runs(self) -> int:
+        """How many calls have run eagerly."""
+        return self.counted.value
+
+    def count(self) -> None:
+        """Note one."""
+        self.counted.value += 1
 
     def known(self, key: Any) -> Failure | None:
         """Why a call of this signature runs eagerly, if it does."""
@@ -114,7 +124,7 @@ class EagerRuns:
     ) -> Any:  # fmt: skip
         """`fn(*args, **kwargs)` as it is; its own error, told by ours where that says the same."""
         error = failed.error
-        self.runs += 1
+        self.count()
         try:
             result = fn(*args, **kwargs)
         except Exception as eagers:

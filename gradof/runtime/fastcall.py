@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradof.runtime.arrays import MODES, Call, torch_if_loaded, without_arrays
+from gradof.runtime.arrays import Call, without_arrays
 from gradof.runtime.cache import Cache, Entry
 from gradof.runtime.check_writer import NotSimple, Writer
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
@@ -93,26 +93,3 @@ def hasten(cache: Cache, fn: Any, entry: Entry, call: Call) -> None:
     if fast is not None:
         cache.fast = (fast, *cache.fast)[:_MAX_FAST]
     cache.eager.cold.pop(call.key, None)
-
-
-def arguments_check(call: Call, fn: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], bool]:
-    """Whether arguments, grad mode and the module's mode are those of a torch call.
-
-    Python's state, parameters and torch's other modes are not looked at. It says never yes for a
-    call that no generated check covers.
-    """
-    writer = Writer(call, trusting=False)
-    try:
-        writer.signature()
-    except NotSimple:
-        return lambda args, kwargs: False
-    writer.names["grad"] = torch_if_loaded().is_grad_enabled
-    writer.unless(f"grad() is {call.key[-len(MODES)]}")
-    owner = getattr(fn, "__self__", None)
-    if isinstance(getattr(owner, "training", None), bool):
-        module = writer.bind(owner, "module")
-        writer.unless(f"{module}.training is {owner.training}")  # type: ignore[union-attr]
-    writer.lines.append("return True")
-    check: Callable[[tuple[Any, ...], dict[str, Any]], bool]
-    check, _ = writer.compiled("<gradof arguments>")
-    return check

@@ -47,7 +47,7 @@ from gradof.runtime.refuse import (
 )
 from gradof.runtime.results import gradient_flags, run_call
 from gradof.runtime.thread import is_tracing
-from gradof.runtime.trial import trial_of
+from gradof.runtime.trial import tried
 from gradof.tracer.core.result import Traced
 
 
@@ -116,7 +116,7 @@ class Differentiated:
         if not bound.entry.quick_made:
             bound.entry.quick_made = True
             made = quick_call(cache, bound, bound.entry.plan, lambda value: value)
-            made = trial_of(self, bound, made) or made
+            made = tried(self, bound, made)
             if made is not None:
                 cache.quick = (made, *cache.quick)[:MAX_QUICK]
         return result

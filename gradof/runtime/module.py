@@ -68,7 +68,7 @@ def _members(module: Any, forwards: _Forwards, reduce: Callable[..., Any]) -> di
 
     members: dict[str, Any] = {
         # before what the instance has
-        "forward": property(lambda self: forwards.now(), set_forward),
+        "forward": property(forwards.now, set_forward),
         "__class__": property(type, set_class),
         "__reduce_ex__": reduce,
         "_gradof_original": property(lambda self: module),
@@ -106,18 +106,27 @@ class _Forwards:
         self._own = module.__dict__.get("forward")  # of this instance: a scripted module has one
         self._made: dict[Any, Differentiated] = {}
         self._is_lazy = _is_uninitialized(module)
+        self._latest: tuple[Any, Differentiated] | None = None  # a function and its compiled form
         self.compiled()
 
-    def now(self) -> Any:
+    def now(self, _: Any) -> Any:
         """What `module.forward` is; one that was put on the instance since runs as it is.
 
         So does the call in which lazy modules find their parameters' shapes.
         """
         own = self._module.__dict__.get("forward")
+        if own is None and self._latest is not None:  # as nearly always: every call asks
+            forward, compiled = self._latest
+            if type(self._module).forward is forward:
+                return compiled
         if own is not self._own and own is not None:
             return own
         self._is_lazy = self._is_lazy and _is_uninitialized(self._module)
-        return self._module.forward if self._is_lazy else self.compiled()
+        if self._is_lazy:
+            return self._module.forward
+        compiled = self.compiled()
+        self._latest = (type(self._module).forward, compiled) if own is None else None
+        return compiled
 
     def compiled(self) -> Differentiated:
         """The compiled forward, of the class as it is now or of the instance."""

@@ -32,9 +32,10 @@ from gradof import tuning
 from gradof.codegen import devices_of
 from gradof.codegen.machine.autotune import is_on, now
 from gradof.ir import forks
-from gradof.runtime.arrays import torch_if_loaded
+from gradof.runtime.arrays import Call, torch_if_loaded
+from gradof.runtime.as_it_is import call_as_it_is
 from gradof.runtime.cache import Bound, Cache
-from gradof.runtime.fastcall import Fast, arguments_check
+from gradof.runtime.fastcall import Fast
 from gradof.runtime.lengths import MISS
 from gradof.runtime.log import log
 from gradof.runtime.quickcall import Quick
@@ -75,11 +76,12 @@ class Trial:
     """The calls of one entry until it is decided who runs them, and after. See the module."""
 
     def __init__(
-        self, name: str, cache: Cache, ours: Quick, fast: Fast, fn: Callable[..., Any], key: str
+        self, name: str, cache: Cache, ours: Quick, fast: Fast, call: Call,
+        fn: Callable[..., Any], key: str,
     ) -> None:  # fmt: skip
         self.verdict: Verdict | None = None
         self._name, self._cache, self._ours, self._fast, self._fn = name, cache, ours, fast, fn
-        self._arguments = arguments_check(fast.call, fn)
+        self._as_it_is = call_as_it_is(cache, fast, call, fn, ours)
         self._key = key
         self._hooks = torch_if_loaded()._C._autograd._top_saved_tensors_default_hooks
         self._lock = forks.lock()
@@ -88,11 +90,18 @@ class Trial:
         self._times: dict[tuple[str, bool], list[float]] = {}
         self._open: _Timed | None = None  # a call whose backward has not come
 
+    @property
+    def decided(self) -> Quick:
+        """What calls of this entry go to: this trial, until it is decided who runs them."""
+        if self.verdict is None:
+            return self
+        return self._as_it_is if self.verdict.is_eager else self._ours
+
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call of this entry; MISS where it is of another."""
-        if self.verdict is not None and self.verdict.is_eager:
-            return self._as_it_is(args, kwargs)
-        if self.verdict is not None or self._hooks(False) is not None:
+        if self.verdict is not None:
+            return self.decided(args, kwargs)
+        if self._hooks(False) is not None:  # Note [Two runs of one call]
             return self._ours(args, kwargs)
         self._calls += 1
         turn = self._calls - tuning.TRIAL_WARM
@@ -100,21 +109,6 @@ class Trial:
             return self._ours(args, kwargs)
         side = "first" if turn == 0 else "eager" if turn % 4 in (1, 2) else "ours"
         return self._timed(side, args, kwargs)
-
-    def _as_it_is(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Eager's run, which is right whatever Python's state is: that is looked at now and then.
-
-        Another state is another function, of which the trial has said nothing.
-        """
-        if not self._arguments(args, kwargs):
-            return MISS
-        if self._hooks(False) is not None:  # Note [Two runs of one call]
-            return self._ours(args, kwargs)
-        self._calls += 1
-        if self._calls % tuning.TRIAL_AGAIN == 0 and self._fast.check(args, kwargs) is None:
-            return MISS
-        self._cache.eager.runs += 1
-        return self._fn(*args, **kwargs)
 
     def _timed(self, side: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = self._fast.check(args, kwargs)
@@ -124,7 +118,7 @@ class Trial:
             self._note(self._open, 0.0, gradients=False)
         timed = _Timed(side)
         if side == "eager":
-            self._cache.eager.runs += 1
+            self._cache.eager.count()
             start = now()
             result = self._fn(*args, **kwargs)
         else:
@@ -172,6 +166,8 @@ class Trial:
 
     def _end(self, verdict: Verdict) -> None:
         self.verdict = verdict
+        quick = self._cache.quick
+        self._cache.quick = tuple(self.decided if call is self else call for call in quick)
         log(f"{self._name} runs {verdict}")
 
 
@@ -184,22 +180,26 @@ class _Timed:
         self.side, self.seconds, self.is_noted = side, 0.0, False
 
 
-def trial_of(function: Differentiated, bound: Bound, quick: Quick | None) -> Trial | None:
-    """The trial of an entry, which calls `quick` for ours; None where ours is to run anyway."""
+def tried(function: Differentiated, bound: Bound, quick: Quick | None) -> Quick | None:
+    """What calls of an entry go to where `quick` is ours: its trial, or who has won it.
+
+    None where there is neither a trial nor `quick`.
+    """
     entry, cache = bound.entry, function.cache
     fast = next((f for f in cache.fast if f.entry is entry), None)
     if fast is None or not _may_measure(function, bound):
-        return None
+        return quick
     if entry.trial is None:
         key = verdict_key(entry.plan)
         name = function_name(function.fn)
-        made = Trial(name, cache, quick or _general(cache, fast), fast, function.fn, key)
+        ours = quick or _general(cache, fast)
+        made = Trial(name, cache, ours, fast, bound.call, function.fn, key)
         kept = kept_verdict(key)
         if kept is not None:
             made.verdict = _verdict(*kept)
         entry.trial = made
     found: Trial = entry.trial
-    return found
+    return found.decided
 
 
 def _may_measure(function: Differentiated, bound: Bound) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradof import differentiate, tuning
+from gradof.codegen.machine.engine import vector_bits
 from gradof.codegen.machine.object_cache import object_cache
 from gradof.runtime.torch_clock import when_backward_is_done
 from gradof.runtime.trial import Trial
@@ -166,6 +167,52 @@ def test_without_gradients_it_is_another_trial(costs: Costs) -> None:
         assert fast.explain(x).runs.startswith("compiled code: it took")
     model.train()
     assert fast.explain(x).runs.startswith("torch's own code")
+
+
+@pytest.mark.parametrize("eager", [1.0, 4.0])
+def test_who_has_won_is_called_without_the_trial(costs: Costs, eager: float) -> None:
+    costs(2.0, eager)
+    fast, (x, w) = differentiate(_loss), _arguments()
+    _steps(fast, CALLS, x, w)
+    (quick,) = fast.cache.quick
+    as_it_is = "hand_on" if vector_bits() else "check"
+    assert quick.__name__ == ("call" if eager > 2.0 else as_it_is)
+    torch.testing.assert_close(fast(x, w), _loss(x, w))
+
+
+@pytest.mark.parametrize("kind", ["tensors", "a number", "a list", "a keyword"])
+def test_what_runs_as_it_is_is_of_its_signature_alone(costs: Costs, kind: str) -> None:
+    costs(2.0, 1.0)
+    model = _normed()
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x: Any, by: Any = 1) -> Any:
+            return self.inner(x) * (by[0] if isinstance(by, list) else by)
+
+    plain = Scaled()
+    fast, one = differentiate(plain), torch.ones(4, dtype=torch.float64)
+    by: Any = {"tensors": one, "a number": 2.0, "a list": [one], "a keyword": one}[kind]
+
+    def call(fn: Any, x: Any) -> Any:
+        torch.manual_seed(1)
+        return fn(x, by=by) if kind == "a keyword" else fn(x, by)
+
+    x = torch.randn(6, 4, dtype=torch.float64)
+    _steps(lambda given: call(fast, given).sum(), CALLS, x)
+    runs = fast.cache_info().eager_runs
+    call(fast, x)
+    assert fast.cache_info().eager_runs == runs + 1
+    for given in (x[:5], x.clone().requires_grad_()):
+        call(fast, given)
+    with torch.no_grad():
+        assert not call(fast, x).requires_grad
+    plain.eval()
+    torch.testing.assert_close(call(fast, x), call(plain, x))
+    assert fast.cache_info().eager_runs == runs + 1
 
 
 def test_python_state_counts_when_eager_runs_too(costs: Costs) -> None:
