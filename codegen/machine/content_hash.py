@@ -55,7 +55,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.fshl.i64(i64, i64, i64)
 declare {_WORDS} @llvm.fshl.v{_LANES}i64({_WORDS}, {_WORDS}, {_WORDS})
-
+{_of_bytes()}
 define ptr @of_object(ptr %self, ptr %object) {{
   %view = alloca [{_VIEW} x i8], align 8
   %refused = call i32 @PyObject_GetBuffer(ptr %object, ptr %view, i32 0)
@@ -74,7 +74,11 @@ read:
 raised:
   ret ptr null
 }}
+"""
 
+
+def _of_bytes() -> str:
+    return f"""
 define internal i64 @of_bytes(ptr %data, i64 %length) {{
 entry:
   %last = alloca [{_BLOCK} x i8], align 64

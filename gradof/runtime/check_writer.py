@@ -286,10 +286,9 @@ class Writer:
         self.names["state"] = entry.state.check
         self.unless("state()")
 
-    def free(self, origin: Any, fn: Any, entry: Entry) -> str:
-        """A free array, read where it is kept, checked; the name it has then."""
+    def free(self, origin: Any, fn: Any, part: Any) -> str:
+        """A free array, read where it is kept, of the kind in a key; the name it has then."""
         name, value = self.read_free(origin, fn)
-        part = entry.free_keys[entry.traced.origins.index(origin)]
         if is_tensor(value) and part[-1]:
             self.read.append((name, value, part))
         elif is_tensor(value):

@@ -64,7 +64,10 @@ def fast_check(
         apart = writer.identities()
         writer.modes()
         writer.state(entry)
-        free = [writer.free(origin, fn, entry) for origin in traced.origins]
+        free = [
+            writer.free(origin, fn, part)
+            for origin, part in zip(traced.origins, entry.free_keys, strict=True)
+        ]
         for origin, before in traced.content:
             writer.contents(origin, fn, before)
         writer.parameters()

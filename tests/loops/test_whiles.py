@@ -78,3 +78,23 @@ def test_what_no_step_computes_has_no_slope() -> None:
         x = np.array(start)
         np.testing.assert_allclose(slope(x) @ LINE, along(f, x, 1e-7) if x[0] else 0.2, rtol=1e-5)
     assert slope.cache_info().misses == 1
+
+
+def test_a_loop_within_a_loop_begins_where_its_range_does() -> None:
+    """What steps of a round do holds in another round only where its range is the same."""
+    sites = np.random.default_rng(11).standard_normal((5, 3)) * 1.5
+
+    def near(p: Array) -> Any:
+        x, total, pull = sites * p[1], 0.0, np.zeros(5)
+        for i in range(len(x) - 1):
+            for j in range(i + 1, len(x)):
+                d = x[i] - x[j]
+                r2 = np.dot(d, d)
+                if r2 < 4.0:
+                    total += p[0] / r2
+                    pull[j] -= r2
+        return total + pull @ pull
+
+    value, slope = gradof.value_and_grad(near)(LINE)
+    np.testing.assert_allclose(value, near(LINE))
+    np.testing.assert_allclose(slope @ LINE, along(near, LINE, 1e-6), rtol=1e-6)

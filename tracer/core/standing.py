@@ -54,6 +54,10 @@ class Unknown(Exception):  # a signal to those who ask where a run stands
     """Something is in reach whose state cannot be told."""
 
 
+class Alive(list[Any]):
+    """What a standing has seen, kept so that ids stay theirs; none of it is read or written."""
+
+
 class Standing:
     """See the module docstring; each library says what its arrays are."""
 
@@ -62,7 +66,7 @@ class Standing:
         self._key: list[Any] = []
         self._seen: dict[int, int] = {}
         self._values: dict[Value, int] = {}
-        self._alive: list[Any] = []  # ids stay theirs
+        self._alive = Alive()
         self._constant: list[bool] = []
         self.arrays: list[Any] = []
         self.values: list[Value] = []  # what they were
@@ -82,6 +86,8 @@ class Standing:
             self._visit(value)
         for counter in counters:
             self.add(counter, counter.place.value)
+            self._key.append((counter.count, *map(_span, counter.sources)))
+            self._alive += counter.sources
         self.changes(held)
 
     @property
@@ -208,3 +214,8 @@ def are_known(called: Iterable[Any]) -> bool:
         ):
             return False
     return True
+
+
+def _span(source: Any) -> Any:
+    """What the items of a counted loop follow from, beside their number."""
+    return source if type(source) is range else id(source)

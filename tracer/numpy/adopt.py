@@ -29,10 +29,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradof.tracer.numpy.references import measured, others
 from gradof.tracer.state.bytecode import Instruction, instructions
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class _Following:
     def __init__(self, adoptions: Adoptions, recorder: Recorder) -> None:
         self.adoptions = adoptions
         self.recorder = recorder
-        self.counts = _measured()
+        self.counts = measured()
         from gradof.tracer.numpy.conversions import CONVERSIONS  # which stands above arrays
 
         self.conversions = CONVERSIONS
@@ -218,7 +219,7 @@ class _Following:
             if type(base) is not np.ndarray or sys.getrefcount(base) > self.counts.of_base:
                 return None
             base = base.base
-        if sys.getrefcount(array) > expected:
+        if others(array, expected, frame, recorder):
             self._at_the_caller(array, frame)
             return None
         recorder.baked = True
@@ -335,50 +336,3 @@ def _read_by(code: CodeType, lasti: int) -> list[Instruction]:
             read.append(load)
         pair = load if load.opname == "LOAD_FAST_LOAD_FAST" else None
     return read
-
-
-# --- reference counts -----------------------------------------------------------------------------
-
-
-class _Counts(NamedTuple):
-    """Of arrays that one variable, one list, one view refers to."""
-
-    of_local: int
-    of_item: int
-    of_base: int
-
-
-def _measured() -> _Counts:
-    """The counts as they are when asked as above.
-
-    They are measured for each run: where a frame evaluator is set, as Dynamo's is from the first
-    `torch.compile` on, Python's calls keep their arguments alive, which adds to the counts.
-    """
-    found: list[int] = []
-
-    def ask(array: Any, frame: Any, expected: int) -> None:
-        base: Any = array.base
-        while base is not None:
-            found.append(sys.getrefcount(base))
-            base = base.base
-        found.append(sys.getrefcount(array))
-
-    def of_local(frame: FrameType) -> None:
-        local: Any = frame.f_locals
-        for name in frozenset({"array"}).intersection(local):
-            value = local[name]
-            ask(value, frame, 0)
-
-    def of_item(value: Any) -> None:
-        for _, item in _items(value, frozenset()):
-            ask(item, None, 0)
-
-    def user() -> None:
-        array = np.zeros(2)  # noqa: F841  # found in the frame
-        of_local(sys._getframe())
-
-    user()
-    of_item([np.zeros(2)])
-    view = np.zeros(4).reshape(2, 2)
-    ask(view, None, 0)
-    return _Counts(*found[:3])

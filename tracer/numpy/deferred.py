@@ -118,6 +118,10 @@ class Deferred(Waiting):
         """The array is the user's, who may change it by plain numpy."""
         self._borrowed[id(owner(array))] = owner(array)
 
+    def borrows(self, array: Array) -> bool:
+        """Whether it keeps an array of the user's."""
+        return self._borrowed.get(id(array)) is array
+
     def later(self, memories: Sequence[Array], compute: Callable[[], list[Any]]) -> None:
         """The elements of these arrays, which wait for nothing, are what `compute` gives."""
         self.add(Call(compute, (), {}, memories))

@@ -337,6 +337,10 @@ class Held:
 
     # --- after ------------------------------------------------------------------------------------
 
+    def copies(self) -> list[Any]:
+        """The copies of all containers."""
+        return [copy for _, copy in self._copies.values()]
+
     def entry(self, container: Any) -> Any:
         """The copy of a container, or the container itself if nothing copied it."""
         found = self._copies.get(id(container))
@@ -365,10 +369,8 @@ class Held:
 
     def has_keys(self, cls: type) -> bool:
         """Whether a dict or set that was there at entry has keys of this class."""
-        return any(
-            isinstance(copy, (dict, set)) and any(isinstance(key, cls) for key in copy)
-            for _, copy in self._copies.values()
-        )
+        keyed = (copy for copy in self.copies() if isinstance(copy, (dict, set)))
+        return any(isinstance(key, cls) for keys in keyed for key in keys)
 
     def changed_arrays(self) -> list[Any]:
         """The arrays and locks that were written to, as they were again."""
@@ -381,9 +383,7 @@ class Held:
 
     def changes(self) -> list[Change]:
         """Everything that is not as it was copied."""
-        found: list[Change] = []
-        for container, before in self._copies.values():
-            found += differences(container, before)
+        found = [c for held, before in self._copies.values() for c in differences(held, before)]
         for cell, value in self._cells.values():
             if (now := content(cell)) is not value:
                 found.append(Change("cell", cell, None, value, now))

@@ -74,6 +74,10 @@ class Decisions:
                 known.plain[id(part)] = part
             known.kinds.add("traced" if is_ours(cls) else "constant")
 
+    def times_given(self, array: Any) -> int:
+        """By how many parameters an array is kept."""
+        return sum(id(array) in given.plain for given in self._given.values())
+
     def decided(self, code: CodeType, offset: int) -> None:
         """A traced value decides where the code goes on."""
         self._traced.setdefault(code, set()).add(offset)
