@@ -42,7 +42,7 @@ def call_as_it_is(cache: Cache, fast: Fast, call: Call, fn: Any, ours: Quick) ->
 
     `ours` runs under hooks of saved tensors: Note [Two runs of one call] in `gradof.runtime.trial`.
     """
-    modes = _modes(call, fn)
+    modes = modes_of(call, fn)
     by_python = _by_python(cache, fast, call, fn, ours, modes)
 
     def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -61,7 +61,7 @@ def call_as_it_is(cache: Cache, fast: Fast, call: Call, fn: Any, ours: Quick) ->
     return native or by_python
 
 
-def _modes(call: Call, fn: Any) -> list[Question]:
+def modes_of(call: Call, fn: Any) -> list[Question]:
     """Grad mode, and the mode of the module whose forward it is."""
     asked = [Question(torch_if_loaded().is_grad_enabled, (), call.key[-len(MODES)])]
     owner = getattr(fn, "__self__", None)

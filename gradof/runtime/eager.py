@@ -66,6 +66,8 @@ class Failure:
     error: Exception
     state: StateGuard | None
     tries: int = 1
+    found: int = 0  # by later calls
+    quick: Any = None  # their generated call (gradof.runtime.eager_call)
 
     def holds(self) -> bool:
         """Whether another trace would fail again, or is not to be tried."""

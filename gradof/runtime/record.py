@@ -23,6 +23,7 @@ from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_data, torch_if_loaded
 from gradof.runtime.cache import Cache, Entry, free_keys
 from gradof.runtime.conditions import conditions
+from gradof.runtime.eager_call import hasten_failure
 from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions, path_limit
@@ -77,6 +78,7 @@ class Tracing:
         eager = self.cache.eager
         known = eager.known(call.key) if may_run_eagerly else None
         if known is not None:
+            hasten_failure(self.cache, self.fn, call, known)
             raise known.error.with_traceback(None)
         if may_run_eagerly and call.library == "torch" and torch_if_loaded().is_anomaly_enabled():
             raise TraceError(

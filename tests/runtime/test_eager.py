@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof import differentiate, limits
+from gradof import differentiate, limits, tuning
 from gradof.errors import EagerWarning, RetraceWarning, TraceError
 
 
@@ -142,6 +142,39 @@ def test_it_is_traced_when_the_state_that_failed_is_another() -> None:
     info = fast.cache_info()
     assert (info.misses, info.eager_runs, info.backward_runs) == (2, 2, 1)
     torch.testing.assert_close(x.grad, model.layer.weight[0])
+
+
+def test_a_call_that_fails_again_is_found_by_a_generated_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[Any] = []
+    as_it_is = gradof.runtime.function.inspect_call  # type: ignore[attr-defined]
+
+    def look(*given: Any) -> Any:
+        looked.append(given)
+        return as_it_is(*given)
+
+    monkeypatch.setattr("gradof.runtime.function.inspect_call", look)
+    switch = {"talks": True}
+
+    def fn(x: torch.Tensor, power: int) -> torch.Tensor:
+        if switch["talks"]:
+            print(end="")
+        return (x**power).sum()
+
+    fast = differentiate(fn)
+    with pytest.warns(EagerWarning, match="print"):
+        fast(_x(), 2)
+    for _ in range(20):
+        fast(_x(), 2)
+    assert len(looked) < 8 and fast.cache_info().eager_runs == 21
+    x = _x()
+    fast(x, 3).backward()  # other arguments are looked at
+    torch.testing.assert_close(x.grad, 3 * x.detach() ** 2)
+    switch["talks"] = False
+    for _ in range(2 * tuning.TRIAL_AGAIN):
+        fast(_x(), 2)
+    assert fast.cache_info().hits > 0, "state was looked at again"
 
 
 def test_grad_and_value_and_grad(capsys: pytest.CaptureFixture[str]) -> None:
