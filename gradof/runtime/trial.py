@@ -212,7 +212,8 @@ def _may_measure(function: Differentiated, bound: Bound) -> bool:
     if torch_if_loaded().are_deterministic_algorithms_enabled():
         return False
     # a tensor that one side stores keeps that side's history, which is used up when the other reads
-    if any(isinstance(out, TensorOut) for store in traced.stores for out in store.outputs):
+    stored = (out for store in traced.stores for out in store.outputs)
+    if any(isinstance(out, TensorOut) and out.requires_grad for out in stored):
         return False
     return devices_of(traced.graph) <= {"cpu"}
 

@@ -114,7 +114,8 @@ def test_eager_is_faster_by_more_than_a_call_costs_us(costs: Costs) -> None:
         assert fast.explain(*_arguments()).runs.startswith(runs)
 
 
-def test_what_stores_a_tensor_is_not_tried(costs: Costs) -> None:
+@pytest.mark.parametrize("history", [True, False])
+def test_what_stores_a_tensor_with_history_is_not_tried(costs: Costs, history: bool) -> None:
     costs(2.0, 1.0)
 
     class Layer(torch.nn.Linear):
@@ -122,13 +123,15 @@ def test_what_stores_a_tensor_is_not_tried(costs: Costs) -> None:
 
         def forward(self, x: Any) -> Any:
             self.kept, before = (self.weight.exp() ** 2).sum(), self.kept
+            if not history:
+                self.kept = self.kept.detach()
             return super().forward(x).sum() * (1 if before is None else 2)
 
     layer = Layer(4, 3)
     fast = differentiate(layer)
     for _ in range(CALLS):
         (fast(torch.randn(5, 4)) + layer.kept).backward()
-    assert fast.cache_info().eager_runs == 0
+    assert (fast.cache_info().eager_runs == 0) is history
 
 
 def test_what_is_quick_is_not_tried(costs: Costs) -> None:
