@@ -34,6 +34,7 @@ from gradof.runtime.log import log, told
 from gradof.tracer.core.views import LaidOut, ViewOf
 
 if TYPE_CHECKING:
+    from gradof.runtime.inner_results import InnerResults
     from gradof.runtime.late import Late
 
 Library = Literal["numpy", "torch"]
@@ -68,6 +69,7 @@ class GraphPlan:
         self.cuda_graph = cuda_graph  # see gradof.codegen.host.cuda_graph
         self.overwritten = overwritten  # inputs, by number, that get new values after the call
         self.late: Late | None = None  # what the user's own backwards read, if that is anything
+        self.inner: InnerResults | None = None  # torch's results that others are computed from
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = forks.rlock()
 
@@ -194,7 +196,7 @@ class GradientPlan:
         )
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = forks.rlock()
-        self.late = owner.late
+        self.late, self.inner = owner.late, owner.inner
         self.asked_of_leaves = False  # see torch_bridge._is_wanted
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)

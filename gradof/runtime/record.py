@@ -27,6 +27,7 @@ from gradof.runtime.eager_call import hasten_failure
 from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions, path_limit
+from gradof.runtime.inner_results import inner_results
 from gradof.runtime.late import late_reads
 from gradof.runtime.limits import limits
 from gradof.runtime.log import log, told
@@ -335,10 +336,12 @@ class Tracing:
                 conditions(self.fn, traced, recording.reads, [*leaves, *free])
             ),
         )  # fmt: skip
+        tell = functools.partial(self._run_eagerly, call.key)
         entry.plan.late = late_reads(
-            recording.reads, traced, [*leaves, *free], cache.places,
-            functools.partial(self._has_changed, call.key),
+            recording.reads, traced, [*leaves, *free], cache.places, tell
         )
+        if call.library == "torch":
+            entry.plan.inner = inner_results(traced, function_loc(self.fn), tell)
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         hasten(cache, self.fn, entry, call)
@@ -347,8 +350,8 @@ class Tracing:
         kin.note(self.function, call, entry, recording.reads)
         return entry, call
 
-    def _has_changed(self, key: Any, error: TraceError) -> None:
-        """What a backward reads was changed before it: this signature runs eagerly from now on."""
+    def _run_eagerly(self, key: Any, error: TraceError) -> None:
+        """A backward was not as eager's would be: this signature runs eagerly from now on."""
         if not self.function.is_strict and key in self.cache.entries:
             self.cache.forget(key)
             self.cache.eager.note(key, error, None)

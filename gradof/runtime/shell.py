@@ -31,13 +31,13 @@ Compile = Callable[[Any], Any]
 def runs_as_it_is(module: Any) -> bool:
     """Whether the forward of a module is distributed code, or calls some in a submodule."""
     inside = (m for m in module.modules() if m is not module)
-    return _is_distributed(_forward(module)) or any(map(_is_managed, inside))
+    return is_distributed(_forward(module)) or any(map(_is_managed, inside))
 
 
 def _is_managed(module: Any) -> bool:
-    if _is_distributed(_forward(module)):
+    if is_distributed(_forward(module)):
         return True
-    return any(_is_distributed(h) for name in _HOOKS for h in getattr(module, name).values())
+    return any(is_distributed(h) for name in _HOOKS for h in getattr(module, name).values())
 
 
 def _forward(module: Any) -> Any:
@@ -45,7 +45,8 @@ def _forward(module: Any) -> Any:
     return inspect.getattr_static(type(module), "forward")
 
 
-def _is_distributed(function: Any) -> bool:
+def is_distributed(function: Any) -> bool:
+    """Whether a function is of torch's distributed code."""
     function = getattr(function, "func", function)  # of a partial
     name = str(getattr(function, "__module__", None))
     return any(name == room or name.startswith(f"{room}.") for room in _ROOMS)

@@ -221,6 +221,8 @@ class _Compiled(torch.autograd.Function):
             both = run(plan.together.plan(), (*tensors, cotangent))
             outputs, ctx.gradients = both[: plan.outputs], both[plan.outputs :]
             plan.together.ran()
+        if plan.inner is not None:
+            ctx.inner = plan.inner.refer(outputs)
         if _top_hooks(False) is not None:
             unsaved.outputs = outputs  # see Note [Ended by a hook]
         ctx.save_for_backward(
@@ -239,6 +241,8 @@ class _Compiled(torch.autograd.Function):
         plan: GradientPlan = ctx.plan
         if plan.late is not None:
             plan.late.check(ctx.late)
+        if plan.inner is not None:
+            plan.inner.check(ctx.inner, cotangents)
         watched = is_watched()
         if ctx.seed is not None and not watched:
             there = _computed_with_value(ctx, plan, cotangents)
