@@ -95,8 +95,19 @@ def _referent(obj: Any) -> Any:
     raise LookupError(f"what a {type(obj).__name__} leads to is not read again")
 
 
+def _read_attribute(obj: Any, name: str) -> Any:
+    """As it is stored, not what a class's own `__getattr__` or a property makes of it."""
+    space = getattr(obj, "__dict__", None)
+    if type(space) is not dict:
+        return getattr(obj, name)
+    for table in (*(space.get(t) for t in _MODULE_TABLES), space):
+        if isinstance(table, dict) and name in table:
+            return table[name]
+    return getattr(obj, name)
+
+
 _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
-    "attr": getattr,
+    "attr": _read_attribute,
     "item": lambda obj, key: obj[key],
     "closure": _read_closure,
     "global": lambda fn, name: fn.__globals__[name],
