@@ -62,6 +62,7 @@ class Writer:
         self.leaf = 0
         self.given: _Tensors = []  # arguments still to be checked
         self.read: _Tensors = []  # parameters still to be checked
+        self.scalars: set[int] = set()  # leaves that are arrays without dims, or numbers of numpy's
         self.free_names: dict[int, str] = {}  # by the id of an origin
         self.containers: dict[Any, list[str]] = {}  # those that can be changed, by type
 
@@ -188,7 +189,11 @@ class Writer:
             fixed = [f"{code} == {part[1][dim]}" for dim, code in codes.items()
                      if not self.is_length(code, (leaf, dim))]  # fmt: skip
             shape = " and ".join([f"{name}.ndim == {len(codes)}", *fixed])
-        self.unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}")
+        fits = f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}"
+        if leaf >= 0 and part[1] == ():  # numpy's numbers are as good
+            self.scalars.add(leaf)
+            fits = f"type({name}) is {self.bind(part[0].type, 'scalar')} or {fits}"
+        self.unless(fits)
 
     def is_length(self, code: str, place: tuple[int, int]) -> bool:
         """Whether a size may be any; it is the same as those of its name before."""
@@ -351,7 +356,7 @@ class Writer:
 
     def input(self, i: int) -> str:
         """A leaf as the graph takes it."""
-        return f"lift(a{i})" if i in self.call.numbers else f"a{i}"
+        return f"lift(a{i})" if i in self.call.numbers or i in self.scalars else f"a{i}"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

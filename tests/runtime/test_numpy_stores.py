@@ -32,6 +32,19 @@ class Loss:
 f = Loss()
 kept = lambda: (f.step, f.beta, f.log)
 """, CONSTANT),
+    "a value on self beside a list of the function's own": ("""
+class Model:
+    def __init__(self): self.rates, self.last = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], None
+    def run(self, m):
+        found = []
+        for rate in self.rates:
+            found.append(np.exp(-(rate - m) ** 2))
+        self.last = np.sum(np.log(found))
+        return np.asarray(found)
+model = Model()
+f = lambda x: np.sum(model.run(x[0])) + model.last
+kept = lambda: model.last
+""", 2),
     "a global counter": ("""
 step = 0
 def f(x):

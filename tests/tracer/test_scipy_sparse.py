@@ -214,3 +214,29 @@ def test_matrices_whose_places_have_like_sums_are_told_apart() -> None:
         value, gradient = compiled(x, matrix)
         np.testing.assert_allclose(value, np.sum((matrix @ x) ** 2))
         np.testing.assert_allclose(gradient, 2 * matrix.T @ (matrix @ x))
+
+
+SOME = np.array([0, 2, 3])
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "rows, then columns": lambda m: m[SOME][:, SOME] @ np.arange(1.0, 4.0),
+    "a block": lambda m: m[np.ix_(SOME, SOME)].toarray() ** 2,
+    "slices": lambda m: m[1:, :3] @ np.arange(1.0, 4.0),
+    "elements": lambda m: m[2, 3] + m[0, 0],
+    "a mask": lambda m: m[np.array([True, False, True, True])] @ np.arange(1.0, 5.0),
+    "rows alone": lambda m: m.getrow(2).toarray() ** 2 + m[[0]].toarray(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csc_matrix])
+def test_parts_of_a_matrix_with_traced_elements(name: str, make: Any) -> None:
+    row, column = np.array([0, 1, 2, 2, 3, 0]), np.array([1, 0, 2, 3, 3, 2])
+
+    def f(x: Any) -> Any:
+        return np.sum(PARTS[name](make((np.concatenate([x, x**2]), (row, column)), shape=(4, 4))))
+
+    x = np.array([0.3, 0.7, 1.1])
+    value, gradient = gradof.value_and_grad(f)(x)
+    slope = [(f(x + e) - f(x - e)) / 2e-6 for e in np.eye(3) * 1e-6]
+    np.testing.assert_allclose(value, f(x))
+    np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)

@@ -19,7 +19,9 @@ from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.calls import item_call, write_call
+from gradof.tracer.numpy.index import placed
 from gradof.tracer.numpy.numbers import in_assignment, in_index
+from gradof.tracer.numpy.operands import contains_traced
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
 
 Shape = tuple[int, ...]
@@ -40,6 +42,7 @@ class Selection(Protocol):
 
 def get_item(array: TracedArray, index: Any) -> TracedArray:
     """`array[index]`; for a traced boolean mask the trace holds for as many elements."""
+    index = _with_lists(array.recorder, index)
     result: TracedArray = item_call(
         array, index, _get_item, lambda items, value: _basic_view(array, items, value)
     )
@@ -80,7 +83,7 @@ def set_item(array: TracedArray, index: Any, value: Any) -> None:
     """`array[index] = value`: the array, its root, and all views of it change."""
     recorder = array.recorder
     recorder.enter()
-    index, value = in_assignment(array, index, value)
+    index, value = in_assignment(array, _with_lists(recorder, index), value)
     write_call(array, index, recorder.traced(value), _set_item, _assign)
 
 
@@ -114,6 +117,7 @@ def add_at(array: TracedArray, index: Any, value: Any) -> None:
     """`np.add.at`: positions that repeat add up."""
     recorder = array.recorder
     recorder.enter()
+    index = _with_lists(recorder, index)
     items = index if isinstance(index, tuple) else (index,)
     items = _without_masks(items)
     places = _places(array, items)
@@ -138,6 +142,15 @@ def _is_basic(item: Any) -> bool:
 
 def _is_traced_int(item: Any) -> bool:
     return isinstance(item, TracedArray) and item.ndim == 0 and item.dtype.kind in "iu"
+
+
+def _with_lists(recorder: Recorder, index: Any) -> Any:
+    """The index with lists of traced integers as arrays."""
+    if type(index) is tuple:
+        return tuple([_with_lists(recorder, i) if type(i) is list else i for i in index])
+    if type(index) is list and contains_traced(index):
+        return recorder.traced([placed(i) for i in index])
+    return index
 
 
 def _without_masks(items: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ They are set here, when the tracer is imported.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.state.kinds import is_ours
+from gradof.tracer.state.origins import ATOMS
 from gradof.tracer.state.unheard import quietly
 
 _POWERS: dict[float, Callable[[Any], Any]] = {
@@ -26,6 +29,9 @@ def _pow(self: TracedArray, other: Any) -> Any:
     """As `np.power`, with ndarray's own shortcuts: they differ in the last bit and at -inf."""
     if type(other) in (int, float) and self.dtype.kind == "f" and other in _POWERS:
         return _POWERS[other](self)
+    kind: Any = type(other)
+    if kind not in _DIRECT and self.ndim == 0 and _answers(kind, "__rpow__"):
+        return NotImplemented
     return np.power(self, other)
 
 
@@ -48,9 +54,23 @@ for _name in (
     setattr(TracedArray, _name, _method(_name))
 
 
+@functools.lru_cache(maxsize=256)
+def _answers(cls: type, name: str) -> bool:
+    """Whether an object that is no array has an operator of its own for a number before it.
+
+    numpy asks each element of an array; of a number there is one.
+    """
+    if any(hasattr(cls, asks) for asks in ("__array_ufunc__", "__array_priority__", "__array__")):
+        return False
+    if is_ours(cls) or issubclass(cls, (*ATOMS, list, tuple)):
+        return False
+    return any(name in vars(base) for base in cls.__mro__ if base is not object)
+
+
 def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[..., Any]:
     """An operator, straight to the recorder for what numpy would hand over anyway."""
     general = getattr(NDArrayOperatorsMixin, name)
+    other_name = "" if reflected else _OTHER.get(name, f"__r{name[2:]}")
 
     def of_one(self: TracedArray) -> Any:
         return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", (self,), {})
@@ -58,6 +78,9 @@ def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[.
     def of_two(self: TracedArray, other: Any) -> Any:
         if type(other) not in _DIRECT:
             if "scipy.sparse" in type(other).__module__:  # which have their own
+                return NotImplemented
+            kind: Any = type(other)
+            if self.ndim == 0 and other_name and _answers(kind, other_name):
                 return NotImplemented
             return general(self, other)
         inputs = (other, self) if reflected else (self, other)
@@ -69,6 +92,8 @@ def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[.
     return operator
 
 
+_OTHER = {"__lt__": "__gt__", "__le__": "__ge__", "__gt__": "__lt__", "__ge__": "__le__",
+          "__eq__": "", "__ne__": ""}  # fmt: skip
 _DIRECT = frozenset({TracedArray, float, int, np.ndarray})
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,

@@ -122,8 +122,12 @@ class Sight:
                 "which a trace cannot repeat", loc=function_loc(fn), hint="change a copy of it",
             )  # fmt: skip
 
-    def written(self, fn: Callable[..., Any], given: Iterable[Any]) -> list[Change]:
+    def written(
+        self, fn: Callable[..., Any], given: Iterable[Any], lent: Iterable[TracedArray] = ()
+    ) -> list[Change]:
         """What the run has written to what was there before it; `given` are its arguments' leaves.
+
+        `lent` stand in places of Python's state as the run begins, for what is there.
 
         Raises TraceError if the trace's own arrays were left elsewhere, where they outlive it.
         Traced numbers that were are plain again, and pinned.
@@ -139,18 +143,21 @@ class Sight:
             for change in found:
                 change.undo()
             try:
-                self._refuse(fn, left, others)
+                self._refuse(fn, left, others, {id(array) for array in lent})
             finally:
                 for change in found:
                     write(change, change.after)
         return found
 
-    def _refuse(self, fn: Callable[..., Any], left: set[type], changes: Sequence[Change]) -> None:
+    def _refuse(
+        self, fn: Callable[..., Any], left: set[type], changes: Sequence[Change], lent: set[int]
+    ) -> None:
         if TracedNumber in left:
             settle(fn)
         if TracedArray not in left:
             return
         found = Origins(fn, lambda o: type(o) is TracedArray).all()
+        found = [(array, origin) for array, origin in found if id(array) not in lent]
         if not found and TracedArray not in self._leaves(changes, surely=True):
             return
         where = found[0][1] if found else "Python's state"

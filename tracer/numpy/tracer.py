@@ -153,7 +153,7 @@ def _trace(
         sight.check(fn)
         generators.check()
         _refuse_changed_containers(fn, (positional, named), tree, values)
-        changes = sight.written(fn, thawed)
+        changes = sight.written(fn, thawed, held.arrays)
         outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
         out_tree = outcome.take(result, changes)
     except Exception:

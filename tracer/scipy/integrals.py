@@ -85,7 +85,8 @@ def _integral_of_gradient(
         return np.concatenate([np.reshape(d, -1) for d in slope(x, g, *arrays)])
 
     def compute(f: Function, a: float, b: float) -> Any:
-        return original_of(f"{_I}.quad_vec")(f, a, b, **_PRECISION)[0]
+        at: Function = lambda x: f(np.float64(x))  # an array: of Python's numbers all is asked  # noqa: E731
+        return original_of(f"{_I}.quad_vec")(at, a, b, **_PRECISION)[0]
 
     found = integral(name, flat, a, b, [g, *given], compute)
     grads: list[Any] = [None] * len(given)

@@ -148,6 +148,31 @@ class TracedSparse:
 
     todense = toarray
 
+    def __getitem__(self, index: Any) -> Any:
+        """Rows, columns, blocks and elements, which scipy finds by their numbers."""
+        data, column, indptr = self._rows
+        cls = _class_of_format(self, "csr")
+        numbers = cls((np.arange(1, len(column) + 1), column, indptr), shape=self._shape)
+        found = numbers[index]
+        if not library().issparse(found):
+            places = np.asarray(found)  # 0 where there is no element
+            return np.where(places > 0, np.take(data, np.maximum(places, 1) - 1), 0.0)
+        if found.ndim != 2:
+            raise TypeError("argument: an index that gives a sparse vector")
+        rows = found.tocsr()
+        like = _class_of_format(self, self.format)
+        place = np.take(data, rows.data - 1)
+        m, n = map(int, rows.shape)
+        return from_rows((place, rows.indices, rows.indptr, (m, n)), like)
+
+    def getrow(self, i: int) -> Any:
+        """One row."""
+        return self[[i], :]
+
+    def getcol(self, i: int) -> Any:
+        """One column."""
+        return self[:, [i]]
+
     def diagonal(self, k: int = 0) -> Any:
         """A diagonal."""
         return np.diagonal(self.toarray(), k)

@@ -1,0 +1,73 @@
+"""Programs of scientists' notebooks that nobody tuned for: value, gradient, and what changes them.
+
+The gradient is compared with differences; so is the second derivative, in `make long`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradof
+from tests.programs import (
+    sequences_science_1,
+    sequences_science_2,
+    sequences_science_3,
+    sequences_science_4,
+)
+from tests.programs.test_numpy_programs import X, _parsed, differences
+
+PROGRAMS = {
+    name: text
+    for texts in (
+        sequences_science_1, sequences_science_2, sequences_science_3, sequences_science_4
+    )
+    for name, text in _parsed(texts.PROGRAMS).items()
+}  # fmt: skip
+# They read lists that grow at each call, which is another trace.
+GROWING = {"prints, warnings and errors", "progress every few steps"}
+# The differences of what is computed until a tolerance is met are right to that tolerance.
+ROUGH = {"levenberg and marquardt by hand"}
+
+
+def made(name: str) -> types.ModuleType:
+    module = types.ModuleType("a_notebook")
+    sys.modules["a_notebook"] = module  # dataclasses ask for it
+    exec(compile(PROGRAMS[name], f"{name}.py", "exec"), vars(module))
+    return module
+
+
+@pytest.mark.cases(14)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_value_and_gradient(name: str) -> None:
+    module = made(name)
+    compiled = gradof.value_and_grad(module.f)
+    for x in (X, X * [1.05, 0.97, 1.02], X):
+        _compare(compiled, module.f, x)
+    assert compiled.cache_info().misses <= 3 or name in GROWING
+    if hasattr(module, "change"):
+        module.change()
+        _compare(compiled, module.f, X)
+
+
+def _compare(compiled: Any, f: Any, x: Any) -> None:
+    value, gradient = compiled(x)
+    np.testing.assert_allclose(value, f(x.copy()), rtol=1e-9)
+    columns = [(f(x + d) - f(x - d)) / 2e-6 for d in np.eye(3) * 1e-6]
+    np.testing.assert_allclose(gradient, columns, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_second_derivatives(name: str) -> None:
+    step = 1e-4 if name in ROUGH else 1e-6
+    gradient, hessian = gradof.grad(made(name).f), gradof.hessian(made(name).f)
+    np.testing.assert_allclose(hessian(X), differences(gradient, step), rtol=1e-3, atol=1e-4)
+
+
+def test_there_are_as_many_as_promised() -> None:
+    assert len(PROGRAMS) >= 60
