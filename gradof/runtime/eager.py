@@ -146,7 +146,7 @@ class EagerRuns:
 
         Raises the error itself where there is nothing to fall back on.
         """
-        if not may_run_eagerly(fn, error, args, kwargs, strict):
+        if not may_run_eagerly(None, error, args, kwargs, strict):
             self.forget(error)
             raise error
         named = functools.update_wrapper(lambda: run(), fn, updated=())
@@ -154,13 +154,13 @@ class EagerRuns:
 
 
 def may_run_eagerly(
-    fn: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any],
-    strict: bool,
+    fn: Callable[..., Any] | None, error: Exception, args: tuple[Any, ...],
+    kwargs: dict[str, Any], strict: bool,
 ) -> bool:  # fmt: skip
     """Whether a call that could not be traced has torch's autograd to fall back on.
 
-    One without tensors has what the function reads or makes, if that is torch's; one without
-    arguments has nothing to derive.
+    One without tensors has what `fn` reads or makes, if that is torch's and there is a gradient of
+    it; one without arguments has nothing to derive.
     """
     wrong_use = isinstance(error, CallError) or type(error) is InputError
     if isinstance(error, (RetraceWarning, OpaqueOpWarning)):  # by the user's own filter
@@ -170,7 +170,7 @@ def may_run_eagerly(
     leaves, _ = flatten((args, kwargs))
     if not leaves or any(is_tensor(leaf) or _holds_tensors(leaf) for leaf in leaves):
         return True
-    return names_torch(fn)
+    return fn is not None and names_torch(fn)
 
 
 def _holds_tensors(leaf: Any) -> bool:

@@ -25,9 +25,12 @@ _ABOUT_SHAPES = re.compile(r"shape|size|dimension|broadcast", re.IGNORECASE)
 
 
 def check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that do not fit the signature of `fn`, before it runs; CallError."""
+    """Refuse arguments that do not fit the signature of `fn`, before it runs; CallError.
+
+    Of a wrapper its own counts: it may take others than the function that it wraps.
+    """
     try:
-        signature = inspect.signature(fn)
+        signature = inspect.signature(fn, follow_wrapped=False)
     except ValueError:
         return  # some builtins do not tell their signature; calling them says what is wrong
     try:

@@ -19,11 +19,12 @@ import builtins
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from operator import getitem
-from types import FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bases
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
 from gradof.runtime.state_extras import Extras, More
@@ -136,10 +137,9 @@ class StateGuard:
                 shown = shown_path(path, edge.step)
                 self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
-                    if id(edge.child) not in self._used:
-                        self._array(edge, shown)
-                    else:
-                        self._input(edge, shown)
+                    used = id(edge.child) in self._used
+                    (self._input if used else self._array)(edge, shown)
+                    self._lacks(edge.child, shown)
                     if getattr(edge.child, "__dict__", None):
                         queue.append((edge.child, shown, edge.place))
                     continue
@@ -151,6 +151,8 @@ class StateGuard:
 
         for obj, path in self._containers:
             self._container(obj, path)
+        for space, missing in lacking_globals(self._reads):
+            self.builtin.setdefault(id(space), (space, set()))[1].update(missing)
 
     def _is_only_grown(self, obj: Any, path: str) -> bool:
         """Whether a container is appended to and not read, under any of its names."""
@@ -197,15 +199,7 @@ class StateGuard:
         """The names that a class's earlier bases, and itself, lack and may get."""
         if cls in self._class_names:
             return
-        reads, metaclass = self._reads, type(cls)
-        found: set[str] = set(reads.probes)
-        for meta in type.mro(metaclass)[:-2]:  # what a metaclass gives its classes
-            found |= reads.names & vars(meta).keys()
-        for base in reversed(cls.__mro__):
-            space = vars(base)
-            if is_heard(module_of(base)) and (missing := found - space.keys()):
-                self.absent.append((space, frozenset(missing), f"class {base.__qualname__}"))
-            found |= reads.names & space.keys()
+        self.absent += lacking_in_bases(cls, self._reads)
         self._class_names[cls] = frozenset(
             name for base in cls.__mro__ for name, value in vars(base).items()
             if name in self._reads.names and not hasattr(type(value), "__set__")
@@ -257,8 +251,14 @@ class StateGuard:
         elif isinstance(obj, Iterator) and self.untraceable is None:
             self.untraceable = path
         attributes = None if is_frame(type(obj)) else getattr(obj, "__dict__", None)
-        if type(attributes) is dict and not isinstance(obj, (FunctionType, type)):
+        if isinstance(obj, (FunctionType, ModuleType)):
+            self._lacks(obj, path)
+        elif type(attributes) is dict and not isinstance(obj, type):
             self._instance(obj, attributes, path, own)
+
+    def _lacks(self, obj: Any, path: str) -> None:
+        if missing := lacking(obj, self._reads):
+            self.absent.append((vars(obj), missing, path))
 
     def _instance(self, obj: Any, attributes: dict[str, Any], path: str, own: bool) -> None:
         entry = self._reads.entry(attributes)

@@ -18,10 +18,11 @@ from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
+from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import BUFFERS, HEAP, LOCK, elements, module_of
+from gradof.tracer.state.kinds import HEAP, module_of
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
@@ -62,7 +63,7 @@ class Extras:
             _, before = self._reads.held.caches.get(id(obj), (None, obj.cache_info()))
             if used := used_since(obj, before):
                 self._found.append((CacheGuard(obj, used), f"what {path} has cached"))
-        elif type(obj) in BUFFERS and (type(obj) is not LOCK or self._asks_locks()):
+        elif is_buffer(type(obj)) and (type(obj) is not LOCK or self._asks_locks()):
             self._found.append((_Same(obj, self._entry(obj)), path))
 
     def checks(self, fn: Any) -> Iterator[More]:
@@ -86,8 +87,7 @@ class Extras:
         return not self._reads.names.isdisjoint(("locked", "acquire"))
 
     def _entry(self, obj: Any) -> Any:
-        found = self._reads.held.arrays.get(id(obj))
-        return elements(obj) if found is None else found[1]
+        return self._reads.held.buffers.entry(obj)
 
 
 def _is_installed(cls: type) -> bool:

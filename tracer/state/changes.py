@@ -39,6 +39,16 @@ class Change:
         key = self.key if isinstance(self.key, str) else id(self.key)
         return self.kind, id(self.container), key
 
+    @property
+    def what(self) -> Any:
+        """What tells the value that is there now from others, while it lives."""
+        if self.kind != "all":
+            return id(self.after)
+        if isinstance(self.after, bytes):
+            return self.after
+        ids = map(id, self.after)  # the whole content is a copy of its own each time
+        return frozenset(ids) if isinstance(self.after, set) else tuple(ids)
+
     def undo(self) -> None:
         """Make the place as it was."""
         write(self, self.before)

@@ -31,6 +31,7 @@ _COMPUTED = frozenset({
     "getattr_static", "getmembers", "asdict", "astuple", "__slots__",
 })  # fmt: skip
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__"})
+_SETS = frozenset({"setattr", "__setattr__"})
 _BUILDS = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING",
                      "BINARY_OP"})  # fmt: skip
 
@@ -63,6 +64,8 @@ def facts_of(code: CodeType) -> Facts:
     found.read(listed, code.co_freevars)
     for nested in _nested(code):
         found.join(facts_of(nested), code.co_freevars)
+    if not _SETS.isdisjoint(found.reads):
+        found.stores |= found.constants
     return Facts(
         reads=frozenset(found.reads | found.constants), stores=frozenset(found.stores),
         only_grown=frozenset(found.grown - found.used - found.constants),

@@ -32,6 +32,13 @@ _STATES = frozenset({
     "seed", "initial_seed", "get_state", "set_state", "clone_state", "get_offset", "set_offset",
     "graphsafe_get_state", "graphsafe_set_state",
 })  # fmt: skip
+# Objects of C's that gather what they are given, and say what it comes to.
+_GATHER = frozenset({"update", "compress", "decompress", "flush"})
+_GATHERERS = ("_hashlib", "_md5", "_sha", "_blake2", "zlib", "_bz2", "_lzma")
+# Attributes that make another object, class or function of one.
+SHAPING = frozenset({
+    "__class__", "__bases__", "__dict__", "__code__", "__defaults__", "__kwdefaults__",
+})  # fmt: skip
 # What a function of numpy's may do when it is run as it is, beside its graph (Note [Performed
 # calls]): it says something, or asks the machine and changes nothing.
 _PERFORMED = (
@@ -51,8 +58,13 @@ def effect_of(owner: Any, name: str) -> str | None:
         return f"{name}()" if name == "cache_clear" else None
     if isinstance(owner, io.IOBase):
         return None if name in _ASKS else f"{type(owner).__name__}.{name}"
-    if name in _STATES and type(owner).__module__ == "torch._C":
+    module = str(type(owner).__module__)
+    if name in _STATES and module == "torch._C":
         return f"torch.Generator.{name}"
+    if name in _GATHER and module.startswith(_GATHERERS):
+        return f"{type(owner).__name__}.{name}"
+    if name == "run" and module == "_contextvars":
+        return "Context.run"
     if name in _DATES and isinstance(owner, type) and issubclass(owner, date):
         return f"{owner.__name__}.{name}"
     return None

@@ -64,3 +64,8 @@ def hides(cls: Any) -> bool:
     module = str(cls.__module__)
     top = module.partition(".")[0]
     return not is_heard(module) and top not in OPAQUE and top not in _OURS
+
+
+def is_of_stdlib(cls: Any) -> bool:
+    """Whether a class is of Python's standard library."""
+    return str(cls.__module__).partition(".")[0] in sys.stdlib_module_names

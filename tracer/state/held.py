@@ -32,15 +32,15 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.state.buffers import Buffers, is_buffer
 from gradof.tracer.state.caches import LRU
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.frames import Frames, is_frame
-from gradof.tracer.state.heard import hides, is_opaque
+from gradof.tracer.state.heard import hides, is_of_stdlib, is_opaque
 from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
     ATOMS,
-    BUFFERS,
     GETTERS,
     HEAP,
     HOOKS,
@@ -50,17 +50,14 @@ from gradof.tracer.state.kinds import (
     WATCHED,
     WITH_ATTRIBUTES,
     content,
-    elements,
     is_ours,
     is_users,
     module_of,
     names_of,
     private,
-    put_elements,
     slot,
 )  # fmt: skip
 
-_LARGEST = 1 << 28  # bytes of an array that are copied
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
 
 _BUILTINS = vars(builtins)  # of the interpreter: while a run is traced its `__import__` is ours
@@ -74,7 +71,7 @@ class Held:
         self.iterators: dict[int, tuple[Any, Any]] = {}  # old ones, and where they stood
         self.names: frozenset[str] = frozenset()  # that getters in reach read
         self.caches: dict[int, tuple[Any, Any]] = {}  # `lru_cache`s, and their info at entry
-        self.arrays: dict[int, tuple[Any, Any]] = {}
+        self.buffers = Buffers()
         self.watched: dict[int, tuple[Any, Any]] = {}  # see `kinds.watch_type`
         self.frames = Frames()
         self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
@@ -130,20 +127,20 @@ class Held:
                 if not is_frame(kind) and not self.sight(obj, old):
                     continue
             if is_frame(kind):
-                inside = self.frames.see(obj, names, old or self.sight is None)
-                stack.extend((part, True) for part in inside)
+                columns = self.frames.see(obj, names, old or self.sight is None)
+                stack.extend((part, True) for part in columns)
                 continue
             if kind is np.ndarray and not self._copies_arrays and obj.dtype != np.object_:
                 continue
             if kind in LEAVES:
                 if kind in WITH_ATTRIBUTES:
-                    stack.extend((inside, True) for inside in self._attributes_of(obj, names))
+                    inside = self._attributes_of(obj, names, facts.stores)
+                    stack.extend((part, True) for part in inside)
                 continue
             if isinstance(obj, (list, dict, set, deque, bytearray)):
                 self.container(obj)
-            elif kind in BUFFERS or (isinstance(obj, np.ndarray) and obj.dtype != np.object_):
-                if id(obj) not in self.arrays and getattr(obj, "nbytes", 0) <= _LARGEST:
-                    self.arrays[id(obj)] = obj, elements(obj)
+            elif is_buffer(kind) or (isinstance(obj, np.ndarray) and obj.dtype != np.object_):
+                self.buffers.see(obj)
                 continue
             elif is_iterator(kind):
                 self.iterator = obj if kept else self.iterator
@@ -154,10 +151,12 @@ class Held:
             kept = kept or not isinstance(obj, (list, tuple, dict, set, frozenset))
             stack.extend((inside, kept) for inside in self._inside(obj, names, facts))
 
-    def _attributes_of(self, leaf: Any, names: frozenset[str]) -> Iterator[Any]:
-        """What the user has set on a tensor."""
+    def _attributes_of(
+        self, leaf: Any, names: frozenset[str], stores: frozenset[str]
+    ) -> Iterator[Any]:
+        """What the user has set on a tensor, or may set."""
         attributes = getattr(leaf, "__dict__", None)
-        if attributes:
+        if attributes or (stores and attributes is not None):
             self.container(attributes)
             yield from (attributes[name] for name in names & attributes.keys())
 
@@ -175,7 +174,7 @@ class Held:
             if len(obj) <= _LARGE:
                 yield from obj.flat if isinstance(obj, np.ndarray) else obj
         elif isinstance(obj, FunctionType):
-            yield from self._of_function(obj)
+            yield from self._of_function(obj, bool(facts.stores) or facts.dynamic)
         elif isinstance(obj, MethodType):
             yield from (obj.__self__, obj.__func__)
         elif isinstance(obj, (BuiltinFunctionType, MethodWrapperType)):
@@ -189,15 +188,15 @@ class Held:
             yield from self._of_class(obj, names, facts.stores)
         elif isinstance(obj, ModuleType):
             space = vars(obj)
+            for name in facts.stores:
+                self.name(space, name)
             for name in names & space.keys():
-                if name in facts.stores:
-                    self.name(space, name)
                 if not isinstance(space[name], (ModuleType, FunctionType, type)):
                     yield space[name]
         if not isinstance(obj, (type, ModuleType, FunctionType)):
             yield from self._of_instance(obj, names, facts.stores)
 
-    def _of_function(self, fn: FunctionType) -> Iterator[Any]:
+    def _of_function(self, fn: FunctionType, may_write: bool) -> Iterator[Any]:
         for cell in fn.__closure__ or ():
             first = id(cell) not in self._cells
             self._part(fn, cell)
@@ -209,7 +208,7 @@ class Held:
         if self.sight is not None:
             yield from fn.__defaults__ or ()
             yield from (fn.__kwdefaults__ or {}).values()
-        if fn.__dict__ or self.sight is not None:
+        if may_write or fn.__dict__ or self.sight is not None:
             self.container(fn.__dict__)
             self._part(fn, fn.__dict__)
             yield from fn.__dict__.values()
@@ -222,9 +221,8 @@ class Held:
     def _of_class(
         self, cls: type, names: frozenset[str], stores: frozenset[str]
     ) -> Iterator[Any]:
-        if self.sight is not None:
-            for name in stores - vars(cls).keys():
-                self._class_names.setdefault((cls, name), MISSING)
+        for name in stores - vars(cls).keys() if cls.__flags__ & HEAP else ():
+            self._class_names.setdefault((cls, name), MISSING)
         for base in cls.__mro__:
             if base is object or not base.__flags__ & HEAP:
                 continue
@@ -238,6 +236,8 @@ class Held:
                     yield value
                 elif self.sight is not None:  # methods lead to arrays by closures and defaults
                     yield getattr(value, "fget", None) or getattr(value, "__func__", value)
+                elif stores and isinstance(value, FunctionType):
+                    self.container(value.__dict__)
 
     def _of_instance(
         self, obj: Any, names: frozenset[str], stores: frozenset[str]
@@ -249,8 +249,8 @@ class Held:
             self._part(obj, attributes)
             if module_of(type(obj)).startswith("gradof.runtime"):
                 names = frozenset(attributes) - private(type(obj))
-            elif self.sight is not None and hides(cls):
-                names = frozenset(attributes)
+            elif hides(cls) and (self.sight is not None or is_of_stdlib(cls)):
+                names = frozenset(attributes)  # what its own code reads, such as a WeakSet's `data`
             for name in names & attributes.keys():
                 yield attributes[name]
             if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one
@@ -312,6 +312,9 @@ class Held:
             kind = type(value)
             if (kind not in ATOMS and kind is not ModuleType) or is_users(value):
                 self.see(value, facts, old=True)
+            elif kind is ModuleType:
+                for stored in facts.stores:
+                    self.name(vars(value), stored)
 
     def correct(self, kind: str, holder: Any, key: Any, value: Any) -> None:
         """A reference that stood for another while the run went on; `value` was there before it."""
@@ -371,15 +374,6 @@ class Held:
         """Whether a dict or set that was there at entry has keys of this class."""
         keyed = (copy for copy in self.copies() if isinstance(copy, (dict, set)))
         return any(isinstance(key, cls) for keys in keyed for key in keys)
-
-    def changed_arrays(self) -> list[Any]:
-        """The arrays and locks that were written to, as they were again."""
-        found = []
-        for changed, before in self.arrays.values():
-            if elements(changed) != before:
-                put_elements(changed, before)
-                found.append(changed)
-        return found
 
     def changes(self) -> list[Change]:
         """Everything that is not as it was copied."""

@@ -1,7 +1,6 @@
 """Kinds of objects: which hold state, what hands out others, and what they hold, to be compared.
 
     slot(obj, member)       what a slot holds, MISSING if it is not set
-    elements(array)         the bytes of an array, a memoryview; whether a lock is held
     REFERENCES[type(ref)]   what a weak reference or a cached function leads to
 """
 
@@ -10,14 +9,10 @@ from __future__ import annotations
 import functools
 import gc
 import operator
-import threading
 import weakref
-from array import array
 from collections.abc import Callable, Iterator
 from types import CodeType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
-
-import numpy as np
 
 from gradof.tracer.state.caches import LRU, entries
 from gradof.tracer.state.changes import MISSING
@@ -69,24 +64,6 @@ def slot(obj: Any, member: MemberDescriptorType) -> Any:
         return MISSING
 
 
-def elements(obj: Any) -> Any:
-    """What an array, a memoryview or a lock holds, as something that can be compared."""
-    return obj.locked() if type(obj) is LOCK else obj.tobytes()
-
-
-def put_elements(obj: Any, before: Any) -> None:
-    """Make an array, a memoryview or a lock as `elements` has told it."""
-    if type(obj) is LOCK:
-        obj.acquire() if before else obj.release()
-    elif isinstance(obj, np.ndarray):
-        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
-    elif type(obj) is memoryview:
-        obj.cast("B")[:] = before
-    else:
-        del obj[:]
-        obj.frombytes(before)
-
-
 def led_to(obj: Any, limit: int = 1000) -> list[Any]:
     """The objects that attributes of attributes lead to: `functools.reduce(getattr, path, obj)`."""
     found: dict[int, Any] = {}
@@ -112,8 +89,6 @@ REFERENCES: dict[type, Callable[[Any], Any]] = {
     LRU: lambda cached: [value for _, value in entries(cached)],
     **VIEWS,
 }  # fmt: skip
-LOCK = type(threading.Lock())
-BUFFERS = frozenset({array, memoryview, LOCK})  # whose state is not seen in attributes
 # Objects of C's that read attributes under names they hold.
 GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 HEAP = 1 << 9  # Py_TPFLAGSHEAPTYPE: a class made by a class statement

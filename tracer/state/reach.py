@@ -32,7 +32,7 @@ from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.code_of import absolute, code_of, makes_names, wraps
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
-from gradof.tracer.state.heard import OPAQUE, hides, is_heard
+from gradof.tracer.state.heard import OPAQUE, hides, is_heard, is_of_stdlib
 from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, VIEWS, module_of, slot
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
@@ -271,7 +271,7 @@ class Reach:
         hidden = self.reads.held.sight is not None and hides(cls)
         everything = own or hidden or id(obj) in self.reads.everything or makes_names(cls)
         # what its own code in the standard library reads, such as a weak dictionary's `data`
-        told = hides(cls) and module_of(cls).partition(".")[0] in sys.stdlib_module_names
+        told = hides(cls) and is_of_stdlib(cls)
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
             names = entry.keys() if everything or told else self.reads.names

@@ -33,7 +33,7 @@ from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.caches import ColdCache, cold_cache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
-from gradof.tracer.state.effects import effect_error, effect_of, is_performed
+from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS, is_of_trace, led_to
@@ -189,6 +189,8 @@ class Reads:
         for name in self.lends.keys() & facts.reads - frame.f_globals.keys():
             frame.f_globals[name] = self.lends[name]
             self._lent.append((frame.f_globals, name))
+        for name in facts.stores & SHAPING if not module.startswith("torch.") else ():
+            self.effect(f"the setter of {name}", frame)
         self.codes[code] = frame.f_globals
         self.names |= facts.reads
         if "modules" in facts.reads:
@@ -226,8 +228,8 @@ class Reads:
         if facts.dynamic:
             for name in facts.reads & space.keys():
                 self._all_of(space[name], facts)
-                if "globals" in facts.reads and name in facts.probes:
-                    seen.name(space, name)
+            for name in facts.probes if "globals" in facts.reads else ():
+                seen.name(space, name)
         seen.cells_of(frame, facts)
         known = self._globals.get(id(facts))
         if known is None or known[1] != len(seen.names) or not known[0].holds(space):
@@ -269,16 +271,14 @@ class Reads:
             if code is frame.f_code and cached.cache_info().misses > before.misses:
                 self._miss = frame, self._written()
 
-    def _written(self) -> set[tuple[int, Any, int]]:
-        keys = ((c, c.key if isinstance(c.key, (str, int)) else id(c.key))
-                for c in self.held.changes())  # fmt: skip
-        return {(id(c.container), key, id(c.after)) for c, key in keys}
+    def _written(self) -> set[tuple[Any, Any]]:
+        return {(change.at, change.what) for change in self.held.changes()}
 
     def _end_miss(self, frame: FrameType, result: Any) -> None:
         """Note [A cold cache] in `gradof.tracer.state.caches`."""
         assert self._miss is not None
         written, self._miss = self._miss[1], None
-        new = {place[0] for place in self._written() - written}
+        new = {container for (_, container, _), _ in self._written() - written}
         there = self.reached() if new else set()
         if self.refuse_effects and (holds(result, self.is_traced) or new & there):
             self.cold = cold_cache(frame.f_code.co_qualname, user_loc(frame))

@@ -101,7 +101,7 @@ class OuterState:
         """Raise where code could see a change of the tensor in an array that shares its memory."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr() if storage.device.type == "cpu" else 0
-        for array, _ in self.reads.held.arrays.values():
+        for array, _ in self.reads.held.buffers.kept.values():
             if start and isinstance(array, np.ndarray):
                 first, last = np.lib.array_utils.byte_bounds(array)
                 if first < start + storage.nbytes() and start < last:

@@ -206,7 +206,7 @@ class Trace:
             for generator, state in self.recorder.seeded_elsewhere.items():
                 generator.set_state(state)
             self.generators.restore()
-            self.reads.held.changed_arrays()
+            self.reads.held.buffers.changed()
             self.reads.held.frames.changed()
             self.outer.restore()
             self.places.restore()
@@ -341,7 +341,7 @@ class Trace:
             raise effect_error(what, loc)
         if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
             raise keys_error(function_loc(self.fn))
-        if self.reads.held.changed_arrays():
+        if self.reads.held.buffers.changed():
             raise TraceError(
                 "a numpy array is changed in place", loc=function_loc(self.fn),
                 hint="change it outside, or make it a tensor",
