@@ -51,8 +51,8 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
 
 def _basic_view(array: TracedArray, items: tuple[Any, ...], value: Any) -> View | None:
     """How `array[items]`, of which numpy gives `value`, is a view; it is seldom asked."""
-    if not isinstance(value, np.ndarray):
-        return None
+    if array.is_scalar or not isinstance(value, np.ndarray):
+        return None  # of a scalar it is a copy
     if any([type(i) is TracedArray for i in items]):
         return View(
             array, lambda x: _select(array, items).read(x),
@@ -74,7 +74,8 @@ def _get_item(array: TracedArray, index: Any) -> TracedArray:
     value = recorder.deferred.item(array, tuple(map(real, items)))
     selection = _select(array, items)
     link = None
-    if isinstance(value, np.ndarray) and all(_is_basic(i) or _is_traced_int(i) for i in items):
+    is_view = isinstance(value, np.ndarray) and not array.is_scalar  # of a scalar it is a copy
+    if is_view and all(_is_basic(i) or _is_traced_int(i) for i in items):
         link = View(array, selection.read, selection.write)
     return recorder.wrap(value, selection.read(array.expr), link)
 
