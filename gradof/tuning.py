@@ -132,6 +132,7 @@ WHOLE_GROUP = 512  # elementwise ops of one loop: of more, most are kept in memo
 WHOLE_PRODUCT = 1 << 21  # multiplications of a product: larger ones are for several threads.
 WHOLE_CALLED = 1 << 15  # multiplications of one that is a call of the kernel for all sizes.
 WHOLE_HELD = 1 << 15  # cells in all: of more, others may run Python meanwhile.
+ALIKE_CALLS = 64  # calls in a row that are a function: of 200 layers, 0.6 s instead of 2.8.
 ALIKE_LINES = 8  # lines of code: fewer that are repeated are compiled as soon as a call of them.
 WHOLE_QUICK = 20_000  # lines of code: of more, it is compiled without optimisation.
 

@@ -9,6 +9,11 @@ the result is
 A network of 200 layers has 200 times the same loops over other memory, and LLVM takes some 40 us
 for each line. So what a step takes from outside are arguments of its function. A step stays where
 it is if it leaves something in registers, if it can fail, or if a size in it follows from lengths.
+
+Then most of what is left are calls, thousands of them, and addresses that are read at their end as
+at their beginning: for one block of so many LLVM takes far longer than for its parts. So calls that
+follow one another are functions in turn, which compute the addresses that they hand on:
+        define internal void @part0(ptr noalias %io, ptr noalias %arena, ptr noalias %constants)
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradof import tuning
@@ -25,7 +30,10 @@ _LOCAL = re.compile(r"(%[\w.]+|^[a-z]+\d+(?=:))", re.MULTILINE)  # the name of a
 _DEFINED = re.compile(r"^  (%[\w.]+) = ", re.MULTILINE)
 _LABEL = re.compile(r"^([a-z]+\d+):", re.MULTILINE)
 _TYPED = re.compile(r"(ptr|i\d+|float|double|<\d+ x (?:i\d+|float|double)>) (%[\w.]+)")
-_ADDRESS = re.compile(r"  %[\w.]+ = getelementptr i8, ptr %(?:arena|constants), i64 \d+$")
+_ADDRESS = re.compile(r"  (%[\w.]+) = getelementptr i8, ptr %(?:arena|constants), i64 \d+$")
+_ENTRY = re.compile(r"  (%[\w.]+) = getelementptr ptr, ptr %io, i64 \d+$")  # its place in a table
+_GIVEN = re.compile(r"  (%[\w.]+) = load ptr, ptr (%[\w.]+)$")
+_PARAMETERS = "ptr noalias %io, ptr noalias %arena, ptr noalias %constants"
 
 
 @dataclass(eq=False)
@@ -59,16 +67,17 @@ def outline(
             alike.setdefault(piece.between, []).append(len(pieces))
         pieces.append(piece)
     functions: dict[str, str] = {}  # their names
-    calls: dict[int, str] = {}
+    calls: dict[int, _Call] = {}
     for places in alike.values():
         made = {k: _function(pieces[k], k, latest) for k in places} if len(places) > 1 else {}
         counts = Counter(each[0] for each in made.values() if each is not None)
         for k, each in made.items():
             if each is not None and counts[each[0]] > 1:
                 name = functions.setdefault(each[0], f"alike{len(functions)}")
-                calls[k] = f"  call void @{name}({each[1]})"
+                calls[k] = _Call(name, each[1])
     texts = [f"define internal void @{name}({text}" for text, name in functions.items()]
-    return _with_calls(pieces, calls), texts
+    written = _Calls(pieces, calls)
+    return written.run(), [*texts, *written.parts]
 
 
 def _piece(lines: Sequence[str], before: str) -> _Piece:
@@ -82,8 +91,13 @@ def _last_label(lines: Sequence[str], before: str) -> str:
     return next((line[:-1] for line in reversed(lines) if line.endswith(":")), before)
 
 
-def _function(piece: _Piece, k: int, latest: Mapping[str, int]) -> tuple[str, str] | None:
-    """What is behind a function's name, names by number, and arguments; None if it has to stay."""
+def _function(
+    piece: _Piece, k: int, latest: Mapping[str, int]
+) -> tuple[str, list[tuple[str, str]]] | None:  # fmt: skip
+    """What is behind a function's name, names by number, and its arguments with their types.
+
+    None if it has to stay.
+    """
     made = _DEFINED.findall(piece.text)
     if '%"' in piece.text or "%fail" in piece.names or any(latest[name] > k for name in made):
         return None
@@ -102,23 +116,110 @@ def _function(piece: _Piece, k: int, latest: Mapping[str, int]) -> tuple[str, st
     body = "".join(itertools.chain.from_iterable(parts))
     start = f"n{numbers[piece.before]}" if piece.before in numbers else "start"
     parameters = ", ".join(f"{types[name]} %n{numbers[name]}" for name in given)
-    arguments = ", ".join(f"{types[name]} %{name}" for name in given)
+    arguments = [(types[name], f"%{name}") for name in given]
     return f"{parameters}) {{\n{start}:\n{body}\n  ret void\n}}", arguments
 
 
-def _with_calls(pieces: Sequence[_Piece], calls: Mapping[int, str]) -> list[str]:
-    """All lines, with calls for pieces, each in the block that the piece begins in."""
-    lines: list[str] = []
-    renamed: dict[str, str] = {}  # blocks that are in a function now: which one calls it
-    block = "entry"
-    for k, piece in enumerate(pieces):
-        if k in calls:
-            lines += [*piece.addresses, calls[k]]
-            renamed[f"%{_last_label(piece.lines, block)}"] = f"%{block}"
-            continue
-        lines += [
-            _LOCAL.sub(lambda found: renamed.get(found[0], found[0]), line)
-            if " = phi " in line else line for line in piece.lines
-        ]  # fmt: skip
-        block = _last_label(piece.lines, block)
-    return lines
+@dataclass(frozen=True)
+class _Call:
+    function: str
+    arguments: Sequence[tuple[str, str]]  # types and names
+
+    def line(self) -> str:
+        given = ", ".join(f"{kind} {name}" for kind, name in self.arguments)
+        return f"  call void @{self.function}({given})"
+
+
+class _Calls:
+    """Writes all lines, with calls for pieces, each in the block that the piece begins in."""
+
+    def __init__(self, pieces: Sequence[_Piece], calls: Mapping[int, _Call]) -> None:
+        self.pieces, self.calls = pieces, calls
+        self.parts: list[str] = []
+        self._addresses = dict(_addresses(pieces))
+        self._lines: list[str] = []
+        self._waiting: list[_Call] = []  # calls for which any function can compute the addresses
+        self._anywhere = {*self._addresses, "%io", "%arena", "%constants"}
+
+    def run(self) -> list[str]:
+        """The lines."""
+        renamed: dict[str, str] = {}  # blocks that are in a function now: which one calls it
+        block, gone = "entry", self._addresses.keys() - self._needed()
+        for k, piece in enumerate(self.pieces):
+            call = self.calls.get(k)
+            if call is not None:
+                self._write([line for line in piece.addresses if _made(line) not in gone])
+                self._call(call)
+                renamed[f"%{_last_label(piece.lines, block)}"] = f"%{block}"
+                continue
+            self._write([
+                _LOCAL.sub(lambda found: renamed.get(found[0], found[0]), line)
+                if " = phi " in line else line for line in piece.lines if _made(line) not in gone
+            ])  # fmt: skip
+            block = _last_label(piece.lines, block)
+        self._end_part()
+        return self._lines
+
+    def _needed(self) -> set[str]:
+        """Names that lines outside of parts read, and what addresses among them are made of."""
+        names = {
+            name for k, piece in enumerate(self.pieces) if k not in self.calls
+            for line in piece.lines if _made(line) not in self._addresses
+            for name in _LOCAL.findall(line)
+        }  # fmt: skip
+        names.update(
+            name for call in self.calls.values() if not self._is_apart(call)
+            for _, name in call.arguments
+        )  # fmt: skip
+        lines = [line for name in names for line in self._addresses.get(name, ())]
+        return names.union(*map(_LOCAL.findall, lines))
+
+    def _is_apart(self, call: _Call) -> bool:
+        return all(name in self._anywhere for _, name in call.arguments)
+
+    def _write(self, lines: Sequence[str]) -> None:
+        if any(_made(line) not in self._addresses for line in lines):
+            self._end_part()
+        self._lines += lines
+
+    def _call(self, call: _Call) -> None:
+        if not self._is_apart(call):
+            self._end_part()
+            self._lines.append(call.line())
+            return
+        self._waiting.append(call)
+        if len(self._waiting) == tuning.ALIKE_CALLS:
+            self._end_part()
+
+    def _end_part(self) -> None:
+        """The calls that wait as a function, and its call."""
+        if not self._waiting:
+            return
+        names = dict.fromkeys(name for call in self._waiting for _, name in call.arguments)
+        made = [line for name in names for line in self._addresses.get(name, ())]
+        body = "\n".join([*made, *(call.line() for call in self._waiting)])
+        name = f"part{len(self.parts)}"
+        self.parts.append(
+            f"define internal void @{name}({_PARAMETERS}) {{\nentry:\n{body}\n  ret void\n}}"
+        )
+        self._lines.append(f"  call void @{name}(ptr %io, ptr %arena, ptr %constants)")
+        self._waiting = []
+
+
+def _addresses(pieces: Sequence[_Piece]) -> Iterator[tuple[str, list[str]]]:
+    """Names of what any function computes from its three parameters, and the lines that do."""
+    entries: dict[str, str] = {}
+    for line in itertools.chain.from_iterable(piece.lines for piece in pieces):
+        if found := _ADDRESS.match(line):
+            yield found[1], [line]
+        elif found := _ENTRY.match(line):
+            entries[found[1]] = line
+            yield found[1], [line]
+        elif (found := _GIVEN.match(line)) and found[2] in entries:
+            yield found[1], [entries[found[2]], line]
+
+
+def _made(line: str) -> str | None:
+    """The name that a line is the value of."""
+    found = _DEFINED.match(line)
+    return None if found is None else found[1]

@@ -71,11 +71,43 @@ def test_the_code_does_not_grow_with_layers(monkeypatch: Any) -> None:
     assert (loops(40)[1] - loops(10)[1]) / 30 > 2 * per_layer
 
 
+def longest_function(text: str) -> int:
+    """Lines of the longest one."""
+    return max(part.count("\n") for part in text.split("\ndefine "))
+
+
+def test_no_function_grows_with_layers() -> None:
+    """One block of all calls of a deep network takes LLVM longer than its parts."""
+    params = ", ".join(f"%w{k} : f32[20,20]" for k in range(200))
+    body = "".join(
+        f"  %a{k} : f32[9,20] = mm(%x{k}, %w{k})\n"
+        f"  %t{k} : f32[9,20] = tanh(%a{k})\n"
+        f"  %m{k} : f32[9,1] = amax[dims=(1,), keepdims=True](%t{k})\n"
+        f"  %x{k + 1} : f32[9,20] = sub(%t{k}, %m{k})\n" for k in range(200)
+    )  # fmt: skip
+    graph = parse_graph(f"graph f(%x0 : f32[9,20], {params}):\n{body}  return (%x200)\n")
+    text = emit_whole(graph, vector_bits()).text
+    assert "call void @part5(" in text
+    assert longest_function(text) < 5 * tuning.ALIKE_CALLS
+    given = [np.random.default_rng(0).standard_normal(n, np.float32) for n in [(9, 20)]]
+    given += [np.eye(20, dtype=np.float32)] * 200
+    (mine,) = executable(graph).function(*given)
+    expected = given[0]
+    for _ in range(200):
+        expected = np.tanh(expected)
+        expected = expected - expected.max(1, keepdims=True)
+    np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("least", [1, 8])
-def test_the_same_bits_as_written_out(count: int, least: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("together", [1, 3, 64])
+def test_the_same_bits_as_written_out(
+    count: int, least: int, together: int, monkeypatch: Any
+) -> None:
     graph, given = layers(count), arrays(count)
     monkeypatch.setattr(tuning, "ALIKE_LINES", least)
+    monkeypatch.setattr(tuning, "ALIKE_CALLS", together)
     run = executable(graph)
     assert "call void @alike0(" in run.source
     monkeypatch.setattr(tuning, "ALIKE_LINES", 1 << 30)
