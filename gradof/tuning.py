@@ -77,6 +77,8 @@ DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick
 DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
 TEMPLATES = 1 << 12  # calls of which the nodes are kept: some 2 kB each.
 
+UNASKED_NODES = 64  # of a graph that is compiled once more to run without what df reads.
+
 # --- Ours or eager's (gradof.runtime.trial) -------------------------------------------------------
 TRIAL_WARM = 12  # calls of ours before eager's first: convolutions are chosen, backwards compiled.
 TRIAL_LEAST = 2e-5  # seconds of a call: of less, what eager would save is not seen.

@@ -31,6 +31,7 @@ from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
 from gradof.runtime.log import log, told
+from gradof.runtime.unasked import Unasked
 from gradof.tracer.core.views import LaidOut, ViewOf
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class GradientPlan:
             i for i in range(len(gradient.f.outputs)) if i not in differentiable
         )
         self.together = Together(self)
+        self.unasked = Unasked(self, owner)
 
     def df(self, defined: Flags, wanted: Flags) -> SpecializedPlan:
         """df where cotangent i of `df_input_vjps` is given iff defined[i]."""

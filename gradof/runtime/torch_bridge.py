@@ -32,6 +32,7 @@ from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import BF16, DType
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.plan import GradientPlan, GraphPlan
+from gradof.runtime.torch_again import Unrecorded
 from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass, only_adds_up
 from gradof.runtime.torch_batched import batch_of
 from gradof.runtime.torch_joint import Joined
@@ -81,6 +82,10 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
                            for i, t in enumerate(tensors)]  # fmt: skip
             if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
                 return (_joined(gradient, begun, _compiled, *tensors),)
+            if gradient.unasked.has_begun and _top_hooks(False) is None:
+                unrecorded: tuple[Tensor, ...] = _unrecorded(gradient, _compiled, *tensors)
+                return unrecorded
+            gradient.unasked.ran()
             outputs: tuple[Tensor, ...] = _compiled(gradient, *tensors)
             unsaved.outputs = None
             return outputs[: gradient.real_outputs]
@@ -118,9 +123,10 @@ def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> Non
 
 def from_numpy(array: Any) -> Tensor:
     """A tensor over a fresh array; torch has no negative strides, so a flipped one is copied."""
-    if array.ndim and min(array.strides) < 0:
-        array = array.copy()
-    return torch.from_numpy(array)
+    try:
+        return torch.from_numpy(array)
+    except ValueError:  # asking for the strides first takes as long as the tensor
+        return torch.from_numpy(array.copy())
 
 
 def from_raw(array: Any, held: DType | None) -> Tensor:
@@ -239,6 +245,7 @@ class _Compiled(torch.autograd.Function):
         if batch is not None:
             return batch.map(lambda *slices: _Compiled.backward(ctx, *slices), cotangents)
         plan: GradientPlan = ctx.plan
+        plan.unasked.asked()
         if plan.late is not None:
             plan.late.check(ctx.late)
         if plan.inner is not None:
@@ -337,3 +344,4 @@ def _is_wanted(node: Any, plan: GradientPlan) -> bool:
 # The apply of torch's own, without what it does in Python for transforms: none is active here.
 _joined: Any = super(torch.autograd.Function, Joined).apply
 _compiled: Any = super(torch.autograd.Function, _Compiled).apply
+_unrecorded: Any = super(torch.autograd.Function, Unrecorded).apply

@@ -6,12 +6,12 @@ backward wants something other than the gradients that are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gradof.runtime.dynamo import left_alone_in_autograd
+from gradof.runtime.torch_again import Apply, gradients_apart
 from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass
 from gradof.runtime.torch_batched import batch_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gradof.runtime.plan import GradientPlan
 
 Tensor = torch.Tensor
-Apply = Callable[..., tuple[Tensor, ...]]
 
 
 @left_alone_in_autograd
@@ -53,35 +52,16 @@ class Joined(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         inputs = ctx.saved_tensors  # refuses tensors changed meanwhile, and a freed graph
         if gradients is not None and is_watched() and has_nan(gradients):
-            apart = _apart(ctx, inputs, cotangent)  # an error where there is one in eager
-            let_pass(ctx)
+            apart = gradients_apart(ctx, inputs, (cotangent,), 3)
+            let_pass(ctx)  # where there is an error in eager, it has been raised
             return (None, None, None, *apart)
         if gradients is None or torch.is_grad_enabled() or cotangent.item() != ctx.seed:
             if gradients is not None:
                 plan.together.missed()
-            return (None, None, None, *_apart(ctx, inputs, cotangent))
+            return (None, None, None, *gradients_apart(ctx, inputs, (cotangent,), 3))
         plan.together.taken()
         plan.f.counts.backward += 1
         result: list[Tensor | None] = [None] * (3 + plan.arity)
         for place, gradient in zip(plan.together.places, gradients, strict=True):
             result[3 + place] = gradient
         return tuple(result)
-
-
-def _apart(ctx: Any, inputs: Sequence[Tensor], cotangent: Tensor) -> list[Tensor | None]:
-    """The gradients by f and df, with a history of their own where one is asked for."""
-    create = torch.is_grad_enabled()
-    wanted = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
-    with torch.enable_grad():
-        given = list(inputs) if create else [t.detach() for t in inputs]
-        for i in wanted:
-            if not create:
-                given[i].requires_grad_()
-        value = ctx.apart(ctx.plan, *given)[0]
-        found = torch.autograd.grad(
-            value, [given[i] for i in wanted], cotangent, create_graph=create, allow_unused=True
-        )
-    result: list[Tensor | None] = [None] * len(inputs)
-    for i, gradient in zip(wanted, found, strict=True):
-        result[i] = gradient
-    return result

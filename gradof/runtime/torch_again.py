@@ -1,0 +1,80 @@
+"""Autograd functions that save their inputs alone, and run f and df by themselves in the backward.
+
+See Note [Together] in `joint` and Note [Unasked] in `unasked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradof.runtime.dynamo import left_alone_in_autograd
+from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass
+from gradof.runtime.torch_batched import batch_of
+
+if TYPE_CHECKING:
+    from gradof.runtime.plan import GradientPlan
+
+Tensor = torch.Tensor
+Apply = Callable[..., tuple[Tensor, ...]]
+
+
+@left_alone_in_autograd
+class Unrecorded(torch.autograd.Function):
+    """The results of a graph, without what df reads."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: GradientPlan, apart: Apply, *tensors: Tensor) -> Any:
+        """`apart` records f by itself, on the same plan."""
+        from gradof.runtime.torch_bridge import run
+
+        ctx.set_materialize_grads(False)
+        ctx.plan, ctx.apart = plan, apart
+        ctx.save_for_backward(*tensors)
+        outputs = run(plan.unasked.whole, tensors)
+        if plan.constant_outputs:
+            constant = [i for i in plan.constant_outputs if i < plan.real_outputs]
+            ctx.mark_non_differentiable(*[outputs[i] for i in constant])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The gradients of f and df by themselves; from the next call on f saves."""
+        batch = batch_of(cotangents)
+        if batch is not None:
+            return batch.map(lambda *given: Unrecorded.backward(ctx, *given), cotangents)
+        ctx.plan.unasked.asked()
+        gradients = gradients_apart(ctx, ctx.saved_tensors, cotangents, 2)
+        if is_watched() and has_nan(gradients):
+            let_pass(ctx)  # where there is an error in eager, it has been raised
+        return (None, None, *gradients)
+
+
+def gradients_apart(
+    ctx: Any, inputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], before: int
+) -> list[Tensor | None]:
+    """The gradients by f and df, with a history of their own where one is asked for.
+
+    The inputs are behind as many other arguments of the function of `ctx`.
+    """
+    create = torch.is_grad_enabled()
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad[before:]) if needed]
+    result: list[Tensor | None] = [None] * len(inputs)
+    if all(cotangent is None for cotangent in cotangents):
+        return result
+    with torch.enable_grad():
+        given = list(inputs) if create else [t.detach() for t in inputs]
+        for i in wanted:
+            if not create:
+                given[i].requires_grad_()
+        values = ctx.apart(ctx.plan, *given)
+        pairs = [(v, c) for v, c in zip(values, cotangents, strict=False) if c is not None]
+        found = torch.autograd.grad(
+            [v for v, _ in pairs], [given[i] for i in wanted], [c for _, c in pairs],
+            create_graph=create, allow_unused=True,
+        )  # fmt: skip
+    for i, gradient in zip(wanted, found, strict=True):
+        result[i] = gradient
+    return result
