@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from gradof.runtime.arrays import (
 )
 from gradof.runtime.cache import Entry, graph_input
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
+from gradof.tracer.core.containers import OPEN
 from gradof.tracer.core.exact import exact
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
@@ -120,6 +121,8 @@ class Writer:
         same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
         if tree.kind in ("namedtuple", "dataclass"):
             self.unless(same_type)
+            if issubclass(cast(type, tree.type), OPEN):
+                self.unless(f"tuple(vars({name})) == {tree.keys!r}")
         else:
             self.unless(f"{same_type} and len({name}) == {len(tree.keys)}")
         if tree.kind == "dict":

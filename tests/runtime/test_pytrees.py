@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import dataclass
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -164,3 +166,60 @@ def test_aux_of_any_structure() -> None:
     close(aux["exp"], leaf(3).exp().detach())
     assert aux["n"] == 3
     close(slope, 2 * leaf(3).detach())
+
+
+class _Parameters(UserDict[str, Any]):
+    pass
+
+
+class _ByAttribute(dict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+W = np.array([0.5, -1.0, 2.0])
+_COUNTS: Any = Counter()
+_COUNTS.update({"w": 1.5, "b": 2.0})
+CONTAINERS: dict[str, Any] = {
+    "UserDict": _Parameters(w=W, b=2.0),
+    "ChainMap": ChainMap({"w": W}, {"b": 2.0}),
+    "Counter": _COUNTS,
+    "defaultdict": defaultdict(float, w=W, b=2.0),
+    "a dict with attributes": _ByAttribute(w=W, b=2.0),
+    "MappingProxyType": MappingProxyType({"w": W, "b": 2.0}),
+    "SimpleNamespace": SimpleNamespace(w=W, b=2.0),
+    "UserList": UserList([W, 2.0]),
+    "deque": deque([W, 2.0], maxlen=4),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_of_the_standard_library_are_arguments(name: str) -> None:
+    given = CONTAINERS[name]
+
+    def parts(p: Any) -> tuple[Any, Any]:
+        if isinstance(p, SimpleNamespace):
+            return p.w, p.b
+        return (p["w"], p["b"]) if hasattr(p, "keys") else (p[0], p[1])
+
+    def loss(p: Any) -> Any:
+        w, b = parts(p)
+        return np.sum(np.asarray(w) ** 2) * b
+
+    compiled = value_and_grad(loss)
+    for _ in range(3):
+        value, slope = compiled(given)
+        np.testing.assert_allclose(value, loss(given))
+        w, b = parts(slope)
+        assert type(slope) is type(given)
+        np.testing.assert_allclose(w, 4.0 * np.asarray(parts(given)[0]))
+        np.testing.assert_allclose(b, np.sum(np.asarray(parts(given)[0]) ** 2))
+    assert compiled.cache_info().misses == 1
+
+
+def test_a_namespace_with_one_attribute_more_is_another_structure() -> None:
+    compiled = value_and_grad(lambda p: sum(np.sum(v) for v in vars(p).values()))
+    for p in (SimpleNamespace(w=W), SimpleNamespace(w=W, b=W), SimpleNamespace(w=W)):
+        for _ in range(2):
+            value, slope = compiled(p)
+            assert value == np.sum(W) * len(vars(p)) and vars(slope).keys() == vars(p).keys()

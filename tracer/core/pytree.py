@@ -9,9 +9,9 @@
 (('a', {'w': 'b'}), ['c'])
 
 Containers are exactly: tuple, list, dict, OrderedDict, namedtuples, struct sequences (such as
-`torch.return_types.max`), classes of torch's pytree registry (`registered`) and instances of
-dataclasses. Anything else, `None` and subclasses of the above included, is a leaf; results may hold
-objects of other classes as well, see `objects`.
+`torch.return_types.max`), classes of torch's pytree registry (`registered`), instances of
+dataclasses, and what `containers` names. Anything else, `None` and other subclasses of the above
+included, is a leaf; results may hold objects of other classes as well, see `objects`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from gradof.errors import InputError
 from gradof.ir.forks import cached_property
+from gradof.tracer.core.containers import attributes_of
 from gradof.tracer.core.exact import exact
 from gradof.tracer.core.registered import Context, join, node_of, split
 from gradof.tracer.core.sparse_matrices import class_of
@@ -241,6 +242,9 @@ def _split_of_class(cls: type) -> _Split | None:
         if hasattr(cls, "n_sequence_fields"):
             return lambda t: ("structseq", tuple(range(len(t))), t)
         return None
+    names_of = attributes_of(cls)
+    if names_of is not None:
+        return lambda t: ("dataclass", names_of(t), [getattr(t, name) for name in names_of(t)])
     if dataclasses.is_dataclass(cls) and cls is not Static and not issubclass(cls, dict):
         names = tuple(f.name for f in dataclasses.fields(cls))
         return lambda t: ("dataclass", names, [getattr(t, name) for name in names])

@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from gradof.tracer.core import containers
+from gradof.tracer.core.containers import STANDARD
 from gradof.tracer.core.sparse_matrices import sparse_node
 
 
@@ -40,12 +42,12 @@ class Context:
 
 
 def node_of(cls: type) -> Any:
-    """What torch's registry says of a class, or we of scipy's; None where nobody says anything."""
-    sparse = sparse_node(cls)
-    if sparse is not None:
-        return sparse
+    """What torch's registry says of a class, or we do; None where nobody says anything."""
     pytree = sys.modules.get("torch.utils._pytree")
-    return None if pytree is None else pytree.SUPPORTED_NODES.get(cls)
+    registered = None if pytree is None else pytree.SUPPORTED_NODES.get(cls)
+    if registered is None or cls in STANDARD:  # the same whether torch is loaded or not
+        return sparse_node(cls) or containers.node_of(cls) or registered
+    return registered
 
 
 def split(node: Any, tree: Any) -> tuple[tuple[Any, ...], list[Any], Context]:
