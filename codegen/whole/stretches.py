@@ -44,7 +44,7 @@ def may_stretch(graph: Graph, library: Library) -> bool:
         return False
     count = 0
     for node in graph.nodes():
-        count += _is_inside(node, library)
+        count += _is_inside(node, library) and _worth(node)
         if count >= tuning.STRETCH_LEAST:
             return True
     return False
@@ -55,9 +55,28 @@ def _is_free(node: Node) -> bool:
 
 
 def _is_inside(node: Node, library: Library) -> bool:
-    if _is_free(node) or is_loop(node) or has_effect(node):
+    if _is_free(node) or _keeps_its_place(node):
         return False
-    return reason_against_node(node, library, tuning.STRETCH_CELLS) is None
+    most = tuning.STRETCH_CELLS
+    return all(reason_against_node(each, library, most) is None for each in _within(node))
+
+
+def _within(node: Node) -> Iterator[Node]:
+    """A node and those of its blocks."""
+    yield node
+    for block in node.blocks:
+        for each in block.nodes():
+            yield from _within(each)
+
+
+def _keeps_its_place(node: Node) -> bool:
+    """Whether a node, or one of a loop's steps, keeps its order among others of its kind."""
+    return any(map(has_effect, _within(node)))
+
+
+def _worth(node: Node) -> int:
+    """How many calls a node within a function spares; a loop has them at each step."""
+    return tuning.STRETCH_LEAST if is_loop(node) else 1
 
 
 class _Rebuild:
@@ -83,7 +102,7 @@ class _Rebuild:
             if not _is_free(node):
                 phases.setdefault(self.phase[node], ([], []))[node in self.inside].append(node)
         for _, (outside, inside) in sorted(phases.items()):
-            if len(inside) >= tuning.STRETCH_LEAST:
+            if sum(map(_worth, inside)) >= tuning.STRETCH_LEAST:
                 for k in range(0, len(inside), tuning.WHOLE_MOST):
                     self.stretch(inside[k : k + tuning.WHOLE_MOST])
                 self.append(outside)
@@ -106,7 +125,7 @@ class _Rebuild:
                 if maker is not None and maker in self.phase:
                     waits = mine and maker not in self.inside
                     phase = max(phase, self.phase[maker] + waits)
-            if has_effect(node):  # they keep their order
+            if _keeps_its_place(node):
                 phase = last_effect = max(phase, last_effect)
             if not _is_free(node) or node.kind in CONSTANTS:
                 self.phase[node] = phase

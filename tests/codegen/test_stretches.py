@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import gradof
 from gradof import tuning
 from gradof.codegen import compile_graph
 from gradof.codegen.machine.engine import vector_bits
@@ -172,3 +173,20 @@ def test_gradients_around_a_convolution(dtype: Any, order: Any, monkeypatch: Any
                                           torch.randn(8).to(dtype))]  # fmt: skip
     assert check(_patches, tuple(given), order=1 if dtype is torch.bfloat16 else 2).ok
     assert ran or dtype is torch.bfloat16
+
+
+def test_a_loop_beside_a_library_call_is_a_function() -> None:
+    def filtered(x: Any) -> Any:
+        y, before = np.zeros(64), 0.0
+        for n in range(64):
+            before = 0.5 * before + x[0] * np.sin(x[1] * n)
+            y[n] = before
+        return np.sum(np.abs(np.fft.rfft(y)))  # which no native function computes
+
+    compiled, x = gradof.value_and_grad(filtered), np.array([0.7, 0.3])
+    value, slope = compiled(x)
+    np.testing.assert_allclose(value, filtered(x))
+    steps = [(filtered(x + e) - filtered(x - e)) / 2e-6 for e in np.eye(2) * 1e-6]
+    np.testing.assert_allclose(slope, steps, rtol=1e-6)
+    run = compile_graph(gradof.differentiate(filtered).trace(x))
+    assert [type(kernel) for kernel in run.kernels] == [StretchKernel]
