@@ -69,7 +69,10 @@ def outline(
     functions: dict[str, str] = {}  # their names
     calls: dict[int, _Call] = {}
     for places in alike.values():
-        made = {k: _function(pieces[k], k, latest) for k in places} if len(places) > 1 else {}
+        if len(places) < 2:
+            continue
+        known: _Known = {}
+        made = {k: _function(pieces[k], k, latest, known) for k in places}
         counts = Counter(each[0] for each in made.values() if each is not None)
         for k, each in made.items():
             if each is not None and counts[each[0]] > 1:
@@ -81,28 +84,60 @@ def outline(
 
 
 def _piece(lines: Sequence[str], before: str) -> _Piece:
-    addresses = [line for line in lines if _ADDRESS.match(line)]
-    text = "\n".join([line for line in lines if not _ADDRESS.match(line)])
+    addresses = [line for line in lines if _is_address(line)]
+    text = "\n".join([line for line in lines if not _is_address(line)])
     split = _LOCAL.split(text)
     return _Piece(lines, before, addresses, text, tuple(split[::2]), split[1::2])
+
+
+def _is_address(line: str) -> bool:
+    return " = getelementptr i8, ptr %" in line and _ADDRESS.match(line) is not None
 
 
 def _last_label(lines: Sequence[str], before: str) -> str:
     return next((line[:-1] for line in reversed(lines) if line.endswith(":")), before)
 
 
+@dataclass(frozen=True)
+class _Function:
+    """What is behind a function's name, and what it takes and makes, as places among names."""
+
+    text: str
+    given: Sequence[tuple[str, int]]  # with types
+    made: Sequence[int]
+
+
+_Known = dict[tuple[tuple[int, ...], int | None], _Function | None]
+
+
 def _function(
-    piece: _Piece, k: int, latest: Mapping[str, int]
+    piece: _Piece, k: int, latest: Mapping[str, int], known: _Known
 ) -> tuple[str, list[tuple[str, str]]] | None:  # fmt: skip
     """What is behind a function's name, names by number, and its arguments with their types.
 
-    None if it has to stay.
+    None if it has to stay. `known` are the functions of pieces with the same text between names:
+    those whose names come again in the same order are one.
     """
-    made = _DEFINED.findall(piece.text)
-    if '%"' in piece.text or "%fail" in piece.names or any(latest[name] > k for name in made):
+    if "%fail" in piece.names:
         return None
     numbers: dict[str, int] = {}
-    ids = [numbers.setdefault(name.lstrip("%"), len(numbers)) for name in piece.names]
+    plain = [name.lstrip("%") for name in piece.names]
+    ids = tuple([numbers.setdefault(name, len(numbers)) for name in plain])
+    key = ids, numbers.get(piece.before)
+    if key not in known:
+        known[key] = _function_of(piece, plain, ids, numbers)
+    found = known[key]
+    if found is None or any(latest[piece.names[at]] > k for at in found.made):
+        return None
+    return found.text, [(kind, f"%{plain[at]}") for kind, at in found.given]
+
+
+def _function_of(
+    piece: _Piece, plain: Sequence[str], ids: Sequence[int], numbers: Mapping[str, int]
+) -> _Function | None:  # fmt: skip
+    if '%"' in piece.text:
+        return None
+    made = _DEFINED.findall(piece.text)
     types = {name[1:]: kind for kind, name in _TYPED.findall(piece.text)}
     inside = {*(name[1:] for name in made), *_LABEL.findall(piece.text), piece.before}
     given = [name for name in numbers if name not in inside]
@@ -116,8 +151,11 @@ def _function(
     body = "".join(itertools.chain.from_iterable(parts))
     start = f"n{numbers[piece.before]}" if piece.before in numbers else "start"
     parameters = ", ".join(f"{types[name]} %n{numbers[name]}" for name in given)
-    arguments = [(types[name], f"%{name}") for name in given]
-    return f"{parameters}) {{\n{start}:\n{body}\n  ret void\n}}", arguments
+    return _Function(
+        f"{parameters}) {{\n{start}:\n{body}\n  ret void\n}}",
+        [(types[name], plain.index(name)) for name in given],
+        [piece.names.index(name) for name in made],
+    )
 
 
 @dataclass(frozen=True)
@@ -210,16 +248,15 @@ def _addresses(pieces: Sequence[_Piece]) -> Iterator[tuple[str, list[str]]]:
     """Names of what any function computes from its three parameters, and the lines that do."""
     entries: dict[str, str] = {}
     for line in itertools.chain.from_iterable(piece.lines for piece in pieces):
-        if found := _ADDRESS.match(line):
+        if " = getelementptr i8, ptr %" in line and (found := _ADDRESS.match(line)):
             yield found[1], [line]
-        elif found := _ENTRY.match(line):
+        elif " = getelementptr ptr, ptr %io, " in line and (found := _ENTRY.match(line)):
             entries[found[1]] = line
             yield found[1], [line]
-        elif (found := _GIVEN.match(line)) and found[2] in entries:
+        elif " = load ptr, ptr %" in line and (found := _GIVEN.match(line)) and found[2] in entries:
             yield found[1], [entries[found[2]], line]
 
 
 def _made(line: str) -> str | None:
     """The name that a line is the value of."""
-    found = _DEFINED.match(line)
-    return None if found is None else found[1]
+    return line[2 : line.index(" = ")] if line.startswith("  %") and " = " in line else None
