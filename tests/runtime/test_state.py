@@ -406,7 +406,7 @@ class Scaling(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
+        found: Any = super().__getattr__(name)
         return found * 3 if name == "weight" else found
 
     def forward(self, x: Tensor) -> Tensor:
@@ -421,7 +421,7 @@ class Shadowed:
     def weight(self) -> Any:
         return self.__dict__["weight"] * 3
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Any:
         return (x * self.weight).sum()
 
 
