@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType, ModuleType
@@ -73,8 +73,8 @@ _KNOWN: dict[Any, Stops] = {}  # by the traced function's code: later traces nee
 class Adoptions:
     """The places of one function's runs where plain arrays are to be taken into the trace."""
 
-    def __init__(self, fn: Any) -> None:
-        self.stops = _KNOWN.setdefault(getattr(fn, "__code__", type(fn)), {})
+    def __init__(self, fn: Any, known: dict[Any, Stops] = _KNOWN) -> None:
+        self.stops = known.setdefault(getattr(fn, "__code__", type(fn)), {})
         self.fresh = False  # whether this run has found a place that was not known
         self.written: list[Any] = []  # plain arrays that a failed instruction may have written to
 
@@ -87,7 +87,7 @@ class Adoptions:
             frame = frame.f_back
         if frame is None:
             return
-        code, known = frame.f_code, self.stops.get(frame.f_code, {})
+        code = frame.f_code
         read = _read_by(code, frame.f_lasti)
         found: dict[int, _Stop] = {}
         names = frozenset(n for i in read if i.opname != "LOAD_GLOBAL" for n in _names_of(i))
@@ -110,21 +110,39 @@ class Adoptions:
                     found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
         if any(_is_conversion(frame, i) for i in read):
             found |= _conversions(frame)
+        self._add(code, found)
+
+    def note_conversion(self, frame: FrameType | None) -> None:
+        """The instruction that runs in a frame makes a number of a traced value.
+
+        Nothing is noted where it calls no `float` and no `int`.
+        """
+        while frame is not None and _is_ours(frame):
+            frame = frame.f_back
+        if frame is None:
+            return
+        if any(_is_conversion(frame, i) for i in _read_by(frame.f_code, frame.f_lasti)):
+            self._add(frame.f_code, _conversions(frame))
+
+    def _add(self, code: CodeType, found: dict[int, _Stop]) -> None:
+        known = self.stops.get(code, {})
         new = {offset: stop for offset, stop in found.items() if offset not in known}
         if new:
             self.stops.setdefault(code, {}).update(new)
             self.fresh = True
 
     @contextmanager
-    def at_work(self, recorder: Recorder) -> Iterator[None]:
-        """While the function runs, arrays are adopted at the places that are known."""
-        recorder.adoptions = self
+    def at_work(self, recorder: Any, conversions: Mapping[str, Any]) -> Iterator[None]:
+        """While the function runs, arrays are adopted at the places that are known.
+
+        `conversions` are lent where `float` and `int` are called.
+        """
         self.fresh = False
         if not self.stops:
             yield
             return
         outer = sys.gettrace()
-        sys.settrace(_Following(self, recorder).call)
+        sys.settrace(_Following(self, recorder, conversions).call)
         try:
             yield
         finally:
@@ -134,13 +152,13 @@ class Adoptions:
 class _Following:
     """The trace function of one run."""
 
-    def __init__(self, adoptions: Adoptions, recorder: Recorder) -> None:
+    def __init__(
+        self, adoptions: Adoptions, recorder: Recorder, conversions: Mapping[str, Any]
+    ) -> None:
         self.adoptions = adoptions
         self.recorder = recorder
+        self.conversions = conversions
         self.counts = measured()
-        from gradof.tracer.numpy.conversions import CONVERSIONS  # which stands above arrays
-
-        self.conversions = CONVERSIONS
 
     def call(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A function is called: only code with places is followed."""

@@ -44,6 +44,7 @@ from gradof.tracer.numpy import shapes as numpy_shapes
 from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.conversions import CONVERSIONS
 from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
@@ -142,13 +143,13 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers, loops.sizes)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
-    _listen(recorder, loops)
+    _listen(recorder, loops, adoptions)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
-            with reads, adoptions.at_work(recorder):
+            with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
         sight.check(fn)
         generators.check()
@@ -191,8 +192,9 @@ def _trace(
     )
 
 
-def _listen(recorder: Recorder, loops: ArrayLoopNotes) -> None:
+def _listen(recorder: Recorder, loops: ArrayLoopNotes, adoptions: Adoptions) -> None:
     """What the run reads and says, and the branches in its loops, are told to `loops`."""
+    recorder.adoptions = adoptions
     recorder.listen(loops)
     loops.decide = recorder.numbers.decide = Whiles(ArrayLoops(recorder)).decide
 

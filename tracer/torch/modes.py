@@ -44,7 +44,7 @@ from gradof.tracer.torch.histories import Histories, wrappers_in
 from gradof.tracer.torch.layout import ASKING as LAYOUT
 from gradof.tracer.torch.layout import Layouts
 from gradof.tracer.torch.loop_state import TESTS
-from gradof.tracer.torch.numbers import TorchNumbers
+from gradof.tracer.torch.numbers import READS, TorchNumbers
 from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers, with_stacked_index
 from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.random import OwnGenerators
@@ -285,8 +285,8 @@ class ApiMode(TorchFunctionMode):
             with self:
                 func, args, kwargs = self.numbers.resolve(func, args, kwargs)
             self.checking = checking
-        if func is torch.Tensor.item:
-            number = self.numbers.item(args[0], user_loc(sys._getframe(1)))
+        if func in READS:
+            number = self.numbers.read(func, args[0], sys._getframe(1))
             if number is not NotImplemented:
                 return number
         if func in TESTS:

@@ -9,7 +9,9 @@ of a number in a call of torch pins it (Note [Pinned numbers] in `tracer.number`
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from gradof.ir.types import F64, I64
 from gradof.ops.expr import F
 from gradof.tracer.aten.types import from_torch_dtype
 from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber, has_number, plain
+from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.recorder import Recorder
 
@@ -47,6 +50,9 @@ _CLAMPS = _named("clamp", "clip", "clamp_min", "clamp_max")
 _SCALED = _named("addcmul", "addcdiv")  # value * the second and third operand
 _CHOOSES = _named("where", "masked_fill")
 _FILLS = frozenset({torch.Tensor.fill_, torch.Tensor.__setitem__, torch.full_like})
+_NORMS = frozenset({torch.nn.functional.batch_norm})
+_SOFTENS = frozenset({torch.nn.functional.gumbel_softmax})
+READS = frozenset({torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.__int__})
 _MAKES = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray})
 
 
@@ -72,6 +78,7 @@ class TorchNumbers:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.numbers = Numbers(recorder, recorder.varying.add)
+        self.converted: Callable[[FrameType], None] = lambda frame: None  # told where `float` is
 
     @property
     def active(self) -> bool:
@@ -86,6 +93,13 @@ class TorchNumbers:
             if func in functions:
                 return treat(self, func, args, kwargs)
         return self.pinned(func, args, kwargs)
+
+    def read(self, func: Any, tensor: torch.Tensor, frame: FrameType) -> Any:
+        """A number that Python reads of a tensor: of the graph, or NotImplemented."""
+        if func is torch.Tensor.item:
+            return self.item(tensor, user_loc(frame))
+        self.converted(frame)
+        return NotImplemented
 
     def item(self, tensor: torch.Tensor, loc: Loc | None) -> Any:
         """`tensor.item()` as a number of the graph; NotImplemented where it is read for good.
@@ -206,10 +220,43 @@ class TorchNumbers:
         made = [self.tensor(x, dtype) for x in items]
         return (torch.stack, (made,), {}) if several else (torch.clone, (made[0],), {})
 
+    def norms(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """A batch norm whose momentum varies, as that of a cumulative average does."""
+        given = _arguments(func, args, kwargs)
+        momentum, mean, var = (given.pop(k) for k in ("momentum", "running_mean", "running_var"))
+        if has_number(given):
+            return self.pinned(func, args, kwargs)
+        if given["training"] and mean is not None:
+            with torch.no_grad():
+                x = given["input"].detach().to(mean.dtype)
+                dims = [0, *range(2, x.dim())]
+                new = x.mean(dims), x.var(dims)
+                for kept, value in zip((mean, var), new, strict=True):
+                    share = self.beside(momentum, [kept])
+                    kept.mul_(1 - share).add_(share * value)
+            mean = var = None
+        given |= {"running_mean": mean, "running_var": var}
+        return func, (given.pop("input"),), given
+
+    def softens(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """A softmax whose temperature varies: the logits are divided by it."""
+        given = _arguments(func, args, kwargs)
+        logits, tau = given.pop("logits"), given.pop("tau")
+        if has_number(given):
+            return self.pinned(func, args, kwargs)
+        return func, (logits,), {**given, "tau": self.beside(tau, [logits])}
+
+
+def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    bound = inspect.signature(func).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
 
 Treat = Callable[[TorchNumbers, Any, tuple[Any, ...], dict[str, Any]], Call]
 _TREATMENTS: tuple[tuple[frozenset[Any], Treat], ...] = (
     (_CLAMPS, TorchNumbers.clamps), (_SCALED, TorchNumbers.scaled),
     (_CHOOSES, TorchNumbers.chooses), (_FILLS, TorchNumbers.fills),
     (_MAKES, TorchNumbers.makes), (_OPERANDS, TorchNumbers.operands),
+    (_NORMS, TorchNumbers.norms), (_SOFTENS, TorchNumbers.softens),
 )  # fmt: skip

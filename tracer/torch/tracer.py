@@ -59,6 +59,7 @@ from gradof.tracer.core.result import (
     Traced,
     split_guards,
 )
+from gradof.tracer.numpy.adopt import Adoptions
 from gradof.tracer.state.caches import ColdCache
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
@@ -70,6 +71,7 @@ from gradof.tracer.torch import ctc, library  # noqa: F401  # they register them
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch.control_flow import control_flow
+from gradof.tracer.torch.conversions import CONVERSIONS, conversions_of
 from gradof.tracer.torch.custom import custom_functions
 from gradof.tracer.torch.device import OneDevice, recorded_generators
 from gradof.tracer.torch.functional import (
@@ -131,10 +133,11 @@ def trace_torch(
     check_leaves(leaves, paths, fn)
     with _ONE_AT_A_TIME, few_collections():
         reads = Reads() if reads is None else reads
-        loops_vary = Varying()
+        loops_vary, conversions = Varying(), conversions_of(fn)
         while True:
             loops_vary.begin()
             trace = Trace(fn, strict, numbers, varying, reads, same or {})
+            trace.follow_conversions(conversions)
             loops = trace.loops
             if evaluate is not None:
                 loops = trace.loops = LoopNotes(reads, None, loops_vary)
@@ -149,7 +152,7 @@ def trace_torch(
                 elif not loops_vary.give_up():
                     raise
             else:
-                if not loops_vary.another():
+                if not conversions.fresh and not loops_vary.another():
                     return traced
 
 
@@ -187,11 +190,17 @@ class Trace:
         self._lifted: dict[int, torch.Tensor] = {}
         self.loops = LoopNotes(reads)
         self.ends: AbstractContextManager[Any] = nullcontext()  # of loops that a value ends
+        self.converting: AbstractContextManager[Any] = nullcontext()
 
     def follow_loops(self, evaluate: EvaluateGraph) -> None:
         """Let loops that a value ends be recorded as such."""
         self.ends = loops = TensorLoops(self, self.loops, evaluate)
         self.api.tested = loops.tested
+
+    def follow_conversions(self, conversions: Adoptions) -> None:
+        """Let `float` and `int` of tensors be numbers of the graph."""
+        self.converting = conversions.at_work(self.recorder, CONVERSIONS)
+        self.api.numbers.converted = conversions.note_conversion
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
@@ -227,11 +236,11 @@ class Trace:
             args, kwargs = tree.unflatten(wrapped)
             self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api, self.reads)
-            hooks, transforms = module_hooks(self.api), func_transforms(self.api.traced)
-            again = torch_checkpoints(self.outer)
+            hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
-                with transforms, traced_math(), self.attributes.watching(), self.ends, self.reads:
-                    result = self.fn(*args, **kwargs)
+                with func_transforms(self.api.traced), traced_math(), self.attributes.watching():
+                    with self.ends, self.reads, self.converting:
+                        result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
             refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
