@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from gradof.autodiff.compose import pullback_graph
 from gradof.codegen.host.evaluate import interpret
 from gradof.ir.clone import clone_graph, clone_node, inline
 from gradof.ir.core import Graph, Node, Value
+from gradof.ir.loop import is_loop
+from gradof.ir.opinfo import has_trait
 from gradof.ir.types import TensorType
 from gradof.ops.expr import F
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
@@ -81,12 +83,55 @@ class NumpySession:
 
 
 def evaluate_sofar(recorder: Recorder, values: Sequence[Value]) -> Sequence[Any]:
-    """What values are in this run: the graph so far, evaluated on its inputs."""
+    """What values are in this run: the graph so far, evaluated on its inputs.
+
+    What loops have given is kept: a trace with many loops asks for each what follows from the last.
+    Draws are made again in their order, and with them all there is.
+    """
     graph = recorder.graph
-    graph.set_outputs(values)
-    sofar = path_part(clone_graph(graph))
-    graph.set_outputs([])
-    return interpret(sofar, recorder.concrete_inputs)
+    if any(map(_has_effect, graph.walk())):
+        graph.set_outputs(values)
+        sofar = path_part(clone_graph(graph))
+        graph.set_outputs([])
+        return interpret(sofar, recorder.concrete_inputs)
+    known = dict(zip(graph.inputs, recorder.concrete_inputs, strict=True)) | recorder.evaluated
+    part, read, kept = _leading_to(graph, values, known)
+    found = interpret(part, [known[v] for v in read])
+    recorder.evaluated.update(zip(kept, found[len(values) :], strict=True))
+    return list(map(np.copy, found[: len(values)]))
+
+
+def _has_effect(node: Node) -> bool:
+    """Whether a node is more than its results; a Guard, which has none, is not evaluated."""
+    if node.kind in ("Guard", "in_range"):
+        return False
+    return has_trait(node.kind, "random") or has_trait(node.kind, "effect")
+
+
+def _leading_to(
+    graph: Graph, values: Sequence[Value], known: Collection[Value]
+) -> tuple[Graph, list[Value], list[Value]]:
+    """The nodes that lead to values from known ones as a graph, which it reads, and of its loops.
+
+    What the loops give are outputs behind the values.
+    """
+    needed, nodes = set(values), list[Node]()
+    for node in reversed(list(graph.block.nodes())):
+        if any(v in needed and v not in known for v in node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    part = Graph(f"{graph.name}_sofar")
+    read = [v for v in known if v in needed]
+    mapping = {v: part.block.add_param(v.type, v.hint) for v in read}
+    for node in reversed(nodes):
+        clone = part.block.append(clone_node(node, mapping))
+        mapping.update(
+            (v, made) for v, made in zip(node.outputs, clone.outputs, strict=True)
+            if v not in mapping
+        )  # fmt: skip
+    kept = [v for node in nodes if is_loop(node) for v in node.outputs if v not in known]
+    part.set_outputs([mapping[v] for v in (*values, *kept)])
+    return part, read, kept
 
 
 def _dtype(value: Value) -> Any:

@@ -72,8 +72,8 @@ class Recorder:
         self.old = old  # plain arrays that were there before the run, by id
         self.deferred = Deferred(lambda array: id(array) in old)
         self.free: dict[int, tuple[Array, TracedArray]] = {}
-        self.baked = False  # see Note [Baked constants]
-        self.closed = False
+        self.evaluated: dict[Value, Array] = {}  # what loops have given
+        self.baked = self.closed = False  # baked: see Note [Baked constants]
         self.adoptions = Adoptions(fn)
         self.told = Told()
         self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # see `Held.apart`
