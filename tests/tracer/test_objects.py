@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections import OrderedDict, deque
@@ -198,3 +199,26 @@ def test_numpy_users_never_load_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_partial_with_traced_tensors() -> None:
+    model = torch.nn.Linear(3, 3)
+
+    class Flow(torch.nn.Module):
+        def inner(self, scale: Any, y: Any, power: int = 1) -> Any:
+            return (model(y) * scale) ** power
+
+        def forward(self, x: Any) -> Any:
+            return functools.partial(self.inner, x.exp(), power=2), functools.partial(model)
+
+    flow, x = Flow(), torch.randn(2, 3, requires_grad=True)
+    fast = gradof.differentiate(flow)
+    for _ in range(2):
+        found, same = fast(x)
+        wanted, _ = flow(x)
+        assert type(found) is functools.partial and same.func is model
+        assert found.func == flow.inner and found.keywords == {"power": 2}
+        torch.testing.assert_close(found(x), wanted(x))
+        slopes = [torch.autograd.grad(f(x).sum(), x)[0] for f in (found, wanted)]
+        torch.testing.assert_close(*slopes)
+    assert fast.cache_info().misses == 1 and fast.cache_info().eager_runs == 0

@@ -26,7 +26,15 @@ from typing import Any
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.core.enclosed import is_enclosing, why_not_again
-from gradof.tracer.core.pytree import Item, Members, Referent, TreeDef, flatten, is_unchanged
+from gradof.tracer.core.pytree import (
+    PARTIAL,
+    Item,
+    Members,
+    Referent,
+    TreeDef,
+    flatten,
+    is_unchanged,
+)
 
 _VALUES = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
@@ -106,6 +114,8 @@ class _Objects:
         if id(obj) in self.taken:
             raise self._error(obj, "is in the result twice")
         self.taken[id(obj)] = obj
+        if type(obj) is functools.partial and not vars(obj):
+            return PARTIAL, [obj.func, obj.args, obj.keywords]
         if type(obj) is weakref.ref:
             if obj.__callback__ is not None:
                 raise self._error(obj, "has a callback")
@@ -171,6 +181,8 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 def _parts(obj: Any) -> Iterator[Any]:
     if type(obj) is weakref.ref:
         yield obj()
+    if type(obj) is functools.partial:
+        yield from (obj.func, obj.args, obj.keywords)
     if isinstance(obj, dict):
         yield from dict.values(obj)
     elif isinstance(obj, (list, tuple, set, frozenset)):

@@ -17,6 +17,7 @@ included, is a leaf; results may hold objects of other classes as well, see `obj
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import weakref
 from collections import OrderedDict
@@ -92,6 +93,8 @@ class TreeDef:
             return join(self.type, parts, self.context)
         if self.type is weakref.ref:
             return self.type(parts[0])
+        if self.type is functools.partial:
+            return functools.partial(parts[0], *parts[1], **parts[2])
         # Not through __init__: its defaults and checks ran when the user made the original.
         new: Any = self.type.__new__
         value = new(self.type)
@@ -121,6 +124,9 @@ Members = tuple[tuple[Any, ...], Sequence[Any]]
 @dataclass(frozen=True)
 class Referent:
     """The key of what a weak reference refers to; the reference is an object for `flatten`."""
+
+
+PARTIAL = ("func", "args", "keywords")  # the keys of a `functools.partial`
 
 
 @dataclass(frozen=True)
