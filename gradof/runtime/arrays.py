@@ -148,12 +148,17 @@ def inspect_call(
     A tensor that comes several times is one input of the graph, but with `apart`, where each place
     has a gradient of its own; see Note [Who is who].
 
-    Raises LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
+    Raises TraceError where something of torch's sees each op,
+    LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
     array unless `default` names the library, or the function or an object can reach tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
+    if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        from gradof.tracer.torch.functional import refuse_observers
+
+        refuse_observers()  # before anything is asked of a tensor
     tensor, array = None, None  # the path of the first of each
     parts: list[tuple[Any, ...]] = []
     places: dict[int, int] = {}  # by id of a tensor, its first leaf

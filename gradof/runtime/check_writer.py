@@ -272,19 +272,24 @@ class Writer:
         torch = torch_if_loaded()
         from torch.autograd import forward_ad
 
+        from gradof.tracer.torch.functional import only_of_devices
+
         grad, inference, autocast, dtype, cuda, default, anomaly = self.call.key[-len(MODES) :]
         self.names.update(
             grad=torch.is_grad_enabled, inference=torch.is_inference_mode_enabled,
             autocast=torch.is_autocast_enabled, autocast_dtype=torch.get_autocast_dtype,
             default=torch.get_default_dtype, anomaly=torch.is_anomaly_enabled,
             transforms=torch._C._are_functorch_transforms_active, forward_ad=forward_ad,
+            jit=torch._C._get_tracing_state, dispatching=torch._C._len_torch_dispatch_stack,
+            observing=torch._C._len_torch_function_stack, on_devices=only_of_devices,
         )  # fmt: skip
         self.unless(
             f"grad() is {grad} and inference() is {inference} and autocast('cpu') is {autocast} "
             f"and autocast_dtype('cpu') is {self.bind(dtype, 'dtype')} "
             f"and autocast('cuda') is {cuda is not None} "
             f"and default() is {self.bind(default, 'dtype')} and anomaly() is {anomaly} "
-            "and not transforms() and forward_ad._current_level < 0"
+            "and not transforms() and forward_ad._current_level < 0 and jit() is None "
+            "and not dispatching() and (not observing() or on_devices())"
         )
         if cuda is not None:
             self.unless(f"autocast_dtype('cuda') is {self.bind(cuda, 'dtype')}")

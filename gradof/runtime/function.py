@@ -64,7 +64,8 @@ class Differentiated:
         cuda_graph: bool = False, audit: float = 0.0,
     ) -> None:  # fmt: skip
         leave_alone()
-        functools.update_wrapper(self, fn)  # first: its attributes are not to replace ours
+        shown = (*functools.WRAPPER_ASSIGNMENTS, "__code__")  # which torch.export asks for
+        functools.update_wrapper(self, fn, shown)  # first: its attributes do not replace ours
         self._numerics = checked_numerics(numerics)
         self._memory_budget = checked_budget(memory_budget)
         self._cuda_graph = cuda_graph

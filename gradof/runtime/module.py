@@ -84,10 +84,12 @@ def _members(module: Any, forwards: _Forwards, reduce: Callable[..., Any]) -> di
     return members
 
 
-def _subclass(cls: type, members: dict[str, Any]) -> type:
-    """A subclass that looks like the class: hooks may ask for its name."""
+def _subclass(cls: Any, members: dict[str, Any]) -> type:
+    """A subclass that looks like the class: hooks ask for its name, torch.fx for its forward."""
     names = {"__doc__": cls.__doc__, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    return type(cls.__name__, (cls,), {**members, **names})
+    meta = type(type(cls).__name__, (type(cls),), {"forward": property(lambda _: cls.forward)})
+    made: type = meta(cls.__name__, (cls,), {**members, **names})
+    return made
 
 
 def _is_uninitialized(module: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gradof import differentiate, grad, hvp
+from gradof import differentiate, grad, hvp, value_and_grad
 from gradof.errors import InputError
 from gradof.testing import check
 from gradof.testing.fuzz import generate
@@ -134,3 +134,27 @@ def test_jax_is_judged_as_we_are() -> None:
 
     found = search("numpy", programs=6, seed=40_000, size="small", subject="jax")
     assert found.counts["second"] >= 1 and not found.wrong, found.summary()
+
+
+SCALARS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: x.sum(), "item": lambda x: x[0], "product": lambda x: x @ x,
+    "elementwise": lambda x: np.exp(x.sum()), "list": lambda x: np.sum([x[0], x[1]]),
+    "array": lambda x: np.array(x.sum()),  # of which a view is one
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("index", [None, ..., (None, None)], ids=["none", "ellipsis", "nones"])
+@pytest.mark.parametrize("name", SCALARS)
+def test_an_index_of_a_scalar_is_a_copy(name: str, index: Any) -> None:
+    def program(x: Any) -> Any:
+        scalar = SCALARS[name](x)
+        part = scalar[index]
+        part *= 2.0
+        return scalar + 0.1 * part.sum()
+
+    x = np.array([0.1, 0.2, 0.3])
+    value, slope = value_and_grad(program)(x)
+    assert value == pytest.approx(program(x))
+    steps = 1e-6 * np.eye(3)
+    expected = [(program(x + d) - program(x - d)) / 2e-6 for d in steps]
+    np.testing.assert_allclose(slope, expected, rtol=1e-6)

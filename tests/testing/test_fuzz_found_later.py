@@ -383,27 +383,3 @@ def test_inner_products_are_as_exact_as_eagers() -> None:
     exact = torch.dot(x.double(), x.double())
     assert abs(compiled(x) - exact) < 1e-6 * exact  # torch.mm of a row and a column: 2e-5
     assert compiled.cache_info().forward_runs == 1
-
-
-SCALARS: dict[str, Callable[[Any], Any]] = {
-    "sum": lambda x: x.sum(), "item": lambda x: x[0], "product": lambda x: x @ x,
-    "elementwise": lambda x: np.exp(x.sum()), "list": lambda x: np.sum([x[0], x[1]]),
-    "array": lambda x: np.array(x.sum()),  # of which a view is one
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("index", [None, ..., (None, None)], ids=["none", "ellipsis", "nones"])
-@pytest.mark.parametrize("name", SCALARS)
-def test_an_index_of_a_scalar_is_a_copy(name: str, index: Any) -> None:
-    def program(x: Any) -> Any:
-        scalar = SCALARS[name](x)
-        part = scalar[index]
-        part *= 2.0
-        return scalar + 0.1 * part.sum()
-
-    x = np.array([0.1, 0.2, 0.3])
-    value, slope = gradof.value_and_grad(program)(x)
-    assert value == pytest.approx(program(x))
-    steps = 1e-6 * np.eye(3)
-    expected = [(program(x + d) - program(x - d)) / 2e-6 for d in steps]
-    np.testing.assert_allclose(slope, expected, rtol=1e-6)

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
-from gradof.errors import LeafTypeError
+from gradof.errors import LeafTypeError, TraceError
 
 _private: Any = torch
 _forward_ad: Any = forward_ad
@@ -112,6 +113,34 @@ def within_transform() -> bool:
 def transforms_active() -> bool:
     """Whether tensors may carry tangents, or be wrapped by a transform of torch.func."""
     return within_transform() or _forward_ad._current_level >= 0
+
+
+def _function_modes() -> list[Any]:
+    core = _private._C
+    return [core._get_function_stack_at(i) for i in range(core._len_torch_function_stack())]
+
+
+def only_of_devices() -> bool:
+    """Whether all of torch's function modes say where tensors are made, and see nothing else."""
+    return all(type(mode) is DeviceContext for mode in _function_modes())
+
+
+def refuse_observers() -> None:
+    """Refuse a call of which something sees each op, as compiled code would show none; TraceError.
+
+    Such are modes (of `make_fx`, a counter of operations, a logger) and `torch.jit.trace`. Modes
+    that say where tensors are made (`torch.set_default_device`) see what is new alone.
+    """
+    core, who = _private._C, None
+    if core._get_tracing_state() is not None:
+        who = "torch.jit.trace"
+    elif (n := core._len_torch_dispatch_stack()) > 0:
+        who = type(core._get_dispatch_stack_at(n - 1)).__name__
+    else:
+        seen = (type(mode) for mode in _function_modes())
+        who = next((kind.__name__ for kind in seen if kind is not DeviceContext), None)
+    if who is not None:
+        raise TraceError(f"{who} sees each op of this call", hint="call it outside of that")
 
 
 def refuse_transformed(tensor: torch.Tensor, what: str) -> None:
