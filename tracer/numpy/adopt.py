@@ -237,7 +237,8 @@ class _Following:
             if type(base) is not np.ndarray or sys.getrefcount(base) > self.counts.of_base:
                 return None
             base = base.base
-        if others(array, expected, frame, recorder):
+        surplus = sys.getrefcount(array) - expected
+        if surplus > 0 and others(array, surplus, frame, recorder):
             self._at_the_caller(array, frame)
             return None
         recorder.baked = True

@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def others(array: Any, expected: int, frame: FrameType, recorder: Recorder) -> bool:
-    """Whether more than `expected` refer to an array, which the caller of this has by one name.
+def others(array: Any, surplus: int, frame: FrameType, recorder: Recorder) -> bool:
+    """Whether others than the trace are among the `surplus` references to an array.
 
     Loops have noted where the run stood, and keep frames of calls that are over, whose variables
     are let go of; containers that were seen have copies; arrays that functions were given, and
     that were constants, are kept.
     """
-    if sys.getrefcount(array) <= expected + 1:
-        return False
+    before = sys.getrefcount(array)
     running = set()
     here: FrameType | None = frame
     while here is not None:
@@ -48,7 +47,7 @@ def others(array: Any, expected: int, frame: FrameType, recorder: Recorder) -> b
         elif type(referrer) is FrameType and not referrer.f_code.co_flags & _SUSPENDED:
             if referrer not in running:
                 _let_go(referrer)
-    return sys.getrefcount(array) > expected + 1 + kept
+    return surplus - (before - sys.getrefcount(array)) > kept
 
 
 def _let_go(frame: FrameType) -> None:
