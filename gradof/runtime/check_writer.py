@@ -225,8 +225,12 @@ class Writer:
             self.lines += one_by_one
             return
         names = ", ".join(name for name, _, _ in self.given)
-        self.lines.append(f"if {self.bind(guard.check, 'guard')}({names}):")
-        self.lines += [*_indented(leaves or ["pass"]), "else:", *_indented(one_by_one)]
+        holds = f"{self.bind(guard.check, 'guard')}({names})"
+        if not leaves:
+            self.lines += [f"if not {holds}:", *_indented(one_by_one)]
+            return
+        self.lines.append(f"if {holds}:")
+        self.lines += [*_indented(leaves), "else:", *_indented(one_by_one)]
 
     def leaf_of_graph(self, name: str, part: tuple[Any, ...]) -> None:
         """A tensor that requires grad is a leaf of autograd's graph, or none, as in the trace."""
