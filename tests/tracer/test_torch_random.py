@@ -217,3 +217,41 @@ def test_a_draw_that_torch_cannot_follow_with_a_generator_is_refused() -> None:
     generator = torch.Generator()
     with pytest.raises(UnsupportedOpError, match="exponential_ with a generator of its own"):
         trace(lambda x: x * torch.empty(3).exponential_(generator=generator), torch.ones(3))
+
+
+DRAWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "cauchy_": lambda x: x * torch.empty_like(x).cauchy_(),
+    "geometric_": lambda x: x * torch.empty_like(x).geometric_(0.3),
+    "log_normal_": lambda x: x * torch.empty_like(x).log_normal_(),
+    "exponential_": lambda x: x * torch.empty_like(x).exponential_(2.0),
+    "normal of tensors": lambda x: x * torch.normal(x.detach(), x.detach().abs()),
+    "normal of a mean": lambda x: x * torch.normal(x.detach(), 2.0),
+    "normal of a deviation": lambda x: x * torch.normal(2.0, x.detach().abs()),
+    "uniform_": lambda x: x * torch.empty_like(x).uniform_(1.0, 2.0),
+    "bernoulli": lambda x: x * torch.bernoulli(x.detach().sigmoid()),
+    "bernoulli_": lambda x: x * torch.empty_like(x).bernoulli_(0.3),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.4),
+    "feature_dropout": lambda x: F.dropout1d(x.reshape(1, 4, -1), 0.4),
+    "rrelu": lambda x: F.rrelu(x, training=True),
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x, tau=0.5),
+    "gamma": lambda x: torch.distributions.Gamma(x.exp(), 1.0).rsample(),
+    "poisson": lambda x: x * torch.poisson(x.detach().exp()),
+}
+
+
+@pytest.mark.parametrize("size", [4, 40], ids=["few", "many"])  # kernels change at 16
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_draws_are_eagers(name: str, size: int) -> None:
+    """Compiled or not: the same numbers from the same seed, and the generator where eager has it."""
+    runs = []
+    for fn in (DRAWN[name], differentiate(DRAWN[name])):
+        torch.manual_seed(3)
+        x = torch.linspace(-1.0, 1.0, size, requires_grad=True)
+        found = []
+        for _ in range(3):
+            y = fn(x)
+            found += [y.detach(), *torch.autograd.grad(y.sum(), x)]
+        runs.append([*found, torch.get_rng_state()])
+    for got, want in zip(*runs, strict=True):
+        torch.testing.assert_close(got, want)

@@ -18,6 +18,9 @@ from gradof.tracer.torch import programs_order as torch_programs_order
 
 _TABLES = (torch_programs.PROGRAMS, torch_programs_matrix.PROGRAMS, torch_programs_order.PROGRAMS)
 
+# Of these torch's programs draw other numbers than its kernels on the CPU, from the same seed.
+_OTHER_DRAWS = frozenset({"cauchy", "geometric", "log_normal"})
+
 
 @cache
 def refuses_by_itself(func: Any) -> bool:
@@ -41,6 +44,8 @@ def decomposition(func: Any) -> Callable[..., Any] | None:
     name: str = func.name()  # type: ignore[no-untyped-call]
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         return func.decompose
+    if name.removeprefix("aten::").partition(".")[0].rstrip("_") in _OTHER_DRAWS:
+        return None
     from torch._decomp import decomposition_table
 
     program: Callable[..., Any] | None = decomposition_table.get(func)
