@@ -243,7 +243,7 @@ DRAWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
 def test_draws_are_eagers(name: str, size: int) -> None:
-    """Compiled or not: the same numbers from the same seed, and the generator where eager has it."""
+    """The same numbers from the same seed, and the generator is left where eager leaves it."""
     runs = []
     for fn in (DRAWN[name], differentiate(DRAWN[name])):
         torch.manual_seed(3)
