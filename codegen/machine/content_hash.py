@@ -11,13 +11,12 @@ spreads it. What is left of a last block is filled up with zeros; the length is 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
 
 from gradof.codegen.machine.engine import address_of, vector_bits
-from gradof.codegen.machine.python_entry import MethodDef
+from gradof.codegen.machine.python_entry import MethodDef, function_of
 
 _ONE_ARGUMENT = 0x8  # METH_O
 _LANES, _VECTORS = 8, 4
@@ -32,11 +31,7 @@ def content_hash() -> Callable[[Any], int] | None:
     """The function; None where there is no native code."""
     if not vector_bits():
         return None
-    make = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
-    )(("PyCFunction_NewEx", ctypes.pythonapi))
-    made: Callable[[Any], int] = make(ctypes.addressof(_method()), None, None)
-    return made
+    return function_of(_method(), None)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradof.codegen.machine.engine import address_of, vector_bits
-from gradof.codegen.machine.python_entry import DATA, ITEMS, MethodDef, is_known
+from gradof.codegen.machine.python_entry import DATA, ITEMS, MethodDef, function_of, is_known
 
 # Places of the table's fields, numbers of 64 bits. Behind them are the rows of the questions.
 FUNCTION, OTHER, AGAIN, ARGUMENTS, LEFT, EVERY, COUNTED, QUESTIONS, FIELDS = range(9)
@@ -74,11 +74,7 @@ def hand_on(handing: Handing) -> Quick | None:
     numbers += [n for question in handing.questions for n in question.row()]
     table: Any = type("Table", (ctypes.c_int64 * len(numbers),), {})(*numbers)
     table.kept = handing
-    make = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    )(("PyCFunction_NewEx", ctypes.pythonapi))
-    made: Quick = make(ctypes.addressof(_method()), table, None)
-    return made
+    return function_of(_method(), table)
 
 
 @functools.cache

@@ -74,10 +74,15 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
     table.kept = (arena, entry.constants, shapes, slow, entry.code)
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.addressof(_method(name)), table, None)
+    return function_of(_method(name), table)
+
+
+def function_of(method: MethodDef, table: Any) -> Callable[..., Any]:
+    """A function of Python's, whose native code gets the table as its first argument."""
+    make = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+    )(("PyCFunction_NewEx", ctypes.pythonapi))
+    made: Callable[..., Any] = make(ctypes.addressof(method), table, None)
     return made
 
 

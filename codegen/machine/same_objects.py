@@ -22,7 +22,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from gradof.codegen.machine.engine import address_of, vector_bits
-from gradof.codegen.machine.python_entry import MethodDef
+from gradof.codegen.machine.python_entry import MethodDef, function_of
 
 _TYPE, _DATA = 8, 16  # offsets: of an object, of a ctypes array
 _USED, _VERSION = 16, 24  # of a dict: how many items, and a number that no dict had before
@@ -120,11 +120,7 @@ def same_objects(places: Places) -> Callable[[], bool] | None:
     numbers = places.table()
     table = type("Table", (ctypes.c_int64 * len(numbers),), {})(*numbers)
     table.kept = places
-    make = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    )(("PyCFunction_NewEx", ctypes.pythonapi))
-    made: Callable[[], bool] = make(ctypes.addressof(_method(has_versions())), table, None)
-    return made
+    return function_of(_method(has_versions()), table)
 
 
 @functools.cache

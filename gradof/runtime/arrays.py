@@ -148,17 +148,15 @@ def inspect_call(
     A tensor that comes several times is one input of the graph, but with `apart`, where each place
     has a gradient of its own; see Note [Who is who].
 
-    Raises TraceError where something of torch's sees each op,
-    LeafTypeError for leaves of two libraries or that are neither arrays nor hashable,
+    Raises TraceError where something of torch's sees each op, LeafTypeError for leaves of two
+    libraries or that are neither arrays nor hashable,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
     array unless `default` names the library, or the function or an object can reach tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
     if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-        from gradof.tracer.torch.functional import refuse_observers
-
-        refuse_observers()  # before anything is asked of a tensor
+        _refuse_observers()  # before anything is asked of a tensor
     tensor, array = None, None  # the path of the first of each
     parts: list[tuple[Any, ...]] = []
     places: dict[int, int] = {}  # by id of a tensor, its first leaf
@@ -183,6 +181,7 @@ def inspect_call(
         )
     if not tensor and not array and default is None and _leads_to_tensors(fn, leaves):
         default = "torch"
+        _refuse_observers()
     if not tensor and not array and default is None:
         name = function_name(fn, "__name__")
         raise LeafTypeError(
@@ -194,6 +193,12 @@ def inspect_call(
     library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
     key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
     return Call(library, tuple(leaves), tree, paths, key, key)
+
+
+def _refuse_observers() -> None:
+    from gradof.tracer.torch.functional import refuse_observers  # numpy users may have no torch
+
+    refuse_observers()
 
 
 def _leads_to_tensors(fn: Callable[..., Any], leaves: Sequence[Any]) -> bool:

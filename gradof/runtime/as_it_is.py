@@ -70,6 +70,13 @@ def modes_of(call: Call, fn: Any) -> list[Question]:
     return asked
 
 
+def write_modes(writer: Writer, modes: Sequence[Question]) -> None:
+    """Let a generated check ask for these modes."""
+    for mode in modes:
+        given = ", ".join(writer.bind(value, "of") for value in mode.arguments or ())
+        writer.unless(f"{writer.bind(mode.asked, 'mode')}({given}) is {mode.expected}")
+
+
 def _hooks() -> Any:
     return torch_if_loaded()._C._autograd._top_saved_tensors_default_hooks
 
@@ -83,9 +90,7 @@ def _by_python(
         MISS=MISS, ours=ours, full=fast.check, fn=fn, hooks=_hooks(), turn=count(1).__next__,
         count=cache.eager.count,
     )  # fmt: skip
-    for mode in modes:
-        given = ", ".join(writer.bind(value, "of") for value in mode.arguments or ())
-        writer.unless(f"{writer.bind(mode.asked, 'mode')}({given}) is {mode.expected}")
+    write_modes(writer, modes)
     writer.lines += [
         "if hooks(False) is not None: return ours(args, kwargs)",
         f"if not turn() % {tuning.TRIAL_AGAIN} and full(args, kwargs) is None: return MISS",

@@ -15,7 +15,7 @@ from typing import Any
 
 from gradof import tuning
 from gradof.runtime.arrays import Call
-from gradof.runtime.as_it_is import Quick, modes_of
+from gradof.runtime.as_it_is import Quick, modes_of, write_modes
 from gradof.runtime.cache import Cache
 from gradof.runtime.check_writer import NotSimple, Writer
 from gradof.runtime.eager import Failure, failed
@@ -45,9 +45,7 @@ def _generated(cache: Cache, fn: Callable[..., Any], call: Call, error: Exceptio
     writer.names.update(
         MISS=MISS, fn=fn, known=known, run=cache.eager.run, turn=count(1).__next__
     )
-    for mode in modes_of(call, fn):
-        given = ", ".join(writer.bind(value, "of") for value in mode.arguments or ())
-        writer.unless(f"{writer.bind(mode.asked, 'mode')}({given}) is {mode.expected}")
+    write_modes(writer, modes_of(call, fn))
     writer.lines += [
         f"if not turn() % {tuning.TRIAL_AGAIN}: return MISS",
         "return run(fn, args, kwargs, known)",

@@ -104,6 +104,16 @@ def test_operations_are_counted(fast: nn.Module) -> None:
     assert counter.get_total_flops() == 2 * 5 * (3 * 4 + 4 * 2)
 
 
+def test_functions_without_tensors_are_seen() -> None:
+    w = torch.ones(3, requires_grad=True)
+    fast = gradof.differentiate(lambda: (2 * w).sum())
+    for _ in range(6):
+        fast().backward()
+    with Ops() as counts:  # type: ignore[no-untyped-call]
+        fast()
+    assert counts.seen == 2
+
+
 def test_it_is_told() -> None:
     def double(x: torch.Tensor) -> torch.Tensor:
         return 2 * x
