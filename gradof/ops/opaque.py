@@ -44,6 +44,12 @@ def types_of(values: Sequence[Expr]) -> Types:
     return tuple((v.dtype, v.shape) for v in values)
 
 
+def by_torch(name: str, *xs: Expr) -> Expr:
+    """An op of torch's that takes these tensors; its result is of the type of the first."""
+    call = (*(("t", i) for i in range(len(xs))), ("dict",))
+    return F.Opaque(*xs, name=name, call=call, types=types_of(xs[:1]), vjps=())
+
+
 def gradient_of(
     g: list[Expr | None], xs: list[Expr], name: str, call: Attr, vjps: Any
 ) -> list[Expr | None]:

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import BOOL, I64, DType, TensorType, Type
-from gradof.ops.expr import zeros_for
+from gradof.ops.expr import Expr, zeros_for
 from gradof.ops.families import int_tuple, known_shape, same_as_first, tensor
-from gradof.ops.registry import Family, op
+from gradof.ops.opaque import by_torch
+from gradof.ops.registry import Family, Refused, op
 
 Array = NDArray[Any]
 Ints = tuple[int, ...]
@@ -107,6 +108,47 @@ op("bernoulli_like(p) -> y", family=Family(same_as_first().infer, RANDOM),
    numpy=_np_bernoulli_like, torch="torch.bernoulli",
    # not None: eager's result requires grad, with gradient zero
    vjp={"p": zeros_for}, doc="1 with the probability given for each element.")
+
+
+op("poisson(rate) -> y", family=Family(same_as_first().infer, RANDOM),
+   numpy=lambda rate: np.asarray(np.random.poisson(rate)).astype(rate.dtype),
+   torch="torch.poisson", vjp={"rate": zeros_for}, doc="Counts, of the same dtype as their rates.")
+
+
+NO_GRADIENT = Refused("torch's autograd has no gradient of it either")
+
+
+def _np_binomial(count: Array, p: Array) -> Array:
+    return np.asarray(np.random.binomial(count.astype(np.int64), p)).astype(count.dtype)
+
+
+op("binomial(count, p) -> y", family=Family(same_as_first().infer, RANDOM), numpy=_np_binomial,
+   torch="torch.binomial", vjp={"count": NO_GRADIENT, "p": NO_GRADIENT},
+   doc="How many of `count` trials succeed, each with probability p.")
+
+
+# As in torch, draws of the gamma distribution have a gradient: with the numbers that they are made
+# of held fixed (implicit reparametrisation). It is torch's own, to the last bit.
+
+
+def _gamma_rule(g: Expr, alpha: Expr, y: Expr) -> Expr:
+    return g * by_torch("aten::_standard_gamma_grad", alpha, y)
+
+
+op("standard_gamma(alpha) -> y", family=Family(same_as_first().infer, RANDOM),
+   numpy=lambda alpha: np.asarray(np.random.standard_gamma(alpha)).astype(alpha.dtype),
+   torch="torch._standard_gamma", vjp={"alpha": _gamma_rule},
+   doc="Draws of the gamma distribution of these shapes, and of rate 1.")
+
+
+def _np_dirichlet(alpha: Array) -> Array:
+    y = np.random.standard_gamma(alpha)
+    return np.asarray(y / y.sum(-1, keepdims=True)).astype(alpha.dtype)
+
+
+op("dirichlet(alpha) -> y", family=Family(same_as_first().infer, RANDOM), numpy=_np_dirichlet,
+   torch="torch._sample_dirichlet", vjp={"alpha": NO_GRADIENT},
+   doc="Draws along the last axis that add up to 1; torch.distributions has the gradient.")
 
 
 def _infer_multinomial(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

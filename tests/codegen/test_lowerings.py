@@ -55,6 +55,9 @@ def reductions() -> Iterator[Row]:
 
 CALLS: list[Row] = [
     *reductions(),
+    ("poisson", (X,), {}),
+    ("standard_gamma", (X,), {}),
+    ("dirichlet", (X,), {}),
     ("cumsum", (X,), {"dim": 1}),
     ("mm", ((3, 4), (4, 2)), {}),
     ("bmm", ((2, 3, 4), (4, 2)), {}),

@@ -15,6 +15,10 @@ from gradof.errors import TraceError, UnsupportedOpError
 from tests.tracer.eager import check, trace
 
 NORMAL: Any = torch.distributions.Normal
+GAMMA: Any = torch.distributions.Gamma
+BETA: Any = torch.distributions.Beta
+DIRICHLET: Any = torch.distributions.Dirichlet
+STUDENT: Any = torch.distributions.StudentT
 
 
 @pytest.mark.parametrize(
@@ -39,6 +43,13 @@ NORMAL: Any = torch.distributions.Normal
         lambda x: NORMAL(x, x.exp(), validate_args=False).rsample(),
         lambda x: F.gumbel_softmax(x, tau=0.7),
         lambda x: x.sum() * torch.multinomial(torch.ones(5), 3),
+        lambda x: x * torch.poisson(x.exp()) + torch.poisson(x.exp().t(), None).t(),
+        lambda x: x * torch.binomial(torch.full((20, 6), 9.0), x.detach().sigmoid()),
+        lambda x: GAMMA(x.exp(), x.t().exp().t(), validate_args=False).rsample((2,)),
+        lambda x: torch._standard_gamma(x.t().exp()).t() + torch._standard_gamma(x[:, :1].exp()),
+        lambda x: BETA(x.exp(), 2.0, validate_args=False).rsample().log(),
+        lambda x: DIRICHLET(x.exp(), validate_args=False).rsample().square(),
+        lambda x: STUDENT(x.exp(), x, validate_args=False).rsample(),
     ],
 )
 def test_draws_are_those_of_eager(fn: Callable[..., Any]) -> None:
@@ -60,6 +71,15 @@ def test_recurrent_layer_with_dropout() -> None:
 def test_attention_with_dropout() -> None:
     layer = nn.MultiheadAttention(8, 2, dropout=0.3)
     check(lambda x: layer(x, x, x)[0], torch.randn(5, 2, 8), rtol=1e-4, atol=1e-5)
+
+
+def test_draws_of_a_gamma_distribution_have_no_second_derivative() -> None:
+    """Eager's autograd does not know it either: an error, where 0 would be wrong."""
+    x = torch.linspace(0.5, 2.0, 4).requires_grad_()
+    for fn in (torch._standard_gamma, differentiate(torch._standard_gamma)):
+        (first,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="_standard_gamma_grad"):
+            torch.autograd.grad(first.sum(), x)
 
 
 def test_unused_draws_stay() -> None:

@@ -16,6 +16,7 @@ from gradof.errors import ConfigError, InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import BF16, F16, F64
 from gradof.ops.expr import Expr, F, Number
+from gradof.ops.opaque import by_torch
 from gradof.tracer.aten.registry import Call, aten
 
 
@@ -82,6 +83,31 @@ def in_kernels() -> bool:
 @aten("bernoulli.default")
 def bernoulli_like(c: Call, p: Expr, *, generator: Any = None) -> Expr:
     return F.bernoulli_like(p)
+
+
+@aten("poisson.default")
+def poisson(c: Call, rate: Expr, generator: Any = None) -> Expr:
+    return F.poisson(rate)
+
+
+@aten("binomial.default")
+def binomial(c: Call, count: Expr, p: Expr, generator: Any = None) -> Expr:
+    return F.binomial(count, p)
+
+
+@aten("_standard_gamma.default")
+def standard_gamma(c: Call, alpha: Expr, generator: Any = None) -> Expr:
+    return F.standard_gamma(alpha)
+
+
+@aten("_sample_dirichlet.default")
+def dirichlet(c: Call, alpha: Expr, generator: Any = None) -> Expr:
+    return F.dirichlet(alpha)
+
+
+@aten("_dirichlet_grad.default")  # as torch.distributions calls it
+def dirichlet_grad(c: Call, x: Expr, alpha: Expr, total: Expr) -> Expr:
+    return by_torch("aten::_dirichlet_grad", x, alpha, total)
 
 
 @aten("rand.default", "rand_like.default", "rand.generator")
