@@ -51,6 +51,7 @@ from gradof.tracer.core.objects import can_be_made
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
 from gradof.tracer.state.frames import Frame
+from gradof.tracer.state.kinds import applied_by
 from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, place_key
 from gradof.tracer.state.reach import Reach
@@ -335,7 +336,7 @@ def _is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
         elif isinstance(obj, MethodType):
             stack += (obj.__self__, obj.__func__)
         elif isinstance(obj, functools.partial):
-            stack += (obj.func, *obj.args, *obj.keywords.values())
+            stack += (applied_by(obj), *obj.args, *obj.keywords.values())
         elif isinstance(obj, BuiltinFunctionType):
             stack.append(obj.__self__)
         elif isinstance(obj, (list, tuple)):

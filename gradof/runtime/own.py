@@ -35,7 +35,7 @@ import numpy as np
 from gradof.runtime.state_values import checksum, is_plain, is_same
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, module_of
+from gradof.tracer.state.kinds import HEAP, applied_by, module_of
 
 LIMIT = 2000  # objects; a function that leads to more is traced by itself
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, CodeType)
@@ -221,7 +221,7 @@ def _steps(obj: Any) -> Iterator[tuple[str, Any, Any]]:
     elif isinstance(obj, MethodType):
         yield from (("self", None, obj.__self__), ("function", None, obj.__func__))
     elif isinstance(obj, functools.partial):
-        yield from (("func", None, obj.func), ("args", None, obj.args))
+        yield from (("func", None, applied_by(obj)), ("args", None, obj.args))
         yield "keywords", None, obj.keywords
         yield "dict", None, obj.__dict__
     elif isinstance(obj, BuiltinFunctionType):

@@ -211,3 +211,22 @@ def test_a_trace_that_fails_leaves_the_object_as_it_was() -> None:
         for n in (1, 2):
             compiled(model, x)
             assert (model.scale, model.calls) == (2.0**n, n)
+
+
+class Handler(functools.partial):  # type: ignore[type-arg]
+    """As pyro's: a slot in the place of `func`, which is set once the object is there."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func: Any) -> None:
+        self.func = func  # type: ignore[misc]
+
+
+def test_a_partial_that_has_another_func() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    outer = Handler(lambda x: (x * weight).sum())
+    compiled = gradof.differentiate(lambda x: outer(x) + Handler(torch.sum)(x), strict=True)
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    for grads in (torch.autograd.grad(compiled(x), (x, weight)) for _ in range(2)):
+        assert [g.tolist() for g in grads] == [[2.0, 2.0], [2.0, 3.0]]
+    assert compiled.cache_info().misses == 1

@@ -49,6 +49,7 @@ from gradof.tracer.state.kinds import (
     REFERENCES,
     WATCHED,
     WITH_ATTRIBUTES,
+    applied_by,
     content,
     is_ours,
     is_users,
@@ -183,7 +184,7 @@ class Held:
             return
         elif isinstance(obj, functools.partial):
             self.container(obj.keywords)
-            yield from (obj.func, *obj.args, *obj.keywords.values())
+            yield from (applied_by(obj), *obj.args, *obj.keywords.values())
         elif isinstance(obj, type):
             yield from self._of_class(obj, names, facts.stores)
         elif isinstance(obj, ModuleType):

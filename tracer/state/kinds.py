@@ -64,6 +64,14 @@ def slot(obj: Any, member: MemberDescriptorType) -> Any:
         return MISSING
 
 
+_FUNC: Any = vars(functools.partial)["func"]
+
+
+def applied_by(obj: functools.partial[Any]) -> Any:
+    """The function that a partial calls; a subclass may have another `func`, or none yet."""
+    return _FUNC.__get__(obj)
+
+
 def led_to(obj: Any, limit: int = 1000) -> list[Any]:
     """The objects that attributes of attributes lead to: `functools.reduce(getattr, path, obj)`."""
     found: dict[int, Any] = {}

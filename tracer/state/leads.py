@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from gradof.tracer.state.kinds import applied_by
 from gradof.tracer.state.libraries import is_set
 from gradof.tracer.state.origins import ATOMS, children_of
 
@@ -42,7 +43,7 @@ def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> se
         elif isinstance(obj, MethodType):
             todo.append(obj.__self__)
         elif isinstance(obj, functools.partial):
-            todo.extend((obj.func, obj.args, obj.keywords))
+            todo.extend((applied_by(obj), obj.args, obj.keywords))
         elif not isinstance(obj, (type, ModuleType)) and not getattr(kind, "_gradof_opaque", False):
             todo.extend(child for step, child in children_of(obj, False) if step.kind == "attr")
     return found

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
+from gradof.tracer.state.kinds import MODULE_TABLES, applied_by
 from gradof.tracer.state.libraries import from_library, is_library, is_set
 
 StepKind = Literal[
@@ -42,7 +43,6 @@ ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, CodeType, CellType,
     BuiltinFunctionType,
 )  # fmt: skip
-_MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 # Of a torch.nn.Module: what follows from its hooks, and what only its state_dict reads.
 _MODULE_BOOKS = frozenset({
     "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs",
@@ -100,7 +100,7 @@ def _read_attribute(obj: Any, name: str) -> Any:
     space = getattr(obj, "__dict__", None)
     if type(space) is not dict:
         return getattr(obj, name)
-    for table in (*(space.get(t) for t in _MODULE_TABLES), space):
+    for table in (*(space.get(t) for t in MODULE_TABLES), space):
         if isinstance(table, dict) and name in table:
             return table[name]
     return getattr(obj, name)
@@ -115,7 +115,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "kwdefault": lambda fn, name: (fn.__kwdefaults__ or {})[name],
     "self": lambda fn, _: fn.__self__,
     "function": lambda fn, _: getattr(fn, "__func__", fn),  # a class gives static ones unwrapped
-    "partial": lambda fn, _: fn.func,
+    "partial": lambda fn, _: applied_by(fn),
     "partial_arg": lambda fn, i: fn.args[i],
     "partial_kw": lambda fn, name: fn.keywords[name],
     "method": _read_method,
@@ -279,7 +279,7 @@ def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
     elif isinstance(obj, property):
         yield Step("attr", "fget"), obj.fget
     elif isinstance(obj, functools.partial):
-        yield Step("partial"), obj.func
+        yield Step("partial"), applied_by(obj)
         yield from ((Step("partial_arg", i), v) for i, v in enumerate(obj.args))
         yield from ((Step("partial_kw", k), v) for k, v in obj.keywords.items())
     elif isinstance(obj, dict):
@@ -344,12 +344,12 @@ def _of_instance(obj: Any) -> Iterator[tuple[Step, Any]]:
         return
     attributes = getattr(obj, "__dict__", None)
     if isinstance(attributes, dict):
-        tables = all(name in attributes for name in _MODULE_TABLES)  # a torch.nn.Module
+        tables = all(name in attributes for name in MODULE_TABLES)  # a torch.nn.Module
         private = getattr(cls, "_gradof_private", ())  # our own bookkeeping on compiled functions
         for name, value in list(attributes.items()):
             if name in private or (tables and name in _MODULE_BOOKS):
                 continue
-            if tables and name in _MODULE_TABLES:
+            if tables and name in MODULE_TABLES:
                 yield from ((Step("attr", k), v) for k, v in value.items())
             elif not (tables and name.endswith("_hooks") and not value):
                 yield Step("attr", name), value

@@ -33,7 +33,16 @@ from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.code_of import absolute, code_of, makes_names, wraps
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.heard import OPAQUE, hides, is_heard, is_of_stdlib
-from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, REFERENCES, VIEWS, module_of, slot
+from gradof.tracer.state.kinds import (
+    HEAP,
+    HOOKS,
+    MODULE_TABLES,
+    REFERENCES,
+    VIEWS,
+    applied_by,
+    module_of,
+    slot,
+)
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items
 from gradof.tracer.state.reads import Reads
@@ -93,7 +102,7 @@ class Reach:
             yield from self._fixed(obj, ("attr", "fget", obj.fget), ("attr", "fset", obj.fset))
         elif isinstance(obj, functools.partial):
             yield from self._fixed(
-                obj, ("partial", None, obj.func),
+                obj, ("partial", None, applied_by(obj)),
                 *(("partial_arg", i, v) for i, v in enumerate(obj.args)),
             )
             for name, value in self.reads.held.entry(obj.keywords).items():
