@@ -143,5 +143,5 @@ def has_effect(node: Node) -> bool:
     """Whether a node keeps its place among others of its kind."""
     return (
         has_trait(node.kind, "random") or has_trait(node.kind, "effect")
-        or node.kind in ("Guard", "in_range", "Opaque", "python_call")
+        or node.kind in ("Guard", "in_range", "math_result", "Opaque", "python_call")
     )  # fmt: skip

@@ -3,12 +3,14 @@
 The function is `i32 whole(ptr* io, ptr arena, ptr constants)`. `io` has the address of every
 argument and then of every result, which are contiguous; `arena` is scratch of `Whole.arena` bytes,
 `constants` the bytes of `Whole.constants`, which begin with the lengths where the graph is one of
-any length (`sizes`). It returns 0, or 1 where an index is out of range or a
-matrix has no inverse: then the graph is to be computed op by op, which raises the error there is.
+any length (`sizes`). It returns 0, or 1 where an index is out of range, a matrix has no inverse, or
+a function of Python's `math` has no value: then the graph is to be computed op by op, which raises
+the error there is.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +37,7 @@ from gradof.codegen.whole.values import (
 from gradof.codegen.whole.views import CONSTANTS, VIEWS
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop
+from gradof.ir.types import F64
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,26 @@ class _Emitter(Loops):
         seen = constant(then, dtype)
         self.text.unless(self.text.emit(f"icmp ne {ELEMENT[dtype]} {one}, {seen}"))
 
+    def math_result(self, node: Node) -> None:
+        """A number, or an error, which is for the graph op by op to raise."""
+        result, *operands = (self.numbers(v, F64)[0] for v in node.inputs)
+
+        def each(ask: str, of: Sequence[str]) -> str:
+            """Whether all of these numbers compare with 0 in this way."""
+            asked = [self.text.emit(f"fcmp {ask} double {x}, 0.0") for x in of]
+            return functools.reduce(lambda a, b: self.text.emit(f"and i1 {a}, {b}"), asked)
+
+        def differences(of: Sequence[str]) -> list[str]:
+            """Numbers that are nan where one is not finite."""
+            return [self.text.emit(f"fsub double {x}, {x}") for x in of]
+
+        kinds = (  # no finite number of finite ones, or a nan of numbers that are none
+            (differences([result]), differences(operands)), ([result], operands)
+        )
+        wrong = [self.text.emit(f"and i1 {each('uno', y)}, {each('ord', xs)}") for y, xs in kinds]
+        self.text.unless(self.text.emit(f"or i1 {wrong[0]}, {wrong[1]}"))
+        self.define_regs(node.output, [result])
+
 
 def _wanting(step: Step) -> list[Value]:
     """Values that a step reads in memory, though they may be in registers."""
@@ -200,4 +223,5 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
     **dict.fromkeys(SYSTEMS, _Emitter.system),
     "in_range": _Emitter.in_range, "Loop": _Emitter.loop, "Guard": _Emitter.guard,
+    "math_result": _Emitter.math_result,
 }  # fmt: skip

@@ -130,7 +130,7 @@ _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     **dict.fromkeys((*VIEWS, *CONSTANTS, *MOVES), _any),
     **dict.fromkeys(WORDS, _reduces),
     **dict.fromkeys(("index_select", "gather", *(INTO - {"slice_scatter"})), _indexes),
-    "in_range": _any, "Guard": _decides,
+    "in_range": _any, "math_result": _any, "Guard": _decides,
     "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,

@@ -57,10 +57,11 @@ def lacking_in_bases(
 ) -> Iterator[tuple[Mapping[str, Any], frozenset[str], str]]:
     """What a class and its earlier bases lack, of names that would be read there if they came."""
     found: set[str] = set(reads.probes)
+    every = id(cls) in reads.everything
     for meta in type.mro(type(cls))[:-2]:  # what a metaclass gives its classes
         found |= reads.names & vars(meta).keys()
     for base in reversed(cls.__mro__):
         space = vars(base)
         if is_heard(module_of(base)) and (missing := found - space.keys()):
             yield space, frozenset(missing), f"class {base.__qualname__}"
-        found |= reads.names & space.keys()
+        found |= space.keys() if every else reads.names & space.keys()

@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -216,3 +217,26 @@ def test_an_object_in_a_tuple_is_read_by_a_computed_name(names: str) -> None:
     for scale in (2.0, 2.0, 5.0):
         held.scale = scale
         assert float(compiled(torch.ones(3))) == 3 * scale
+
+
+def test_a_computed_name_may_be_that_of_a_class() -> None:
+    class Base:
+        scale = 2.0
+
+    class Holder(Base):
+        pass
+
+    held = Holder()
+    pairs, ask = [(held, "scale")], getattr
+
+    def spread(x: Any) -> Any:
+        return np.sum(x * getattr(*pairs[0]))
+
+    def renamed(x: Any) -> Any:
+        return np.sum(x * ask(*pairs[0]))
+
+    compiled = [gradof.grad(spread), gradof.grad(renamed)]
+    for scale, holder in enumerate((Base, Base, Holder, held)):
+        holder.scale = 2.0 + scale  # type: ignore[attr-defined]
+        for gradient in compiled:
+            assert gradient(np.ones(2)).tolist() == [held.scale] * 2

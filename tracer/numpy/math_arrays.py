@@ -4,6 +4,11 @@
 
 They compute in double precision, as Python does. The result has the dtype of the operand, for it
 has to give way to other arrays' as a Python number would.
+
+Note [Errors of math]
+Where Python raises, numpy has a nan or an infinity. The trace asks Python's own function, and so
+raises; a call does so by `math_result`. Where code that may catch the error waits for the function,
+it decides what runs next: then the trace holds only for calls that are alike in this.
 """
 
 from __future__ import annotations
@@ -11,13 +16,18 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from gradof.ops.expr import F
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.numpy.recorder import real
+from gradof.tracer.state.loop_code import handles_errors
+from gradof.tracer.state.source import user_frame
 
 Function = Callable[..., Any]
 
@@ -31,16 +41,41 @@ def _number(x: Any) -> Any:
     return np.reshape(x, ()).astype(np.float64)[()]
 
 
-def _in_double(function: Function) -> Function:
+def _in_double(name: str, function: Function) -> Function:
     @functools.wraps(function)
     def computed(*args: Any) -> Any:
-        result = function(*map(_number, args))
+        numbers = [_number(a) for a in args]
+        result = function(*numbers)
+        if name not in _TOTAL:
+            result = _without_errors(name, result, numbers)
         dtypes = [a.dtype for a in args if isinstance(a, TracedArray)]
         if any((d.kind == "f" and d.itemsize == 8) or d.kind != "f" for d in dtypes):
             return result
         return result.astype(np.result_type(*dtypes))
 
     return computed
+
+
+def _without_errors(name: str, result: Any, numbers: list[Any]) -> Any:
+    """The result, where Python gives one; see Note [Errors of math]."""
+    recorder, caught = result.recorder, _may_be_caught()
+    if caught:
+        recorder.read_number(np.isfinite(result))
+    getattr(math, name)(*map(real, numbers))  # raises what Python raises
+    if caught:
+        return result
+    operands = [recorder.traced(np.float64(n) if type(n) is float else n).expr for n in numbers]
+    return recorder.wrap(real(result), F.math_result(result.expr, *operands, function=name))
+
+
+def _may_be_caught() -> bool:
+    """Whether code of the user's that waits for this function handles errors."""
+    frame = user_frame(sys._getframe(1))
+    while frame is not None and frame.f_globals.get("__name__") != "gradof.tracer.numpy.tracer":
+        if handles_errors(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _special(name: str) -> Function:
@@ -75,8 +110,14 @@ def _sumprod(p: Iterable[Any], q: Iterable[Any]) -> Any:
 
 
 
+# Functions that have a value for any number, and those whose numbers are as good as never so large.
+_TOTAL = frozenset({
+    "asinh", "atan", "atan2", "cbrt", "copysign", "degrees", "erf", "erfc", "fabs", "fma", "hypot",
+    "ldexp", "modf", "radians", "tanh",
+})  # fmt: skip
+
 FUNCTIONS: dict[str, Function] = {
-    **{name: _in_double(getattr(np, ours)) for name, ours in {
+    **{name: _in_double(name, getattr(np, ours)) for name, ours in {
         "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
         "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos",
         "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
@@ -84,13 +125,13 @@ FUNCTIONS: dict[str, Function] = {
         "atanh": "arctanh", "fabs": "abs", "fmod": "fmod", "copysign": "copysign",
         "degrees": "degrees", "radians": "radians", "modf": "modf",
     }.items()},
-    **{name: _in_double(_special(ours)) for name, ours in {
+    **{name: _in_double(name, _special(ours)) for name, ours in {
         "erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln",
     }.items()},
-    "log": _in_double(_log), "pow": _in_double(lambda x, y: np.power(x, y)),
-    "hypot": _in_double(lambda *x: np.sqrt(sum(v * v for v in x))),
-    "fma": _in_double(lambda x, y, z: x * y + z),
-    "ldexp": _in_double(lambda x, i: x * np.exp2(i)),
+    "log": _in_double("log", _log), "pow": _in_double("pow", lambda x, y: np.power(x, y)),
+    "hypot": _in_double("hypot", lambda *x: np.sqrt(sum(v * v for v in x))),
+    "fma": _in_double("fma", lambda x, y, z: x * y + z),
+    "ldexp": _in_double("ldexp", lambda x, i: x * np.exp2(i)),
     "fsum": _fsum, "prod": _prod, "dist": _dist, "sumprod": _sumprod,
     "floor": lambda x: int(np.floor(x)), "ceil": lambda x: int(np.ceil(x)),
     "trunc": lambda x: int(np.trunc(x)),

@@ -253,6 +253,7 @@ class Reach:
             yield Edge(Step("item", i), value, Place("item", obj, i))
 
     def _of_class(self, cls: type) -> Iterator[Edge]:
+        every = id(cls) in self.reads.everything
         for base in cls.__mro__:
             if not base.__flags__ & HEAP or not is_heard(module_of(base)):
                 continue
@@ -262,7 +263,8 @@ class Reach:
                     continue
                 code = code_of(value)
                 named = code is None or wraps(value)
-                if name in self.reads.names if named else code in self.reads.codes:
+                read = every or name in self.reads.names
+                if read if named else code in self.reads.codes:
                     value = self.reads.held.class_entry(base, name, value)
                     if value is not MISSING:
                         step = Step("class", (base, name))

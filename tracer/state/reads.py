@@ -25,6 +25,7 @@ import importlib
 import io
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -33,10 +34,11 @@ from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.caches import ColdCache, cold_cache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
+from gradof.tracer.state.computed_names import note, note_given
 from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.kinds import ATOMS, is_of_trace, led_to
+from gradof.tracer.state.kinds import ATOMS, is_of_trace
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
@@ -224,10 +226,10 @@ class Reads:
         for name, value in frame.f_locals.items():
             seen.see(value, facts, given=name not in free)
             self.decisions.given(frame.f_code, name, value)
-            self._all_of(value, facts)
+            note_given(self.everything, value, facts)
         if facts.dynamic:
             for name in facts.reads & space.keys():
-                self._all_of(space[name], facts)
+                note_given(self.everything, space[name], facts)
             for name in facts.probes if "globals" in facts.reads else ():
                 seen.name(space, name)
         seen.cells_of(frame, facts)
@@ -244,24 +246,18 @@ class Reads:
             iterator, seen.iterator = seen.iterator, None
             self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
 
-    def _all_of(self, value: Any, facts: Facts, depth: int = 2) -> None:
-        """Note an object of which code with computed names may read any attribute."""
-        if facts.dynamic:
-            self.everything[id(value)] = value
-            if depth and type(value) in (tuple, list, dict):  # `getattr(*pair)`
-                for part in value.values() if type(value) is dict else value:
-                    if type(part) not in ATOMS and id(part) not in self.everything:
-                        self._all_of(part, facts, depth - 1)
-        if facts.reduces:
-            self.everything.update((id(obj), obj) for obj in led_to(value))
-
     def _by_name(self, frame: FrameType) -> None:
         """A name is looked up that may be computed, of an object that a loop may have come to."""
         facts = self._facts[id(frame.f_code)]
-        if facts is not None and facts.dynamic:
+        if facts is None:
+            return
+        if BY_NAME.isdisjoint(facts.reads):  # `getattr` has another name here
+            facts = self._facts[id(frame.f_code)] = replace(facts, dynamic=True)
+            self._enter(frame, facts)
+        if facts.dynamic:
             for value in frame.f_locals.values():
                 if type(value) not in ATOMS and id(value) not in self.everything:
-                    self.everything[id(value)] = value
+                    note(self.everything, value)
                     self.held.see(value, facts, given=True)
 
     def _note_miss(self, frame: FrameType) -> None:

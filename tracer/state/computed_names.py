@@ -1,0 +1,30 @@
+"""Objects of which code may read any attribute, as its names are computed: `getattr(obj, name)`.
+
+    everything: dict[int, Any]      by id, kept alive; `Reads.everything` is one
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradof.tracer.state.code_facts import Facts
+from gradof.tracer.state.kinds import ATOMS, HEAP, led_to
+
+
+def note(everything: dict[int, Any], value: Any) -> None:
+    """Any attribute of an object may be read, one of its class among them."""
+    everything[id(value)] = value
+    if type(value).__flags__ & HEAP:
+        everything[id(type(value))] = type(value)
+
+
+def note_given(everything: dict[int, Any], value: Any, facts: Facts, depth: int = 2) -> None:
+    """Note an object that code with these facts is given, where it computes names."""
+    if facts.dynamic:
+        note(everything, value)
+        if depth and type(value) in (tuple, list, dict):  # `getattr(*pair)`
+            for part in value.values() if type(value) is dict else value:
+                if type(part) not in ATOMS and id(part) not in everything:
+                    note_given(everything, part, facts, depth - 1)
+    if facts.reduces:
+        everything.update((id(obj), obj) for obj in led_to(value))
