@@ -21,10 +21,11 @@ def _transforms() -> Any:
     from gradof.runtime.forward import jvp
     from gradof.runtime.functional import grad
     from gradof.runtime.jacobians import jacobian
+    from gradof.runtime.steady import Steady
     from gradof.tracer.scipy.transforms import Transforms
 
     return Transforms(
-        grad, jacobian, jvp, calling_compiled, lambda: tracing(is_nan_safe())
+        grad, jacobian, jvp, Steady, calling_compiled, lambda: tracing(is_nan_safe())
     )
 
 

@@ -3,14 +3,21 @@
     quad(lambda t: np.exp(-a * t), 0.0, b)[0]    # da: the integral of -t exp(-a t); db: exp(-a b)
 
 scipy computes the integral whenever the graph runs, from numbers. Its gradient is another integral,
-of the compiled gradient of the integrand, by scipy's `quad_vec` to 1e-10, and what the ends add.
-That is recorded in the same way, so that there are derivatives of any order.
+of the compiled gradient of the integrand, to 1e-10, and what the ends add. That is recorded in the
+same way, so that there are derivatives of any order.
+
+Note [Integrals of few numbers]
+Each of them is an integral of its own to QUADPACK (`quad`), which is in C; the integrand is asked
+once for each of its points. Of many they are one integral to `quad_vec`, which is in Python.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +33,7 @@ from gradof.tracer.scipy.transforms import traced_rule, transforms
 Function = Callable[..., Any]
 _I = "scipy.integrate"
 _PRECISION = {"epsabs": 1e-12, "epsrel": 1e-10}  # of the integrals that gradients are
+_FEW = 16  # numbers of an integral that QUADPACK computes one by one
 
 
 def _args(args: Any) -> tuple[Any, ...]:
@@ -37,17 +45,26 @@ def _live(arrays: Sequence[Any]) -> list[int]:
     return [i for i, a in enumerate(arrays) if as_array(a).dtype.kind == "f"]
 
 
-def integral(
-    name: str, integrand: Function, a: Any, b: Any, arrays: Sequence[Any], compute: Function
-) -> Any:
-    """The integral of `integrand(x, *arrays)` from a to b.
+@dataclass(frozen=True)
+class Integrand:
+    """A function of x that knows arrays: `of(arrays)(x)`, and of numbers `of_numbers(arrays)`."""
 
-    `compute(f, a, b)` gives its numbers, for f of one of them.
-    """
+    of: Function
+    of_numbers: Function
+
+    def __call__(self, x: Any, *given: Any) -> Any:
+        """Its value at x."""
+        return self.of(given)(x)
+
+
+def integral(
+    name: str, integrand: Integrand, a: Any, b: Any, arrays: Sequence[Any], compute: Function
+) -> Any:
+    """The integral of `integrand` from a to b; `compute(f, a, b)` gives its numbers."""
 
     def run(ends: Any, given: Any) -> Any:
         with transforms().alone():
-            return compute(lambda x: integrand(x, *given), *map(float, ends))
+            return compute(integrand.of_numbers(given), *map(float, ends))
 
     @traced_rule
     def rule(args: Any, result: Any, g: Any) -> list[Any]:
@@ -60,7 +77,7 @@ def integral(
     return call_black_box(recorder, name, run, ((a, b), list(arrays)), None, rule)
 
 
-def _at_end(integrand: Function, end: Any, given: Sequence[Any], g: Any) -> Any:
+def _at_end(integrand: Integrand, end: Any, given: Sequence[Any], g: Any) -> Any:
     """What an integral gains where its end moves; nothing at infinity."""
     if type(end) is not TracedArray:
         return 0.0
@@ -70,13 +87,14 @@ def _at_end(integrand: Function, end: Any, given: Sequence[Any], g: Any) -> Any:
 
 
 def _integral_of_gradient(
-    name: str, integrand: Function, a: Any, b: Any, given: Sequence[Any], g: Any
+    name: str, integrand: Integrand, a: Any, b: Any, given: Sequence[Any], g: Any
 ) -> list[Any]:
     """One gradient or None for each array: the integral of g's product with the derivative."""
     live = _live(given)
     if not live:
         return [None] * len(given)
     shapes = [np.shape(given[i]) for i in live]
+    sizes = [math.prod(shape) for shape in shapes]
     slope = transforms().grad(
         lambda x, g, *arrays: np.sum(g * integrand(x, *arrays)), tuple(2 + i for i in live)
     )
@@ -84,18 +102,31 @@ def _integral_of_gradient(
     def flat(x: Any, g: Any, *arrays: Any) -> Any:
         return np.concatenate([np.reshape(d, -1) for d in slope(x, g, *arrays)])
 
-    def compute(f: Function, a: float, b: float) -> Any:
-        at: Function = lambda x: f(np.float64(x))  # an array: of Python's numbers all is asked  # noqa: E731
-        return original_of(f"{_I}.quad_vec")(at, a, b, **_PRECISION)[0]
+    def numbers(arrays: Sequence[Any]) -> Function:
+        run = compiled.run(*arrays)
+        return lambda x: run(np.float64(x))  # of Python's numbers all is asked
 
-    found = integral(name, flat, a, b, [g, *given], compute)
+    compiled = transforms().steady(flat)
+    inside = Integrand(lambda arrays: lambda x: flat(x, *arrays), numbers)
+    found = integral(name, inside, a, b, [g, *given], functools.partial(_each, sum(sizes)))
     grads: list[Any] = [None] * len(given)
     start = 0
-    for i, shape in zip(live, shapes, strict=True):
-        count = int(np.prod(shape))
-        grads[i] = np.reshape(found[start : start + count], shape)
-        start += count
+    for i, shape, size in zip(live, shapes, sizes, strict=True):
+        grads[i] = np.reshape(found[start : start + size], shape)
+        start += size
     return grads
+
+
+def _each(count: int, f: Function, a: float, b: float) -> Any:
+    """The integral of an array of `count` numbers; see Note [Integrals of few numbers]."""
+    if count > _FEW:
+        return original_of(f"{_I}.quad_vec")(f, a, b, **_PRECISION)[0]
+    quad = original_of(f"{_I}.quad")
+    asked = functools.cache(lambda x: f(x).tolist())
+    return np.array([
+        quad(lambda x, i=i: asked(x)[i], a, b, full_output=1, **_PRECISION)[0]  # without warnings
+        for i in range(count)
+    ])  # fmt: skip
 
 
 def _traced(*values: Any) -> bool:
@@ -105,11 +136,11 @@ def _traced(*values: Any) -> bool:
 def _recorded(name: str, f: Function, a: Any, b: Any, args: Any, compute: Function) -> Any:
     arrays, fill = taken_apart((f, _args(args)))
 
-    def integrand(x: Any, *given: Any) -> Any:
+    def of(given: Sequence[Any]) -> Function:
         fn, others = fill(given)
-        return fn(x, *others)
+        return lambda x: fn(x, *others)
 
-    return integral(name, integrand, a, b, arrays, compute)
+    return integral(name, Integrand(of, of), a, b, arrays, compute)
 
 
 @scipy_function(f"{_I}.quad", raw=True)

@@ -44,14 +44,22 @@ _IMPLICIT = ("Radau", "BDF", "LSODA")
 
 
 @dataclass(frozen=True)
+class Slope:
+    """The right hand side of an equation."""
+
+    of: Function  # `of(arrays)(t, y)`: the user's own function, made of these arrays once
+    row: Function  # `row(y, t, *arrays)`: one and the same function for one equation is compiled
+
+
+@dataclass(frozen=True)
 class Equation:
-    """y' = slope(y, t, *arrays), and how scipy solves it: `solve(f(t, y), y0, times)` by rows.
+    """y' = slope.row(y, t, *arrays), and how scipy solves it: `solve(f(t, y), y0, times)` by rows.
 
     `at_times` is the same for other equations, of y and its tangent.
     """
 
     name: str
-    slope: Function  # one and the same function for one equation: it is compiled
+    slope: Slope
     solve: Function
     at_times: Function
     method: str  # for its gradients
@@ -62,7 +70,7 @@ def solution(equation: Equation, y0: Any, times: Any, arrays: Sequence[Any]) -> 
 
     def run(start: Any, at: Any, given: Any) -> Any:
         with transforms().alone():
-            return equation.solve(lambda t, y: equation.slope(y, t, *given), start, at)
+            return equation.solve(equation.slope.of(given), start, at)
 
     @traced_rule
     def rule(args: Any, result: Any, g: Any) -> list[Any]:
@@ -81,8 +89,9 @@ def _by_times(
     """The gradient by the times: a later one moves its own row, the first one all others."""
     if type(times) is not TracedArray:
         return None
-    later = [np.sum(g[i] * equation.slope(ys[i], times[i], *arrays)) for i in range(1, len(times))]
-    first = -np.sum((by_start - g[0]) * equation.slope(ys[0], times[0], *arrays))
+    slope = equation.slope.row
+    later = [np.sum(g[i] * slope(ys[i], times[i], *arrays)) for i in range(1, len(times))]
+    first = -np.sum((by_start - g[0]) * slope(ys[0], times[0], *arrays))
     return np.stack([first, *later])
 
 
@@ -98,7 +107,7 @@ def _pulled_back(
 ) -> tuple[Any, list[Any]]:
     """The gradient of sum(g * solution) by y0, and by each array that has one."""
     live = _live(arrays)
-    compiled = Compiled(equation.slope, live)
+    compiled = Compiled(equation.slope.row, live)
 
     def run(start: Any, at: Any, given: Any, weights: Any) -> Any:
         with transforms().alone():
@@ -134,7 +143,7 @@ def _moved(
     by_live: Sequence[Any], live: list[int],
 ) -> Any:  # fmt: skip
     """The derivative of the solution along a direction."""
-    n, count, slope = np.shape(y0)[0], len(arrays), equation.slope
+    n, count, slope = np.shape(y0)[0], len(arrays), equation.slope.row
 
     def along(both: Any, t: Any, *given: Any) -> Any:
         y, moved = both[:n], both[n:]
@@ -147,8 +156,9 @@ def _moved(
         return np.concatenate([value, tangent])
 
     doubled = Equation(
-        equation.name, along, equation.at_times, equation.at_times, equation.method
-    )
+        equation.name, Slope(lambda given: lambda t, both: along(both, t, *given), along),
+        equation.at_times, equation.at_times, equation.method,
+    )  # fmt: skip
     start = np.concatenate([as_array(y0), as_array(by_start)])
     return solution(doubled, start, times, [*arrays, *by_live])[:, n:]
 
@@ -164,15 +174,17 @@ def _args(args: Any) -> tuple[Any, ...]:
     return args if isinstance(args, tuple) else (args,)
 
 
-def _slope_of(fill: Function, time_first: bool) -> Function:
-    """The right hand side of y and t, with the arrays it knows."""
+def _slope_of(fill: Function, time_first: bool) -> Slope:
+    """The right hand side with the arrays it knows."""
 
-    def slope(y: Any, t: Any, *given: Any) -> Any:
-        fn, args = fill(given)
-        found = fn(t, y, *args) if time_first else fn(y, t, *args)
-        return np.reshape(as_array(found) * 1.0, -1)
+    def of(arrays: Sequence[Any]) -> Function:
+        fn, args = fill(arrays)
+        return (lambda t, y: fn(t, y, *args)) if time_first else lambda t, y: fn(y, t, *args)
 
-    return slope
+    def row(y: Any, t: Any, *arrays: Any) -> Any:
+        return np.reshape(as_array(of(arrays)(t, y)) * 1.0, -1)
+
+    return Slope(of, row)
 
 
 @scipy_function(f"{_I}.odeint", raw=True)
@@ -265,7 +277,7 @@ class _Solver:
     them is kept for the times and values, which the same run asks for next.
     """
 
-    def __init__(self, slope: Function, solve: Function) -> None:
+    def __init__(self, slope: Slope, solve: Function) -> None:
         self.slope, self.solve = slope, solve
         self.kept = threading.local()
 
@@ -290,9 +302,7 @@ class _Solver:
 
     def _solved(self, span: Any, start: Any, given: Any) -> Any:
         with transforms().alone():
-            return checked(
-                self.solve(lambda t, y: self.slope(y, t, *given), tuple(span), start)
-            )
+            return checked(self.solve(self.slope.of(given), tuple(span), start))
 
     def times(self, span: Any, start: Any, arrays: Sequence[Any]) -> Any:
         """The times of the steps; the last one is the end of the span."""

@@ -5,6 +5,7 @@ See `odes`. Both are solved by scipy, to 1e-11, with the compiled derivatives of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +16,12 @@ from gradof.tracer.scipy.calls import original_of
 from gradof.tracer.scipy.transforms import transforms
 
 Function = Callable[..., Any]
+_STEPS = 100_000  # from one time to the next
 _PRECISION = {"rtol": 1e-11, "atol": 1e-13}
+_STIFF = ("Radau", "BDF")
 _OF_STIFF = {"rtol": 1e-9, "atol": 1e-11}  # of methods of low order, which would take long
 FEW = 2000  # numbers of sensitivities: more, and the adjoint is solved
+TOGETHER = 8  # equations whose sensitivities are one graph with them
 
 
 def checked(found: Any) -> Any:
@@ -39,6 +43,8 @@ class Compiled:
         wrt = (0, *(2 + i for i in live))
         self.slope = slope
         self.jacobian = transforms().jacobian(slope, wrt)
+        self.wrt = wrt
+        self.together = functools.cache(self._together)  # by the number of equations
         self.adjoint = transforms().grad(
             lambda y, t, *rest: np.sum(rest[-1] * slope(y, t, *rest[:-1])), wrt
         )
@@ -58,24 +64,37 @@ class Compiled:
 
     def _forward(self, method: str, y0: Any, times: Any, arrays: list[Any], g: Any) -> Any:
         """By the sensitivities."""
-        n = len(y0)
-
-        def slope(t: Any, state: Any) -> Any:
-            y, z = state[:n], state[n:].reshape(n, -1)
-            t = np.float64(t)
-            by_y, *by_arrays = self.jacobian(y, t, *arrays)
-            moved = by_y @ z
-            at = n
-            for part in by_arrays:
-                flat = part.reshape(n, -1)
-                moved[:, at : at + flat.shape[1]] += flat
-                at += flat.shape[1]
-            return np.concatenate([np.asarray(self.slope(y, t, *arrays)), moved.ravel()])
-
-        columns = n + sum(arrays[i].size for i in self.live)
+        n, columns = len(y0), len(y0) + sum(arrays[i].size for i in self.live)
+        if n <= TOGETHER:
+            run = self.together(n).run(*arrays)
+            slope: Function = lambda t, state: run(state, np.float64(t))  # noqa: E731
+        else:
+            slope = functools.partial(self._apart, n, columns, arrays)
         start = np.concatenate([y0, np.eye(n, columns).ravel()])
         states = _solved(slope, start, times, method)
         return np.einsum("tn,tnc->c", g, states[:, n:].reshape(len(times), n, columns))
+
+    def _together(self, n: int) -> Any:
+        """The slope of the solution and its sensitivities, as one compiled function."""
+
+        def slope(state: Any, t: Any, *arrays: Any) -> Any:
+            y, z = state[:n], np.reshape(state[n:], (n, -1))
+            by_y, *by_arrays = self.jacobian(y, t, *arrays)
+            parts = [np.zeros((n, n)), *(np.reshape(part, (n, -1)) for part in by_arrays)]
+            moved = by_y @ z + np.concatenate(parts, axis=1)
+            return np.concatenate([self.slope(y, t, *arrays), np.ravel(moved)])
+
+        return transforms().steady(slope)
+
+    def _apart(self, n: int, columns: int, arrays: list[Any], t: Any, state: Any) -> Any:
+        """The same of many equations, whose Jacobian would be a graph for each row."""
+        y, moved, t = state[:n], np.zeros((n, columns)), np.float64(t)
+        by_y, *by_arrays = self.jacobian(y, t, *arrays)
+        parts = [part.reshape(n, -1) for part in by_arrays]
+        if parts:
+            moved[:, n:] = np.concatenate(parts, axis=1)
+        moved += by_y @ state[n:].reshape(n, -1)
+        return np.concatenate([np.asarray(self.slope(y, t, *arrays)), moved.ravel()])
 
     def _back(self, method: str, y0: Any, times: Any, arrays: list[Any], g: Any) -> Any:
         """By the adjoint, along the solution between the times."""
@@ -120,7 +139,7 @@ def _integral(f: Function, step: Any) -> Any:
 
 def _solve_ivp(slope: Function, ends: Any, y0: Any, method: str, **options: Any) -> Any:
     """`solve_ivp`, to the precision of gradients; OutputError where it gives up."""
-    precision = _OF_STIFF if method in ("Radau", "BDF") else _PRECISION
+    precision = _OF_STIFF if method in _STIFF else _PRECISION
     found = original_of("scipy.integrate.solve_ivp")(
         slope, ends, y0, method=method, **precision, **options
     )
@@ -134,5 +153,21 @@ def _solved(slope: Function, y0: Any, times: Any, method: str) -> Any:
         return np.stack([y0] * len(times))
     forward = times[-1] > times[0]
     at = distinct if forward else distinct[::-1]
-    found = _solve_ivp(slope, (at[0], at[-1]), y0, method, t_eval=at).y.T
+    if method in _STIFF:
+        found = _solve_ivp(slope, (at[0], at[-1]), y0, method, t_eval=at).y.T
+    else:
+        found = _odeint(slope, y0, at)
     return found[rows if forward else len(distinct) - 1 - rows]
+
+
+def _odeint(slope: Function, y0: Any, times: Any) -> Any:
+    """LSODA without Python between its steps; OutputError where it gives up."""
+    found, said = original_of("scipy.integrate.odeint")(
+        slope, y0, times, tfirst=True, full_output=True, mxstep=_STEPS, **_PRECISION
+    )
+    if said["message"] != "Integration successful.":
+        raise OutputError(
+            f"scipy.integrate.odeint, of the sensitivities: {said['message']}",
+            hint="take solve_ivp with another method, as Radau for a stiff equation",
+        )
+    return found

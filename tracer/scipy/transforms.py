@@ -18,6 +18,8 @@ Function = Callable[..., Any]
 class Transforms:
     """`grad`, `jacobian` and `jvp` of `gradof`, within a trace and outside of one.
 
+    `steady(fn).run(theta)` is a compiled function of what comes before theta, to be called while
+    nothing of Python's changes.
     Within `alone()` compiled functions are called on numbers, while something else is traced;
     within `traced()` they are traced, as in a rule that is traced late.
     """
@@ -25,6 +27,7 @@ class Transforms:
     grad: Function
     jacobian: Function
     jvp: Function
+    steady: Function
     alone: Callable[[], AbstractContextManager[None]]
     traced: Callable[[], AbstractContextManager[None]]
 
