@@ -9,6 +9,13 @@ young objects after every 700 new ones, and through all there are once a quarter
 a long program takes to its first gradient that was half. Here it looks after every 100000. It is
 not switched off, so what dies in cycles is freed as before, a little later, and a caller's
 `gc.disable()`, in another thread too, stays in force.
+
+Note [Full collections wait]
+Of a process that has imported a large library a look at all objects takes a quarter of a second. As
+Python begins one when a quarter is new, it came in nearly every second first gradient of a network.
+So before a trace all that is there counts as just looked at. What is made meanwhile is looked at as
+before, while it is young. After `MOST_WAITS` traces without a full look Python begins one when it
+wants to.
 """
 
 from __future__ import annotations
@@ -18,6 +25,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG = 100_000  # new objects between two looks at them
+MOST_WAITS = 16
+_OLDEST = 2  # generation
+_waits = (0, 0)  # full collections so far, and the traces since the last one
 
 
 @contextmanager
@@ -33,3 +43,15 @@ def few_collections() -> Iterator[None]:
     finally:
         if gc.get_threshold() == (YOUNG, *before[1:]):
             gc.set_threshold(*before)
+
+
+def let_full_collections_wait() -> None:
+    """Begin the count to the next full collection anew; see the note."""
+    global _waits
+    done = gc.get_stats()[_OLDEST]["collections"]
+    since = _waits[1] if _waits[0] == done else 0
+    if since == MOST_WAITS or gc.get_freeze_count():  # to thaw what others froze is not ours
+        return
+    _waits = done, since + 1
+    gc.freeze()  # all objects leave the generations, whose counters start at 0,
+    gc.unfreeze()  # and are in the oldest one

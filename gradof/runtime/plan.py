@@ -27,6 +27,7 @@ from gradof.ir import forks
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph
 from gradof.ir.forks import cached_property
+from gradof.ir.garbage import few_collections
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
 from gradof.runtime.joint import Together
@@ -105,7 +106,7 @@ class GraphPlan:
     @cached_property
     def executable(self) -> Executable:
         """The emitted code."""
-        with self._lock, told(f"compiling {self.graph.name}"):
+        with self._lock, told(f"compiling {self.graph.name}"), few_collections():
             start = perf_counter()
             made = compile_graph(
                 self.prepared, library=self.library, name=self.graph.name, shown=self.shown

@@ -18,6 +18,7 @@ from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
 from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.ir.contents import checksum
+from gradof.ir.garbage import let_full_collections_wait
 from gradof.passes.roll_loops import roll_loops
 from gradof.runtime import kin
 from gradof.runtime.arrays import Call, is_data, torch_if_loaded
@@ -286,6 +287,7 @@ class Tracing:
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
+        let_full_collections_wait()
         reads = Reads(refuse_effects=call.library == "torch")
         places = tuple(self.cache.places.values())
         self.reads = reads

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from gradof.autodiff.differentiate import differentiate
-from gradof.ir.garbage import YOUNG, few_collections
+from gradof.ir.garbage import MOST_WAITS, YOUNG, few_collections, let_full_collections_wait
 from gradof.ir.parser import parse_graph
 
 
@@ -74,3 +75,44 @@ def test_a_long_graph_is_differentiated_in_few_collections() -> None:
     finally:
         gc.callbacks.remove(watch)
     assert len(seen) <= 8, "a thousand ops are some fifty thousand objects"
+
+
+@pytest.fixture
+def full_is_due() -> Iterator[None]:
+    """Ten generations of objects have grown old since the last full look, and none is frozen."""
+    gc.unfreeze()
+    gc.collect()
+    for _ in range(11):
+        gc.collect(1)
+    assert gc.get_count()[2] > gc.get_threshold()[2]
+    yield
+    gc.freeze()  # as the tests do
+
+
+@pytest.mark.usefixtures("full_is_due")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the collector counts otherwise")
+def test_a_full_collection_waits_until_others_have_come() -> None:
+    let_full_collections_wait()
+    assert gc.get_count()[2] == 0
+
+
+@pytest.mark.usefixtures("full_is_due")
+def test_it_does_not_wait_for_ever() -> None:
+    for _ in range(MOST_WAITS):
+        let_full_collections_wait()
+    for _ in range(11):
+        gc.collect(1)
+    before = gc.get_count()[2]
+    let_full_collections_wait()
+    assert gc.get_count()[2] == before > 0
+
+
+@pytest.mark.usefixtures("full_is_due")
+def test_what_others_have_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        let_full_collections_wait()
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()

@@ -67,7 +67,7 @@ from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
-from gradof.tracer.torch import ctc, library  # noqa: F401  # they register themselves
+from gradof.tracer.torch import cells, ctc, library  # noqa: F401  # they register themselves
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch.control_flow import control_flow
