@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gradof import differentiate
 
@@ -111,3 +112,28 @@ def test_where_nothing_asks_one_trace_serves_all() -> None:
     for make in (rows, columns, rows):
         compiled(make())
     assert compiled.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("fused", [True, False])
+def test_attention_is_laid_out_as_eagers(heads: int, fused: bool) -> None:
+    """What is drawn for it is drawn in that order, and `view` takes the heads together."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = (x[i].view(2, 5, heads, -1).transpose(1, 2) for i in range(3))
+        found = torch.nn.functional.dropout(attend(q, k, v), 0.3)
+        if fused:
+            return found, attend(q, k, v).transpose(1, 2).view(2, 5, 32)
+        return found, attend(q, k, v)
+
+    kernels = [SDPBackend.MATH, *[SDPBackend.FLASH_ATTENTION] * fused]
+    with sdpa_kernel(kernels):
+        compiled, x = differentiate(fn, strict=True), torch.randn(3, 2, 5, 32)
+        for _ in range(2):
+            torch.manual_seed(3)
+            want = fn(x)
+            torch.manual_seed(3)
+            for mine, theirs in zip(compiled(x), want, strict=True):
+                torch.testing.assert_close(mine, theirs)
+                assert fused or mine.stride() == theirs.stride()

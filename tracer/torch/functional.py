@@ -79,12 +79,21 @@ def scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(value, dtype=dtype)
 
 
+_OUTSIDE = {"flash": True}  # of the trace that runs: there is one at a time
+
+
+def had_flash_attention() -> bool:
+    """Whether eager may compute attention by torch's fused kernel, where the trace was begun."""
+    return _OUTSIDE["flash"]
+
+
 @contextlib.contextmanager
 def unfused() -> Iterator[None]:
     """Fused kernels off, so that everything arrives in parts; the random state is put back."""
     state = torch.get_rng_state()
     fast = torch.backends.mha.get_fastpath_enabled()
     onednn = _private._C._get_mkldnn_enabled()
+    _OUTSIDE["flash"] = torch.backends.cuda.flash_sdp_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     _private._C._set_mkldnn_enabled(False)
     try:

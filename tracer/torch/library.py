@@ -19,9 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gradof import tuning
-from gradof.tracer.torch.functional import is_wrapper
+from gradof.tracer.torch.functional import had_flash_attention, is_wrapper, plainly
 from gradof.tracer.torch.overrides import OVERRIDES
 from gradof.tracer.torch.transforms import transformed
 
@@ -109,6 +111,7 @@ for _name, _results in _LAYERS.items():
 # --- attention -----------------------------------------------------------------------------------
 
 _attention: Any = torch.nn.functional.scaled_dot_product_attention
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # those of the CPU
 
 
 def _attend(
@@ -140,12 +143,44 @@ def _attention_as_one(
 ) -> Any:  # fmt: skip
     tensors = [t for t in (query, key, value, attn_mask) if t is not None]
     if dropout_p == 0.0 and type(scale) in (float, type(None)) and _is_worth_a_call(*tensors):
-        return torch.ops.gradof.attention(
+        found = torch.ops.gradof.attention(
             query, key, value, attn_mask, is_causal, scale, enable_gqa
         )
-    return _attention(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    else:
+        found = _attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    order = _order_of_kernel(
+        [query, key, value, attn_mask], dropout_p, is_causal, scale, enable_gqa
     )
+    if order == sorted(order):
+        return found
+    return found.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
+
+
+def _order_of_kernel(
+    given: list[Any], dropout_p: float, is_causal: bool, scale: Any, enable_gqa: bool
+) -> list[int]:
+    """The dims of eager's result as they lie in memory: in a trace attention is taken apart, which
+    gives rows, but torch's kernel on the CPU lays its result out as the query is.
+    """
+    tensors = [t for t in given if t is not None]
+    if not (had_flash_attention() and all(is_wrapper(t) and t.is_cpu for t in tensors)):
+        return []
+    with _disable_current_modes(), plainly(), sdpa_kernel(_KERNELS):
+        like = [t if t is None else _empty_as(t) for t in given]
+        choice = torch._fused_sdp_choice(
+            *like, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        strides = torch.empty_like(like[0]).stride()
+    if choice != SDPBackend.FLASH_ATTENTION.value:
+        return []
+    return sorted(range(len(strides)), key=lambda d: -strides[d])
+
+
+def _empty_as(tensor: Tensor) -> Tensor:
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def _is_worth_a_call(*tensors: Any) -> bool:
