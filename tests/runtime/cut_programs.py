@@ -6,6 +6,7 @@ Every program takes a leaf of three numbers and returns one number; some change 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -330,3 +331,32 @@ def recurrent(w: Tensor) -> Tensor:
         state[i] = w[i] * 2
         total = total + (state * w).sum()
     return total
+
+
+@program
+def view_under_no_grad(w: Tensor) -> Tensor:
+    h = w * 2
+    with torch.no_grad():
+        first, *rest = h.reshape(3, 1)  # they require grad, as leaves
+    return (first.exp() * w * rest[1]).sum()
+
+
+class Kept(torch.autograd.Function):
+    """A square of rows, which keeps a view of its argument."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        rows = x.reshape(3, 1)
+        ctx.save_for_backward(rows)
+        return (rows * rows).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (rows,) = ctx.saved_tensors
+        return (2 * g[:, None] * rows).reshape(3)
+
+
+@program
+def view_kept_by_a_function(w: Tensor) -> Tensor:
+    found: Tensor = Kept.apply(w * 3)
+    return (found * w).sum()

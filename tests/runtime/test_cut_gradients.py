@@ -225,3 +225,20 @@ def test_random_programs_are_right_or_refused(start: int) -> None:
         same([*slopes, *given], [*want[1:3], *want[-2:]])
         right += 1
     assert right >= 5, "most are compiled"
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_a_result_of_leaves_that_the_function_makes() -> None:
+    """Eager's requires grad, though no argument gets any."""
+    def of_view(w: Tensor) -> Tensor:
+        with torch.no_grad():
+            view = w.reshape(3, 1)
+        return view.exp()
+
+    for fn in (of_view, lambda w: w.detach().requires_grad_().exp()):
+        w = W.clone().requires_grad_()
+        result = differentiate(fn)(w)
+        result.sum().backward()
+        assert w.grad is None
+        with pytest.raises(TraceError, match="by a leaf that the function has made"):
+            differentiate(fn, strict=True)(w)

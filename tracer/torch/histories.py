@@ -89,6 +89,7 @@ class Histories:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.decided = False
+        self._leaves: set[Value] = set()
         self._memories: dict[int, _Memory] = {}
 
     def cut(self, tensor: Tensor, is_data: bool) -> Tensor:
@@ -123,6 +124,37 @@ class Histories:
         if tensor.requires_grad or not is_wrapper(tensor):
             return tensor.requires_grad
         return self.recorder.find(inner(tensor)) in self.recorder.attached
+
+    def see_leaves(self, given: Any, results: Any) -> None:
+        """Views that were just taken under no_grad: of what requires grad they do, too, as leaves.
+
+            with torch.no_grad(): v = x.reshape(2, 2)      # v.requires_grad, and x gets nothing
+        """
+        known = {id(tensor) for tensor in wrappers_in(given)}
+        for tensor in wrappers_in(results):
+            if tensor.requires_grad and id(tensor) not in known:  # is_leaf may be eager's error
+                self.make_leaf(tensor)
+
+    def make_leaf(self, tensor: Tensor) -> None:
+        """From now on a gradient may be asked for of a tensor: x.detach().requires_grad_()."""
+        value = self.recorder.find(inner(tensor))
+        if value is not None and tensor.requires_grad:
+            self.recorder.attached.add(value)
+            self._leaves.add(value)
+
+    def is_of_new_leaves(self, value: Value) -> bool:
+        """Whether a gradient flows from a value to leaves that were made, and to no input."""
+        attached, stack, seen = self.recorder.attached, [value], set[Value]()
+        while stack and self._leaves:
+            at = stack.pop()
+            if at in seen or at not in attached:
+                continue
+            seen.add(at)
+            if at.node is None:
+                return False
+            if at not in self._leaves:
+                stack += at.node.inputs
+        return bool(seen & self._leaves)
 
     # --- a tensor that enters a call --------------------------------------------------------
 

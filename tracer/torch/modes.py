@@ -322,7 +322,9 @@ class ApiMode(TorchFunctionMode):
             result = self.windows.watch(func, args, kwargs, loc)
             self.histories.after(calls, result)
             if func in MAKES_LEAF and not transformed(args[0]):
-                self._make_leaf(args[0])
+                self.histories.make_leaf(args[0])
+            if not torch.is_grad_enabled():
+                self.histories.see_leaves(args, result)
             return result
         except AssertionError as error:
             if str(error) != "generator is not supported in refs":
@@ -371,12 +373,6 @@ class ApiMode(TorchFunctionMode):
         if tensor.requires_grad and self.checking:
             self.check_gradient(tensor)
         return tensor
-
-    def _make_leaf(self, tensor: torch.Tensor) -> None:
-        # x.detach().requires_grad_(): torch.autograd.grad may ask for it later.
-        value = self.recorder.find(inner(tensor))
-        if value is not None and tensor.requires_grad:
-            self.recorder.attached.add(value)
 
     def check_gradient(self, tensor: torch.Tensor) -> None:
         """Raise where torch and the graph disagree on the gradient; see Note [Cut gradients]."""

@@ -89,6 +89,11 @@ class Outcome:
         if any(not is_hint(name) for name in vars(wrapper)):
             raise set_error(self.loc)
         value = trace.recorder.value(inner(wrapper), None)
+        if wrapper.requires_grad and trace.api.histories.is_of_new_leaves(value):
+            raise TraceError(
+                "a result requires grad by a leaf that the function has made, and no argument leads"
+                " to it", loc=self.loc, hint="detach the result",
+            )  # fmt: skip
         strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)
         # wrappers share their storage where the tensors of eager do
         memory = wrapper.untyped_storage()._cdata
