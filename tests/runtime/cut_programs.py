@@ -338,7 +338,8 @@ def view_under_no_grad(w: Tensor) -> Tensor:
     h = w * 2
     with torch.no_grad():
         first, *rest = h.reshape(3, 1)  # they require grad, as leaves
-    return (first.exp() * w * rest[1]).sum()
+    found: Tensor = (first.exp() * w * rest[1]).sum()
+    return found
 
 
 class Kept(torch.autograd.Function):
@@ -348,15 +349,18 @@ class Kept(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         rows = x.reshape(3, 1)
         ctx.save_for_backward(rows)
-        return (rows * rows).sum(-1)
+        return rows.square().sum(-1)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
+    def backward(ctx: Any, g: Tensor) -> Any:
         (rows,) = ctx.saved_tensors
         return (2 * g[:, None] * rows).reshape(3)
 
 
+_kept: Any = Kept.apply
+
+
 @program
 def view_kept_by_a_function(w: Tensor) -> Tensor:
-    found: Tensor = Kept.apply(w * 3)
+    found: Tensor = _kept(w * 3)
     return (found * w).sum()

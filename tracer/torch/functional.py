@@ -93,7 +93,7 @@ def unfused() -> Iterator[None]:
     state = torch.get_rng_state()
     fast = torch.backends.mha.get_fastpath_enabled()
     onednn = _private._C._get_mkldnn_enabled()
-    _OUTSIDE["flash"] = torch.backends.cuda.flash_sdp_enabled()
+    _OUTSIDE["flash"] = torch._C._get_flash_sdp_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     _private._C._set_mkldnn_enabled(False)
     try:

@@ -111,6 +111,7 @@ for _name, _results in _LAYERS.items():
 # --- attention -----------------------------------------------------------------------------------
 
 _attention: Any = torch.nn.functional.scaled_dot_product_attention
+_choose: Any = torch._fused_sdp_choice
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # those of the CPU
 
 
@@ -168,10 +169,8 @@ def _order_of_kernel(
     if not (had_flash_attention() and all(is_wrapper(t) and t.is_cpu for t in tensors)):
         return []
     with _disable_current_modes(), plainly(), sdpa_kernel(_KERNELS):
-        like = [t if t is None else _empty_as(t) for t in given]
-        choice = torch._fused_sdp_choice(
-            *like, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
+        like: list[Any] = [t if t is None else _empty_as(t) for t in given]
+        choice = _choose(*like, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         strides = torch.empty_like(like[0]).stride()
     if choice != SDPBackend.FLASH_ATTENTION.value:
         return []
