@@ -1,99 +1,121 @@
-"""Results that other results are computed from, and hooks on them.
+"""Results of a trace that other results are computed from: what autograd is to know of each.
 
-    h, y = compiled(x)          y is computed from h
-    h.retain_grad()
-    y.backward()                TraceError; from the next call on the function runs eagerly
+    h, y = compiled(x)               y is computed from h
+    torch.autograd.grad(y, h)        of the part of the graph that goes from x and h to y
+    h.retain_grad(); y.backward()    the same part, then from h to x
 
-The backward of a call goes from all results to the arguments at once: what reaches `h` through `y`
-is never there by itself. A hook of `h` is called before it, by torch, with the cotangent of `h`
-alone, where eager's would get the whole gradient.
+The backward of a call goes from all results to the arguments at once, and no gradient of `h` is
+there by itself. Where one is asked for, it is taken of the part between; see `torch_inner`.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from gradof.errors import TraceError
-from gradof.ir.core import Graph, Loc
-from gradof.runtime.shell import is_distributed
+from gradof.ir import forks
+from gradof.ir.clone import clone_graph
+from gradof.ir.core import Graph
+from gradof.ir.opinfo import has_trait
+from gradof.ir.value import Value
+from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.core.result import TensorOut, Traced
+from gradof.tracer.core.views import SharedView
 
-Refs = list[weakref.ref[Any]]
+if TYPE_CHECKING:
+    from gradof.runtime.plan import GraphPlan
+
+Results = tuple[int, ...]
 
 
 class InnerResults:
-    """Those of one trace; `tell` is called with the error of a hook on one."""
+    """Those of one trace.
+
+    `earlier`: by result, those that it is computed from, in the order of the graph. A result is
+    there behind all of its own. `views`: those that are given as views of another result.
+    """
 
     def __init__(
-        self, inner: dict[int, tuple[int, ...]], loc: Loc | None, tell: Callable[[TraceError], None]
+        self, plan: GraphPlan, earlier: dict[int, Results], views: Mapping[int, SharedView]
     ) -> None:
-        self._inner, self._loc, self._tell = inner, loc, tell
+        self.earlier = earlier
+        self.views = {i: view for i, view in views.items() if i in earlier}
+        self.is_random = any(has_trait(node.kind, "random") for node in plan.graph.walk())
+        self._plan = plan
+        self._parts: dict[tuple[int, Results], GraphPlan] = {}
+        self._lock = forks.rlock()
 
-    def refer(self, outputs: Sequence[Any]) -> Refs:
-        """The inner results of a call."""
-        return [weakref.ref(outputs[i]) for i in self._inner]
+    def shown(self, out: TensorOut, results: Sequence[Any]) -> Any:
+        """A result that is a view of another: the one that autograd knows, if it recorded."""
+        own = results[out.index]
+        return own if own.grad_fn is not None else self.views[out.index].of(results)
 
-    def check(self, refs: Refs, cotangents: Sequence[Any]) -> None:
-        """Raise TraceError where a hook of one missed what comes through the others."""
-        for (i, later), ref in zip(self._inner.items(), refs, strict=True):
-            result = ref()
-            if result is None or not _is_hooked(result):
-                continue
-            if any(cotangents[j] is not None for j in later):
-                error = TraceError(
-                    f"result {i} of the call has a hook, or retains its gradient, and another "
-                    "result is computed from it: what comes through that one would be missing",
-                    loc=self._loc,
-                    hint="call it again, it runs eagerly from now on; or differentiate the two "
-                    "steps, to this result and from it, apart",
-                )
-                self._tell(error)
-                raise error
+    def part(self, result: int, given: Results) -> GraphPlan:
+        """From the inputs, and behind them these results, to a result."""
+        with self._lock:
+            made = self._parts.get((result, given))
+            if made is None:
+                graph = _part(self._plan.graph, result, given)
+                made = self._parts[result, given] = self._plan.with_graph(graph, role="backward")
+            return made
 
 
-def _is_hooked(result: Any) -> bool:
-    """Whether a hook reads the gradient; those of torch's distributed wrappers wait for it."""
-    hooks = result._backward_hooks
-    return result.retains_grad or bool(hooks and not all(map(is_distributed, hooks.values())))
-
-
-def inner_results(
-    traced: Traced, loc: Loc | None, tell: Callable[[TraceError], None]
-) -> InnerResults | None:
+def inner_results(plan: GraphPlan, traced: Traced) -> InnerResults | None:
     """The results of a trace that gradients of other results flow through; None without any."""
     stored = (out for store in traced.stores for out in store.outputs)
     shown = {
-        out.index for out in (*traced.outputs, *stored)
+        out.index: out.shared for out in (*traced.outputs, *stored)
         if isinstance(out, TensorOut) and out.requires_grad
     }  # fmt: skip
-    inner = _inner(traced.graph, shown) if len(shown) > 1 else {}
-    return InnerResults(inner, loc, tell) if inner else None
+    earlier = _earlier(traced.graph, set(shown)) if len(shown) > 1 else {}
+    if not any(earlier.values()):
+        return None
+    return InnerResults(plan, earlier, {i: view for i, view in shown.items() if view is not None})
 
 
-def _inner(graph: Graph, shown: set[int]) -> dict[int, tuple[int, ...]]:
-    outputs = graph.outputs
-    own: dict[Any, int] = {}  # by value, which results it is: bits
-    for i in shown:
-        if outputs[i].is_inexact and outputs[i].node is not None:
-            own[outputs[i]] = own.get(outputs[i], 0) | 1 << i
-    flows: dict[Any, int] = {}  # by value, the results its gradient flows to
+def _part(graph: Graph, result: int, given: Results) -> Graph:
+    copies: dict[Value, Value] = {}
+    part = clone_graph(graph, f"{graph.name}_part", copies)
+    part.set_outputs([copies[graph.outputs[result]]])
+    for i in given:
+        value = copies[graph.outputs[i]]
+        value.replace_all_uses_with(part.block.add_param(value.type, value.hint))
+    eliminate_dead_code(part)
+    return part
+
+
+def _earlier(graph: Graph, shown: set[int]) -> dict[int, Results]:
+    """Of the results that another is computed from, or that are: those that each is."""
+    own: dict[Value, int] = {}  # by value, which of the results it is
+    for i in sorted(shown):
+        value = graph.outputs[i]
+        if value.is_inexact and value.node is not None:
+            own.setdefault(value, i)
+    before: dict[Value, int] = {}  # by value, the results that its gradient flows through: bits
+    order: dict[int, int] = {}
+    for outputs, read in _flows(graph):
+        through = 0
+        for value in read:
+            through |= before.get(value, 0)
+            if value in own:
+                through |= 1 << own[value]
+        for value in outputs:
+            if through and value.is_inexact:
+                before[value] = through
+            if value in own:
+                order[own[value]] = len(order)
+    found = {
+        i: tuple(j for j in order if before[value] >> j & 1)
+        for i in shown if (value := graph.outputs[i]) in before
+    }  # fmt: skip
+    inner = {j for earlier in found.values() for j in earlier}
+    return {i: found.get(i, ()) for i in (*order, *found) if i in found or i in inner}
+
+
+def _flows(graph: Graph) -> Iterator[tuple[list[Value], list[Value]]]:
+    """What each node gives, and what it reads that a gradient may flow to."""
     for node in graph.nodes():
-        if node.kind == "detach":
-            continue
-        read = 0
-        for part in (node, *(n for block in node.blocks for n in block.walk())):
-            for value in part.inputs:
-                read |= flows.get(value, 0)
-        for value in node.outputs:
-            found = (read if value.is_inexact else 0) | own.get(value, 0)
-            if found:
-                flows[value] = found
-    later: dict[int, tuple[int, ...]] = {}
-    for i in shown:
-        bit, others = own.get(outputs[i], 0), [j for j in shown if outputs[j] is not outputs[i]]
-        reached = sorted(j for j in others if flows.get(outputs[j], 0) & bit)
-        if reached:
-            later[i] = tuple(reached)
-    return later
+        read = [] if node.kind == "detach" else list(node.inputs)
+        for block in node.blocks:
+            read += [value for inner in block.walk() for value in inner.inputs]
+        yield node.outputs, read

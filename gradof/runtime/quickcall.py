@@ -27,6 +27,7 @@ from gradof.runtime.dynamo import left_alone
 from gradof.runtime.fastcall import Fast, fast_check
 from gradof.runtime.lengths import MISS
 from gradof.runtime.plan import GraphPlan
+from gradof.runtime.results import shared_view
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import ConstantOut, SizeOut, TensorOut
 
@@ -65,8 +66,8 @@ def quick_call(
             run += f"    v{shared.index} = {code}\n"
     for out in traced.outputs:
         if isinstance(out, TensorOut) and out.shared is not None:
-            names[f"shared{len(leaves)}"] = out.shared.of
-            leaves.append(f"shared{len(leaves)}(r[{out.shared.output}])")
+            names[f"shared{len(leaves)}"] = shared_view(plan, out)
+            leaves.append(f"shared{len(leaves)}(r)")
         elif isinstance(out, TensorOut) and out.view is None:
             again = counted[out] > 1
             leaves.append(

@@ -343,7 +343,7 @@ class Tracing:
             recording.reads, traced, [*leaves, *free], cache.places, tell
         )
         if call.library == "torch":
-            entry.plan.inner = inner_results(traced, function_loc(self.fn), tell)
+            entry.plan.inner = inner_results(entry.plan, traced)
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         hasten(cache, self.fn, entry, call)

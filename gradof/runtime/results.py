@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,15 @@ def _share_memory(bound: Bound, results: Sequence[Any], visible: list[Any]) -> N
             if traced.library == "numpy" or out.view.input in changed:
                 visible[out.index] = out.view.of(bound.inputs[out.view.input])
         elif isinstance(out, TensorOut) and out.shared is not None:
-            visible[out.index] = out.shared.of(results[out.shared.output])
+            visible[out.index] = shared_view(bound.entry.plan, out)(results)
+
+
+def shared_view(plan: GraphPlan, out: TensorOut) -> Callable[[Sequence[Any]], Any]:
+    """How a result that is a view of another comes from all results."""
+    assert out.shared is not None
+    if plan.inner is not None and out.index in plan.inner.views:
+        return functools.partial(plan.inner.shown, out)
+    return out.shared.of
 
 
 def gradient_flags(bound: Bound) -> tuple[bool, ...]:

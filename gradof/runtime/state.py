@@ -243,7 +243,7 @@ class StateGuard:
             self.codes.append((obj, obj.__code__))
             if not is_installed(obj.__code__):  # `len = ...` in the module would be another one
                 space = obj.__globals__
-                names = facts_of(obj.__code__).reads & vars(builtins).keys() - space.keys()
+                names = facts_of(obj.__code__).globals_read & vars(builtins).keys() - space.keys()
                 self.builtin.setdefault(id(space), (space, set()))[1].update(names)
         elif isinstance(obj, type):  # `Config.scale`, of a class that inherits it
             if obj.__flags__ & HEAP and is_heard(module_of(obj)):

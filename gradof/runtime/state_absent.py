@@ -46,7 +46,7 @@ def lacking_globals(reads: Reads) -> Iterator[tuple[dict[str, Any], set[str]]]:
     entry = reads.held.name_entry
     for code, space in reads.codes.items():
         facts = facts_of(code)
-        names = facts.globals_stored | (facts.probes if "globals" in facts.reads else frozenset())
+        names = facts.globals_stored | (facts.probes if facts.asks_globals else frozenset())
         missing = {name for name in names if entry(space, name) is MISSING}
         if missing := missing - vars(builtins).keys():
             yield space, missing

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gradof.runtime.plan import GradientPlan
 
 Tensor = torch.Tensor
+alias = torch.ops.aten.alias.default  # a view that no program of the user's makes
 Apply = Callable[..., tuple[Tensor, ...]]
 
 
@@ -31,7 +32,7 @@ class Unrecorded(torch.autograd.Function):
         from gradof.runtime.torch_bridge import run
 
         ctx.set_materialize_grads(False)
-        ctx.plan, ctx.apart = plan, apart
+        ctx.plan, ctx.apart, ctx.kept = plan, apart, None
         ctx.save_for_backward(*tensors)
         outputs = run(plan.unasked.whole, tensors)
         if plan.constant_outputs:
@@ -43,13 +44,19 @@ class Unrecorded(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
         """The gradients of f and df by themselves; from the next call on f saves."""
         batch = batch_of(cotangents)
-        if batch is not None:
-            return batch.map(lambda *given: Unrecorded.backward(ctx, *given), cotangents)
-        ctx.plan.unasked.asked()
-        gradients = gradients_apart(ctx, ctx.saved_tensors, cotangents, 2)
-        if is_watched() and has_nan(gradients):
-            let_pass(ctx)  # where there is an error in eager, it has been raised
-        return (None, None, *gradients)
+        if batch is None:
+            gradients = _gradients(ctx, *cotangents)
+        else:
+            gradients = batch.map(lambda *given: _gradients(ctx, *given), cotangents)
+        return (None, None, *(gradients if ctx.kept is None else ctx.kept.add_to(gradients)))
+
+
+def _gradients(ctx: Any, *cotangents: Tensor | None) -> Sequence[Tensor | None]:
+    ctx.plan.unasked.asked()
+    gradients = gradients_apart(ctx, ctx.saved_tensors, cotangents, 2)
+    if is_watched() and has_nan(gradients):
+        let_pass(ctx)  # where there is an error in eager, it has been raised
+    return gradients
 
 
 def gradients_apart(
@@ -59,17 +66,28 @@ def gradients_apart(
 
     The inputs are behind as many other arguments of the function of `ctx`.
     """
-    create = torch.is_grad_enabled()
     wanted = [i for i, needed in enumerate(ctx.needs_input_grad[before:]) if needed]
+    return vjp_of(lambda given: ctx.apart(ctx.plan, *given), inputs, wanted, cotangents)
+
+
+def vjp_of(
+    fn: Callable[[list[Tensor]], Sequence[Tensor]], inputs: Sequence[Tensor],
+    wanted: Sequence[int], cotangents: Sequence[Tensor | None],
+) -> list[Tensor | None]:  # fmt: skip
+    """The cotangents of the wanted inputs of `fn`, which is run for it; None for the others.
+
+    In a backward that is recorded they have a history. One input may be computed from another: each
+    is given as an alias, at which the gradient ends.
+    """
+    create = torch.is_grad_enabled()
     result: list[Tensor | None] = [None] * len(inputs)
     if all(cotangent is None for cotangent in cotangents):
         return result
     with torch.enable_grad():
         given = list(inputs) if create else [t.detach() for t in inputs]
         for i in wanted:
-            if not create:
-                given[i].requires_grad_()
-        values = ctx.apart(ctx.plan, *given)
+            given[i] = alias(given[i]) if create else given[i].requires_grad_()
+        values = fn(given)
         pairs = [(v, c) for v, c in zip(values, cotangents, strict=False) if c is not None]
         found = torch.autograd.grad(
             [v for v, _ in pairs], [given[i] for i in wanted], [c for _, c in pairs],

@@ -45,7 +45,7 @@ class Batch:
         self._legacy = legacy
 
     def map(
-        self, backward: Callable[..., Gradients], cotangents: Sequence[Tensor | None]
+        self, backward: Callable[..., Sequence[Tensor | None]], cotangents: Sequence[Tensor | None]
     ) -> Gradients:
         """The gradients of each slice of the cotangents, as a batch."""
         whole = [None if c is None else self._visible(c) for c in cotangents]

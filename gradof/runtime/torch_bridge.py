@@ -32,9 +32,10 @@ from gradof.errors import DeviceError, LeafTypeError
 from gradof.ir.types import BF16, DType
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.plan import GradientPlan, GraphPlan
-from gradof.runtime.torch_again import Unrecorded
+from gradof.runtime.torch_again import Unrecorded, alias
 from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass, only_adds_up
 from gradof.runtime.torch_batched import batch_of
+from gradof.runtime.torch_inner import Kept, apart
 from gradof.runtime.torch_joint import Joined
 from gradof.tracer.aten.types import from_torch_dtype, to_torch_dtype
 from gradof.tracer.torch.functional import refuse_transformed, transforms_active
@@ -43,7 +44,6 @@ Tensor = torch.Tensor
 # torch.utils.checkpoint runs f again and wants as many tensors saved as the first time, though the
 # habits of `joint` may have changed in between
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
-_alias = torch.ops.aten.alias.default  # a view that no program of the user's makes
 _alive = torch._C._functorch.unwrap_if_dead  # what a transform that is over has left
 _PLAIN = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
                     torch.bool, torch.complex64, torch.complex128, torch.complex32})
@@ -75,21 +75,28 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         flags = tuple([t.requires_grad for t in tensors])
         if True in flags:
             gradient = plan.gradient(flags)
-            begun = gradient.together.begun
             tensors = [_alive(t) for t in tensors]
             if gradient.asked_of_leaves and not plan.shows_inputs:
-                tensors = [_alias(t) if flags[i] and t.is_leaf else t
+                tensors = [alias(t) if flags[i] and t.is_leaf else t
                            for i, t in enumerate(tensors)]  # fmt: skip
-            if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
-                return (_joined(gradient, begun, _compiled, *tensors),)
-            if gradient.unasked.has_begun and _top_hooks(False) is None:
-                unrecorded: tuple[Tensor, ...] = _unrecorded(gradient, _compiled, *tensors)
-                return unrecorded
-            gradient.unasked.ran()
-            outputs: tuple[Tensor, ...] = _compiled(gradient, *tensors)
-            unsaved.outputs = None
-            return outputs[: gradient.real_outputs]
+            if gradient.inner is None:
+                return _recorded(gradient, tensors)
+            kept = Kept(tensors, plan.overwritten, gradient.inner.is_random)
+            return apart(gradient.inner, _recorded(gradient, tensors), kept, call)
     return run(plan, tensors)
+
+
+def _recorded(gradient: GradientPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    begun = gradient.together.begun
+    if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
+        return (_joined(gradient, begun, _compiled, *tensors),)
+    if gradient.unasked.has_begun and _top_hooks(False) is None:
+        unrecorded: tuple[Tensor, ...] = _unrecorded(gradient, _compiled, *tensors)
+        return unrecorded
+    gradient.unasked.ran()
+    outputs: tuple[Tensor, ...] = _compiled(gradient, *tensors)
+    unsaved.outputs = None
+    return outputs[: gradient.real_outputs]
 
 
 def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -227,8 +234,7 @@ class _Compiled(torch.autograd.Function):
             both = run(plan.together.plan(), (*tensors, cotangent))
             outputs, ctx.gradients = both[: plan.outputs], both[plan.outputs :]
             plan.together.ran()
-        if plan.inner is not None:
-            ctx.inner = plan.inner.refer(outputs)
+        ctx.kept = None  # see `torch_inner`
         if _top_hooks(False) is not None:
             unsaved.outputs = outputs  # see Note [Ended by a hook]
         ctx.save_for_backward(
@@ -242,42 +248,46 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
         batch = batch_of(cotangents)
-        if batch is not None:
-            return batch.map(lambda *slices: _Compiled.backward(ctx, *slices), cotangents)
-        plan: GradientPlan = ctx.plan
-        plan.unasked.asked()
-        if plan.late is not None:
-            plan.late.check(ctx.late)
-        if plan.inner is not None:
-            plan.inner.check(ctx.inner, cotangents)
-        watched = is_watched()
-        if ctx.seed is not None and not watched:
-            there = _computed_with_value(ctx, plan, cotangents)
-            if there is not None:
-                return there
-        result: list[Tensor | None] = [None] * plan.arity
-        vjps = [cotangents[i] for i in plan.output_vjps]
-        defined = tuple([g is not None for g in vjps])
-        wanted = _wanted(ctx, plan)
-        if plan.together.is_learning:
-            _learn(plan, cotangents, wanted)
-        if True in defined and True in wanted:
-            special = plan.df(defined, wanted)
-            arguments = [*vjps, *ctx.saved_tensors]
-            given = [t for i in special.inputs if (t := arguments[i]) is not None]
-            grads = call(special.plan, given)
-            for position, grad in zip(special.outputs, grads, strict=True):
-                result[plan.input_vjps[position]] = grad
-            if watched and has_nan(result):
-                operands = [None if t is None else to_numpy(t) for t in arguments]
-                if only_adds_up(plan, operands):
-                    let_pass(ctx)
-        return (None, *result)
+        if batch is None:
+            gradients = _gradients(ctx, *cotangents)
+        else:
+            gradients = batch.map(lambda *slices: _gradients(ctx, *slices), cotangents)
+        return (None, *(gradients if ctx.kept is None else ctx.kept.add_to(gradients)))
+
+
+def _gradients(ctx: Any, *cotangents: Tensor | None) -> Sequence[Tensor | None]:
+    plan: GradientPlan = ctx.plan
+    plan.unasked.asked()
+    if plan.late is not None:
+        plan.late.check(ctx.late)
+    watched = is_watched()
+    if ctx.seed is not None and not watched:
+        there = _computed_with_value(ctx, plan, cotangents)
+        if there is not None:
+            return there
+    result: list[Tensor | None] = [None] * plan.arity
+    vjps = [cotangents[i] for i in plan.output_vjps]
+    defined = tuple([g is not None for g in vjps])
+    wanted = _wanted(ctx, plan)
+    if plan.together.is_learning:
+        _learn(plan, cotangents, wanted)
+    if True in defined and True in wanted:
+        special = plan.df(defined, wanted)
+        arguments = [*vjps, *ctx.saved_tensors]
+        given = [t for i in special.inputs if (t := arguments[i]) is not None]
+        grads = call(special.plan, given)
+        for position, grad in zip(special.outputs, grads, strict=True):
+            result[plan.input_vjps[position]] = grad
+        if watched and has_nan(result):
+            operands = [None if t is None else to_numpy(t) for t in arguments]
+            if only_adds_up(plan, operands):
+                let_pass(ctx)
+    return result
 
 
 def _computed_with_value(
     ctx: Any, plan: GradientPlan, cotangents: Sequence[Tensor | None]
-) -> tuple[Tensor | None, ...] | None:
+) -> list[Tensor | None] | None:
     """The gradients that f's run has made, once; None where df is to run. Note [Together]."""
     seed, ctx.seed = ctx.seed, None
     gradients, ctx.gradients = ctx.gradients, None
@@ -290,7 +300,7 @@ def _computed_with_value(
     result: list[Tensor | None] = [None] * plan.arity
     for place, gradient in zip(plan.together.places, gradients, strict=True):
         result[place] = gradient
-    return (None, *result)
+    return result
 
 
 def _learn(plan: GradientPlan, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> None:

@@ -11,7 +11,7 @@ from torch.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from torch.nn.modules import module as modules
 
 from gradof import differentiate, grad
-from gradof.errors import EagerWarning, TraceError
+from gradof.errors import TraceError
 from tests.runtime.compare import check, close
 
 Tensor = torch.Tensor
@@ -346,35 +346,6 @@ def test_hooks_run_in_the_order_that_they_are_moved_to() -> None:
     hooks: Any = inner._forward_pre_hooks
     hooks.move_to_end(next(iter(hooks)))
     torch.testing.assert_close(compiled(x), torch.tanh((x + 1) * 2))
-
-
-@pytest.mark.parametrize("way", ["hook", "retained", "stored"])
-def test_a_hook_on_a_result_that_another_is_computed_from(way: str) -> None:
-    kept: dict[str, Tensor] = {}
-
-    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
-        h = (x * 2).tanh()
-        y = h.sin().sum()
-        kept["h"] = h
-        return (y, x.sum()) if way == "stored" else (y, h)
-
-    def step(run: Any) -> Tensor:
-        found: list[Tensor] = []
-        y, h = run(leaf())
-        h = kept["h"] if way == "stored" else h
-        if way == "hook":
-            h.register_hook(found.append)
-        else:
-            h.retain_grad()
-        y.backward()
-        return found[0] if way == "hook" else h.grad  # type: ignore[return-value]
-
-    compiled = differentiate(fn)
-    with pytest.raises(TraceError, match="another result is computed from it"):
-        step(compiled)
-    with pytest.warns(EagerWarning):
-        torch.testing.assert_close(step(compiled), step(fn))
-    torch.testing.assert_close(step(compiled), step(fn))
 
 
 def test_hooks_on_results_that_no_gradient_flows_between() -> None:

@@ -78,8 +78,9 @@ class SharedView:
     steps: tuple[tuple[str, tuple[tuple[str, Attr], ...]], ...]
     requires_grad: bool
 
-    def of(self, made: Any) -> Any:
+    def of(self, results: Sequence[Any]) -> Any:
         """The view of what was computed."""
+        made = results[self.output]
         return ViewOf(self.output, self.steps).of(made if self.requires_grad else made.detach())
 
 

@@ -11,8 +11,9 @@
 ['log']
 
 Read off the bytecode, once for each code object. A string constant that is an identifier counts as
-read: `getattr(self, "width")`. Where `getattr`, `vars`, `__dict__` and their like are used with
-names that are computed, the code is `dynamic`: any attribute may be read.
+read: `getattr(self, "width")`; as a global, where code `asks_globals`: `globals()["width"]`. Where
+`getattr`, `vars`, `__dict__` and their like are used with names that are computed, the code is
+`dynamic`: any attribute may be read.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _COMPUTED = frozenset({
     "vars", "dir", "globals", "locals", "eval", "exec", "__dict__", "attrgetter", "methodcaller",
     "getattr_static", "getmembers", "asdict", "astuple", "__slots__",
 })  # fmt: skip
+_GIVES_GLOBALS = frozenset({
+    "globals", "__globals__", "f_globals", "eval", "exec", "import_module", "__import__",
+})  # fmt: skip
 BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__"})
 _SETS = frozenset({"setattr", "__setattr__"})
 _BUILDS = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING",
@@ -46,11 +50,13 @@ class Facts:
     grown_keys: frozenset[str]  # constant keys of which that holds: `log["loss"].append(...)`
     keyed: frozenset[tuple[str, str]]  # (name, key): `name["key"]` is read or written
     whole: frozenset[str]  # names that are read for more than items under constant keys
+    globals_read: frozenset[str]  # by their names in the code
     globals_stored: frozenset[str]
     cells_stored: frozenset[str]
     probes: frozenset[str]  # names that may be asked for and not be there
     imports: tuple[str, ...]
     dynamic: bool
+    asks_globals: bool  # whether it may read globals by names that are texts
     builds: bool  # whether it puts names together
     reduces: bool  # whether `functools.reduce` may follow such names
     compared: frozenset[str | None]  # outer names that `is` compares with; None: something else
@@ -71,9 +77,13 @@ def facts_of(code: CodeType) -> Facts:
         only_grown=frozenset(found.grown - found.used - found.constants),
         grown_keys=frozenset(found.keys[True] - found.keys[False]),
         keyed=frozenset(found.keyed), whole=frozenset(found.whole),
+        globals_read=frozenset(found.globals_read),
         globals_stored=frozenset(found.globals), cells_stored=frozenset(found.cells),
         probes=frozenset(found.constants), imports=tuple(dict.fromkeys(found.imports)),
         dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
+        asks_globals=(
+            not _GIVES_GLOBALS.isdisjoint(found.reads) or {"sys", "modules"} <= found.reads
+        ),
         builds=any(i.opname in _BUILDS for i in listed),
         reduces="reduce" in found.reads and not BY_NAME.isdisjoint(found.reads),
         compared=frozenset(found.compared),
@@ -89,6 +99,7 @@ class _Found:
         self.grown: set[str] = set()
         self.used: set[str] = set()
         self.globals: set[str] = set()
+        self.globals_read: set[str] = set()
         self.cells: set[str] = set()
         self.constants: set[str] = set()
         self.imports: list[str] = []
@@ -120,6 +131,8 @@ class _Found:
                 self._store(kind, name, freevars)
             elif kind not in _LOCAL:
                 self.reads.add(name)
+                if kind in _GLOBAL:
+                    self.globals_read.add(name)
                 (self.grown if _is_grown(after) else self.used).add(name)
                 key = _constant_key(listed[at + 1 : at + 6])
                 if key is None:
@@ -143,6 +156,7 @@ class _Found:
         self.grown |= inner.only_grown
         self.used |= inner.reads - inner.only_grown
         self.globals |= inner.globals_stored
+        self.globals_read |= inner.globals_read
         self.cells |= inner.cells_stored & set(freevars)
         self.constants |= inner.probes
         self.keyed |= inner.keyed
@@ -174,6 +188,7 @@ _JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"  # takes the arguments off the stack
 _FREE = frozenset(dis.opname[op] for op in dis.hasfree)
 _LOCAL = frozenset(dis.opname[op] for op in dis.haslocal)
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _NAMED = frozenset(dis.opname[op] for op in dis.hasname) | _FREE
 
 

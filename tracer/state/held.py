@@ -16,7 +16,7 @@ import builtins
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
@@ -303,12 +303,12 @@ class Held:
             if key not in self._stores:
                 self._stores[key] = frame.f_locals.get(name, MISSING)
 
-    def globals_of(self, space: dict[str, Any], facts: Facts) -> None:
-        """Copy what code reaches through the globals it names."""
+    def globals_of(self, space: dict[str, Any], names: Set[str], facts: Facts) -> None:
+        """Copy what code reaches through the globals of these names."""
         if self.sight is not None and id(space) not in self.met:
             self.met[id(space)] = True
             self.sight(space, True)
-        for name in facts.reads & space.keys():
+        for name in names & space.keys():
             value = space[name]
             kind = type(value)
             if (kind not in ATOMS and kind is not ModuleType) or is_users(value):

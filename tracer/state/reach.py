@@ -198,7 +198,7 @@ class Reach:
         yield from self._named(held.entry(fn.__dict__), fn.__dict__, self.reads.names)
 
     def _globals(self, code: CodeType, space: dict[str, Any]) -> Iterator[Edge]:
-        for name in facts_of(code).reads:
+        for name in self.reads.globals_of(facts_of(code)):
             value = self.reads.held.name_entry(space, name)
             if value is not MISSING:
                 yield Edge(Step("global", name), value, Place("item", space, name))

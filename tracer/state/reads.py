@@ -24,7 +24,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -43,6 +43,7 @@ from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
     SWITCHES_OF_MODULES,
+    SWITCHES_OF_TORCH,
     asks_again,
     decimal_context,
     environment,
@@ -54,18 +55,11 @@ from gradof.tracer.state.unheard import Listening, is_listening
 from gradof.tracer.state.variables import is_tensor_in
 
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
-# nn.Module's own plumbing: hooks and attributes are looked at by themselves.
 WRITES = "code that writes to attributes and variables of others"
+# nn.Module's own plumbing: hooks and attributes are looked at by themselves.
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
 # Functions that tell the user something, by module.
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
-# Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
-_SWITCHES = frozenset({
-    "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
-    "get_float32_matmul_precision", "is_anomaly_enabled",
-    "is_deterministic_algorithms_warn_only_enabled",
-    "initial_seed", "get_default_device", "is_warn_always_enabled",
-})  # fmt: skip
 
 
 class Reads:
@@ -97,6 +91,7 @@ class Reads:
         self.written: list[Any] = []  # places of arrays that a failed run may have written to
         self.files: Callable[[], list[Any]] = list  # that the run has opened itself
         self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
+        self.asks_globals = False  # whether texts may be names of globals
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
         self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
@@ -179,7 +174,7 @@ class Reads:
                 self.effect(f"{module}.{code.co_name}", frame)
         if module in SWITCHES_OF_MODULES:
             self._switch(SWITCHES_OF_MODULES[module])
-        if module == "torch" and code.co_name in _SWITCHES:
+        if module == "torch" and code.co_name in SWITCHES_OF_TORCH:
             self._switch(frame.f_globals.get(code.co_name))
         if code.co_name == _TELLING.get(module):
             self._told.add(id(code))
@@ -188,7 +183,7 @@ class Reads:
         if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
             return None
         facts = facts_of(code)
-        for name in self.lends.keys() & facts.reads - frame.f_globals.keys():
+        for name in self.lends.keys() & facts.globals_read - frame.f_globals.keys():
             frame.f_globals[name] = self.lends[name]
             self._lent.append((frame.f_globals, name))
         for name in facts.stores & SHAPING if not module.startswith("torch.") else ():
@@ -201,6 +196,7 @@ class Reads:
             self._switch(decimal_context)
         self.stored |= facts.stores
         self.probes |= facts.probes
+        self.asks_globals |= facts.asks_globals
         for name, key in facts.keyed:
             self.keyed.setdefault(name, set()).add(key)
         self.whole |= facts.whole
@@ -227,16 +223,8 @@ class Reads:
             seen.see(value, facts, given=name not in free)
             self.decisions.given(frame.f_code, name, value)
             note_given(self.everything, value, facts)
-        if facts.dynamic:
-            for name in facts.reads & space.keys():
-                note_given(self.everything, space[name], facts)
-            for name in facts.probes if "globals" in facts.reads else ():
-                seen.name(space, name)
         seen.cells_of(frame, facts)
-        known = self._globals.get(id(facts))
-        if known is None or known[1] != len(seen.names) or not known[0].holds(space):
-            seen.globals_of(space, facts)
-            self._globals[id(facts)] = BoundNames(space, facts.reads), len(seen.names)
+        self._see_globals(space, facts)
         if seen.names:
             for names in (self.names, self.probes, self.whole, self.used):
                 names |= seen.names
@@ -245,6 +233,24 @@ class Reads:
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
             self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+
+    def globals_of(self, facts: Facts) -> frozenset[str]:
+        """The names of the globals that code may read."""
+        return facts.reads if self.asks_globals else facts.globals_read
+
+    def _see_globals(self, space: dict[str, Any], facts: Facts) -> None:
+        names: Set[str] = self.globals_of(facts)
+        if facts.asks_globals:  # by texts that its callers have given
+            names |= self.names
+        if facts.dynamic:
+            for name in names & space.keys():
+                note_given(self.everything, space[name], facts)
+            for name in names - facts.globals_read:
+                self.held.name(space, name)
+        known, count = self._globals.get(id(facts)), len(self.held.names)
+        if known is None or known[1] != count or not known[0].holds(space):
+            self.held.globals_of(space, names, facts)
+            self._globals[id(facts)] = BoundNames(space, names), len(self.held.names)
 
     def _by_name(self, frame: FrameType) -> None:
         """A name is looked up that may be computed, of an object that a loop may have come to."""
@@ -293,7 +299,7 @@ class Reads:
             if name in GROWS:
                 found = self.grown.get(id(owner))
                 self.grown[id(owner)] = owner, 1 if found is None else found[1] + 1
-        elif name in _SWITCHES and str(function.__module__ or "torch").startswith("torch"):
+        elif name in SWITCHES_OF_TORCH and str(function.__module__ or "torch").startswith("torch"):
             self._switch(function)
         elif isinstance(owner, ModuleType) and owner.__name__ == "builtins" and name in BY_NAME:
             self._by_name(frame)

@@ -46,6 +46,13 @@ OUTSIDE: dict[str, frozenset[str] | None] = {
                           "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
     "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
 }  # fmt: skip
+# Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
+SWITCHES_OF_TORCH = frozenset({
+    "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
+    "get_float32_matmul_precision", "is_anomaly_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "initial_seed", "get_default_device", "is_warn_always_enabled",
+})  # fmt: skip
 # The module whose code follows a setting, and what it is.
 SWITCHES_OF_MODULES: dict[str, Callable[[], Any]] = {
     "torch._tensor_str": _of_torch, "numpy._core.arrayprint": _of_numpy,
