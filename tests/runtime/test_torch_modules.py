@@ -151,6 +151,19 @@ def test_hooks_on_submodules_are_traced() -> None:
     same_gradients(ours, theirs, data())
 
 
+def test_a_hook_that_holds_a_tensor() -> None:
+    """As those that put a layer's output in for an attribution; it is read at every call."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    ours = differentiate(net, strict=True)
+    held = [torch.randn(2, 4, requires_grad=True)]
+    net[0].register_forward_hook(lambda *_: held[0])
+    for _ in range(3):
+        held[0] = torch.randn(2, 4, requires_grad=True)
+        found, want = (torch.autograd.grad(f(torch.ones(2, 3)).sum(), held[0]) for f in (ours, net))
+        close(found[0], want[0])
+    assert ours.cache_info().misses == 1
+
+
 def test_deepcopy_and_pickle() -> None:
     ours, theirs = pair()
     for twin in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):

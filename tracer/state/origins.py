@@ -34,7 +34,7 @@ from gradof.tracer.state.libraries import from_library, is_library, is_set
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
     "partial", "partial_arg", "partial_kw", "method", "module", "closed", "class", "import", "type",
-    "refers", "cached", "given", "block",
+    "refers", "cached", "given", "block", "hook",
 ]  # fmt: skip
 
 MISSING = object()
@@ -125,6 +125,7 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "import": lambda _, name: sys.modules[name],
     "type": lambda obj, _: type(obj),
     "refers": lambda obj, _: _referent(obj),
+    "hook": lambda module, key: vars(module)[key[0]][key[1]],
     "cached": read_cached,
     "given": lambda _, obj: obj,  # an object among the arguments, which the signature names
     "block": lambda frame, i: arrays_of(frame)[i],
@@ -136,7 +137,7 @@ _SHOWN = {
     "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
     "closed": "closure '{key[0]}.{key[1]}'",
     "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
-    "cached": "what is cached", "given": "an argument", "block": "a column",
+    "cached": "what is cached", "given": "an argument", "block": "a column", "hook": "a hook",
 }  # fmt: skip
 
 
@@ -234,10 +235,7 @@ class Origins:
 
     def all(self) -> list[tuple[Any, Origin]]:
         """Every tensor that was found, with its shortest path."""
-        if self._trails is None:
-            self._trails = {}
-            self._walk(self._trails)
-        return [(tensor, trail.origin()) for tensor, trail in self._trails.values()]
+        return [(tensor, trail.origin()) for tensor, trail in self._index().values()]
 
     def _walk(
         self, found: dict[int, tuple[Any, Trail]], wanted: Collection[int] | None = None

@@ -312,8 +312,8 @@ class Reach:
                 for name, value in self.reads.held.entry(items).items():
                     yield Edge(Step("attr", name), value, Place("item", items, name))
         for name in HOOKS:
-            for hook in list(self.reads.held.entry(entry.get(name) or {}).values()):
-                yield Edge(Step("refers"), hook, Place("fixed", entry, name))
+            for key, hook in list(self.reads.held.entry(entry.get(name) or {}).items()):
+                yield Edge(Step("hook", (name, key)), hook, Place("fixed", entry, name))
         if not self._has_modules:
             self._has_modules = True
             for name, hooks in global_hooks():
