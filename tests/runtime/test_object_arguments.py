@@ -230,3 +230,19 @@ def test_a_partial_that_has_another_func() -> None:
     for grads in (torch.autograd.grad(compiled(x), (x, weight)) for _ in range(2)):
         assert [g.tolist() for g in grads] == [[2.0, 2.0], [2.0, 3.0]]
     assert compiled.cache_info().misses == 1
+
+
+def test_a_view_of_a_dict_beside_a_comparison_by_identity() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.sizes = {"a": {"b": 1.0}}.values()  # leads to a dict, which is no name
+            self.weight = self.tied = torch.ones(3)
+
+    kept = Kept()
+    x = torch.ones(3, requires_grad=True)
+    compiled = gradof.differentiate(
+        lambda x: x.sum() * len(kept.sizes) if kept.weight is kept.tied else x.prod(), strict=True
+    )
+    close(compiled(x), torch.tensor(3.0))
+    kept.tied = torch.ones(3)
+    close(compiled(x), torch.tensor(1.0))

@@ -393,6 +393,6 @@ class Reads:
 
     def keys_of(self, name: Any) -> set[str] | None:
         """The constant keys that are all that is used of a dict under this name; None: any."""
-        if name in self.whole or name in self.probes:
-            return None
+        if not isinstance(name, str) or name in self.whole or name in self.probes:
+            return None  # what is no name may be any object, which leads there
         return self.keyed.get(name)
