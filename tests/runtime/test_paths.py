@@ -83,8 +83,14 @@ def after_dropout(x: Tensor) -> Tensor:
     return (z * torch.rand(3)).sum()
 
 
+def counted(x: Tensor) -> Tensor:
+    places = x.detach().abs().long()
+    counts = torch.bincount(places) * torch.bincount(places, x.detach()).sum()
+    return (x.exp() * torch.bincount(places, minlength=3)[:3]).sum() + x.sum() * counts.sum()
+
+
 TORCH = [branch, loop, masked, several_masks, item, largest_index, python_max, compared, places,
-         classes, repeated, after_dropout]  # fmt: skip
+         classes, repeated, counted, after_dropout]  # fmt: skip
 
 
 def second(fn: Callable[[Tensor], Tensor], row: list[float], dtype: torch.dtype) -> list[Tensor]:
@@ -318,3 +324,14 @@ def test_paths_that_come_again_are_kept() -> None:
             assert compiled(torch.full((2,), float(m))).item() == 4.0 * m * m
     info = compiled.cache_info()
     assert info.eager_runs == 0 and info.entries == 2 * limits.new_paths
+
+
+def test_a_count_whose_length_is_bounded_is_one_trace() -> None:
+    compiled = differentiate(lambda x, i: (x * torch.bincount(i, minlength=4)).sum(), strict=True)
+    for places in ([0, 1, 1], [3, 3, 3], [2, 0, 0]):
+        x = torch.ones(4, requires_grad=True)
+        compiled(x, torch.tensor(places)).backward()
+        assert x.grad is not None and x.grad.tolist() == [places.count(k) for k in range(4)]
+    assert compiled.cache_info().misses == 1
+    with pytest.raises(RuntimeError, match="non-negative"):
+        compiled(torch.ones(4), torch.tensor([0, -1, 2]))

@@ -28,6 +28,8 @@ def reads_values(func: Any, args: Sequence[Any]) -> bool:
     if func is _ATEN.index.Tensor or func is _ATEN.index_put.default:
         masks = any(i is not None and i.dtype in _MASKS for i in args[1])
         return masks and (func is _ATEN.index.Tensor or args[2].numel() > 1)
+    if func is _ATEN.bincount.default:
+        return _may_be_counted(*args)
     if func in _UNIQUE:  # eager has no gradient for floats, and rows are compared as a whole
         along = args[3] if func is _ATEN.unique_consecutive.default and len(args) > 3 else None
         return not args[0].is_floating_point() and (along is None or args[0].dim() == 1)
@@ -133,3 +135,25 @@ def _unique(
     if return_inverse:
         inverse = torch.zeros_like(order).scatter(0, order, inverse).reshape(x.shape)
     return values, inverse, counts
+
+
+def _may_be_counted(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> bool:
+    """Whether eager counts these; its error is left to an eager run."""
+    whole = not x.is_floating_point() and x.dtype is not torch.bool
+    fits = weights is None or weights.shape == x.shape
+    return x.dim() == 1 and whole and fits and minlength >= 0
+
+
+@BY_VALUE.of(_ATEN.bincount.default)
+def _bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    if bool((x < 0).any()):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    size = minlength
+    if len(x) and not bool((x < minlength).all()):  # else the length does not depend on values
+        size = int(x.max()) + 1
+    dtype = torch.int64
+    if weights is not None:
+        dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
+    added = torch.ones_like(x, dtype=dtype) if weights is None else weights.to(dtype)
+    counts = torch.zeros(size, dtype=dtype, device=x.device)
+    return counts.scatter_add(0, x.to(torch.int64), added)
