@@ -125,6 +125,11 @@ class Code:
         _KEPT.append(self._engine)
 
 
+def is_on_disk(text: str, effort: Effort) -> bool:
+    """Whether machine code of a text need not be made."""
+    return object_cache().load(_key(text, effort)) is not None
+
+
 def _loaded(code: bytes) -> Any:
     """An engine with machine code in it."""
     from llvmlite import binding

@@ -33,6 +33,7 @@ from gradof.codegen.machine.engine import Code, address_of
 CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY = range(6)
 ARENA_SIZE, SLOW, ARRAY_TYPE, NEW, RELEASE = range(6, 11)
 FIELDS, PER_OUTPUT = 11, 3  # of each result: dims, address of the sizes, number of the dtype
+_ASKS = -1  # as the number of inputs, which no call has
 _TYPE, DATA, _FLAGS, ITEMS = 8, 16, 64, 24  # offsets: of an object, of an array, of a tuple
 _CONTIGUOUS_ALIGNED = 0x101
 _PY_ARRAY_TYPE, _PY_ARRAY_NEW = 2, 93  # in numpy's table of functions
@@ -57,6 +58,34 @@ class Entry:
 
 def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callable[..., Any]:
     """A builtin function; see the module docstring."""
+    return function_of(_method(name), table_of(entry, slow))
+
+
+class Watched:
+    """The same of code that may be replaced. While it `asks`, each call goes to `slow`."""
+
+    def __init__(self, name: str, entry: Entry, slow: Callable[..., Any]) -> None:
+        self._inputs = entry.inputs
+        self._table = table_of(entry, slow)
+        self.function = function_of(_method(name), self._table)
+
+    @property
+    def asks(self) -> bool:
+        """Whether calls go to `slow`."""
+        return bool(self._table[INPUTS] == _ASKS)
+
+    @asks.setter
+    def asks(self, asks: bool) -> None:
+        self._table[INPUTS] = _ASKS if asks else self._inputs
+
+    def replace(self, code: Code, address: int) -> None:
+        """Other code for the same function. What a thread may be in is kept."""
+        self._table.kept = (*self._table.kept, code)
+        self._table[CODE] = address
+
+
+def table_of(entry: Entry, slow: Callable[..., Any]) -> Any:
+    """What the native function is told; it holds what it points to."""
     length = FIELDS + PER_OUTPUT * len(entry.outputs)
     kind: Any = type("Table", (ctypes.c_int64 * length,), {})
     table = kind()
@@ -74,7 +103,7 @@ def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callab
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
     table.kept = (arena, entry.constants, shapes, slow, entry.code)
-    return function_of(_method(name), table)
+    return table
 
 
 def function_of(method: MethodDef, table: Any) -> Callable[..., Any]:

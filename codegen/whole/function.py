@@ -6,6 +6,14 @@
 
 `statements` makes the code that computes the graph op by op. That runs where an index is out of
 range or a matrix has no inverse, and raises the error there is.
+
+Note [Compiled twice]
+LLVM takes a third of the time to the first gradient of a small network, four fifths of which are
+spent on registers and the order of instructions. Most functions are called a few times or very
+often. So a long one that computes little is compiled without optimisation, in a fifth of the time,
+and as it ought to be once it is called for the third time: f and df of a training loop never are,
+which from the third step on are one graph (Note [Together] in `gradof.runtime.joint`). The results
+are the same bits.
 """
 
 from __future__ import annotations
@@ -19,9 +27,9 @@ import numpy as np
 
 from gradof import tuning
 from gradof.codegen.machine.c_entry import CEntry, Form, c_function
-from gradof.codegen.machine.engine import Code, Effort, vector_bits
+from gradof.codegen.machine.engine import Code, Effort, is_on_disk, vector_bits
 from gradof.codegen.machine.executable import Executable
-from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_function
+from gradof.codegen.machine.python_entry import Entry, Watched, aligned_copy
 from gradof.codegen.whole.emit import Whole, emit_whole
 from gradof.codegen.whole.values import shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
@@ -85,13 +93,18 @@ class WholeExecutable(Executable):
         self._arity = len(graph.inputs)
         self._statements = statements
         self.constants = aligned_copy(whole.constants)
-        self._code = Code(whole.text, effort(whole))
-        self.address = self._code.address_of("whole")
+        total = cells(graph.block, {})
+        first = _first_effort(whole, total)
+        self._code = Code(whole.text, first)
         self.outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
-        self.function = python_function(name, Entry(
-            self._code, self.address, self._arity, self.outputs, whole.arena, self.constants,
-            _is_long(graph),
+        self._watched = Watched(name, Entry(
+            self._code, self._code.address_of("whole"), self._arity, self.outputs, whole.arena,
+            self.constants, is_long(total),
         ), self._other_way)  # fmt: skip
+        self.function = self._watched.function
+        self._early = 0  # calls that are left until it is compiled again
+        if first != effort(whole):
+            self._early, self._watched.asks = tuning.EARLY_CALLS, True
 
     @cached_property
     def statements(self) -> Executable:
@@ -100,9 +113,10 @@ class WholeExecutable(Executable):
 
     def c_function(self, form: Form) -> int:
         """The address of a C function that does the same."""
-        self._code.keep()
+        code = self._compiled_again() if self._watched.asks else self._code
+        code.keep()
         return c_function(form, CEntry(
-            self.address, self._arity, len(self.outputs), self.whole.arena,
+            code.address_of("whole"), self._arity, len(self.outputs), self.whole.arena,
             self.constants.__array_interface__["data"][0],
         ))  # fmt: skip
 
@@ -111,8 +125,28 @@ class WholeExecutable(Executable):
         """The graph op by op, for people; the LLVM IR is the source of the kernel."""
         return f"# {self.name} is one native function. Op by op it is\n\n{self.statements.listing}"
 
+    def _early_call(self, *arrays: Any) -> tuple[Any, ...]:
+        """One of the first calls, or that which has it compiled again."""
+        if self._early <= 0:
+            self._compiled_again()
+        self._early -= 1
+        self._watched.asks = False
+        try:
+            result: tuple[Any, ...] = self.function(*arrays)
+            return result
+        finally:
+            self._watched.asks = self._early >= 0
+
+    def _compiled_again(self) -> Code:
+        code = Code(self.whole.text, effort(self.whole))
+        self._watched.replace(code, code.address_of("whole"))
+        self._code, self._early, self._watched.asks = code, -1, False
+        return code
+
     def _other_way(self, *arrays: Any) -> tuple[Any, ...]:
         """A call that the native function cannot take as it is: with other arrays, or op by op."""
+        if self._watched.asks:
+            return self._early_call(*arrays)
         plain = [np.require(np.asarray(a), requirements=["C", "A"]) for a in arrays]
         others = any(a is not b for a, b in zip(plain, arrays, strict=True))
         if len(arrays) == self._arity and others:
@@ -121,9 +155,9 @@ class WholeExecutable(Executable):
         return self.statements(*arrays)
 
 
-def _is_long(graph: Graph) -> bool:
-    """Whether a call may take so long that other threads shall run Python meanwhile."""
-    return cells(graph.block, {}) > tuning.WHOLE_HELD
+def is_long(total: int) -> bool:
+    """Whether a call computes so many cells that other threads shall run Python meanwhile."""
+    return total > tuning.WHOLE_HELD
 
 
 def cells(block: Block, lengths: Mapping[str, int]) -> int:
@@ -139,5 +173,13 @@ def cells(block: Block, lengths: Mapping[str, int]) -> int:
 
 
 def effort(whole: Whole) -> Effort:
-    """How it is compiled."""
+    """How it is compiled, in the end."""
     return "quick" if whole.text.count("\n") > tuning.WHOLE_QUICK else "plain"
+
+
+def _first_effort(whole: Whole, total: int) -> Effort:
+    """How it is compiled at first; see Note [Compiled twice]."""
+    wanted = effort(whole)
+    if total > tuning.EARLY_CELLS or whole.text.count("\n") < tuning.EARLY_LINES:
+        return wanted
+    return wanted if is_on_disk(whole.text, wanted) else "quick"

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from gradof import tuning
 from gradof.codegen.machine.engine import Code, vector_bits
 from gradof.codegen.machine.executable import Executable
 from gradof.codegen.machine.python_entry import Entry, aligned_copy, python_function
 from gradof.codegen.whole.emit import emit_whole
-from gradof.codegen.whole.function import cells, effort
+from gradof.codegen.whole.function import cells, effort, is_long
 from gradof.codegen.whole.sizes import header, lengths_of
 from gradof.codegen.whole.values import LINE, shape_of, tensor
 from gradof.ir.attrs import to_numpy_dtype
@@ -84,6 +83,6 @@ class AnyLength:
 
         made: Run = python_function(self._name, Entry(
             self._code, self._code.address_of("whole"), arity, outputs, plain(whole.arena, values),
-            constants, cells(graph.block, values) > tuning.WHOLE_HELD,
+            constants, is_long(cells(graph.block, values)),
         ), other_way)  # fmt: skip
         return made

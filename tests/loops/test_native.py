@@ -8,7 +8,7 @@ import pytest
 from gradof.codegen import compile_graph
 from gradof.codegen.host.evaluate import interpret
 from gradof.codegen.machine.engine import vector_bits
-from gradof.codegen.whole.function import WholeExecutable, _is_long
+from gradof.codegen.whole.function import WholeExecutable, cells, is_long
 from gradof.ir.core import Graph
 from gradof.ir.parser import parse_graph
 from gradof.ir.types import TensorType
@@ -50,4 +50,4 @@ def test_a_small_constant_is_there_at_every_step() -> None:
 def test_others_run_python_while_a_long_loop_runs() -> None:
     text = SMALL_CONSTANT.replace("steps=3", "steps=N").replace("[3,6,2]", "[N,6,2]")
     short, long = (parse_graph(text.replace("N", str(n))) for n in (3, 10_000))
-    assert not _is_long(short) and _is_long(long)
+    assert not is_long(cells(short.block, {})) and is_long(cells(long.block, {}))
