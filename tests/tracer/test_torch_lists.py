@@ -37,6 +37,41 @@ def test_tensors_of_lists_are_read_at_every_call(name: str) -> None:
     assert fast.cache_info().misses == 1 and fast.cache_info().backward_runs == 3
 
 
+READ: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum() * sum(x.tolist()),
+    "greatest": lambda x: x.sum() * max((x * 0 + torch.arange(3)).tolist()),
+    "one by one": lambda x: sum(v * t for v, t in zip(x, x.tolist(), strict=True)),
+    "a dict": lambda x: x.sum() * dict(enumerate(x.tolist()))[1],
+    "rows": lambda x: (torch.tensor(x.outer(x).tolist()) @ x).sum(),
+    "new_tensor": lambda x: (x.new_tensor(x.tolist()) * x).sum(),
+    "of a device": lambda x: (torch.tensor((*x.tolist(), 1.0), device=x.device)[1:] * x).sum(),
+    "of a dtype": lambda x: (torch.tensor([[x.tolist()]], dtype=torch.float64) * x).sum(),
+    "sizes": lambda x: torch.cat(torch.split(x, (x.abs() * 0 + 1).long().tolist())).prod(),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_lists_of_numbers_are_one_trace(name: str) -> None:
+    fn = READ[name]
+    fast = gradof.differentiate(fn, strict=True)
+    for k in range(4):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(k), requires_grad=True)
+        have, want = fast(x), fn(x)
+        torch.testing.assert_close(have, want)
+        slopes = [torch.autograd.grad(y, x)[0] for y in (have, want)]
+        torch.testing.assert_close(*slopes)
+    assert fast.cache_info().misses == 1 and fast.cache_info().backward_runs == 4
+
+
+def test_lists_of_several_lengths_are_eagers_error() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return torch.tensor([[x.item()], [2.0, 3.0]]).sum() * x
+
+    for run in (fn, gradof.differentiate(fn)):
+        with pytest.raises(ValueError, match=r"expected sequence|same length"):
+            run(torch.tensor(2.0, requires_grad=True))
+
+
 def test_history_ends_where_a_list_is_made_a_tensor() -> None:
     fast = gradof.differentiate(lambda x: torch.tensor([x[0], x[1]]) * x[:2], strict=True)
     x = torch.tensor([2.0, 3.0], requires_grad=True)

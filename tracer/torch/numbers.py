@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gradof.errors import DataDependentError
 from gradof.ir.core import Loc
 from gradof.ir.types import F64, I64
 from gradof.ops.expr import F
@@ -23,6 +24,7 @@ from gradof.tracer.aten.types import from_torch_dtype
 from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber, has_number, plain
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import inner, scalar, wrap
+from gradof.tracer.torch.overrides import cells_of
 from gradof.tracer.torch.recorder import Recorder
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -52,8 +54,13 @@ _CHOOSES = _named("where", "masked_fill")
 _FILLS = frozenset({torch.Tensor.fill_, torch.Tensor.__setitem__, torch.full_like})
 _NORMS = frozenset({torch.nn.functional.batch_norm})
 _SOFTENS = frozenset({torch.nn.functional.gumbel_softmax})
-READS = frozenset({torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.__int__})
-_MAKES = frozenset({torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray})
+READS = frozenset({
+    torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__, torch.Tensor.__int__,
+})  # fmt: skip
+MOST_READ = 64  # elements that tolist() may read
+_MAKES = frozenset({
+    torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray, torch.Tensor.new_tensor,
+})  # fmt: skip
 
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -70,6 +77,21 @@ _NUMBERS = frozenset({
     torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32,
     torch.int16, torch.int8, torch.uint8,
 })  # fmt: skip
+
+
+def _shape_of(data: Any) -> tuple[int, ...] | None:
+    """The shape of lists in lists; None where they are not as long as one another."""
+    if type(data) not in (list, tuple):
+        return ()
+    shapes = {_shape_of(part) for part in data}
+    if len(shapes) > 1:
+        return None
+    inner = shapes.pop() if shapes else ()
+    return None if inner is None else (len(data), *inner)
+
+
+def _shaped(cells: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.stack(cells).reshape(shape)
 
 
 class TorchNumbers:
@@ -98,6 +120,8 @@ class TorchNumbers:
         """A number that Python reads of a tensor: of the graph, or NotImplemented."""
         if func is torch.Tensor.item:
             return self.item(tensor, user_loc(frame))
+        if func is torch.Tensor.tolist:
+            return self.listed(tensor, user_loc(frame))
         self.converted(frame)
         return NotImplemented
 
@@ -121,6 +145,18 @@ class TorchNumbers:
             lambda: F.reshape(F.detach(self.recorder.emitter.wrap(value)), shape=()).cast(dtype)
         )
         return self.numbers.element(number, expr.value)
+
+    def listed(self, tensor: torch.Tensor, loc: Loc | None) -> Any:
+        """`tensor.tolist()`, of which each number is read for itself."""
+        if tensor.numel() > MOST_READ:
+            raise DataDependentError(
+                f"tolist() reads {tensor.numel()} elements of a traced tensor, more than "
+                f"{MOST_READ}", loc=loc, hint="stay in torch inside the function, or do it outside",
+            )  # fmt: skip
+        if tensor.dim() > 0:
+            return [self.listed(part, loc) for part in tensor.unbind()]
+        number = self.item(tensor, loc)
+        return tensor.item() if number is NotImplemented else number
 
     def pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with plain numbers."""
@@ -207,18 +243,21 @@ class TorchNumbers:
         return func, (*before, self.tensor(value, x.dtype)), kwargs
 
     def makes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """`torch.tensor(n)`, and of a list with numbers in it."""
-        if len(args) != 1 or set(kwargs) - {"dtype"}:
+        """`torch.tensor(n)`, and of lists of any depth with numbers in them."""
+        like = args[0] if func is torch.Tensor.new_tensor else None
+        given = args if like is None else args[1:]
+        place = torch.get_default_device() if like is None else like.device
+        here = torch.device(kwargs.get("device") or place).type == "cpu"
+        here &= set(kwargs) <= {"dtype", "device"}
+        shape = _shape_of(given[0]) if len(given) == 1 else None
+        cells = [] if shape is None else cells_of(given[0])
+        if not here or not all(type(x) in (TracedNumber, float, int) for x in cells) or not cells:
             return self.pinned(func, args, kwargs)
-        data = args[0]
-        several = type(data) in (list, tuple)
-        items = list(data) if several else [data]
-        if not all(type(x) in (TracedNumber, float, int) for x in items):
-            return self.pinned(func, args, kwargs)
-        real = any(isinstance(x, float) for x in items)
-        dtype = kwargs.get("dtype") or (torch.get_default_dtype() if real else torch.int64)
-        made = [self.tensor(x, dtype) for x in items]
-        return (torch.stack, (made,), {}) if several else (torch.clone, (made[0],), {})
+        real = any(isinstance(x, float) for x in cells)
+        inferred = torch.get_default_dtype() if real else torch.int64
+        dtype = kwargs.get("dtype") or (inferred if like is None else like.dtype)
+        made = [self.tensor(x, dtype) for x in cells]
+        return (_shaped, (made, shape), {}) if shape else (torch.clone, (made[0],), {})
 
     def norms(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A batch norm whose momentum varies, as that of a cumulative average does."""

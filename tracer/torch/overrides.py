@@ -15,13 +15,10 @@ from typing import Any
 
 import torch
 
-from gradof.errors import DataDependentError
 from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.foreach import loops
 from gradof.tracer.torch.functional import is_wrapper
 
-MOST_READ = 64  # elements that tolist() may read
 _torch_dropout = torch.nn.functional.dropout
 OVERRIDES: dict[Any, Callable[..., Any]] = loops()
 
@@ -81,21 +78,10 @@ def _cosine_similarity(
     return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
 
 
-@_instead_of(torch.Tensor.tolist)
-def _tolist(tensor: torch.Tensor) -> Any:
-    # Each number is read for itself, and guarded.
-    if tensor.numel() > MOST_READ:
-        raise DataDependentError(
-            f"tolist() reads {tensor.numel()} elements of a traced tensor, more than {MOST_READ}",
-            loc=user_loc(), hint="stay in torch inside the function, or do it outside",
-        )  # fmt: skip
-    return tensor.item() if tensor.dim() == 0 else [_tolist(part) for part in tensor]
-
-
-def _cells(data: Any) -> list[Any]:
+def cells_of(data: Any) -> list[Any]:
     """What is in lists and tuples of any depth."""
     if isinstance(data, (list, tuple)):
-        return [cell for part in data for cell in _cells(part)]
+        return [cell for part in data for cell in cells_of(part)]
     return [data]
 
 
@@ -117,7 +103,7 @@ def _of_cells(function: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
         # a tensor itself keeps its history in as_tensor and asarray
         is_list = len(args) == at + 1 and isinstance(args[at], (list, tuple))
-        cells = _cells(args[at]) if is_list else []
+        cells = cells_of(args[at]) if is_list else []
         tensors = [c for c in cells if isinstance(c, torch.Tensor)]
         device = kwargs.get("device")
         ours = any(map(is_wrapper, tensors)) and all(t.dim() == 0 and t.is_cpu for t in tensors)
