@@ -14,6 +14,7 @@ below its top, on panels that grow with the distance from there, by Gauss-Legend
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,10 +28,16 @@ from gradof.ops.registry import op
 from gradof.ops.special import scipy_special
 
 Array = NDArray[Any]
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _PANELS = 6
 _DROP = 45.0  # e^-45 is 3e-20
 _CHUNK = 2048  # elements integrated at once
+
+
+@functools.cache
+def _rule() -> tuple[Array, Array]:
+    """Nodes and weights; numpy.polynomial is loaded where they are needed."""
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    return nodes, weights
 
 
 def _reach(log_q: Callable[[Array], Array], top: Array, sign: float, limit: Array) -> Array:
@@ -57,7 +64,7 @@ def _side(
     start, level = np.zeros_like(top), log_q(top)
     for k in range(_PANELS + 1):
         stop = first * ratio**k
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        for node, weight in zip(*_rule(), strict=True):
             at = top + sign * (start + (stop - start) * (0.5 + 0.5 * node))
             value = np.exp(log_q(at) - level) * (0.5 * weight * (stop - start))
             plain += value

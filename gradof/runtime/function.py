@@ -320,12 +320,16 @@ class Differentiated:
 
     def with_numerics(self, numerics: Numerics) -> Differentiated:
         """The same function compiled anew with other numerics; itself if they are its own."""
-        if checked_numerics(numerics) == self._numerics:
-            return self
-        return Differentiated(
-            self._fn, self._static, self._strict, self._memory_budget, numerics, self._cuda_graph,
-            self.audited_share,
-        )
+        same = checked_numerics(numerics) == self._numerics
+        return self if same else self.of_function(self._fn, numerics)
+
+    def of_function(self, fn: Callable[..., Any], numerics: Numerics | None = None) -> Any:
+        """Another function compiled as this one, or with other numerics."""
+        return Differentiated(fn, *self._settings(numerics))
+
+    def _settings(self, numerics: Numerics | None = None) -> tuple[Any, ...]:
+        return (self._static, self._strict, self._memory_budget, numerics or self._numerics,
+                self._cuda_graph, self.audited_share)  # fmt: skip
 
     @property
     def nan_safe(self) -> bool:
@@ -390,11 +394,7 @@ class Differentiated:
         return bound
 
     def __reduce__(self) -> Any:
-        return name_of(self, self._fn) or (
-            Differentiated,
-            (self._fn, self._static, self._strict, self._memory_budget, self._numerics,
-             self._cuda_graph, self.audited_share),
-        )  # fmt: skip
+        return name_of(self, self._fn) or (Differentiated, (self._fn, *self._settings()))
 
     def __repr__(self) -> str:
         return f"<gradof.differentiate of {getattr(self._fn, '__qualname__', self._fn)}>"

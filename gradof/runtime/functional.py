@@ -9,6 +9,7 @@ is one compiled graph, f and df together, cached per signature.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -112,6 +113,17 @@ class Transformed:
         """Hits, misses, entries and runs so far of the function that is compiled."""
         return self.base.cache_info()
 
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The function that it is of."""
+        return self.base.fn
+
+    def of_function(self, fn: Callable[..., Any]) -> Any:
+        """The same of another function."""
+        made = copy.copy(self)
+        made.base = self.base.of_function(fn)
+        return made
+
     def __reduce__(self) -> Any:
         return name_of(self, self.base.fn) or super().__reduce__()
 
@@ -140,6 +152,11 @@ class ValueAndGrad(Transformed):
         self._kept = self.base.cache.quick_gradients
         self._form = (self.argnums, has_aux, with_value)
         self._quick = self._kept.get(self._form, ())
+
+    def of_function(self, fn: Callable[..., Any]) -> Any:
+        """The same of another function."""
+        base = self.base.of_function(fn)
+        return ValueAndGrad(base, self.argnums, self.has_aux, self.with_value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient), or the gradient alone for `grad`."""

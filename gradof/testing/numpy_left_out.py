@@ -32,7 +32,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         _WINDOW: "bartlett blackman hamming hanning kaiser",
         _COMPLEX: "roots sort_complex",
         _BY_VALUE: """histogram histogram2d histogram_bin_edges histogramdd intersect1d setdiff1d
-            setxor1d trim_zeros union1d unique_all unique_counts unique_inverse unique_values""",
+            setxor1d union1d unique_all unique_counts unique_inverse unique_values""",
         _C: "asarray_chkfinite require",
         "makes a matrix, a class that numpy advises against": "asmatrix bmat",
         "an old name of vstack": "row_stack",

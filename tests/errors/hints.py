@@ -83,14 +83,6 @@ def f(x):
 ---- followed
 def f(x, roots=np.roots([0.7, 1.3, 0.9])):
     return np.sum(x) + roots[0].real
---- np.add.at into an array of a known length
-def f(x):
-    return np.sum(np.bincount((x * 2).astype(int), weights=x)[:2])
----- followed
-def f(x):
-    y = np.zeros(4)
-    np.add.at(y, (x * 2).astype(int), x)
-    return np.sum(y[:2])
 --- write into its array
 def f(x):
     y = np.sin(x)

@@ -18,13 +18,15 @@ from tests.programs import (
     sequences_science_2,
     sequences_science_3,
     sequences_science_4,
+    sequences_science_5,
 )
 from tests.programs.test_numpy_programs import X, _parsed, differences
 
 PROGRAMS = {
     name: text
     for texts in (
-        sequences_science_1, sequences_science_2, sequences_science_3, sequences_science_4
+        sequences_science_1, sequences_science_2, sequences_science_3, sequences_science_4,
+        sequences_science_5,
     )
     for name, text in _parsed(texts.PROGRAMS).items()
 }  # fmt: skip

@@ -314,7 +314,7 @@ def test_random_reads_and_writes(steps: list[tuple[str, Any]]) -> None:
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: np.bincount(np.argmax(x, 1)),
+        lambda x: np.intersect1d(x, x),
         lambda x: np.union1d(x, x),
     ],
 )

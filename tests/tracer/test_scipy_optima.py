@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -134,3 +135,51 @@ def test_units_of_parameters_are_free() -> None:
     step = np.where(np.arange(9) == 4, 10.0, 0.0)
     want = (rate(y + step) - rate(y - step)) / 20.0
     np.testing.assert_allclose(gradof.grad(rate)(y)[4], want, rtol=1e-4)
+
+
+def _with_slopes(p: Any) -> Any:
+    found = scipy.optimize.minimize(
+        _cost, np.zeros(2), (np.exp(p[0]),), "Newton-CG", jac=gradof.grad(_cost),
+        hess=gradof.hessian(_cost), options={"xtol": 1e-12},
+    )  # fmt: skip
+    return np.sum(found.x**2) + found.fun
+
+
+def _with_slopes_of_closures(p: Any) -> Any:
+    def cost(b: Any) -> Any:
+        return _cost(b, np.exp(p[0]))
+
+    slope = gradof.grad(cost)
+    found = scipy.optimize.minimize(cost, np.zeros(2), jac=slope, options={"gtol": 1e-10})
+    return np.sum(found.x**2)
+
+
+def _by_a_root_of_the_slope(p: Any) -> Any:
+    slope = gradof.grad(_cost)
+    return np.sum(scipy.optimize.root(lambda b: slope(b, np.exp(p[0])), np.zeros(2)).x ** 2)
+
+
+def _by_residuals(p: Any) -> Any:
+    def left(b: Any) -> Any:
+        return np.concatenate([p[0] * b - 1.0, b**3 - p[0]])
+
+    exact = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
+    found = scipy.optimize.least_squares(left, np.ones(2), jac=gradof.jacobian(left), **exact)
+    return np.sum(found.x**2)
+
+
+def _cost(b: Any, weight: Any) -> Any:
+    return np.sum(np.log1p(np.exp(b * np.array([1.0, -2.0])))) + weight * np.sum((b - 0.3) ** 2)
+
+
+@pytest.mark.parametrize(
+    "fn", [_with_slopes, _with_slopes_of_closures, _by_a_root_of_the_slope, _by_residuals]
+)
+def test_slopes_may_be_compiled_ones(fn: Callable[[Any], Any]) -> None:
+    compiled = gradof.value_and_grad(fn)
+    for p in (np.array([0.7]), np.array([0.9]), np.array([0.7])):
+        value, slope = compiled(p)
+        np.testing.assert_allclose(value, fn(p), rtol=1e-10)
+        difference = (fn(p + 1e-4) - fn(p - 1e-4)) / 2e-4
+        np.testing.assert_allclose(slope, [difference], rtol=1e-5)
+    assert compiled.cache_info().misses == 1

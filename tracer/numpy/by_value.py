@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, composed, refused, traced_all
 
 
@@ -74,6 +75,36 @@ def _unique(
     return values[np.concatenate([np.ones(1, bool), new])]
 
 
+@composed(np.trim_zeros)
+def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    if filt.ndim != 1:
+        raise TypeError("argument with more than one dim")
+    found = filt != 0
+    if not np.any(found):
+        return filt[:0]
+    sides = trim.lower()
+    first = int(np.argmax(found)) if "f" in sides else 0
+    last = int(np.argmax(found[::-1])) if "b" in sides else 0
+    return filt[first : len(filt) - last]
+
+
+@composed(np.bincount)
+def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    size = int(minlength)
+    if isinstance(x, TracedArray):
+        if x.size and not np.max(x) < size:  # the comparison is the path, where it suffices
+            size = int(np.max(x)) + 1
+    else:
+        x = np.asarray(x)
+        size = max(int(x.max(initial=-1)) + 1, size)
+    if weights is None:
+        result, weights = np.zeros_like(x, shape=(size,), dtype=np.intp), 1
+    else:
+        result = np.zeros_like(weights, shape=(size,), dtype=np.float64)
+    np.add.at(result, x, weights)
+    return result
+
+
 _FIXED_SHAPE = "use functions whose result has a fixed shape, such as np.where or np.sort"
-refused(_FIXED_SHAPE, np.trim_zeros, np.intersect1d, np.union1d, np.setdiff1d, np.bincount,
-        np.unique_values, np.unique_counts, np.histogram)  # fmt: skip
+refused(_FIXED_SHAPE, np.intersect1d, np.union1d, np.setdiff1d, np.unique_values,
+        np.unique_counts, np.histogram)  # fmt: skip

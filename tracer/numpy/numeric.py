@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import DataDependentShapeError
 from gradof.ops.expr import F
-from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, axis_of, composed, traced_all
 
 # --- differences and integrals --------------------------------------------------------------------
@@ -291,17 +289,3 @@ def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtyp
     exponents = np.linspace(np.log10(start * sign), np.log10(stop * sign), num, endpoint, axis=axis)
     result = sign * np.power(10.0, exponents)
     return result if dtype is None else result.astype(dtype)
-
-
-@composed(np.bincount)
-def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    if isinstance(x, TracedArray):
-        raise DataDependentShapeError(
-            "the length of the result of numpy.bincount depends on values", loc=x.recorder.loc,
-            hint="np.add.at into an array of a known length",
-        )
-    places = np.asarray(x)
-    size = max(int(places.max(initial=-1)) + 1, int(minlength))
-    result = np.zeros_like(weights, shape=(size,), dtype=np.float64)
-    np.add.at(result, places, weights)
-    return result

@@ -275,6 +275,7 @@ def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:
 _SWAPS = Swaps()
 _ORIGINALS: dict[str, FunctionType] = {}  # by path
 _LOCK = forks.lock()
+_PACKAGES = ("scipy.", "numpy.polynomial.")
 _tried: set[str] = set()  # modules whose functions are among the swaps
 
 
@@ -296,7 +297,7 @@ def function_at(path: str) -> FunctionType | None:
 def _load() -> None:
     """Add the functions of modules that have been loaded since."""
     with _LOCK:
-        loaded = {name for name in sys.modules if name.startswith("scipy.")} - _tried
+        loaded = {name for name in sys.modules if name.startswith(_PACKAGES)} - _tried
         if not loaded:
             return
         for adaptor in ADAPTORS.values():

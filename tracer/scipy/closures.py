@@ -4,7 +4,8 @@
     arrays, fill = taken_apart(nest)                          # [theta, b]
     f, rest = fill([1.5, 2.0])                                # the same of numbers
 
-Arrays are found in arguments, closures, defaults and partials, and in attributes of objects.
+Arrays are found in arguments, closures, defaults and partials, in attributes of objects, and in
+the functions that compiled ones, and their gradients, are of.
 """
 
 from __future__ import annotations
@@ -102,7 +103,22 @@ def _rebuilt(value: Any, kinds: Kinds, replace: Replace, done: dict[int, Any]) -
         return MethodType(again(value.__func__), again(value.__self__))
     if isinstance(value, FunctionType):
         return _function(value, again, done) if value.__closure__ or value.__defaults__ else value
+    if hasattr(type(value), "of_function"):
+        return _compiled(value, kinds, replace, done)
     return _object(value, kinds, again)
+
+
+def _compiled(value: Any, kinds: Kinds, replace: Replace, done: dict[int, Any]) -> Any:
+    """A compiled function, or its gradient, of another function where that is to be another."""
+    replaced: list[Any] = [value] if id(value.fn) in done else []
+
+    def noted(traced: Any) -> Any:
+        replaced.append(traced)
+        return replace(traced)
+
+    fn = _rebuilt(value.fn, kinds, noted, {**done, id(value): value})
+    done[id(value)] = value.of_function(fn) if replaced else value
+    return done[id(value)]
 
 
 def _object(value: Any, kinds: Kinds, again: Replace) -> Any:

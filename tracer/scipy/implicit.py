@@ -122,9 +122,10 @@ def zero_and_more(
 
     def found(values: list[Any]) -> Any:
         fn, others = fill(values)
-        x, said = solve(fn, others)
-        x = np.asarray(x, np.float64)
-        return x, _inverse(name, _jacobian(residual(fn, others), x)), said
+        with transforms().alone():  # f, or its slope, may be compiled
+            x, said = solve(fn, others)
+            x = np.asarray(x, np.float64)
+            return x, _inverse(name, _jacobian(residual(fn, others), x)), said
 
     at, inverse, said = call_black_box(recorder, name, found, (arrays,), None, None)
     at, inverse = constant(at), constant(inverse)
@@ -229,13 +230,14 @@ def optimum(
 
     def found(values: list[Any]) -> Any:
         given = fill(values)
-        x, said = solve(*given)
-        x = np.asarray(x, np.float64)
-        flat = np.reshape(x, -1)
-        stated = problem(*given)
-        multipliers, active = stated.multipliers(flat)
-        both = np.concatenate([flat, multipliers])
-        slope = _jacobian(stated.equations(active, flat.size), both)
+        with transforms().alone():  # costs, or their slopes, may be compiled
+            x, said = solve(*given)
+            x = np.asarray(x, np.float64)
+            flat = np.reshape(x, -1)
+            stated = problem(*given)
+            multipliers, active = stated.multipliers(flat)
+            both = np.concatenate([flat, multipliers])
+            slope = _jacobian(stated.equations(active, flat.size), both)
         turned = _inverse(name, slope) if inverse is None else inverse(slope)
         return x, both, turned, active, said
 

@@ -207,25 +207,36 @@ def _norm(
 # --- functions of matrices ------------------------------------------------------------------------
 
 
+def _of_matrix(op: str, A: Any) -> Any:
+    """A function of a matrix; a + ib is the real matrix of [a, -b] above [b, a]."""
+    A = as_array(A)
+    if A.dtype.kind != "c":
+        return emit(op, A)
+    n, a, b = A.shape[-1], A.real, A.imag
+    above, below = np.concatenate([a, -b], axis=-1), np.concatenate([b, a], axis=-1)
+    found = emit(op, np.concatenate([above, below], axis=-2))[..., :n]
+    return found[..., :n, :] + 1j * found[..., n:, :]
+
+
 @scipy_function("scipy.linalg.expm")
 def expm(A: Any) -> Any:
     """The exponential."""
-    return emit("matrix_exp", real_only(A))
+    return _of_matrix("matrix_exp", A)
 
 
 @scipy_function("scipy.linalg.logm")
 def _logm(A: Any, disp: Any = None) -> Any:
-    return emit("matrix_log", real_only(A))
+    return _of_matrix("matrix_log", A)
 
 
 @scipy_function("scipy.linalg.sqrtm")
 def _sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
-    return emit("matrix_sqrt", real_only(A))
+    return _of_matrix("matrix_sqrt", A)
 
 
 @scipy_function("scipy.linalg.fractional_matrix_power")
 def _fractional_matrix_power(A: Any, t: Any) -> Any:
-    return expm(t * emit("matrix_log", real_only(A)))
+    return expm(t * _of_matrix("matrix_log", A))
 
 
 def _turned(a: Any) -> tuple[Any, Any]:
