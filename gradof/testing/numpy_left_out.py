@@ -12,6 +12,7 @@ _FILES = "reads or writes files, buffers or text"
 _WINDOW = "of Python numbers: an array that a trace holds constant"
 _COMPLEX = "complex numbers"
 _BY_VALUE = "its result's shape depends on values in ways that are not recorded"
+_AS_IT_IS = "it is numpy's own at each call, and has no derivative"
 _C = "numpy's C code takes the array before it can be recorded"
 
 _GROUPS: dict[str, dict[str, str]] = {
@@ -31,8 +32,9 @@ _GROUPS: dict[str, dict[str, str]] = {
             genfromtxt load loadtxt save savetxt savez savez_compressed""",
         _WINDOW: "bartlett blackman hamming hanning kaiser",
         _COMPLEX: "roots sort_complex",
-        _BY_VALUE: """histogram histogram2d histogram_bin_edges histogramdd intersect1d setdiff1d
-            setxor1d union1d unique_all unique_counts unique_inverse unique_values""",
+        _AS_IT_IS: """histogram histogram2d histogram_bin_edges histogramdd intersect1d setdiff1d
+            setxor1d unique_all unique_counts unique_inverse""",
+        _BY_VALUE: "unique_values",
         _C: "asarray_chkfinite require",
         "makes a matrix, a class that numpy advises against": "asmatrix bmat",
         "an old name of vstack": "row_stack",

@@ -63,9 +63,9 @@ def unique_elements_of_a_tensor() -> None:
 
 
 @bad(DataDependentShapeError, "depends on values")
-def union_of_arrays() -> None:
+def unique_values_of_an_array() -> None:
     def fn(x: Any) -> Any:
-        return np.union1d(x, x).sum()  # here
+        return np.unique_values(x).sum()  # here
 
     grad(fn)(A)
 

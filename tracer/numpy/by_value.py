@@ -3,17 +3,21 @@
     x[x > 0], np.nonzero(x), np.extract(mask, x), np.unique(x)
 
 How many elements there are is read as a Python number, which the trace guards: it holds for
-calls with as many. Which ones they are stays part of the graph.
+calls with as many. Which ones they are stays part of the graph. Histograms and sets, mostly of data
+without a gradient, are numpy's own at each call.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import as_array, composed, refused, traced_all
+from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.functions import as_array, composed, name_of, refused, traced_all
 
 
 def _true_places(flat: Any) -> Any:
@@ -64,15 +68,53 @@ def _unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
-    if return_index or return_inverse or return_counts or axis is not None:
-        raise TypeError("argument return_index, return_inverse, return_counts or axis")
-    values = np.sort(np.ravel(as_array(ar)))
+    if axis is not None:
+        raise TypeError("argument axis")
+    values = np.ravel(as_array(ar))
+    asked = {"return_index": True, "return_inverse": return_inverse, "return_counts": return_counts}
+    if return_index or return_inverse or return_counts:
+        _, first, *others = run_as_it_is(np.unique, ar, equal_nan=equal_nan, **asked)
+        return values[first], *([first] if return_index else []), *others
+    values = np.sort(values)
     if values.size == 0:
         return values
     new = values[1:] != values[:-1]
     if equal_nan and values.dtype.kind == "f":
         new = np.logical_and(new, np.logical_not(np.isnan(values[:-1])))
     return values[np.concatenate([np.ones(1, bool), new])]
+
+
+@composed(np.union1d)
+def _union1d(ar1: Any, ar2: Any) -> Any:
+    return np.unique(np.concatenate([np.ravel(as_array(ar)) for ar in (ar1, ar2)]))
+
+
+def run_as_it_is(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """What numpy's own function gives at each call; asking for its gradient is an error.
+
+    The shapes of what it gives are read as Python numbers.
+    """
+    leaves = flatten((args, kwargs))[0]
+    recorder = next(x for x in leaves if isinstance(x, TracedArray)).recorder
+    name = name_of(function)
+
+    def run(args: Any, kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    def sizes(args: Any, kwargs: Any) -> Any:
+        shapes = map(np.shape, flatten(run(args, kwargs))[0])
+        return [np.int64(n) for shape in shapes for n in shape]
+
+    for size in call(recorder, f"{name}: sizes", sizes, (args, kwargs), None, None):
+        int(size)
+    return call(recorder, name, run, (args, kwargs), None, None)
+
+
+for _function in (
+    np.intersect1d, np.setdiff1d, np.setxor1d, np.unique_all, np.unique_counts, np.unique_inverse,
+    np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges,
+):  # fmt: skip
+    composed(_function)(functools.partial(run_as_it_is, _function))
 
 
 @composed(np.trim_zeros)
@@ -106,5 +148,4 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
 
 _FIXED_SHAPE = "use functions whose result has a fixed shape, such as np.where or np.sort"
-refused(_FIXED_SHAPE, np.intersect1d, np.union1d, np.setdiff1d, np.unique_values,
-        np.unique_counts, np.histogram)  # fmt: skip
+refused(_FIXED_SHAPE, np.unique_values)

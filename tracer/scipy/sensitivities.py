@@ -168,6 +168,6 @@ def _odeint(slope: Function, y0: Any, times: Any) -> Any:
     if said["message"] != "Integration successful.":
         raise OutputError(
             f"scipy.integrate.odeint, of the sensitivities: {said['message']}",
-            hint="take solve_ivp with another method, as Radau for a stiff equation",
+            hint="take another method, as Radau for a stiff equation, or another start",
         )
     return found
