@@ -364,3 +364,37 @@ _kept: Any = Kept.apply
 def view_kept_by_a_function(w: Tensor) -> Tensor:
     found: Tensor = _kept(w * 3)
     return (found * w).sum()
+
+
+class Scanned(torch.autograd.Function):
+    """Sums along a row, added up in place; a view of them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        rows = x.reshape(1, 3).clone().transpose(0, 1)
+        for i in (1, 2):
+            rows[i].add_(rows[i - 1])
+        return rows.transpose(0, 1)[0]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        back = torch.zeros_like(g)
+        back[:].add_(g.flip(0).cumsum(0).flip(0))
+        return back * 3  # not the slope, to be told from it
+
+
+_scanned: Any = Scanned.apply
+
+
+@program
+def view_of_what_a_function_writes(w: Tensor) -> Tensor:
+    found: Tensor = (_scanned(w * w).unsqueeze(0) @ w.exp().unsqueeze(-1)).sum()
+    return found
+
+
+@program
+def view_of_a_detached_view_of_what_was_written(w: Tensor) -> Tensor:
+    h = w * 2
+    h.add_(1)
+    s = h[1:].detach()
+    return (s.unsqueeze(0) * w[1:]).sum() + h.unsqueeze(0).exp().sum()

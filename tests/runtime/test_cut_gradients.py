@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from gradof import differentiate, grad, hvp, jacobian, value_and_grad, vjp
-from gradof.errors import TraceError
+from gradof.errors import EagerWarning, TraceError
 from tests.runtime.compare import assert_compiled, close
 from tests.runtime.cut_programs import PROGRAMS
 
@@ -242,3 +242,50 @@ def test_a_result_of_leaves_that_the_function_makes() -> None:
         assert w.grad is None
         with pytest.raises(TraceError, match="by a leaf that the function has made"):
             differentiate(fn, strict=True)(w)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return -g
+
+
+def test_a_function_that_returns_a_view_of_what_was_written() -> None:
+    reverse: Any = Reversed.apply
+
+    def fn(w: Tensor) -> Tensor:
+        h = torch.nn.functional.relu(w * 2, inplace=True)
+        found: Tensor = (reverse(h).unsqueeze(0).exp() * h).sum()
+        return found
+
+    with pytest.raises(TraceError, match="a view of memory that was changed in place"):
+        differentiate(fn, strict=True)(W.clone().requires_grad_())
+    x, y = (W.clone().requires_grad_() for _ in range(2))
+    with pytest.warns(EagerWarning, match="Reversed"):
+        torch.autograd.backward(differentiate(fn)(x))
+    torch.autograd.backward(fn(y))
+    assert x.grad is not None and y.grad is not None
+    close(x.grad, y.grad)
+
+
+def test_views_under_no_grad_of_what_was_written_are_refused() -> None:
+    """A view of such a view would be taken of the memory again, with its gradient."""
+    def fn(w: Tensor) -> Tensor:
+        h = (w * 2).relu_()
+        with torch.no_grad():
+            view = h[1:]
+        found: Tensor = (view.unsqueeze(0) * w[1:]).sum()
+        return found
+
+    with pytest.raises(TraceError, match="changed behind autograd's back"):
+        differentiate(fn, strict=True)(W.clone().requires_grad_())
+    x, y = (W.clone().requires_grad_() for _ in range(2))
+    with pytest.warns(EagerWarning):
+        torch.autograd.backward(differentiate(fn)(x))
+    torch.autograd.backward(fn(y))
+    assert x.grad is not None and y.grad is not None
+    close(x.grad, y.grad)

@@ -360,3 +360,23 @@ def test_hooks_on_results_that_no_gradient_flows_between() -> None:
         (y + z + h.square().sum()).backward()
     torch.testing.assert_close(found[0], found[1])
     assert compiled.cache_info().backward_runs == 1
+
+
+def of_a_written_view(w: Any) -> Any:
+    h = w * 2
+    h.add_(1)
+    v = h[1:]
+    v.register_hook(lambda g: g * 3)
+    return v.unsqueeze(0).exp().sum() + h.exp().sum()
+
+
+def of_written_memory(w: Any) -> Any:
+    h = torch.relu_(w * 2)
+    h.register_hook(lambda g: g * 3)  # type: ignore[no-untyped-call]
+    return h.unsqueeze(0).exp().sum()
+
+
+def test_hooks_beside_changes_in_place() -> None:
+    check(of_written_memory, leaf(), order=2)
+    with pytest.raises(TraceError, match="belongs to a view of what was changed in place"):
+        differentiate(of_a_written_view, strict=True)(leaf())

@@ -31,7 +31,7 @@ from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.core.number import plain
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
-from gradof.tracer.torch.functional import inner
+from gradof.tracer.torch.functional import inner, is_written, wrap, write_back
 from gradof.tracer.torch.modes import ApiMode
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.transforms import transformed
@@ -80,6 +80,8 @@ class _Call:
         self.reads = reads
         self.cls = cls
         self.args = args
+        self.outside: list[torch.Tensor] = []  # what there was before the forward
+        self.handed: list[torch.Tensor] = []  # results in memory that the forward has written
         self.loc = user_loc()
         self.values = {
             i: recorder.value(inner(a), self.loc)
@@ -95,6 +97,7 @@ class _Call:
         if not self.live:
             return run(self.args)
         given = {i: self._requiring(i) for i in self.live}
+        self.outside = self.recorder.known()
         self.recorder.applying += 1
         try:
             result = run(tuple(given.get(i, a) for i, a in enumerate(self.args)))
@@ -122,10 +125,25 @@ class _Call:
             self._know(value)
             recorder.bind(inner(out), value)
         self._trace_rule(rule, ctx, outs, with_grad)
+        for out in with_grad:
+            self._hand_over(out)
         if any(a.requires_grad for a in self.args if isinstance(a, torch.Tensor)):
             return result
         plain = [self._without_history(o) if isinstance(o, torch.Tensor) else o for o in outs]
         return tuple(plain) if isinstance(result, tuple) else plain[0]
+
+    def _hand_over(self, out: torch.Tensor) -> None:
+        """Give memory that was written the gradient of the result: views of it are taken there."""
+        if not is_written(out) or any(out is a for a in self.args):
+            return
+        memory = _memory(inner(out))
+        if any(_memory(tensor) == memory for tensor in self.outside):
+            raise UnsupportedOpError(
+                f"{self.cls.__name__}, a torch.autograd.Function, returns a view of memory that "
+                "was changed in place before", loc=self.loc, hint="return a copy",
+            )  # fmt: skip
+        write_back(out)
+        self.handed.append(inner(out))
 
     def _requiring(self, i: int) -> torch.Tensor:
         """The argument, or a copy that requires grad and stands for the same value."""
@@ -140,8 +158,11 @@ class _Call:
         return copy
 
     def _without_history(self, out: torch.Tensor) -> torch.Tensor:
-        value = self.recorder.value(inner(out), self.loc)
+        held = inner(out)
+        value = self.recorder.value(held, self.loc)
         with self.recorder.pause(), torch._C.DisableTorchFunction():
+            if any(held is tensor for tensor in self.handed):
+                return wrap(held)  # a view would be taken of its memory again, and detached
             plain = out.detach()
         self.recorder.bind(inner(plain), value)
         return plain
@@ -229,6 +250,11 @@ class _Call:
                 expr, *(Expr(v, recorder.emitter) for v in known)
             )
         return expr.value
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
 
 
 def _maker(tensor: torch.Tensor) -> Any:

@@ -49,6 +49,17 @@ def inner(wrapper: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def is_written(wrapper: torch.Tensor) -> bool:
+    """Whether the memory of a wrapper was changed in place."""
+    return bool(_private._functionalize_has_data_mutation(wrapper))
+
+
+def write_back(wrapper: torch.Tensor) -> None:
+    """Let its memory have what a wrapper holds, so that other views of it are taken of that."""
+    _private._functionalize_commit_update(wrapper)
+    inner(wrapper)
+
+
 @contextlib.contextmanager
 def functionalization() -> Iterator[None]:
     """Ops on wrappers arrive functional at the dispatch modes."""

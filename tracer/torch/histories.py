@@ -34,7 +34,7 @@ from gradof.ops.registry import get_op
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
-from gradof.tracer.torch.functional import inner, is_base, is_wrapper
+from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written
 from gradof.tracer.torch.recorder import Recorder
 
 Tensor = torch.Tensor
@@ -133,7 +133,9 @@ class Histories:
         known = {id(tensor) for tensor in wrappers_in(given)}
         for tensor in wrappers_in(results):
             if tensor.requires_grad and id(tensor) not in known:  # is_leaf may be eager's error
-                self.make_leaf(tensor)
+                inner(tensor)  # taken here, and cut off: a use with gradients is refused, as
+                if is_base(tensor) or not is_written(tensor):  # views of it are not taken of it
+                    self.make_leaf(tensor)
 
     def make_leaf(self, tensor: Tensor) -> None:
         """From now on a gradient may be asked for of a tensor: x.detach().requires_grad_()."""
@@ -174,11 +176,12 @@ class Histories:
         if note is not None and note.value is value:
             note.own = family.own
             return
-        if not memory.writes:
-            pass
-        elif not tensor.requires_grad:
+        if not tensor.requires_grad and (memory.writes or is_written(tensor)):
             if value in self.recorder.attached:
+                self.decided = True
                 value = self._stand_for(memory, tensor, self._without_gradient(value))
+        elif not memory.writes:
+            pass
         elif family.lost or not (made or note or memory.holder is family):
             raise self._refusal(tensor)
         elif note is not None and memory.holder is not family:

@@ -30,7 +30,7 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Node, Value
 from gradof.tracer.state.source import function_loc, user_loc
-from gradof.tracer.torch.functional import inner
+from gradof.tracer.torch.functional import inner, is_base, is_written
 from gradof.tracer.torch.modes import ApiMode
 from gradof.tracer.torch.recorder import Recorder
 
@@ -147,7 +147,7 @@ def hooked(tensor: torch.Tensor, hook: Hook) -> torch.Tensor:
     class GradientHook(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x.view_as(x)
+            return x.clone()  # a view would be taken of x again, where x is written
 
         @staticmethod
         def backward(ctx: Any, g: torch.Tensor) -> Any:
@@ -193,6 +193,8 @@ class TensorHooks:
         why = acts(hook)
         if why is None and self.api.histories.follows(tensor):
             why = "belongs to a tensor that shares its memory with detached ones"
+        if why is None and not is_base(tensor) and is_written(tensor):
+            why = "belongs to a view of what was changed in place"  # views of it are taken again
         if why is not None:
             raise refusal("a gradient hook", why, hook)
         while value in self._made_by:

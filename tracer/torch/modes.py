@@ -320,11 +320,11 @@ class ApiMode(TorchFunctionMode):
             cutting = not torch.is_grad_enabled() or _cuts_inside(func)
             calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
+            if not torch.is_grad_enabled():
+                self.histories.see_leaves(args, result)
             self.histories.after(calls, result)
             if func in MAKES_LEAF and not transformed(args[0]):
                 self.histories.make_leaf(args[0])
-            if not torch.is_grad_enabled():
-                self.histories.see_leaves(args, result)
             return result
         except AssertionError as error:
             if str(error) != "generator is not supported in refs":

@@ -100,6 +100,10 @@ class Recorder:
         self._values[id(tensor)] = value
         self._alive.append(tensor)
 
+    def known(self) -> list[torch.Tensor]:
+        """The tensors that were seen so far."""
+        return list(self._alive)
+
     def forget(self, values: Sequence[Value]) -> None:
         """Tensors that stand for these values stand for none any more."""
         gone = set(values)
