@@ -154,7 +154,7 @@ class Histories:
             seen.add(at)
             if at.node is None:
                 return False
-            if at not in self._leaves:
+            if at.node.kind != "detach":  # that of a transform within a transform is an alias
                 stack += at.node.inputs
         return bool(seen & self._leaves)
 
