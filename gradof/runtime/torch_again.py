@@ -88,7 +88,12 @@ def vjp_of(
         for i in wanted:
             given[i] = alias(given[i]) if create else given[i].requires_grad_()
         values = fn(given)
-        pairs = [(v, c) for v, c in zip(values, cotangents, strict=False) if c is not None]
+        pairs = [
+            (v, c) for v, c in zip(values, cotangents, strict=False)
+            if c is not None and v.requires_grad
+        ]  # fmt: skip
+        if not pairs:
+            return result
         found = torch.autograd.grad(
             [v for v, _ in pairs], [given[i] for i in wanted], [c for _, c in pairs],
             create_graph=create, allow_unused=True,

@@ -36,6 +36,7 @@ Run = Callable[["GraphPlan", Sequence[Tensor]], Sequence[Tensor]]
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _INPUTS = 3  # of its `args`: cotangents, retain_graph, create_graph, inputs, ...
 _keeps_graph: Any = torch._C._autograd._get_current_graph_task_keep_graph
+_task: Any = torch._C._current_graph_task_id
 _executes: Any = torch._C._will_engine_execute_node
 # No gradient ever comes here: its node is part of a backward just if that goes to all leaves
 _PROBE: Tensor = torch.ops.aten.alias.default(torch.zeros((), requires_grad=True, device="cpu"))
@@ -46,7 +47,8 @@ class Kept:
 
     def __init__(self, tensors: Sequence[Tensor], overwritten: Sequence[int], draws: bool) -> None:
         self.states = RandomStates(tensors) if draws else None
-        self.passed: Sequence[Tensor | None] = ()  # of gradients: what passes inner results by
+        self._passed: Sequence[Tensor | None] = ()  # of gradients: what passes inner results by
+        self._task = -1  # the backward in which it did
         self._tensors = list(tensors)
         for i in overwritten:
             self._tensors[i] = tensors[i].clone()
@@ -66,12 +68,20 @@ class Kept:
             )
         return self._tensors
 
+    def leave(self, gradients: Sequence[Tensor | None]) -> None:
+        """Keep a part of the gradients for the backward of f, which is to come in this task."""
+        self._passed = _sum(self._there(), gradients)
+        self._task = _task()
+
     def add_to(self, gradients: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients that the backward of f ends with. As saved tensors go, these do."""
-        passed, self.passed = self.passed, ()
+        passed, self._passed = self._there(), ()
         if not _keeps_graph():
             self._tensors, self._versions = [], []
         return _sum(passed, gradients)
+
+    def _there(self) -> Sequence[Tensor | None]:
+        return self._passed if self._task == _task() else ()  # another one was ended by an error
 
 
 def _version(tensor: Tensor) -> int:
@@ -146,7 +156,7 @@ class Result(torch.autograd.Function):
             found = batch.map(lambda given: _vjp(ctx, asked, given), (cotangent,))
         for i, gradient in zip(asked, found, strict=False):
             before[i] = gradient
-        ctx.kept.passed = _sum(ctx.kept.passed, found[len(asked) :])
+        ctx.kept.leave(found[len(asked) :])
         return (None, None, None, *before)
 
 

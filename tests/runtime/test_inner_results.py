@@ -112,6 +112,37 @@ def test_gradients_of_results_within(use: Callable[..., Any], fn: Any) -> None:
     assert compiled.cache_info().misses == 1
 
 
+@pytest.mark.parametrize("use", USES)
+def test_where_another_thread_runs_the_backward(use: Callable[..., Any], monkeypatch: Any) -> None:
+    """As that of a device does: then the inputs of the backward are not known."""
+    monkeypatch.setattr("gradof.runtime.torch_inner._goals", lambda: None)
+    results = []
+    for run in (chain, differentiate(chain, strict=True)):
+        x, w = leaves()
+        results.append(use(*run(x, w), x, w))
+    torch.testing.assert_close(*results)
+
+
+def test_after_a_backward_that_a_hook_has_ended() -> None:
+    found = []
+    for run in (chain, differentiate(chain, strict=True)):
+        x, w = leaves()
+        h, g, y = run(x, w)
+        g.retain_grad()
+        ends = [True]
+
+        def end(grad: Tensor, ends: list[bool] = ends) -> None:
+            if ends:
+                raise ValueError(ends.pop())
+
+        h.register_hook(end)
+        with pytest.raises(ValueError, match="True"):
+            y.backward(retain_graph=True)
+        y.backward()
+        found.append((x.grad, w.grad, g.grad))
+    torch.testing.assert_close(*found)
+
+
 def test_rows_of_a_jacobian() -> None:
     eye = torch.eye(5, dtype=torch.float64)
     runs: list[Any] = [chain, differentiate(chain, strict=True)]
