@@ -24,6 +24,8 @@ class Limits:
     `state_traces`: traces of one signature because Python state changed; then it runs eagerly.
     `shapes`: signatures with arguments of the same types: shapes, texts, lengths of lists. A torch
     function runs further ones under torch's own autograd, and traces one when it comes back.
+    `shape_seconds`: of processor time that traces of such signatures took, but for the first one;
+    then it does so, too, however few they were.
     `warn_at`: the trace, for one changing place, that gives a RetraceWarning.
     """
 
@@ -33,6 +35,7 @@ class Limits:
     new_paths: int = 8
     state_traces: int = 16
     shapes: int = 12
+    shape_seconds: float = 2.0
     warn_at: int = 3
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
@@ -95,7 +95,11 @@ class Tracing:
             if may_run_eagerly:
                 self._count_changes(call)
                 self._count_new_paths(call)
-            return self._trace(call, may_run_eagerly)
+            start = thread_time()
+            found = self._trace(call, may_run_eagerly)
+            if not is_known:
+                self.cache.shapes.took(call, thread_time() - start)
+            return found
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):

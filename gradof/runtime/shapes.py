@@ -3,6 +3,9 @@
     for sentence in corpus:           # every length is another signature, each a trace of a second
         loss(sentence).backward()     # the first `limits.shapes` are traced, others at second sight
 
+Long traces are fewer: those of a stream of lengths shall not take more than eager would. After
+`limits.shape_seconds` of them, new signatures wait, too.
+
 A text, a number that cannot be an input, or a list of another length makes a signature as a shape
 does.
 
@@ -35,6 +38,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self._traced: dict[Any, int] = {}  # kinds of arguments → how many signatures were traced
+        self._seconds: dict[Any, float] = {}  # by kinds, what traces after the first have taken
         self._once: OrderedDict[Any, None] = OrderedDict()
         self._objects: OrderedDict[Any, None] = OrderedDict()
         self._passing = 0  # calls with an object that was met for the first time
@@ -47,20 +51,28 @@ class Shapes:
         if self._has_new_object(call, name):
             return True
         kinds = _kinds(call)
-        if self._traced.get(kinds, 0) < limits.shapes:
-            self._traced[kinds] = self._traced.get(kinds, 0) + 1
+        traced = self._traced.get(kinds, 0)
+        is_quick = self._seconds.get(kinds, 0.0) <= limits.shape_seconds
+        if traced < limits.shapes and is_quick:
+            self._traced[kinds] = traced + 1
             return False
         if call.key in self._once:
             del self._once[call.key]
             return False
         _remember(self._once, call.key)
         self._warn(
-            f"{name} was traced for {limits.shapes} shapes of its arguments, or values of what "
-            "is no tensor; from now on a new one runs under torch's own autograd, and is "
-            "traced when it comes again; pad arguments to few sizes, pass tensors, or raise "
-            "gradof.limits.shapes"
+            f"{name} was traced for {traced} shapes of its arguments, or values of what is no "
+            "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
+            "comes again; pad arguments to few sizes, pass tensors, or raise gradof.limits."
+            + ("shapes" if is_quick else "shape_seconds")
         )
         return True
+
+    def took(self, call: Call, seconds: float) -> None:
+        """Note the processor time of a trace."""
+        kinds = _kinds(call)
+        if self._traced.get(kinds, 0) > 1:
+            self._seconds[kinds] = self._seconds.get(kinds, 0.0) + seconds
 
     def _has_new_object(self, call: Call, name: str) -> bool:
         new = [(path, part) for path, part in _passing(call) if part not in self._objects]

@@ -213,6 +213,19 @@ def test_new_shapes_run_eagerly_until_they_come_back(limit: Callable[[str, int],
     assert strict.cache_info().misses == 5, "with strict=True every shape is traced"
 
 
+def test_shapes_with_long_traces_wait_sooner(monkeypatch: Any) -> None:
+    monkeypatch.setattr(gradof.limits, "shape_seconds", 0.0)
+    fn = differentiate(lambda x: (x**2).sum())
+    counts = []
+    with told() as seen:
+        for n in (1, 2, 3, 4, 3, 3, 1):
+            fn(_x(n)).backward()
+            counts.append((fn.cache_info().misses, fn.cache_info().eager_runs))
+    assert counts == [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (3, 2), (3, 2)]
+    assert [w.category for w in seen] == [RetraceWarning]
+    assert "limits.shape_seconds" in str(seen[0].message)
+
+
 def test_texts_run_eagerly_until_they_come_back(limit: Callable[[str, int], None]) -> None:
     limit("shapes", 3)
     weight = torch.arange(256.0, requires_grad=True)
@@ -238,6 +251,7 @@ def test_paths_of_one_shape_are_no_shapes(limit: Callable[[str, int], None]) -> 
 def test_signatures_are_evicted(limit: Callable[[str, int], None]) -> None:
     limit("signatures", 12)
     limit("shapes", 1000)
+    limit("shape_seconds", 1000)
     fn = differentiate(lambda x: (x**2).sum())
     for n in range(1, 41):
         fn(_x(n)).backward()
