@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import odeint, quad, solve_ivp
 
 from gradof import grad, hessian, value_and_grad
-from gradof.errors import UnsupportedOpError
+from gradof.errors import DataDependentError, UnsupportedOpError
 from gradof.tracer.scipy import sensitivities
 
 P = np.array([0.7, 1.3])
@@ -90,3 +90,35 @@ def test_what_has_no_derivative_is_refused_with_the_line() -> None:
         with pytest.raises(UnsupportedOpError, match=what) as caught:
             grad(fn)(P)
         assert "test_scipy_integrals.py" in str(caught.value)
+
+
+def test_an_equation_may_change_at_a_time() -> None:
+    def fn(p: Any) -> Any:
+        def slope(t: float, y: Any) -> Any:
+            return -p[0] * y if t < 1.0 else -p[1] * y
+
+        return solve_ivp(slope, (0.0, 2.0), [1.0], t_eval=[0.5, 1.5, 2.0]).y[0]
+
+    for p in (P, P[::-1].copy()):
+        ends = np.exp([-0.5 * p[0], -p[0] - 0.5 * p[1], -p[0] - p[1]])
+        want = -np.sum([0.5, 1.0, 1.0] * ends), -np.sum([0.0, 0.5, 1.0] * ends)
+        np.testing.assert_allclose(grad(lambda p: np.sum(fn(p)))(p), want, rtol=1e-7)
+
+
+def test_a_branch_that_a_gradient_by_times_would_take_is_refused_with_the_line() -> None:
+    def fn(p: Any, times: Any) -> Any:
+        return np.sum(odeint(lambda y, t: -p[0] * y if t < 1.0 else -y, p[1:], times))
+
+    with pytest.raises(DataDependentError, match=r"test_scipy_integrals\.py"):
+        grad(fn, argnums=(0, 1))(P, T)
+
+
+def test_an_integrand_with_kinks_at_points_that_are_told() -> None:
+    def fn(p: Any) -> Any:
+        def kinked(t: Any) -> Any:
+            return p[0] * abs(t - 0.25) + t * np.where(t > 0.6, p[1], p[0] * p[1])
+
+        return quad(kinked, 0.0, 1.0, points=[0.25, 0.6])[0]
+
+    want = (0.25**2 + 0.75**2) / 2 + 0.18 * P[1], 0.32 + 0.18 * P[0]
+    np.testing.assert_allclose(grad(fn)(P), want, rtol=1e-12)

@@ -20,6 +20,7 @@ from gradof.ir.clone import inline
 from gradof.ir.core import Graph
 from gradof.ops.expr import Expr
 from gradof.ops.python_call import Derivative, held
+from gradof.passes.guards import guards_of
 from gradof.tracer.core.pytree import TreeDef, flatten
 from gradof.tracer.core.result import ConstantOut, InputOut, OutputLeaf, TensorOut
 from gradof.tracer.numpy.active import active_recorder, deactivated
@@ -122,7 +123,8 @@ class _Rule:
         traced = trace_numpy(rule, (ones, list(self.results), operands), {})
         if traced.deciding is not None:
             raise DataDependentError(
-                f"the rule of {self.name} branches on a value", loc=function_loc(self.rule),
+                f"the rule of {self.name} branches on a value",
+                loc=guards_of(traced.deciding)[0].loc or function_loc(self.rule),
                 hint="use np.where, so that the rule is the same for all values",
             )
         if traced.performs:

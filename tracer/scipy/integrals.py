@@ -33,6 +33,7 @@ from gradof.tracer.scipy.transforms import traced_rule, transforms
 Function = Callable[..., Any]
 _I = "scipy.integrate"
 _PRECISION = {"epsabs": 1e-12, "epsrel": 1e-10}  # of the integrals that gradients are
+_PIECES = 1000  # at most, of an interval
 _FEW = 16  # numbers of an integral that QUADPACK computes one by one
 
 
@@ -58,9 +59,13 @@ class Integrand:
 
 
 def integral(
-    name: str, integrand: Integrand, a: Any, b: Any, arrays: Sequence[Any], compute: Function
-) -> Any:
-    """The integral of `integrand` from a to b; `compute(f, a, b)` gives its numbers."""
+    name: str, integrand: Integrand, a: Any, b: Any, arrays: Sequence[Any], compute: Function,
+    points: Any = None,
+) -> Any:  # fmt: skip
+    """The integral of `integrand` from a to b; `compute(f, a, b)` gives its numbers.
+
+    `points` are where the integrand may have kinks, and its derivatives may have jumps.
+    """
 
     def run(ends: Any, given: Any) -> Any:
         with transforms().alone():
@@ -70,7 +75,7 @@ def integral(
     def rule(args: Any, result: Any, g: Any) -> list[Any]:
         (start, end), given = args
         given = list(map(in_double, given))
-        inside = _integral_of_gradient(name, integrand, start, end, given, g)
+        inside = _integral_of_gradient(name, integrand, start, end, given, g, points)
         return [-_at_end(integrand, start, given, g), _at_end(integrand, end, given, g), *inside]
 
     recorder = next(x for x in (a, b, *arrays) if type(x) is TracedArray).recorder
@@ -87,7 +92,7 @@ def _at_end(integrand: Integrand, end: Any, given: Sequence[Any], g: Any) -> Any
 
 
 def _integral_of_gradient(
-    name: str, integrand: Integrand, a: Any, b: Any, given: Sequence[Any], g: Any
+    name: str, integrand: Integrand, a: Any, b: Any, given: Sequence[Any], g: Any, points: Any
 ) -> list[Any]:
     """One gradient or None for each array: the integral of g's product with the derivative."""
     live = _live(given)
@@ -108,7 +113,8 @@ def _integral_of_gradient(
 
     compiled = transforms().steady(flat)
     inside = Integrand(lambda arrays: lambda x: flat(x, *arrays), numbers)
-    found = integral(name, inside, a, b, [g, *given], functools.partial(_each, sum(sizes)))
+    compute = functools.partial(_each, sum(sizes), points)
+    found = integral(name, inside, a, b, [g, *given], compute, points)
     grads: list[Any] = [None] * len(given)
     start = 0
     for i, shape, size in zip(live, shapes, sizes, strict=True):
@@ -117,15 +123,15 @@ def _integral_of_gradient(
     return grads
 
 
-def _each(count: int, f: Function, a: float, b: float) -> Any:
+def _each(count: int, points: Any, f: Function, a: float, b: float) -> Any:
     """The integral of an array of `count` numbers; see Note [Integrals of few numbers]."""
     if count > _FEW:
-        return original_of(f"{_I}.quad_vec")(f, a, b, **_PRECISION)[0]
+        return original_of(f"{_I}.quad_vec")(f, a, b, points=points, **_PRECISION)[0]
+    options = {"full_output": 1, "limit": _PIECES, "points": points, **_PRECISION}  # no warnings
     quad = original_of(f"{_I}.quad")
     asked = functools.cache(lambda x: f(x).tolist())
     return np.array([
-        quad(lambda x, i=i: asked(x)[i], a, b, full_output=1, **_PRECISION)[0]  # without warnings
-        for i in range(count)
+        quad(lambda x, i=i: asked(x)[i], a, b, **options)[0] for i in range(count)
     ])  # fmt: skip
 
 
@@ -133,14 +139,16 @@ def _traced(*values: Any) -> bool:
     return bool(known(values))
 
 
-def _recorded(name: str, f: Function, a: Any, b: Any, args: Any, compute: Function) -> Any:
+def _recorded(
+    name: str, f: Function, a: Any, b: Any, args: Any, compute: Function, points: Any
+) -> Any:
     arrays, fill = taken_apart((f, _args(args)))
 
     def of(given: Sequence[Any]) -> Function:
         fn, others = fill(given)
         return lambda x: fn(x, *others)
 
-    return integral(name, Integrand(of, of), a, b, arrays, compute)
+    return integral(name, Integrand(of, of), a, b, arrays, compute, points)
 
 
 @scipy_function(f"{_I}.quad", raw=True)
@@ -159,7 +167,7 @@ def _quad(
         error[:] = found[1:2]
         return found[0]
 
-    value = _recorded(f"{_I}.quad", func, a, b, args, compute)
+    value = _recorded(f"{_I}.quad", func, a, b, args, compute, options.get("points"))
     return _as_number(value, func, a, b, args), error[0]
 
 
@@ -183,7 +191,7 @@ def _quad_vec(original: Any, f: Any, a: Any, b: Any, *more: Any, **options: Any)
         error[:] = found[1:2]
         return found[0]
 
-    value = _recorded(f"{_I}.quad_vec", f, a, b, args, compute)
+    value = _recorded(f"{_I}.quad_vec", f, a, b, args, compute, kept.get("points"))
     return value, error[0]
 
 

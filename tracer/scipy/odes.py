@@ -63,6 +63,7 @@ class Equation:
     solve: Function
     at_times: Function
     method: str  # for its gradients
+    moves: bool  # whether the times may have a gradient
 
 
 def solution(equation: Equation, y0: Any, times: Any, arrays: Sequence[Any]) -> Any:
@@ -87,7 +88,7 @@ def _by_times(
     equation: Equation, times: Any, arrays: Sequence[Any], ys: Any, g: Any, by_start: Any
 ) -> Any:
     """The gradient by the times: a later one moves its own row, the first one all others."""
-    if type(times) is not TracedArray:
+    if not equation.moves:
         return None
     slope = equation.slope.row
     later = [np.sum(g[i] * slope(ys[i], times[i], *arrays)) for i in range(1, len(times))]
@@ -157,7 +158,7 @@ def _moved(
 
     doubled = Equation(
         equation.name, Slope(lambda given: lambda t, both: along(both, t, *given), along),
-        equation.at_times, equation.at_times, equation.method,
+        equation.at_times, equation.at_times, equation.method, equation.moves,
     )  # fmt: skip
     start = np.concatenate([as_array(y0), as_array(by_start)])
     return solution(doubled, start, times, [*arrays, *by_live])[:, n:]
@@ -204,8 +205,13 @@ def _odeint(
         return original(f, start, at, tfirst=True, **kept)
 
     start = np.reshape(as_array(y0), -1)
-    equation = Equation(f"{_I}.odeint", _slope_of(fill, first), solve, solve, "LSODA")
-    return solution(equation, start.astype(np.float64), _times(t), arrays)
+    times = _times(t)
+    equation = Equation(f"{_I}.odeint", _slope_of(fill, first), solve, solve, "LSODA", _vary(times))
+    return solution(equation, start.astype(np.float64), times, arrays)
+
+
+def _vary(times: Any) -> bool:
+    return type(times) is TracedArray and not times.is_constant
 
 
 def _times(t: Any) -> Any:
@@ -240,21 +246,21 @@ def _ivp(
     if t_eval is None:
         times = solver.times(span, start, arrays)
         equation = Equation(
-            f"{_I}.solve_ivp", slope, solver.at_steps, solver.at_all, gradients
+            f"{_I}.solve_ivp", slope, solver.at_steps, solver.at_all, gradients, _vary(span)
         )
         rows = solution(equation, start, times, arrays)
     else:
         times = _times(t_eval)
-        equation = Equation(
-            f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times, gradients
-        )
         every = np.concatenate([span[:1], times, span[1:]])
+        equation = Equation(
+            f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times, gradients, _vary(every)
+        )
         rows = solution(equation, start, every, arrays)[1:-1]
     unsaid["t"], unsaid["y"] = times, np.swapaxes(rows, 0, 1)
     if dense_output:
         unsaid["sol"] = functools.partial(
             _between, Equation(f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times,
-                               gradients), span, start, arrays,
+                               gradients, True), span, start, arrays,
         )  # fmt: skip
     return unsaid
 
