@@ -136,8 +136,8 @@ WHOLE_CALLED = 1 << 15  # multiplications of one that is a call of the kernel fo
 WHOLE_HELD = 1 << 15  # cells in all: of more, others may run Python meanwhile.
 ALIKE_CALLS = 64  # calls in a row that are a function: of 200 layers, 0.6 s instead of 2.8.
 ALIKE_LINES = 8  # lines of code: fewer that are repeated are compiled as soon as a call of them.
-EARLY_LINES = 400  # lines of code: of fewer, LLVM takes some 15 ms, optimised.
-EARLY_CELLS = 1 << 21  # cells in all: so many take a few ms without optimisation.
+EARLY_LINES = 128  # lines of code: of fewer, LLVM takes some 8 ms, optimised.
+EARLY_CELLS = 1 << 12  # cells for each line, which take half the time that is spared with it.
 EARLY_CALLS = 2  # calls after which it is optimised: f and df of a training loop have no third.
 WHOLE_QUICK = 20_000  # lines of code: of more, it is compiled without optimisation.
 

@@ -179,7 +179,7 @@ def effort(whole: Whole) -> Effort:
 
 def _first_effort(whole: Whole, total: int) -> Effort:
     """How it is compiled at first; see Note [Compiled twice]."""
-    wanted = effort(whole)
-    if total > tuning.EARLY_CELLS or whole.text.count("\n") < tuning.EARLY_LINES:
+    wanted, lines = effort(whole), whole.text.count("\n")
+    if lines < tuning.EARLY_LINES or total > lines * tuning.EARLY_CELLS:
         return wanted
     return wanted if is_on_disk(whole.text, wanted) else "quick"

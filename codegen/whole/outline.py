@@ -84,8 +84,11 @@ def outline(
 
 
 def _piece(lines: Sequence[str], before: str) -> _Piece:
-    addresses = [line for line in lines if _is_address(line)]
-    text = "\n".join([line for line in lines if not _is_address(line)])
+    addresses: list[str] = []
+    others: list[str] = []
+    for line in lines:
+        (addresses if _is_address(line) else others).append(line)
+    text = "\n".join(others)
     split = _LOCAL.split(text)
     return _Piece(lines, before, addresses, text, tuple(split[::2]), split[1::2])
 
@@ -120,20 +123,23 @@ def _function(
     """
     if "%fail" in piece.names:
         return None
-    numbers: dict[str, int] = {}
-    plain = [name.lstrip("%") for name in piece.names]
-    ids = tuple([numbers.setdefault(name, len(numbers)) for name in plain])
+    numbers: dict[str, int] = {}  # of names without the mark, which labels have not
+    marked = {
+        name: numbers.setdefault(name.lstrip("%"), len(numbers))
+        for name in dict.fromkeys(piece.names)
+    }  # fmt: skip
+    ids = tuple(map(marked.__getitem__, piece.names))
     key = ids, numbers.get(piece.before)
     if key not in known:
-        known[key] = _function_of(piece, plain, ids, numbers)
+        known[key] = _function_of(piece, ids, numbers)
     found = known[key]
     if found is None or any(latest[piece.names[at]] > k for at in found.made):
         return None
-    return found.text, [(kind, f"%{plain[at]}") for kind, at in found.given]
+    return found.text, [(kind, f"%{piece.names[at].lstrip('%')}") for kind, at in found.given]
 
 
 def _function_of(
-    piece: _Piece, plain: Sequence[str], ids: Sequence[int], numbers: Mapping[str, int]
+    piece: _Piece, ids: Sequence[int], numbers: Mapping[str, int]
 ) -> _Function | None:  # fmt: skip
     if '%"' in piece.text:
         return None
@@ -153,7 +159,7 @@ def _function_of(
     parameters = ", ".join(f"{types[name]} %n{numbers[name]}" for name in given)
     return _Function(
         f"{parameters}) {{\n{start}:\n{body}\n  ret void\n}}",
-        [(types[name], plain.index(name)) for name in given],
+        [(types[name], ids.index(numbers[name])) for name in given],
         [piece.names.index(name) for name in made],
     )
 

@@ -79,9 +79,9 @@ def test_code_that_is_on_disk_is_taken_at_once() -> None:
 def test_what_takes_long_or_is_short_is_optimised_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tuning, "EARLY_CELLS", 34)
+    monkeypatch.setattr(tuning, "EARLY_CELLS", 0)
     assert not executable(1.75)._watched.asks
-    monkeypatch.setattr(tuning, "EARLY_CELLS", 1 << 21)
+    monkeypatch.undo()
     monkeypatch.setattr(tuning, "EARLY_LINES", 10_000)
     assert not executable(1.75)._watched.asks
 
