@@ -388,13 +388,12 @@ _scanned: Any = Scanned.apply
 
 @program
 def view_of_what_a_function_writes(w: Tensor) -> Tensor:
-    found: Tensor = (_scanned(w * w).unsqueeze(0) @ w.exp().unsqueeze(-1)).sum()
-    return found
+    return torch.sum(_scanned(w * w).unsqueeze(0) @ w.exp().unsqueeze(-1))
 
 
 @program
 def view_of_a_detached_view_of_what_was_written(w: Tensor) -> Tensor:
-    h = w * 2
-    h.add_(1)
-    s = h[1:].detach()
-    return (s.unsqueeze(0) * w[1:]).sum() + h.unsqueeze(0).exp().sum()
+    h = (w * 2).add_(1)
+    s, u = h[1:].detach(), w[1:]
+    total = torch.einsum("i,i->", s, u) + torch.conv1d(s.view(1, 1, 2), u.view(1, 1, 2)).sum()
+    return (s.unsqueeze(0) * u).sum() + total + h.unsqueeze(0).exp().sum()

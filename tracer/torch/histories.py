@@ -34,7 +34,8 @@ from gradof.ops.registry import get_op
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
-from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written
+from gradof.tracer.torch.composites import TAKE_VIEWS
+from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written, wrap
 from gradof.tracer.torch.recorder import Recorder
 
 Tensor = torch.Tensor
@@ -137,8 +138,26 @@ class Histories:
                 if is_base(tensor) or not is_written(tensor):  # views of it are not taken of it
                     self.make_leaf(tensor)
 
+    def apart(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The operands of a call, with others for tensors detached from memory that was written:
+        a view that torch takes of one would be taken of the memory again, with its history.
+        """
+        if func not in TAKE_VIEWS or not self._memories:
+            return args
+        return tuple(map(self._apart, args))
+
+    def _apart(self, given: Any) -> Any:
+        if type(given) in (list, tuple):
+            return type(given)([self._apart(part) for part in given])
+        if isinstance(given, Tensor) and is_wrapper(given) and not given.requires_grad:
+            if self.follows(given) and is_written(given):
+                return wrap(inner(given))
+        return given
+
     def make_leaf(self, tensor: Tensor) -> None:
         """From now on a gradient may be asked for of a tensor: x.detach().requires_grad_()."""
+        if tensor.requires_grad and is_written(tensor) and not is_base(tensor):
+            raise self._refusal(tensor)  # a view of it would be taken of the memory again
         value = self.recorder.find(inner(tensor))
         if value is not None and tensor.requires_grad:
             self.recorder.attached.add(value)

@@ -276,7 +276,7 @@ class ApiMode(TorchFunctionMode):
         self.checking = func not in _CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
-        args = with_stacked_index(args) if func in INDEXING else args
+        args = with_stacked_index(args) if func in INDEXING else self.histories.apart(func, args)
         if func in RENORMS:
             with self:
                 args, kwargs = renormed(func, args, kwargs)
