@@ -58,6 +58,7 @@ CALLS: list[Row] = [
     ("poisson", (X,), {}),
     ("standard_gamma", (X,), {}),
     ("dirichlet", (X,), {}),
+    ("math_result", ((), ()), {"function": "exp"}),
     ("cumsum", (X,), {"dim": 1}),
     ("mm", ((3, 4), (4, 2)), {}),
     ("bmm", ((2, 3, 4), (4, 2)), {}),

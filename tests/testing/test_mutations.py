@@ -89,6 +89,7 @@ ELSEWHERE = {
     "again": "the value itself, in graphs of df alone: tests/autodiff/test_recompute.py",
     "eig": "its vectors are known up to a phase: tests/ops, against torch",
     "qr": "its vectors are known up to a sign: tests/ops, against torch",
+    "math_result": "a number, or Python's error: tests/tracer/test_numpy_math_errors.py",
     "attention": "in graphs that Triton runs: tests/runtime/test_triton_attention.py, float64",
 }
 

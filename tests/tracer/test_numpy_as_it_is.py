@@ -54,6 +54,31 @@ def test_value_and_gradient_for_other_data(fn: Callable[..., Any]) -> None:
         np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
 
 
+AS_IT_IS: dict[str, Callable[[Any], Any]] = {
+    "histogram2d": lambda y: np.histogram2d(y, y**2, bins=3)[0] ** 2,
+    "histogramdd": lambda y: np.histogramdd(np.stack([y, -y], axis=1), bins=2)[0] ** 2,
+    "histogram_bin_edges": lambda y: np.histogram_bin_edges(y, bins=3),
+    "setdiff1d": lambda y: np.setdiff1d(np.round(y), [0.0, 1.0]),
+    "setxor1d": lambda y: np.setxor1d(np.round(y), [0.0, 5.0]),
+    "unique_all": lambda y: np.unique_all(np.round(y)).counts ** 2,
+    "unique_counts": lambda y: np.unique_counts(np.round(y))[1] ** 2,
+    "unique_inverse": lambda y: np.unique_inverse(np.round(y))[1],
+}
+
+
+@pytest.mark.parametrize("name", AS_IT_IS)
+def test_numpys_own_result_for_other_data(name: str) -> None:
+    def fn(p: Any, y: Any) -> Any:
+        return p[0] * np.sum(AS_IT_IS[name](y)) + p[1]
+
+    compiled, rng = gradof.value_and_grad(fn), np.random.default_rng(1)
+    for n in (9, 9, 14):
+        y = rng.normal(size=n)
+        value, gradient = compiled(P, y)
+        np.testing.assert_allclose(value, fn(P, y))
+        np.testing.assert_allclose(gradient, [np.sum(AS_IT_IS[name](y)), 1.0, 0.0])
+
+
 def test_a_gradient_through_edges_is_refused_with_the_line() -> None:
     with pytest.raises(UnsupportedOpError, match=r"numpy.histogram(.|\n)*test_numpy_as_it_is.py"):
         gradof.grad(lambda p: np.sum(np.histogram(p, bins=4)[1]))(P)
