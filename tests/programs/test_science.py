@@ -37,6 +37,7 @@ GROWING = {"prints, warnings and errors", "progress every few steps"}
 # The differences of what is computed until a tolerance is met are right to that tolerance.
 ROUGH = {
     "levenberg and marquardt by hand", "a fit by its gradient, of which the next step makes use",
+    "a fit of a fit: minimize with a jac by hand",  # on processors where BFGS stops a step early
 }  # fmt: skip
 
 

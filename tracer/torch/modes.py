@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,22 @@ from gradof.tracer.torch.by_value import BY_VALUE, reads_values
 from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch.functional import inner, is_wrapper, plainly
 from gradof.tracer.torch.histories import Histories, wrappers_in
+from gradof.tracer.torch.known_calls import (
+    CUTS,
+    DETACHES,
+    FROM_NUMPY,
+    GET_DATA,
+    METADATA,
+    NUMBERS_OUT,
+    PRINTS,
+)
 from gradof.tracer.torch.layout import ASKING as LAYOUT
 from gradof.tracer.torch.layout import Layouts
 from gradof.tracer.torch.loop_state import TESTS
 from gradof.tracer.torch.numbers import READS, TorchNumbers
-from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers, with_stacked_index
+from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers
 from gradof.tracer.torch.overwrites import overwriting
+from gradof.tracer.torch.picks import INDEXES, Picks
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch.refused import MAKES_LEAF, from_numpy_error, refuse
@@ -191,39 +202,6 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out[:3]
 
 
-def _getters(*names: str) -> frozenset[Any]:
-    # Not every version of torch has all of them.
-    there = (getattr(torch.Tensor, name, None) for name in names)
-    return frozenset(attribute.__get__ for attribute in there if attribute is not None)
-
-
-_METADATA = _getters(
-    "shape", "dtype", "device", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "is_cpu",
-    "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_nested", "itemsize", "nbytes",
-    "names", "output_nr", "is_mps", "is_xpu", "is_sparse_csr",
-) | frozenset(
-    {
-        torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.stride,
-        torch.Tensor.storage_offset,
-        torch.Tensor.__len__, torch.Tensor.is_floating_point, torch.Tensor.is_complex,
-        torch.Tensor.element_size, torch.Tensor.is_contiguous, torch.Tensor.nelement,
-        torch.Tensor.ndimension, torch.Tensor.__hash__, torch.Tensor.is_signed,
-        torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor,
-        torch.result_type, torch.Tensor.get_device, torch.is_signed,
-    }
-)  # fmt: skip
-_TENSOR: Any = torch.Tensor  # its properties are read as descriptors
-_GET_DATA = _TENSOR.data.__get__
-_DETACHES = frozenset({torch.Tensor.detach, torch.detach, _GET_DATA})
-_CUTS = _DETACHES | {torch.Tensor.detach_, torch.detach_}
-_PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
-_NUMBERS_OUT = frozenset({
-    torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,
-    torch.Tensor.untyped_storage, torch.Tensor.storage,
-})  # fmt: skip
-_FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
-
-
 def _cuts_inside(func: Any) -> bool:
     """Whether a function of torch changes its argument under no_grad."""
     return getattr(func, "__module__", None) == "torch.nn.init"
@@ -246,6 +224,7 @@ class ApiMode(TorchFunctionMode):
         self.transforms = TransformedWrites()
         self.histories = Histories(recorder)
         self.layouts = Layouts(recorder)
+        self.picks = Picks(recorder, self.numbers)
         self.register_hook: Callable[..., Any]  # see torch_hooks
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
@@ -255,16 +234,16 @@ class ApiMode(TorchFunctionMode):
     ) -> Any:
         """Handle one call of the torch API."""
         kwargs = kwargs or {}
-        if func in _METADATA or func in _CONSTANTS:
+        if func in METADATA or func in _CONSTANTS:
             if func in LAYOUT and isinstance(args[0], torch.Tensor):
                 args = (self.traced(args[0]), *args[1:])
                 self.layouts.note(func, args, kwargs)
             return func(*plain(args), **kwargs)
         refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
-        if func in _PRINTS:
+        if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
-        if func in _FROM_NUMPY:
+        if func in FROM_NUMPY:
             if any(isinstance(a, np.ndarray) for a in args):
                 raise from_numpy_error(user_loc(sys._getframe(1)))
         if func is torch.Tensor.__eq__:
@@ -273,28 +252,25 @@ class ApiMode(TorchFunctionMode):
             with self.recorder.pause(), plainly():
                 found = func(*args, **kwargs)
                 func, args, kwargs = torch.tensor, (found.item(),), {"dtype": found.dtype}
-        self.checking = func not in _CUTS and torch.is_grad_enabled()
+        self.checking = func not in CUTS and torch.is_grad_enabled()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
-        args = with_stacked_index(args) if func in INDEXING else self.histories.apart(func, args)
-        if func in RENORMS:
-            with self:
+        args = args if func in INDEXING else self.histories.apart(func, args)
+        with self:
+            if func in RENORMS:
                 args, kwargs = renormed(func, args, kwargs)
+            if func in INDEXES:
+                func, args, kwargs = self.picks.indexing(func, args, kwargs)
+        found = self._found(func, args, kwargs, sys._getframe(1))
+        if found is not NotImplemented:
+            return found
         if self.numbers.active:
             checking = self.checking
             with self:
                 func, args, kwargs = self.numbers.resolve(func, args, kwargs)
             self.checking = checking
-        if func in READS:
-            number = self.numbers.read(func, args[0], sys._getframe(1))
-            if number is not NotImplemented:
-                return number
-        if func in TESTS:
-            outcome = self.tested(func, args, kwargs, sys._getframe(1))
-            if outcome is not NotImplemented:
-                return outcome
         self.layouts.note(func, args, kwargs)
-        if func in _NUMBERS_OUT:
+        if func in NUMBERS_OUT:
             raise DataDependentError(
                 f"the elements of a traced tensor are taken out of torch by {func.__name__}",
                 loc=user_loc(sys._getframe(1)),
@@ -302,14 +278,25 @@ class ApiMode(TorchFunctionMode):
             )
         if func is torch.Tensor.register_hook:
             return self.register_hook(*args, **kwargs)
-        if func in _DETACHES and not transformed(args[0]):
-            return self.histories.cut(args[0], func == _GET_DATA)
+        if func in DETACHES and not transformed(args[0]):
+            return self.histories.cut(args[0], func == GET_DATA)
         loc = user_loc(sys._getframe(1))
-        self.transforms.watch(func, args, cuts=func in _CUTS, loc=loc)
+        self.transforms.watch(func, args, cuts=func in CUTS, loc=loc)
         with overwriting(self.recorder, self.histories, func, args):
             result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
         self.layouts.made(func, args, result)
         return result
+
+    def _found(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        """What a call gives that reads, picks or takes a number of the graph, or NotImplemented."""
+        if func in READS:
+            return self.numbers.read(func, args[0], frame)
+        if func in TESTS:
+            return self.tested(func, args, kwargs, frame)
+        with self:
+            if func in INDEXING:
+                return self.picks.resolve(func, args, frame)
+            return self.numbers.written(func, args, kwargs)
 
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run torch's function on wrappers; its errors about traced tensors become ours."""

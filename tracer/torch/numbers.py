@@ -26,6 +26,7 @@ from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.overrides import cells_of
 from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.written_numbers import WRITTEN, written
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -61,6 +62,7 @@ MOST_READ = 64  # elements that tolist() may read
 _MAKES = frozenset({
     torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.asarray, torch.Tensor.new_tensor,
 })  # fmt: skip
+_SPREADS = frozenset({torch.full, torch.Tensor.new_full})
 
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -115,6 +117,12 @@ class TorchNumbers:
             if func in functions:
                 return treat(self, func, args, kwargs)
         return self.pinned(func, args, kwargs)
+
+    def written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call gives whose number is no operand; NotImplemented where it is to be pinned."""
+        if func not in WRITTEN or not (has_number(args) or has_number(kwargs)):
+            return NotImplemented
+        return written(func, args, kwargs)
 
     def read(self, func: Any, tensor: torch.Tensor, frame: FrameType) -> Any:
         """A number that Python reads of a tensor: of the graph, or NotImplemented."""
@@ -259,6 +267,22 @@ class TorchNumbers:
         made = [self.tensor(x, dtype) for x in cells]
         return (_shaped, (made, shape), {}) if shape else (torch.clone, (made[0],), {})
 
+    def spreads(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """`torch.full(size, n)` and `x.new_full(size, n)`."""
+        like = args[0] if func is torch.Tensor.new_full else None
+        names = ("size", "fill_value")
+        given = dict(zip(names, args if like is None else args[1:], strict=False)) | kwargs
+        number, size = given.pop("fill_value", None), given.get("size")
+        place = torch.get_default_device() if like is None else like.device
+        here = torch.device(given.pop("device", None) or place).type == "cpu"
+        here &= set(given) <= {"size", "dtype"} and not has_number(given)
+        if type(number) is not TracedNumber or not here:
+            return self.pinned(func, args, kwargs)
+        inferred = torch.get_default_dtype() if isinstance(number.value, float) else torch.int64
+        dtype = given.get("dtype") or (inferred if like is None else like.dtype)
+        sizes = size if isinstance(size, (tuple, list)) else (size,)
+        return torch.clone, (self.tensor(number, dtype).expand(*sizes),), {}
+
     def norms(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A batch norm whose momentum varies, as that of a cumulative average does."""
         given = _arguments(func, args, kwargs)
@@ -297,5 +321,6 @@ _TREATMENTS: tuple[tuple[frozenset[Any], Treat], ...] = (
     (_CLAMPS, TorchNumbers.clamps), (_SCALED, TorchNumbers.scaled),
     (_CHOOSES, TorchNumbers.chooses), (_FILLS, TorchNumbers.fills),
     (_MAKES, TorchNumbers.makes), (_OPERANDS, TorchNumbers.operands),
-    (_NORMS, TorchNumbers.norms), (_SOFTENS, TorchNumbers.softens),
+    (_SPREADS, TorchNumbers.spreads), (_NORMS, TorchNumbers.norms),
+    (_SOFTENS, TorchNumbers.softens),
 )  # fmt: skip

@@ -49,7 +49,7 @@ class Outcome:
         self.loc = function_loc(trace.fn)
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
-        self._memories: dict[int, int] = {}  # of new tensors, by output
+        self.memories: dict[int, int] = {}  # of new tensors, by output
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any]:
         """What each leaf of the result is, and the result's structure."""
@@ -99,7 +99,7 @@ class Outcome:
         memory = wrapper.untyped_storage()._cdata
         view, index = self._view(memory, value), self._add(value)
         if view is None:
-            self._memories[index] = memory
+            self.memories[index] = memory
         return TensorOut(index, wrapper.requires_grad, view, strides)
 
     def _view(self, memory: int, value: Value) -> ViewOf | None:
@@ -112,11 +112,12 @@ class Outcome:
         self, outputs: tuple[OutputLeaf, ...], stores: tuple[Store, ...]
     ) -> tuple[tuple[OutputLeaf, ...], tuple[Store, ...]]:
         """The same, where new tensors that share memory in eager are views of one output."""
+        self.trace.api.picks.check(self.memories.values())
         groups: dict[int, list[tuple[TensorOut, Value]]] = {}
         every = (*outputs, *(out for store in stores for out in store.outputs))
         for out in dict.fromkeys(out for out in every if isinstance(out, TensorOut)):
-            if out.index in self._memories:
-                found = groups.setdefault(self._memories[out.index], [])
+            if out.index in self.memories:
+                found = groups.setdefault(self.memories[out.index], [])
                 found.append((out, self.values[out.index]))
         views: dict[OutputLeaf, TensorOut] = {}
         for group in groups.values():

@@ -95,6 +95,7 @@ from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
 from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
+from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.state import OuterState
@@ -138,6 +139,7 @@ def trace_torch(
             loops_vary.begin()
             trace = Trace(fn, strict, numbers, varying, reads, same or {})
             trace.follow_conversions(conversions)
+            trace.api.picks.views = places_of_views(fn)
             loops = trace.loops
             if evaluate is not None:
                 loops = trace.loops = LoopNotes(reads, None, loops_vary)
@@ -152,7 +154,8 @@ def trace_torch(
                 elif not loops_vary.give_up():
                     raise
             else:
-                if not conversions.fresh and not loops_vary.another():
+                again = conversions.fresh or trace.api.picks.missing
+                if not again and not loops_vary.another():
                     return traced
 
 
