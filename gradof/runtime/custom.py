@@ -26,7 +26,7 @@ from typing import Any
 from gradof.errors import ArgnumsError, CallError, CustomRuleError
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import is_array, is_tensor
-from gradof.tracer.core.number import plain
+from gradof.tracer.core.number_trees import plain
 from gradof.tracer.core.pytree import TreeDef, flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray

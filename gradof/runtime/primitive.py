@@ -21,7 +21,7 @@ from gradof.runtime.arrays import is_tensor
 from gradof.runtime.custom import CustomVjp, bind, is_inexact, places_of
 from gradof.runtime.pullback import vjp as pullback_of
 from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
-from gradof.tracer.core.number import plain
+from gradof.tracer.core.number_trees import plain
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray

@@ -12,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from gradof.ir.types import F64
 from gradof.ops.expr import Expr, F
@@ -36,6 +39,19 @@ _FUNCTIONS: dict[str, tuple[str, _Domain | None]] = {
 }  # fmt: skip
 
 
+_OF_TWO = {"pow": operator.pow}
+_NAMES = (*_FUNCTIONS, *_OF_TWO)
+_UFUNCS = {np.abs: "fabs", np.arctan: "atan"} | {
+    getattr(np, name): name for name in _FUNCTIONS if hasattr(np, name)
+}  # fmt: skip
+_WHOLE = {np.floor: (math.floor, "floor"), np.ceil: (math.ceil, "ceil"),
+          np.trunc: (math.trunc, "trunc"), np.rint: (round, "round")}  # fmt: skip
+_UFUNCS_OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
+    np.minimum: min, np.maximum: max, np.add: operator.add, np.subtract: operator.sub,
+    np.multiply: operator.mul, np.true_divide: operator.truediv, np.power: operator.pow,
+}  # fmt: skip
+
+
 @contextlib.contextmanager
 def traced_math() -> Iterator[None]:
     """Within it, `math.sqrt(n)` of a traced number is one."""
@@ -43,36 +59,85 @@ def traced_math() -> Iterator[None]:
     with _LOCK:
         _depth += 1
         if _depth == 1:
-            for name in _FUNCTIONS:
-                setattr(math, name, _wrapped(name))
+            for name in _NAMES:
+                setattr(math, name, _WRAPPED[name])
     try:
         yield
     finally:
         with _LOCK:
             _depth -= 1
             if _depth == 0:
-                for name in _FUNCTIONS:
-                    setattr(math, name, getattr(math, name).__wrapped__)
+                for name in _NAMES:
+                    setattr(math, name, _WRAPPED[name].__wrapped__)
 
 
-def _wrapped(name: str) -> Callable[..., Any]:
-    plain = getattr(math, name)
+def _wrapped(name: str) -> Any:
+    original: Any = getattr(math, name)
 
-    @functools.wraps(plain)
+    @functools.wraps(original)
     def function(*args: Any) -> Any:
         if len(args) == 1 and type(args[0]) is TracedNumber:
-            return _recorded(name, plain, args[0])
-        return plain(*args)
+            return _recorded(name, original, args[0])
+        if name in _OF_TWO and len(args) == 2 and any(type(a) is TracedNumber for a in args):
+            original(*map(_value, args))  # raises what Python raises
+            return _OF_TWO[name](*(a * 1.0 for a in args))
+        return original(*args)
 
     return function
 
 
-def _recorded(name: str, plain: Callable[[float], float], number: TracedNumber) -> TracedNumber:
+def _recorded(name: str, original: Callable[[float], float], number: TracedNumber) -> TracedNumber:
     op, domain = _FUNCTIONS[name]
-    value = plain(number.value)  # raises what Python raises
+    value = original(number.value)  # raises what Python raises
     numbers = number.numbers
     real = number.cast(F64)
     if domain is not None:
         numbers.guard(lambda: domain(real), True)
     expr = numbers.emit(lambda: getattr(F, op)(real))
     return TracedNumber(numbers, value, expr, number.leaves, number.read)
+
+
+_WRAPPED = {name: _wrapped(name) for name in _NAMES}
+# What code calls by a name of its own, and what is lent there.
+IMPORTED = {function.__wrapped__: function for function in _WRAPPED.values()}
+
+
+def ufunc_of_numbers(ufunc: Any, method: str, inputs: Any, kwargs: Any) -> Any:
+    """A ufunc of traced and plain numbers alone: a float of the graph, or pinned."""
+    if method == "__call__" and not kwargs:
+        found = _float_of(ufunc, inputs)
+        if found is not NotImplemented:
+            return found
+    given = [x.pin() if type(x) is TracedNumber else x for x in inputs]
+    return getattr(ufunc, method)(*given, **kwargs)
+
+
+def _float_of(ufunc: Any, inputs: Any) -> Any:
+    if any(type(x) not in (TracedNumber, int, float, np.float64) for x in inputs):
+        return NotImplemented
+    if ufunc in _UFUNCS_OF_TWO and any(isinstance(x, float) for x in inputs):
+        a, b = (operator.mul(x, 1.0) if type(x) is TracedNumber else float(x) for x in inputs)
+        is_defined = ufunc is not np.true_divide or b != 0  # numpy gives infinity
+        is_defined &= ufunc is not np.power or a > 0
+        return _numpys(_UFUNCS_OF_TWO[ufunc](a, b)) if is_defined else NotImplemented
+    (x, *more) = inputs
+    if more or (ufunc in (np.abs, *_WHOLE) and not isinstance(x, float)):
+        return NotImplemented  # an integer of numpy's
+    if ufunc in _WHOLE:
+        return _numpys(x.whole(*_WHOLE[ufunc]))
+    if ufunc not in _UFUNCS:
+        return NotImplemented
+    try:
+        made = _recorded(_UFUNCS[ufunc], _WRAPPED[_UFUNCS[ufunc]].__wrapped__, x)
+    except (ValueError, OverflowError):  # numpy gives nan or infinity
+        return NotImplemented
+    return _numpys(made)
+
+
+def _numpys(number: Any) -> Any:
+    """The number as numpy's functions give one: a `np.float64`."""
+    return number * np.float64(1.0)
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is TracedNumber else x

@@ -16,20 +16,24 @@ trace then holds for what the comparison gave. Where Python raises and the recor
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
+import numpy as np
+
 from gradof.ir.builder import Builder
 from gradof.ir.core import Loc, Value
-from gradof.ir.types import F64, DType
+from gradof.ir.types import F64, I64, DType
 from gradof.ops.expr import Emitter, Expr, F
-from gradof.tracer.state.origins import Origin, Origins, put_back
 from gradof.tracer.state.source import user_frame, user_loc
 
 Number = int | float
+_TYPES = (int, float, np.float64)  # of numpy's is what its functions make of a number
 Decide = Callable[[FrameType, int, Value, bool], tuple[Value, bool]]
 LARGEST = 2**31  # an int beyond it is a constant: sums of such do not leave 64 bits
 
@@ -52,6 +56,7 @@ class Numbers:
         self.active = False  # whether there are any
         self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
         self.told: Callable[[str], str] | None = None  # told of texts of numbers, if they may vary
+        self.converted: Callable[[FrameType], object] = lambda frame: None  # told of `float(n)`
         self.decide: Decide = as_it_is  # asked as Python branches on what a comparison gave
 
     def element(self, value: Number, of: Value) -> TracedNumber:
@@ -137,15 +142,19 @@ class TracedNumber:
     # --- arithmetic -------------------------------------------------------------------------
 
     def _binary(self, other: Any, name: str, flipped: bool = False) -> Any:
-        if type(other) not in (int, float, bool, TracedNumber):
+        if type(other) not in (*_TYPES, bool, TracedNumber):
             if isinstance(other, (int, float, complex)) and not hasattr(other, "dtype"):
                 return _apply(name, self.pin(), other, flipped)
             return NotImplemented  # an array's own operator is next
         a, b = (other, self) if flipped else (self, other)
         if name in _COMPARED:
             return self._compared(a, b, name)
+        if name in _BITS:
+            return self._bits(a, b, name)
+        if name == "pow" and isinstance(_value(a), int) and type(b) is int and 1 < b <= _POWER:
+            return functools.reduce(operator.mul, [a] * b)
         value = getattr(operator, name)(_value(a), _value(b))  # raises what Python raises
-        if type(value) not in (int, float) or not self._defined(a, b, name):
+        if type(value) not in _TYPES or not self._defined(a, b, name):
             _pin(a, b)
             return value
         real = isinstance(value, float)
@@ -154,11 +163,19 @@ class TracedNumber:
         leaves = _leaves(a) | _leaves(b)
         return TracedNumber(self.numbers, value, expr, leaves, _is_read(a) or _is_read(b))
 
+    def _bits(self, a: Any, b: Any, name: str) -> Any:
+        """Shifts by a constant are products and quotients; else the bits are asked for."""
+        if name in ("lshift", "rshift") and type(b) is int and 0 <= b < LARGEST.bit_length():
+            return a * 2**b if name == "lshift" else a // 2**b
+        value = getattr(operator, name)(_value(a), _value(b))  # raises what Python raises
+        _pin(a, b)
+        return value
+
     def _defined(self, a: Any, b: Any, name: str) -> bool:
         """Whether the op is Python's for other numbers too, guarded where it need be."""
         if name in ("add", "sub"):
             return True
-        whole = type(_value(a)) is not float and type(_value(b)) is not float
+        whole = not (isinstance(_value(a), float) or isinstance(_value(b), float))
         if name == "mul":
             return not whole or LARGEST > abs(_value(a) * _value(b))
         if name == "pow":
@@ -180,7 +197,7 @@ class TracedNumber:
         ):  # fmt: skip
             _pin(a, b)  # a counter: each of its values would be a path of its own
             return value
-        real = type(_value(a)) is float or type(_value(b)) is float
+        real = isinstance(_value(a), float) or isinstance(_value(b), float)
         x, y = _operand(a, real), _operand(b, real)
         frame = user_frame(sys._getframe(1))
         if frame is None:
@@ -195,6 +212,9 @@ class TracedNumber:
     def __pos__(self) -> Any:
         return self
 
+    def __invert__(self) -> Any:
+        return ~self.pin()  # type: ignore[operator]  # TypeError for a float
+
     def __abs__(self) -> Any:
         expr = self.numbers.emit(lambda: F.abs(self.expr))
         return TracedNumber(self.numbers, abs(self.value), expr, self.leaves, self.read)
@@ -205,9 +225,11 @@ class TracedNumber:
     # --- where the number itself is needed --------------------------------------------------
 
     def __float__(self) -> float:
+        self.numbers.converted(sys._getframe(1))
         return float(self.pin())
 
     def __int__(self) -> int:
+        self.numbers.converted(sys._getframe(1))
         return int(self.pin())
 
     def __complex__(self) -> complex:
@@ -220,16 +242,27 @@ class TracedNumber:
         return hash(self.pin())
 
     def __round__(self, *digits: Any) -> Any:
-        return round(self.pin(), *digits)
+        return round(self.pin(), *digits) if digits else self.whole(round, "round")
 
-    def __trunc__(self) -> int:
-        return self.pin().__trunc__()
+    def __trunc__(self) -> Any:
+        return self.whole(math.trunc, "trunc")
 
-    def __floor__(self) -> int:
-        return self.pin().__floor__()
+    def __floor__(self) -> Any:
+        return self.whole(math.floor, "floor")
 
-    def __ceil__(self) -> int:
-        return self.pin().__ceil__()
+    def __ceil__(self) -> Any:
+        return self.whole(math.ceil, "ceil")
+
+    def whole(self, function: Callable[[Any], int], op: str) -> Any:
+        """A function of Python's that makes whole numbers; pinned where it raises or is large."""
+        value = function(self.value)  # raises what Python raises
+        if isinstance(self.value, int):
+            return self
+        if abs(value) >= LARGEST:
+            return function(self.pin())
+        self.numbers.guard(lambda: F.abs(self.expr) < LARGEST, True)
+        expr = self.numbers.emit(lambda: getattr(F, op)(self.expr).cast(I64))
+        return TracedNumber(self.numbers, value, expr, self.leaves, self.read)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -267,16 +300,21 @@ class TracedNumber:
     # --- arrays -----------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
-
         return np.array(self.pin(), dtype=dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         numbers = self.numbers
-        if numbers.ufunc is None:
-            inputs, kwargs = plain(inputs), plain(kwargs)
-            return getattr(ufunc, method)(*inputs, **kwargs)
-        return numbers.ufunc(ufunc, method, inputs, kwargs)
+        if numbers.ufunc is not None:
+            return numbers.ufunc(ufunc, method, inputs, kwargs)
+        _pin(*inputs)
+        return getattr(ufunc, method)(*map(_value, inputs), **kwargs)
+
+    def clip(self, low: Any, high: Any, out: Any = None) -> Any:
+        """What `np.clip` asks of an object: a float within bounds."""
+        numbers = [x for x in (self, low, high) if type(_value(x)) in _TYPES]
+        if out is not None or len(numbers) < 3 or type(self.value) is int:
+            return np.clip(self.pin(), low, high, out=out)
+        return min(max(self, low), high) * np.float64(1.0)
 
     @classmethod
     def __torch_function__(
@@ -290,6 +328,8 @@ _OPS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow",
     "floordiv": "floor_divide", "mod": "remainder",
 }  # fmt: skip
+_BITS = ("lshift", "rshift", "and_", "or_", "xor")
+_POWER = 4  # the largest power of a whole number that is written as a product
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -333,44 +373,19 @@ def _define(name: str) -> None:
     def reflected(self: TracedNumber, other: Any) -> Any:
         return self._binary(other, name, flipped=True)
 
-    setattr(TracedNumber, f"__{name}__", plain)
+    method = name.removesuffix("_")  # `and_` of the module operator
+    setattr(TracedNumber, f"__{method}__", plain)
     if name not in _COMPARED:
-        setattr(TracedNumber, f"__r{name}__", reflected)
+        setattr(TracedNumber, f"__r{method}__", reflected)
 
 
-for _name in (*_OPS, *_COMPARED):
+for _name in (*_OPS, *_COMPARED, *_BITS):
     _define(_name)
 
 
-def plain(tree: Any) -> Any:
-    """`tree` with its numbers as they are, pinned; tuples, lists, dicts and slices searched."""
-    if type(tree) is TracedNumber:
-        return tree.pin()
-    if type(tree) in (tuple, list):
-        return type(tree)([plain(x) for x in tree])
-    if type(tree) is dict:
-        return {k: plain(v) for k, v in tree.items()}
-    if type(tree) is slice:
-        return slice(plain(tree.start), plain(tree.stop), plain(tree.step))
-    return tree
-
-
-def has_number(tree: Any) -> bool:
-    """Whether a nest of tuples, lists, dicts and slices holds a traced number."""
-    if type(tree) is TracedNumber:
-        return True
-    if type(tree) in (tuple, list):
-        return any(map(has_number, tree))
-    if type(tree) is dict:
-        return any(map(has_number, tree.values()))
-    if type(tree) is slice:
-        return has_number((tree.start, tree.stop, tree.step))
-    return False
-
-
-def settle(fn: Callable[..., Any]) -> None:
-    """Numbers that the run left in what `fn` can reach are plain again, and pinned."""
-    while left := Origins(fn, lambda o: type(o) is TracedNumber).all():
-        for number, origin in left:
-            holder = Origin(origin.steps[:-1]).read(fn)
-            put_back(holder, origin.steps[-1], number.pin())
+def converted(cls: type, number: TracedNumber) -> Any:
+    """`float(n)` or `int(n)`, called where the trace can see it."""
+    if cls is int:
+        return math.trunc(number)
+    value = float(number.value)
+    return TracedNumber(number.numbers, value, number.cast(F64), number.leaves, number.read)

@@ -134,9 +134,13 @@ class SizeOut(ConstantOut):
 
 @dataclass(frozen=True, slots=True)
 class NumberOut:
-    """A leaf of the result that is a Python number: graph output `index`, read off."""
+    """A leaf of the result that is a Python number: graph output `index`, read off.
+
+    One that a function of numpy's has made of numbers is a `np.float64`.
+    """
 
     index: int
+    is_numpys: bool = False
 
 
 OutputLeaf = TensorOut | InputOut | ConstantOut | NumberOut
@@ -245,7 +249,8 @@ class Traced:
             elif isinstance(out, InputOut):
                 leaves.append(inputs[out.index])
             elif isinstance(out, NumberOut):
-                leaves.append(results[out.index].item())
+                number = results[out.index].item()
+                leaves.append(np.float64(number) if out.is_numpys else number)
             elif isinstance(out, SizeOut):
                 leaves.append(out.make())
             else:

@@ -18,7 +18,8 @@ array that a caller also holds is adopted there, at the call, in the run after.
 
 An array whose method is called (`X.dot(w)`), or that is indexed by traced integers (`TABLE[i]`), is
 only lent, if it cannot be adopted: the variable is itself again at the next instruction. So are the
-names `float` and `int` where they are called (`conversions`).
+names `float` and `int` where they are called (`conversions`), and those of functions of `math` that
+code has imported (`math_numbers`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import CodeType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,6 @@ _LOCALS = frozenset({
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
-_CONVERSIONS = {"float": float, "int": int}
 _REMAINDERS = (6, 19)  # the arguments of BINARY_OP for % and %=
 _ABSENT = object()
 INTO_PLAIN = (
@@ -63,7 +63,7 @@ class _Stop:
 
     names: frozenset[str] = frozenset()
     lent: frozenset[str] = frozenset()
-    converted: str = ""  # `float` or `int`, which is called
+    converted: str = ""  # the name of `float`, `int` or a function of `math`, which is called
 
 
 Stops = dict[CodeType, dict[int, _Stop]]
@@ -115,7 +115,7 @@ class Adoptions:
     def note_conversion(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame makes a number of a traced value.
 
-        Nothing is noted where it calls no `float` and no `int`.
+        Nothing is noted where it calls no `float`, no `int` and no function of `math`.
         """
         while frame is not None and _is_ours(frame):
             frame = frame.f_back
@@ -132,10 +132,10 @@ class Adoptions:
             self.fresh = True
 
     @contextmanager
-    def at_work(self, recorder: Any, conversions: Mapping[str, Any]) -> Iterator[None]:
+    def at_work(self, recorder: Any, conversions: Mapping[Any, Any]) -> Iterator[None]:
         """While the function runs, arrays are adopted at the places that are known.
 
-        `conversions` are lent where `float` and `int` are called.
+        `conversions` are lent where the functions that are their keys are called.
         """
         self.fresh = False
         if not self.stops:
@@ -153,7 +153,7 @@ class _Following:
     """The trace function of one run."""
 
     def __init__(
-        self, adoptions: Adoptions, recorder: Recorder, conversions: Mapping[str, Any]
+        self, adoptions: Adoptions, recorder: Recorder, conversions: Mapping[Any, Any]
     ) -> None:
         self.adoptions = adoptions
         self.recorder = recorder
@@ -183,13 +183,19 @@ class _Following:
                 self._adopt(frame, local, stop.names)
                 lent.extend(self._lend(frame, local, stop.lent))
                 if stop.converted:
-                    lent.append((False, stop.converted, _ABSENT))
-                    frame.f_globals[stop.converted] = self.conversions[stop.converted]
+                    lent.extend(self._convert(frame, stop.converted))
             return step
 
         frame.f_trace = step  # Python 3.13 asks for opcodes only where there is one
         frame.f_trace_opcodes = True
         return step
+
+    def _convert(self, frame: FrameType, name: str) -> Iterator[tuple[bool, str, Any]]:
+        """Put what makes numbers of the trace under this name; yields what was there."""
+        function: Any = _function(frame, name)
+        if function in self.conversions:
+            yield False, name, frame.f_globals.get(name, _ABSENT)
+            frame.f_globals[name] = self.conversions[function]
 
     def _lend(
         self, frame: FrameType, local: Any, names: frozenset[str]
@@ -261,17 +267,23 @@ def formats(frame: FrameType) -> bool:
     return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
 
 
+def _function(frame: FrameType, name: str) -> Any:
+    """What a name of a frame's module or builtins is; None for what numbers are not given to."""
+    found: Any = frame.f_globals.get(name, frame.f_builtins.get(name))
+    is_builtin = name in ("float", "int") and (found is float or found is int)
+    return found if is_builtin or type(found) is BuiltinFunctionType else None
+
+
 def _is_conversion(frame: FrameType, load: Instruction) -> bool:
-    """Whether an instruction reads Python's `float` or `int`."""
-    named = load.opname == "LOAD_GLOBAL" and load.argval in _CONVERSIONS
-    if not named or load.argval in frame.f_globals:
+    """Whether an instruction reads Python's `float` or `int`, or an imported function of `math`."""
+    if load.opname != "LOAD_GLOBAL":
         return False
-    here: Any = frame.f_builtins.get(load.argval)
-    return here is _CONVERSIONS[load.argval]
+    function = _function(frame, load.argval)
+    return function is float or function is int or getattr(function, "__module__", "") == "math"
 
 
 def _conversions(frame: FrameType) -> dict[int, _Stop]:
-    """Where code calls `float` or `int`, or passes it as the first argument: `map(float, x)`."""
+    """Where code calls such a function, or passes it as the first argument: `map(float, x)`."""
     code = frame.f_code
     found: dict[int, _Stop] = {}
     positions: list[Any] = list(code.co_positions())

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from gradof.ir.types import I64
-from gradof.tracer.core.number import LARGEST, TracedNumber
+from gradof.tracer.core.number import LARGEST, TracedNumber, converted
 from gradof.tracer.numpy.array import TracedArray
-
-CALLED = ("float", "int")
 
 
 class Conversion:
@@ -31,6 +29,8 @@ class Conversion:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A number of the trace for one; else what the class makes."""
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedNumber:
+            return converted(self.cls, args[0])
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
             x = args[0]
             if x.size == 1 and x.ndim == 0 and x.dtype.kind in "biuf" and not x.is_constant:
@@ -71,4 +71,4 @@ def as_int(x: Any) -> Any:
     return number
 
 
-CONVERSIONS = {"float": Conversion(float), "int": Conversion(int)}
+CONVERSIONS = {cls: Conversion(cls) for cls in (float, int)}

@@ -29,7 +29,8 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ops.python_call import DRAWS
-from gradof.tracer.core.number import TracedNumber, plain
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.number_trees import plain
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call

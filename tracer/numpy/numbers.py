@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.core.number import TracedNumber, has_number, plain
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ir.contents import checksum
-from gradof.tracer.core.number import TracedNumber, settle
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.number_trees import settle
 from gradof.tracer.core.stores import is_bookkeeping
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.names import Names, Replacing

@@ -196,6 +196,7 @@ def _listen(recorder: Recorder, loops: ArrayLoopNotes, adoptions: Adoptions) -> 
     """What the run reads and says, and the branches in its loops, are told to `loops`."""
     recorder.adoptions = adoptions
     recorder.listen(loops)
+    recorder.numbers.converted = adoptions.note_conversion
     loops.decide = recorder.numbers.decide = Whiles(ArrayLoops(recorder)).decide
 
 

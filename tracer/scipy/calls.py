@@ -30,7 +30,8 @@ import numpy as np
 
 from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
 from gradof.ir import forks
-from gradof.tracer.core.number import TracedNumber, has_number, plain
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.core.swaps import Swaps, copy_of
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.math_numbers import IMPORTED
+from gradof.tracer.core.number import TracedNumber, converted
 from gradof.tracer.numpy.adopt import Adoptions, Stops
 
 _KNOWN: dict[Any, Stops] = {}  # by the traced function's code: later traces need no second run
@@ -31,6 +32,8 @@ class _Conversion:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A number of the trace for a tensor; else what the class makes."""
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedNumber:
+            return converted(self.cls, args[0])
         if len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor):
             return self.cls(*args, **kwargs)
         if self.cls is int and args[0].dtype.is_floating_point:
@@ -47,4 +50,4 @@ class _Conversion:
         return isinstance(value, self.cls)
 
 
-CONVERSIONS = {"float": _Conversion(float), "int": _Conversion(int)}
+CONVERSIONS = {float: _Conversion(float), int: _Conversion(int), **IMPORTED}

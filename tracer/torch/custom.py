@@ -28,7 +28,7 @@ from gradof.ir.core import Loc, Value
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
-from gradof.tracer.core.number import plain
+from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
 from gradof.tracer.torch.functional import inner, is_written, wrap, write_back

@@ -17,7 +17,7 @@ from gradof.tracer.state.source import function_loc
 STATIC_TYPES = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size,
     torch.layout, torch.memory_format, enum.Enum, type, slice, range, type(Ellipsis),
-    torch.Generator,
+    torch.Generator, np.generic,
 )  # fmt: skip
 
 

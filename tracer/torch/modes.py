@@ -35,7 +35,7 @@ from gradof.errors import (
 )
 from gradof.ir.core import Loc
 from gradof.tracer.aten.types import type_of
-from gradof.tracer.core.number import plain
+from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.source import Site, caller, user_loc, user_site
 from gradof.tracer.state.unheard import heard, unheard
 from gradof.tracer.torch.by_value import BY_VALUE, reads_values

@@ -21,7 +21,9 @@ from gradof.ir.core import Loc
 from gradof.ir.types import F64, I64
 from gradof.ops.expr import F
 from gradof.tracer.aten.types import from_torch_dtype
-from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber, has_number, plain
+from gradof.tracer.core.math_numbers import ufunc_of_numbers
+from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber
+from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.overrides import cells_of
@@ -102,7 +104,7 @@ class TorchNumbers:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.numbers = Numbers(recorder, recorder.varying.add)
-        self.converted: Callable[[FrameType], None] = lambda frame: None  # told where `float` is
+        self.numbers.ufunc = ufunc_of_numbers
 
     @property
     def active(self) -> bool:
@@ -130,7 +132,7 @@ class TorchNumbers:
             return self.item(tensor, user_loc(frame))
         if func is torch.Tensor.tolist:
             return self.listed(tensor, user_loc(frame))
-        self.converted(frame)
+        self.numbers.converted(frame)
         return NotImplemented
 
     def item(self, tensor: torch.Tensor, loc: Loc | None) -> Any:

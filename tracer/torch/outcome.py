@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from gradof.errors import TraceError
@@ -69,7 +70,7 @@ class Outcome:
     def output(self, leaf: Any) -> OutputLeaf:
         """How a call gets a leaf of the result or of a value that is stored."""
         if type(leaf) is TracedNumber:
-            return NumberOut(self._add(leaf.outcome()))
+            return NumberOut(self._add(leaf.outcome()), type(leaf.value) is np.float64)
         if not isinstance(leaf, torch.Tensor):
             return SizeOut(leaf) if type(leaf) is torch.Size else ConstantOut(leaf)
         wrapper = self.trace.api.traced(leaf)

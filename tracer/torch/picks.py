@@ -30,7 +30,8 @@ import torch
 
 from gradof.ir.core import Value
 from gradof.ops.expr import F
-from gradof.tracer.core.number import TracedNumber, has_number
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.number_trees import has_number
 from gradof.tracer.state.bytecode import instructions
 from gradof.tracer.torch.functional import inner, is_wrapper
 from gradof.tracer.torch.numbers import Call, TorchNumbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from gradof.ir.core import Loc
@@ -13,7 +14,7 @@ from gradof.tracer.torch.state import OuterState
 
 _VALUES = (
     torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
-    torch.Generator,
+    torch.Generator, np.generic,
 )  # fmt: skip
 
 

@@ -203,7 +203,7 @@ class Trace:
     def follow_conversions(self, conversions: Adoptions) -> None:
         """Let `float` and `int` of tensors be numbers of the graph."""
         self.converting = conversions.at_work(self.recorder, CONVERSIONS)
-        self.api.numbers.converted = conversions.note_conversion
+        self.api.numbers.numbers.converted = conversions.note_conversion
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
         """Trace one call, and leave what is outside it as it was."""
