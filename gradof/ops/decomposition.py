@@ -8,7 +8,8 @@ eigh read one triangle; their gradients are symmetric, as torch's are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense
-from gradof.ir.types import C64, C128, F32, F64, TensorType, Type
+from gradof.ir.types import C64, C128, F32, F64, I32, TensorType, Type
 from gradof.ops.complex_numbers import complex_dtype, real_dtype
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import broadcast_shapes, known_shape, tensor
@@ -50,6 +51,14 @@ def _infer_inverse(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[T
 def _infer_det(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
     x = _square(inputs[0], complex_too=True)
     return (x.with_shape(known_shape(x)[:-2]),)
+
+
+def _infer_tried(
+    inputs: Sequence[Type], attrs: Mapping[str, Attr], complex_too: bool = False
+) -> tuple[Type, ...]:
+    """A matrix, and an int32 for each that says whether there was one."""
+    x = _square(inputs[0], complex_too=complex_too)
+    return (x, x.with_dtype(I32).with_shape(known_shape(x)[:-2]))
 
 
 def _infer_number(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -90,6 +99,41 @@ def _np_inverse_or_nan(x: Array) -> Array:
         if x.ndim == 2:
             return np.full_like(x, np.nan)
         return np.stack([_np_inverse_or_nan(one) for one in x])
+
+
+def _tried(
+    x: Array, check_errors: bool, make: Callable[[Array], tuple[Array, int]]
+) -> tuple[Array, Array]:
+    """Of each matrix what `make` has, and the number with which it says that it failed."""
+    y, info = np.full_like(x, np.nan), np.zeros(x.shape[:-2], np.int32)
+    for at in np.ndindex(x.shape[:-2]):
+        y[at], info[at] = make(x[at])
+    if check_errors and info.any():
+        raise np.linalg.LinAlgError(f"no result for a matrix: info is {info.max()}")
+    return y, info
+
+
+def _np_cholesky_ex(x: Array, check_errors: bool) -> tuple[Array, Array]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    def make(one: Array) -> tuple[Array, int]:
+        if not one.size:
+            return one, 0
+        (potrf,) = get_lapack_funcs(("potrf",), (one,))
+        y, info = potrf(one, lower=True, clean=True)
+        return (y if info == 0 else np.full_like(one, np.nan)), info
+
+    return _tried(x, check_errors, make)
+
+
+def _np_inv_ex(x: Array, check_errors: bool) -> tuple[Array, Array]:
+    def make(one: Array) -> tuple[Array, int]:
+        try:
+            return np.asarray(np.linalg.inv(one)), 0
+        except np.linalg.LinAlgError:
+            return np.full_like(one, np.nan), 1
+
+    return _tried(x, check_errors, make)
 
 
 def _np_adjugate(x: Array) -> Array:
@@ -154,13 +198,24 @@ def _half(x: Expr) -> Expr:
 
 
 def _cholesky_vjp(g: Expr, y: Expr) -> Expr:
-    inner = F.solve(y.mT, _half(y.mT @ g))
-    whole = F.solve(y.mT, inner.mT).mT
+    inner = F.solve_triangular(y.mT, _half(y.mT @ g), lower=False)
+    whole = F.solve_triangular(y.mT, inner.mT, lower=False).mT
     return (whole + whole.mT) * 0.5
 
 
 op("cholesky(x) -> y", family=Family(_infer_same), numpy="np.linalg.cholesky({x})",
    torch="torch.linalg.cholesky({x})", vjp={"x": _cholesky_vjp}, names=["numpy.linalg.cholesky"])
+op("cholesky_ex(x; check_errors) -> y, info", family=Family(_infer_tried), numpy=_np_cholesky_ex,
+   torch="torch.linalg.cholesky_ex({x}, check_errors={check_errors})",
+   vjp={"x": lambda g_y, y: _cholesky_vjp(g_y, y)},
+   doc="info is 0, or the order of the first leading minor that is not positive: y is nan then, "
+       "or what torch has. `check_errors` makes that an error.")
+op("inv_ex(x; check_errors) -> y, info", numpy=_np_inv_ex,
+   family=Family(functools.partial(_infer_tried, complex_too=True)),
+   torch="torch.linalg.inv_ex({x}, check_errors={check_errors})",
+   vjp={"x": lambda g_y, y: -(y.mT @ g_y @ y.mT)},
+   doc="info is 0, or says that there is no inverse: y is nan then, or what torch has. "
+       "`check_errors` makes that an error.")
 
 
 def eigh_vjp(g_values: Expr, g_vectors: Expr, values: Expr, vectors: Expr) -> Expr:

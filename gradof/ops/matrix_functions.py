@@ -86,6 +86,7 @@ def _triangle(x: Expr, lower: bool) -> Expr:
 
 
 op("solve_triangular(a, b; lower) -> y", family=Family(_infer_system), numpy=_np_triangular,
+   torch="torch.linalg.solve_triangular({a}, {b}, upper=not {lower})",
    vjp={"a": lambda g, a, y, lower: _triangle(
             -(F.solve_triangular(a.mT, g, lower=not lower) @ y.mT), lower),
         "b": lambda g, a, lower: F.solve_triangular(a.mT, g, lower=not lower)},

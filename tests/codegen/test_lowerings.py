@@ -119,6 +119,7 @@ CALLS: list[Row] = [
         "inv", "inverse_or_nan", "adjugate", "det", "slogdet", "svd", "svdvals", "qr",
         "matrix_exp", "lu_pivots", "lu_unpivoted",
     )),
+    *((name, ((2, 3, 3),), {"check_errors": False}) for name in ("cholesky_ex", "inv_ex")),
     *((name, ((4, 2),), {}) for name in ("svd", "svdvals", "qr", "lu_pivots")),
     ("pinv", ((4, 2),), {"rcond": 1e-6}),
     ("solve", ((2, 3, 3), (3, 2)), {}),

@@ -41,7 +41,7 @@ SHARES = np.array([0.2, 0.45, 0.7])
 MORE: dict[str, tuple[tuple[Any, ...], dict[str, Attr]]] = {
     "detach": (((3,),), {}), "alias": (((3,),), {}), "copy": (((3,),), {}),
     "cast": (((3,),), {"dtype": F64}),
-    "bmm": (((2, 3, 4), (2, 4, 2)), {}),
+    "bmm": (((2, 3, 4), (2, 4, 2)), {}), "inv_ex": (((2, 3, 3),), {"check_errors": False}),
     "scatter": (((2, 3), np.array([[0, 2], [1, 0]]), (2, 2)), {"dim": 1}),
     "bdtr": ((TWO, FIVE, SHARES), {}), "bdtrc": ((TWO, FIVE, SHARES), {}),
     "bdtri": ((TWO, FIVE, SHARES), {}), "nbdtr": ((TWO, FIVE, SHARES), {}),
@@ -72,7 +72,8 @@ ELSEWHERE = {
     "_grad_sum_to_size": "for shapes known at run time only: tests/autodiff",
     "expand_to_size": "for shapes known at run time only: tests/autodiff",
     "_size_if_not_equal": "has no gradient",
-    "cholesky": "reads one triangle, with a symmetric gradient: tests/ops, against torch",
+    **dict.fromkeys(("cholesky", "cholesky_ex"),
+                    "reads one triangle, with a symmetric gradient: tests/ops, against torch"),
     **dict.fromkeys(("complex", "real", "imag", "fft_c2c", "fft_c2r", "fft_r2c"),
                     "complex numbers: tests/tracer/test_torch_complex.py, against torch"),
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",

@@ -14,7 +14,7 @@ Pieces = tuple[Expr | None, ...]
 
 @aten("linalg_inv_ex.default")
 def inverse(c: Call, x: Expr, *, check_errors: bool = False) -> Pieces:
-    return F.inv(x), None
+    return tuple(F.inv_ex.multiple(x, check_errors=check_errors))
 
 
 @aten("_linalg_solve_ex.default")
@@ -31,8 +31,8 @@ def solve(
 
 @aten("linalg_cholesky_ex.default")
 def cholesky(c: Call, x: Expr, *, upper: bool = False, check_errors: bool = False) -> Pieces:
-    y = F.cholesky(x)
-    return (y.mT if upper else y), None
+    y, info = F.cholesky_ex.multiple(x.mT if upper else x, check_errors=check_errors)
+    return (y.mT if upper else y), info
 
 
 @aten("_linalg_det.default")

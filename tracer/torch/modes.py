@@ -129,6 +129,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._batch_norm(args, site)
         if func is torch.ops.aten._linalg_check_errors.default:
             deferred.settle(args)
+            self.recorder.checked(args[0])
             return func(*args, **kwargs)  # raises for a singular matrix, as eager does
         if not knows(func):
             out = self._in_parts(func, args, kwargs)

@@ -234,6 +234,12 @@ class Recorder:
                 self._missing.pop(id(tensor), None)
                 self.bind(tensor, expr.value)
 
+    def checked(self, info: torch.Tensor) -> None:
+        """The op that made `info` raises an error where it says that there is no result."""
+        value = self.find(info)
+        if value is not None and "check_errors" in value.node.attrs:
+            value.node.attrs["check_errors"] = True
+
     def roll_back(self, before: Node | None) -> None:
         """Erase what was emitted after `before`."""
         for node in self.graph.block.reversed_nodes():
