@@ -237,8 +237,9 @@ class Recorder:
     def checked(self, info: torch.Tensor) -> None:
         """The op that made `info` raises an error where it says that there is no result."""
         value = self.find(info)
-        if value is not None and "check_errors" in value.node.attrs:
-            value.node.attrs["check_errors"] = True
+        node = value.node if value is not None else None
+        if node is not None and "check_errors" in node.attrs:
+            node.attrs["check_errors"] = True
 
     def roll_back(self, before: Node | None) -> None:
         """Erase what was emitted after `before`."""
