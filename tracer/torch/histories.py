@@ -241,10 +241,10 @@ class Histories:
 
     def _is_used(self, value: Value) -> bool:
         """Whether an op with a gradient has read a value, or a view of it: it may be saved."""
-        attached = self.recorder.attached
+        attached, unsaved = self.recorder.attached, self.recorder.unsaved
         return any(
             any(map(self._is_used, use.node.outputs)) if _is_same(use.node.kind)
-            else any(out in attached for out in use.node.outputs)
+            else any(out in attached and out not in unsaved for out in use.node.outputs)
             for use in value.uses
         )  # fmt: skip
 

@@ -55,6 +55,7 @@ class Recorder:
         self.emitter = Emitter(self.builder)
         self.attached: set[Value] = set()
         self.cut: set[Value] = set()
+        self.unsaved: set[Value] = set()  # results of ops that autograd saves nothing for
         self.paused = False
         self.varying: set[Value] = set()
         self.guards = 0
@@ -167,9 +168,11 @@ class Recorder:
             self.roll_back(before)
             emitted = self.opaque(call, site, f"aten.{name} with these operands: {error.message}")
         values = [None if e is None else e.value for e in emitted]
-        self._propagate(before, name in RANDOM)
+        made = self._propagate(before, name in RANDOM)
         with_grad = torch.is_grad_enabled() or self._has_own_autograd(func)
         if not with_grad:
+            if not self.applying:  # what a Function's forward computes with, its ctx may save
+                self.unsaved.update(made)
             values = [None if v is None else self._detached(v, name, site) for v in values]
         self._check(name, results, values, site)
         self._mark_cut(name, args, values, with_grad)
@@ -258,7 +261,8 @@ class Recorder:
             return [self._operand(a, site, device) for a in arg]
         return arg
 
-    def _propagate(self, before: Node | None, random: bool) -> None:
+    def _propagate(self, before: Node | None, random: bool) -> list[Value]:
+        made = list[Value]()
         node = self.graph.block._head if before is None else before._next
         while node is not None and node is not self.graph.block.returns:
             op = get_op(node.kind)
@@ -266,7 +270,9 @@ class Recorder:
                 self.varying.update(node.outputs)
             if any(v in self.attached and _carries(op, i) for i, v in enumerate(node.inputs)):
                 self.attached.update(v for v in node.outputs if v.is_inexact)
+            made += node.outputs
             node = node._next
+        return made
 
     def _has_own_autograd(self, func: Any) -> bool:
         """Whether gradients are off because torch runs the op inside its registered gradient."""
