@@ -67,20 +67,6 @@ def detach_clone(w: Tensor) -> Tensor:
 
 
 @program
-def data_of_intermediate(w: Tensor) -> Tensor:
-    h = w * 2
-    h.data.mul_(3)
-    return (h * w).sum()
-
-
-@program
-def data_of_intermediate2(w: Tensor) -> Tensor:
-    h = w * 2
-    h.data[0] = 5.0
-    return (h * w).sum() + h.sum()
-
-
-@program
 def no_grad_intermediate(w: Tensor) -> Tensor:
     h = w * 2
     with torch.no_grad():
@@ -117,19 +103,6 @@ def no_grad_param_part(w: Tensor) -> Tensor:
     with torch.no_grad():
         w[0] = 0.1
     return (w * w).sum()
-
-
-@program
-def data_param(w: Tensor) -> Tensor:
-    w.data.clamp_(-0.5, 0.5)
-    return (w * w).sum()
-
-
-@program
-def data_param_twice(w: Tensor) -> Tensor:
-    w.data.clamp_(-0.5, 0.5)
-    w.data.mul_(2)
-    return (w * w).sum() + w.detach().sum()
 
 
 @program
@@ -283,12 +256,6 @@ def ret_both(w: Tensor) -> Tensor:
 def unbind_detach(w: Tensor) -> Tensor:
     ps = (w * 1).detach().unbind(0)
     return torch.stack([q * w[i] for i, q in enumerate(ps)]).sum()
-
-
-@program
-def param_data_norm(w: Tensor) -> Tensor:
-    w.data.div_(w.data.norm())
-    return (w**3).sum()
 
 
 @program

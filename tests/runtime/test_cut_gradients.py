@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import tests.runtime.cut_programs_data  # noqa: F401  (which adds its programs)
 from gradof import differentiate, grad, hvp, jacobian, value_and_grad, vjp
 from gradof.errors import EagerWarning, TraceError
 from tests.runtime.compare import assert_compiled, close
