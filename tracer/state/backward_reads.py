@@ -101,6 +101,8 @@ def _refuse_writes(frame: FrameType, facts: Facts) -> None:
     for holder in holders:
         kept = vars(holder) if _is_context(holder) else {}
         for owner in (holder, *kept.values()):
+            if isinstance(owner, (int, float)):  # a traced number says so, too
+                continue
             if _is_context(owner) or hasattr(owner, "dtype"):
                 continue
             there = _attributes(owner)

@@ -28,7 +28,6 @@ from gradof.ir.core import Loc, Value
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
-from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
 from gradof.tracer.torch.functional import inner, is_written, wrap, write_back
@@ -50,10 +49,7 @@ def custom_functions(recorder: Recorder, api: ApiMode, reads: Reads) -> Iterator
         if threading.get_ident() != here or cls.forward.__module__ == _BY_TORCH:
             return run(*args, **kwargs)
         with torch._C.DisableTorchFunction():  # ours, not the user's
-            wrapped = tuple(
-                api.traced(a) if isinstance(a, torch.Tensor) else plain(a) for a in args
-            )
-        kwargs = plain(kwargs)
+            wrapped = tuple(api.traced(a) if isinstance(a, torch.Tensor) else a for a in args)
         if any(isinstance(a, torch.Tensor) and transformed(a) for a in wrapped):
             raise UnsupportedOpError(
                 f"{cls.__name__}, a torch.autograd.Function within a transform of torch.func",

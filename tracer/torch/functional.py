@@ -38,8 +38,8 @@ def wrap(tensor: torch.Tensor) -> torch.Tensor:
 
 def become_like(wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
     """Make a wrapper of a Parameter one: `isinstance` holds, and modules take it as such."""
-    if type(tensor) is torch.nn.Parameter:
-        wrapper.__class__ = torch.nn.Parameter
+    if issubclass(type(tensor), torch.nn.Parameter):  # not isinstance: that asks an attribute
+        wrapper.__class__ = type(tensor)
 
 
 def inner(wrapper: torch.Tensor) -> torch.Tensor:

@@ -48,7 +48,7 @@ def objects_of(leaves: Sequence[Any]) -> list[Any]:
 def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> None:
     """Refuse tensors that are not plain dense ones; LeafTypeError, DeviceError or DtypeError."""
     loc = function_loc(fn)
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if not is_plain(type(tensor)):
         raise LeafTypeError(
             f"{what} is a {type(tensor).__qualname__}, a subclass of torch.Tensor", loc=loc,
             hint="pass a plain tensor: x.as_subclass(torch.Tensor)",
@@ -60,6 +60,21 @@ def check_tensor(tensor: torch.Tensor, what: str, fn: Callable[..., Any]) -> Non
     if tensor.device.type == "meta":
         raise DeviceError(f"{what} is on the meta device, without data", loc=loc)
     from_torch_dtype(tensor.dtype, loc)
+
+
+def is_plain(cls: type) -> bool:
+    """Whether tensors of a class compute as torch's own do.
+
+    A subclass of Parameter does that says nothing of how it computes: results are torch.Tensors.
+    One with slots has a layout of its own, which no other tensor can be given.
+    """
+    parameter = torch.nn.Parameter
+    if cls in (torch.Tensor, parameter, torch.nn.Buffer):
+        return True
+    return issubclass(cls, parameter) and cls.__basicsize__ == parameter.__basicsize__ and all(
+        getattr(cls, name) is getattr(parameter, name)
+        for name in ("__torch_function__", "__torch_dispatch__")
+    )
 
 
 def name_of(fn: Any) -> str:
