@@ -32,9 +32,7 @@ class Slotted(torch.nn.Parameter):
 
 
 class Dispatched(torch.nn.Parameter):
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
+    __torch_function__ = torch.Tensor.__dict__["__torch_function__"]  # results are of the subclass
 
 
 class Layer(torch.nn.Module):
