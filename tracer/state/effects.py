@@ -53,6 +53,8 @@ def effect_of(owner: Any, name: str) -> str | None:
     if isinstance(owner, ModuleType):
         if owner.__name__ == "time" and name in _CLOCKS:
             return f"time.{name}"
+        if name == "fromfile" and owner.__name__.startswith("numpy."):
+            return "np.fromfile"
         return _EFFECTS.get(name) if owner.__name__ in _IN else None
     if type(owner) is LRU:
         return f"{name}()" if name == "cache_clear" else None

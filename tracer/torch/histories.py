@@ -108,7 +108,7 @@ class Histories:
 
     def rebased(self, tensor: Tensor) -> bool:
         """Whether a tensor that was changed has another history since."""
-        memory = self._memories.get(_address(tensor))
+        memory = self._memories.get(address(tensor))
         return memory is None or self._family(memory, tensor).own > 0
 
     @property
@@ -118,7 +118,7 @@ class Histories:
 
     def follows(self, tensor: Tensor) -> bool:
         """Whether the memory of a tensor may be shared by several histories."""
-        return _address(tensor) in self._memories
+        return address(tensor) in self._memories
 
     def has_gradient(self, tensor: Tensor) -> bool:
         """Whether a tensor has a gradient, or has one where the arguments are given one."""
@@ -184,7 +184,7 @@ class Histories:
 
         `made`: a call just made it, of memory that was handed over.
         """
-        memory = self._memories.get(_address(tensor)) if self._memories else None
+        memory = self._memories.get(address(tensor)) if self._memories else None
         if memory is None or tensor.is_inference():
             return
         family = self._family(memory, tensor)
@@ -265,7 +265,7 @@ class Histories:
         for tensor in tensors:
             if cutting and not tensor.is_inference() and self.has_gradient(tensor):
                 self._track(tensor)
-            memory = self._memories.get(_address(tensor)) if self._memories else None
+            memory = self._memories.get(address(tensor)) if self._memories else None
             if memory is None or tensor.is_inference():
                 continue
             family = self._family(memory, tensor)
@@ -287,7 +287,7 @@ class Histories:
         if self._memories:
             sound = {id(call.memory) for call in calls if call.handed}
             for tensor in wrappers_in(results):
-                memory = self._memories.get(_address(tensor))
+                memory = self._memories.get(address(tensor))
                 self.read(tensor, made=id(memory) in sound)
         for call, wrote in zip(calls, written, strict=True):
             if call.value is not None and not wrote:
@@ -346,12 +346,12 @@ class Histories:
 
     def _track(self, tensor: Tensor) -> _Memory:
         """From now on the memory of a tensor is looked at."""
-        address = _address(tensor)
-        memory = self._memories.get(address)
+        place = address(tensor)
+        memory = self._memories.get(place)
         if memory is None:
             base = _base_of(tensor)
             root = next((t for t in (tensor, base) if is_base(t)), None)
-            memory = self._memories[address] = _Memory(root, tensor)
+            memory = self._memories[place] = _Memory(root, tensor)
             memory.holder = self._family(memory, tensor)
             self.read(base)
         self.read(tensor)
@@ -393,6 +393,7 @@ def _same_places(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def _address(tensor: Tensor) -> int:
+def address(tensor: Tensor) -> int:
+    """What tensors over one memory have in common."""
     with torch._C.DisableTorchFunction():
         return int(tensor.untyped_storage()._cdata)

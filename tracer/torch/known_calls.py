@@ -37,4 +37,3 @@ NUMBERS_OUT = frozenset({
     torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,
     torch.Tensor.untyped_storage, torch.Tensor.storage,
 })  # fmt: skip
-FROM_NUMPY = frozenset({torch.tensor, torch.as_tensor, torch.asarray})

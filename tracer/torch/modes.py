@@ -22,7 +22,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,7 +44,6 @@ from gradof.tracer.torch.histories import Histories, wrappers_in
 from gradof.tracer.torch.known_calls import (
     CUTS,
     DETACHES,
-    FROM_NUMPY,
     GET_DATA,
     METADATA,
     NUMBERS_OUT,
@@ -55,12 +53,13 @@ from gradof.tracer.torch.layout import ASKING as LAYOUT
 from gradof.tracer.torch.layout import Layouts
 from gradof.tracer.torch.loop_state import TESTS
 from gradof.tracer.torch.numbers import READS, TorchNumbers
+from gradof.tracer.torch.numpy_memory import NumpyMemory
 from gradof.tracer.torch.overrides import INDEXING, OVERRIDES, takes_numbers
 from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.picks import INDEXES, Picks
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
-from gradof.tracer.torch.refused import MAKES_LEAF, from_numpy_error, refuse
+from gradof.tracer.torch.refused import MAKES_LEAF, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import in_rows_as, needs_rows, on_rows
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
@@ -177,10 +176,10 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _constant(self, tensor: torch.Tensor, site: Site) -> None:
         if self.recorder.find(tensor) is not None:
             return
+        value = self.recorder.constant(tensor, site)
         # Only numpy's memory is not resizable: this is torch.from_numpy.
         if not tensor.untyped_storage().resizable():
-            raise from_numpy_error(site.loc)
-        self.recorder.constant(tensor, site)
+            self.recorder.numpys[value] = site.loc
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
         # The op changes its running statistics in place even after functionalization. Its
@@ -226,6 +225,7 @@ class ApiMode(TorchFunctionMode):
         self.histories = Histories(recorder)
         self.layouts = Layouts(recorder)
         self.picks = Picks(recorder, self.numbers)
+        self.of_numpy = NumpyMemory(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
@@ -244,9 +244,6 @@ class ApiMode(TorchFunctionMode):
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
-        if func in FROM_NUMPY:
-            if any(isinstance(a, np.ndarray) for a in args):
-                raise from_numpy_error(user_loc(sys._getframe(1)))
         if func is torch.Tensor.__eq__:
             self.layouts.compared(sys._getframe(1))
         if takes_numbers(func, args, kwargs):
@@ -358,6 +355,8 @@ class ApiMode(TorchFunctionMode):
             with torch.enable_grad():  # a view may be taken again of what was written to
                 inner(tensor)
         self.histories.read(tensor)
+        if self.recorder.numpys:
+            self.of_numpy.note(tensor)
         if tensor.requires_grad and self.checking:
             self.check_gradient(tensor)
         return tensor

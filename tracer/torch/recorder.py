@@ -62,6 +62,7 @@ class Recorder:
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
         self.deferred = Deferred()
+        self.numpys: dict[Value, Loc | None] = {}  # constants in the memory of numpy arrays
         self.seeded_elsewhere: dict[torch.Generator, torch.Tensor] = {}  # by other threads
         self._alias_cuts = False
         self._values: dict[int, Value] = {}

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from gradof.errors import FreeTensorError, TraceError
-from gradof.ir.core import Loc
+from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
 
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
@@ -93,13 +92,3 @@ def _of_history(
             "return the tensor, and call retain_grad on it outside",
         )
     return "a tensor is cut off from its gradient in place", "use y = x.detach()"
-
-
-def from_numpy_error(loc: Loc | None) -> FreeTensorError:
-    """The error for a numpy array that becomes a tensor inside the traced function."""
-    return FreeTensorError(
-        "a tensor is made from a numpy array inside the traced function; the array would not be "
-        "read again at the next call",
-        loc=loc,
-        hint="make the tensor outside and pass it as an argument or keep it in a closure",
-    )

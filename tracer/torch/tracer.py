@@ -257,7 +257,7 @@ class Trace:
                 layouts = self.api.layouts.of_inputs(
                     self.params, self.real, self.wrappers, outputs, outcome.values
                 )
-                writebacks = outcome.writebacks()
+                writebacks = outcome.writebacks(result)
                 attributes = outcome.read_attributes(len(arg_leaves))
         self.recorder.finish(outcome.values)
         graph, recorded, deciding = split_guards(self.recorder.graph)

@@ -1,0 +1,161 @@
+"""Tensors that a torch function makes of numpy arrays: constants, while the arrays stay the same.
+
+What changes the array's memory, or hands it to the caller, runs eagerly.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils._pytree as pytree
+
+import gradof
+from gradof.errors import EagerWarning, RetraceWarning
+
+Tensor = torch.Tensor
+GENERATOR: np.random.Generator = np.random.default_rng(0)
+
+
+class State:
+    """Arrays that the functions below read."""
+
+    def __init__(self) -> None:
+        self.table = np.arange(9.0).reshape(3, 3)
+        self.kept: list[Any] = [np.full(3, 2.0)]
+
+    @property
+    def doubled(self) -> Any:
+        return self.table * 2
+
+
+Function = Callable[[State, Tensor], Any]
+READS: dict[str, Function] = {
+    "from_numpy": lambda s, x: (x.sin() * torch.from_numpy(s.table)).sum(),
+    "tensor": lambda s, x: (x.sin() * torch.tensor(s.table)).sum(),
+    "as_tensor": lambda s, x: (x.sin() * torch.as_tensor(s.table, dtype=torch.float64)).sum(),
+    "asarray": lambda s, x: (x.sin() * torch.asarray(s.table)).sum(),
+    "row": lambda s, x: (x.sin() * torch.from_numpy(s.table[1])).sum(),
+    "transposed": lambda s, x: (x.sin() @ torch.from_numpy(s.table.T)).sum(),
+    "of numpy's": lambda s, x: (x.sin() * torch.from_numpy(np.sqrt(s.table) + np.eye(3))).sum(),
+    "property": lambda s, x: (x.sin() * torch.as_tensor(s.doubled)).sum(),
+    "list": lambda s, x: (x.sin() * torch.stack([torch.tensor(a) for a in s.kept * 3])).sum(),
+    "places": lambda s, x: x.sin()[torch.from_numpy(np.nonzero(s.table[:, 0])[0])].sum(),
+    "new_tensor": lambda s, x: (x.sin() * x.new_tensor(s.table)).sum(),
+    "copy written": lambda s, x: (x.sin() * torch.tensor(s.table).mul_(2)).sum(),
+    "made of it": lambda s, x: (x.sin().sum(), torch.from_numpy(s.table) * 2)[0],
+}
+
+
+def _setitem(s: State, x: Tensor) -> Any:
+    shared = torch.from_numpy(s.table)
+    shared[0, 1] = 7.0
+    return (x.sin() * shared).sum()
+
+
+def _of_a_view(s: State, x: Tensor) -> Any:
+    shared = torch.from_numpy(s.table)
+    shared.view(-1)[2:].add_(1.0)
+    return (x.sin() * shared).sum()
+
+
+def _of_a_result(s: State, x: Tensor) -> Any:
+    shared = torch.from_numpy(s.table)
+    torch.add(shared, 1.0, out=shared)
+    return (x.sin() * shared).sum()
+
+
+def _stored(s: State, x: Tensor) -> Any:
+    s.kept.append(torch.from_numpy(s.table))
+    return x.sin().sum()
+
+
+SHARED: dict[str, Function] = {
+    "in place": lambda s, x: (x.sin() * torch.from_numpy(s.table).mul_(2)).sum(),
+    "setitem": _setitem, "view": _of_a_view, "out": _of_a_result, "stored": _stored,
+    "result": lambda s, x: (x.sin().sum(), torch.from_numpy(s.table))[0:2],
+    "part of it": lambda s, x: {"loss": x.sin().sum(), "row": torch.as_tensor(s.table)[1]},
+    "detached": lambda s, x: (x.sin() * torch.as_tensor(s.table).detach().add_(1.0)).sum(),
+}  # fmt: skip
+DRAWS: dict[str, Function] = {
+    "global": lambda s, x: (x.sin() * torch.from_numpy(np.random.randn(3))).sum(),
+    "generator": lambda s, x: (x.sin() * torch.tensor(GENERATOR.standard_normal(3))).sum(),
+}
+
+
+def _change(s: State, call: int) -> None:
+    """What is done to the arrays between two calls."""
+    if call == 2:
+        s.table[1, 1] += 0.5
+        s.kept[0][1] = 9.0
+    if call == 4:
+        s.table = s.table + 1.0
+        s.kept[0] = np.full(3, 7.0)
+
+
+def _runs(fn: Function, compiled: bool) -> tuple[list[Any], Any]:
+    """Values, gradients and the state after each of six calls."""
+    global GENERATOR
+    GENERATOR = np.random.default_rng(0)
+    np.random.seed(0)
+    state = State()
+    call: Any = lambda x: fn(state, x)  # noqa: E731
+    if compiled:
+        call = gradof.differentiate(call)
+    found = []
+    for i in range(6):
+        _change(state, i)
+        x = torch.arange(9.0, dtype=torch.float64).reshape(3, 3).requires_grad_()
+        out = call(x)
+        parts = pytree.tree_leaves(out)
+        (slope,) = torch.autograd.grad(parts[0], x)
+        found += [*(p.detach().clone() for p in parts), slope, torch.tensor(state.table)]
+        for shared in (*parts[1:], *state.kept[1:]):
+            shared.add_(1.0)  # as the caller may: the array changes, too
+    return found, call
+
+
+def _same(fn: Function) -> Any:
+    want, _ = _runs(fn, compiled=False)
+    have, compiled = _runs(fn, compiled=True)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    return compiled.cache_info()
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_is_read_is_a_constant_until_it_changes(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        info = _same(READS[name])
+    assert info.eager_runs == 0 and info.misses <= 3 and info.backward_runs == 6
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_shared_with_the_caller_runs_eagerly(name: str) -> None:
+    with pytest.warns(EagerWarning, match="shares its memory with a numpy array"):
+        assert _same(SHARED[name]).eager_runs == 6
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_numpy_draws_is_no_constant(name: str) -> None:
+    with pytest.warns(EagerWarning, match="random numbers are drawn"):
+        assert _same(DRAWS[name]).eager_runs == 6
+
+
+def test_a_file_is_no_constant(tmp_path: Any) -> None:
+    path = str(tmp_path / "numbers")
+    compiled = gradof.differentiate(lambda x: (x * torch.from_numpy(np.fromfile(path))).sum())
+    for scale in (1.0, 2.0):
+        np.full(3, scale).tofile(path)
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        if scale == 1.0:
+            with pytest.warns(EagerWarning, match=r"np\.fromfile is called"):
+                value = compiled(x)
+        else:
+            value = compiled(x)
+        assert value.item() == 3 * scale
