@@ -26,7 +26,14 @@ AFTER = 4  # times that a failure is found; the check is made again at twice as 
 
 
 def hasten_failure(cache: Cache, fn: Callable[..., Any], call: Call, failure: Failure) -> None:
-    """Generate the call of a signature that was found to have failed, if it is found often."""
+    """Generate the call of a signature that was found to have failed, if it is found often.
+
+    One that has traces, too, keeps them: it has failed on another path, or with other numbers in
+    Python's state (`if step % 100 == 0: print(loss.item())`).
+    """
+    lifted = cache.numbers.lifted(call)
+    if any(cache.entries.get(each.key) for each in (call, lifted) if each is not None):
+        return
     failure.found += 1
     often = failure.found >= AFTER and failure.found & (failure.found - 1) == 0
     if not often or failure.quick in cache.quick:

@@ -177,6 +177,23 @@ def test_a_call_that_fails_again_is_found_by_a_generated_check(
     assert fast.cache_info().hits > 0, "state was looked at again"
 
 
+@pytest.mark.parametrize("text", ["print(y.item())", "print(f'{step} {y.item():.3f}')"])
+def test_what_is_printed_now_and_then_runs_eagerly_then(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["def fn(x):", "    global step", "    step += 1", "    y = (x**2).sum()",
+             "    if step % 5 == 0:", f"        {text}", "    return y"]  # fmt: skip
+    space: dict[str, Any] = {"step": 0}
+    exec("\n".join(lines), space)
+    fast = differentiate(space["fn"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerWarning)
+        for _ in range(60):
+            fast(_x()).backward()
+    assert len(capsys.readouterr().out.splitlines()) == 12
+    assert fast.cache_info().eager_runs == 12
+
+
 def test_grad_and_value_and_grad(capsys: pytest.CaptureFixture[str]) -> None:
     grad = gradof.grad(_shout)
     both = gradof.value_and_grad(differentiate(_shout))  # else they are of one function
