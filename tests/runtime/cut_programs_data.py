@@ -68,3 +68,21 @@ def data_mul_after_norms_without_gradients(w: Tensor) -> Tensor:
         before = torch.nn.functional.layer_norm(h, (3,)) + h.softmax(0)
     h.data.sub_(before)
     return (h * before * w).sum()
+
+
+@program
+def detached_view_of_no_grad_is_written(w: Tensor) -> Tensor:
+    with torch.no_grad():
+        table = torch.arange(6.0, dtype=w.dtype).index_select(0, torch.tensor([0, 2, 5]))
+        places = table.view(1, 3).detach()
+    places += w * w
+    return (places * w).sum()
+
+
+@program
+def detached_view_is_written_and_its_base_read(w: Tensor) -> Tensor:
+    with torch.no_grad():
+        table = (w * 2).view(3, 1)
+    places = table.detach().view(1, 3)
+    places += w * w
+    return (places * w).sum() + (table * w).sum()

@@ -36,6 +36,7 @@ from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.composites import TAKE_VIEWS
 from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written, wrap
+from gradof.tracer.torch.memory import address, base_of, reshaped, same_elements
 from gradof.tracer.torch.recorder import Recorder
 
 Tensor = torch.Tensor
@@ -310,12 +311,13 @@ class Histories:
             return
         for note in list(memory.notes.values()):
             self.read(note.tensor)
-        if memory.root is None or not _same_places(memory.root, family.base):
+        if memory.root is None or not same_elements(memory.root, family.base):
             return
         place = inner(memory.root)
         call.value = self.recorder.value(place, None)
         call.handed = True
-        self.recorder.bind(place, self.recorder.value(inner(family.base), None))
+        value = self.recorder.value(inner(family.base), None)
+        self.recorder.bind(place, reshaped(self.recorder, value, memory.root))
 
     def _notice(self, memory: _Memory, family: _Family, handed: bool) -> bool:
         """Whether the family was written to since it was looked at last.
@@ -349,7 +351,7 @@ class Histories:
         place = address(tensor)
         memory = self._memories.get(place)
         if memory is None:
-            base = _base_of(tensor)
+            base = base_of(tensor)
             root = next((t for t in (tensor, base) if is_base(t)), None)
             memory = self._memories[place] = _Memory(root, tensor)
             memory.holder = self._family(memory, tensor)
@@ -358,7 +360,7 @@ class Histories:
         return memory
 
     def _family(self, memory: _Memory, tensor: Tensor) -> _Family:
-        base = _base_of(tensor)
+        base = base_of(tensor)
         family = memory.families.get(id(base))
         if family is None:
             family = memory.families[id(base)] = _Family(base, base.grad_fn, base._version)
@@ -380,20 +382,3 @@ def wrappers_in(tree: Any) -> Iterator[Tensor]:
 def _is_same(kind: str) -> bool:
     """Whether an op's result is its operand, or a view of it."""
     return kind == "CustomRule" or "view" in get_op(kind).traits
-
-
-def _base_of(tensor: Tensor) -> Tensor:
-    base = tensor._base
-    return tensor if base is None else base
-
-
-def _same_places(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.stride() == b.stride() and (
-        a.storage_offset() == b.storage_offset()
-    )
-
-
-def address(tensor: Tensor) -> int:
-    """What tensors over one memory have in common."""
-    with torch._C.DisableTorchFunction():
-        return int(tensor.untyped_storage()._cdata)

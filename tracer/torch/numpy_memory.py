@@ -17,7 +17,8 @@ from gradof.errors import FreeTensorError
 from gradof.ir.core import Loc, Value
 from gradof.ops.registry import get_op
 from gradof.tracer.torch.functional import inner, is_written
-from gradof.tracer.torch.histories import address, wrappers_in
+from gradof.tracer.torch.histories import wrappers_in
+from gradof.tracer.torch.memory import address
 from gradof.tracer.torch.recorder import Recorder
 
 
