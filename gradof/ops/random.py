@@ -36,6 +36,15 @@ def _drawn(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...
     return (TensorType(dt, int_tuple(attrs["shape"], "shape"), device),)
 
 
+def _infer_in_order(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    (drawn,) = _drawn(inputs, attrs)
+    order = int_tuple(attrs["order"], "order")
+    shape = known_shape(tensor(drawn))
+    if sorted(order) != list(range(len(shape))):
+        raise InferenceError(f"{order} is no order of {len(shape)} dims")
+    return (tensor(drawn).with_shape(tuple(shape[d] for d in order)),)
+
+
 RANDOM = frozenset({"random"})
 DRAWN = Family(_drawn, RANDOM)
 
@@ -52,6 +61,12 @@ def _np_uniform(*, low: float, high: float, shape: Ints, dtype: Any, device: str
 
 def _np_normal(*, mean: float, std: float, shape: Ints, dtype: Any, device: str) -> Array:
     return np.asarray(np.random.normal(mean, std, shape)).astype(dtype)
+
+
+def _np_normal_in_order(
+    *, mean: float, std: float, order: Ints, shape: Ints, dtype: Any, device: str
+) -> Array:
+    return np.asarray(np.random.normal(mean, std, [shape[d] for d in order])).astype(dtype)
 
 
 def _np_exponential(*, rate: float, shape: Ints, dtype: Any, device: str) -> Array:
@@ -74,6 +89,12 @@ op("uniform(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_un
    torch=EMPTY + ".uniform_({low}, {high})", doc="rand is uniform(0, 1).")
 op("normal(; mean, std, shape, dtype, device) -> y", family=DRAWN, numpy=_np_normal,
    torch=EMPTY + ".normal_({mean}, {std})", doc="randn is normal(0, 1).")
+op("normal_in_order(; mean, std, order, shape, dtype, device) -> y",
+   family=Family(_infer_in_order, RANDOM), numpy=_np_normal_in_order,
+   torch="torch.empty_permuted({shape}, {order}, dtype=to_torch({dtype}), device={device})"
+         ".normal_({mean}, {std}).permute({order})",
+   doc="Drawn for a tensor of this shape whose dims lie in memory in this order, outermost first, "
+       "and given in that order: torch draws normal numbers of such memory by other steps.")
 op("exponential(; rate, shape, dtype, device) -> y", family=DRAWN, numpy=_np_exponential,
    torch=EMPTY + ".exponential_({rate})")
 op("randint(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_randint,

@@ -31,6 +31,8 @@ TORCH: list[Case] = [
     ("normal", {"mean": 0.0, "std": 1.0}, F32, lambda d: torch.randn(SHAPE, dtype=d)),
     ("normal", {"mean": 1.0, "std": 2.0}, F64,
      lambda d: torch.empty(SHAPE, dtype=d).normal_(1.0, 2.0)),
+    ("normal_in_order", {"mean": 1.0, "std": 2.0, "order": (1, 0)}, F32,
+     lambda d: torch.empty(SHAPE[::-1], dtype=d).mT.normal_(1.0, 2.0).mT),
     ("exponential", {"rate": 2.0}, F32, lambda d: torch.empty(SHAPE, dtype=d).exponential_(2.0)),
     ("randint", {"low": -3, "high": 9}, I64, lambda d: torch.randint(-3, 9, SHAPE, dtype=d)),
 ]  # fmt: skip
@@ -39,6 +41,8 @@ NUMPY: list[tuple[str, dict[str, Any], DType, Callable[[], Any]]] = [
     ("uniform", {"low": -2.0, "high": 3.0}, F64, lambda: np.random.uniform(-2.0, 3.0, SHAPE)),
     ("normal", {"mean": 0.0, "std": 1.0}, F64, lambda: np.random.randn(*SHAPE)),
     ("normal", {"mean": 1.0, "std": 2.0}, F64, lambda: np.random.normal(1.0, 2.0, SHAPE)),
+    ("normal_in_order", {"mean": 1.0, "std": 2.0, "order": (1, 0)}, F64,
+     lambda: np.random.normal(1.0, 2.0, SHAPE[::-1])),
     ("exponential", {"rate": 0.5}, F64, lambda: np.random.exponential(2.0, SHAPE)),
     ("randint", {"low": -3, "high": 9}, I64, lambda: np.random.randint(-3, 9, SHAPE)),
 ]

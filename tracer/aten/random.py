@@ -29,10 +29,13 @@ def _drawn(c: Call, kind: str, memory: torch.Tensor, **attrs: Attr) -> Expr:
     if memory.is_contiguous():
         return draw(**attrs, shape=type_.shape, **typed)
     order = sorted(range(memory.dim()), key=lambda d: -memory.stride()[d])
-    if kind == "normal" or not memory.permute(order).is_contiguous():
-        # Normal numbers come from another algorithm where memory is not in order.
+    if not memory.permute(order).is_contiguous():
         raise InferenceError(f"{kind} numbers in a tensor of strides {tuple(memory.stride())}")
-    flat = draw(**attrs, shape=tuple(type_.shape[d] for d in order), **typed)
+    if kind == "normal":  # by another algorithm than where dims are in order
+        normal = F.normal_in_order.with_emitter(c.emitter)
+        flat = normal(**attrs, order=tuple(order), shape=type_.shape, **typed)
+    else:
+        flat = draw(**attrs, shape=tuple(type_.shape[d] for d in order), **typed)
     return flat.permute(tuple(order.index(d) for d in range(len(order))))
 
 
