@@ -21,7 +21,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.ops.guard import GuardFailed, Number, same_number
 from gradof.passes.guards import guards_of
 from gradof.passes.pipeline import CLEAN_UP, run_passes
-from gradof.tracer.state.generators import Rewound
+from gradof.tracer.state.generators import GLOBAL, Rewound
 
 
 class Decisions:
@@ -50,7 +50,9 @@ class Decisions:
             if self.library == "torch":
                 from gradof.runtime.torch_bridge import run_check
 
-                run_check(self.executable, inputs, self.random)
+                # torch's own are set back by the check
+                with Rewound(g for g in self.generators if g in GLOBAL).again():
+                    run_check(self.executable, inputs, self.random)
             else:
                 with Rewound(self.generators).again():  # the path draws the same numbers
                     self.executable(*inputs)

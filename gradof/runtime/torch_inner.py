@@ -26,6 +26,7 @@ from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.shell import is_distributed
 from gradof.runtime.torch_again import vjp_of
 from gradof.runtime.torch_batched import batch_of
+from gradof.tracer.state.generators import GLOBAL, Rewound
 
 if TYPE_CHECKING:
     from gradof.runtime.inner_results import InnerResults
@@ -89,16 +90,20 @@ def _version(tensor: Tensor) -> int:
 
 
 class RandomStates:
-    """What torch's generators are at, so that what is drawn next can be drawn again."""
+    """What generators are at, so that what is drawn next can be drawn again.
+
+    They are torch's, and those that Python and numpy draw from where no other is named.
+    """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._devices = list({t.device for t in tensors if t.is_cuda})
         self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._devices)]
+        self._others = Rewound(GLOBAL)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Within it the generators are back there; after it, where they were before it."""
-        with torch.random.fork_rng(devices=self._devices):
+        with torch.random.fork_rng(devices=self._devices), self._others.again():
             torch.set_rng_state(self._states[0])
             for device, state in zip(self._devices, self._states[1:], strict=True):
                 torch.cuda.set_rng_state(state, device)

@@ -37,13 +37,12 @@ from gradof.tracer.numpy.black_box import call
 from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.recorder import Recorder, real
-from gradof.tracer.state.generators import Clock
+from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function], Any]
 KINDS = (np.random.Generator, np.random.RandomState, random.Random)
-GLOBAL: tuple[Any, ...] = (np.random.mtrand._rand, random._inst)
 # Methods that are no draws, or change what they are given.
 _NOT_DRAWN = frozenset({
     "bit_generator", "bytes", "getstate", "get_state", "set_state", "setstate", "shuffle", "spawn",

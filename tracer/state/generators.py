@@ -13,7 +13,7 @@ function reaches (`gradof.tracer.state.reads`). torch's own are recorded instead
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from gradof.tracer.state.kinds import watch_type
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
+GLOBAL: tuple[Any, ...] = (np.random.mtrand._rand, random._inst)
 _KINDS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
@@ -104,7 +105,7 @@ def _same(a: Any, b: Any) -> bool:
 class Rewound:
     """What generators are at now, so that a second run of a graph draws what the first one will."""
 
-    def __init__(self, generators: Sequence[Any]) -> None:
+    def __init__(self, generators: Iterable[Any]) -> None:
         self.states = [(g, state_of(g)) for g in generators]
 
     @contextmanager

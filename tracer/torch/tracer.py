@@ -74,6 +74,7 @@ from gradof.tracer.torch.control_flow import control_flow
 from gradof.tracer.torch.conversions import CONVERSIONS, conversions_of
 from gradof.tracer.torch.custom import custom_functions
 from gradof.tracer.torch.device import OneDevice, recorded_generators
+from gradof.tracer.torch.draws import Drawing, drawn_numbers
 from gradof.tracer.torch.functional import (
     become_like,
     functionalization,
@@ -179,6 +180,7 @@ class Trace:
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
         self.aten.layouts = self.api.layouts
+        self.draws = Drawing(self.recorder, self.api.numbers)
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn, reads)
         self.attributes = ReadAttributes(reads)
@@ -242,7 +244,7 @@ class Trace:
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
                 with func_transforms(self.api.traced), traced_math(), self.attributes.watching():
-                    with self.ends, self.reads, self.converting:
+                    with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
@@ -281,8 +283,8 @@ class Trace:
             numbers=frozenset(arg_leaves.index(i) for i in self.numbers),
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
             by_history=self.api.histories.decided,
-            layouts=layouts, attributes=attributes, generators=drawn_from(graph),
-            loops=tuple(self.loops.looked_at),
+            layouts=layouts, attributes=attributes, loops=tuple(self.loops.looked_at),
+            generators=(*drawn_from(graph), *self.draws.generators),
         )
 
     def arguments(self, names: Sequence[str | None]) -> list[Any]:

@@ -1,0 +1,155 @@
+"""Numbers that `random` and `numpy.random` draw in a torch function: eager's, at every call."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gradof
+from gradof.errors import EagerWarning
+
+Tensor = torch.Tensor
+LAYERS = torch.nn.ModuleList([torch.nn.Linear(4, 4, dtype=torch.float64) for _ in range(3)])
+LAYER = LAYERS[0]
+KEPT: list[float] = []
+
+
+def _mixup(x: Tensor) -> Any:
+    share = np.random.beta(0.4, 0.4)
+    order = torch.randperm(x.shape[0])
+    mixed = LAYER(share * x + (1 - share) * x[order]).log_softmax(1)
+    return -(share * mixed[:, 0] + (1 - share) * mixed[order, 1]).mean()
+
+
+def _layers(x: Tensor) -> Any:
+    for layer in LAYERS:
+        if random.random() < 0.3:
+            continue
+        x = x + layer(x).tanh()
+    return x.sum()
+
+
+def _teacher(x: Tensor) -> Any:
+    state, total = torch.zeros(4, dtype=x.dtype), x.sin().sum()
+    for row in x[:2]:
+        given = row if random.random() < 0.5 else state.detach()
+        state = torch.tanh(LAYER(given) + state)
+        total = total + state.sum()
+    return total
+
+
+def _crop(x: Tensor) -> Any:
+    start = random.randint(0, 2)
+    return LAYER(x)[start : start + 3].sin().sum() * np.random.rand()
+
+
+def _kept(x: Tensor) -> Any:
+    drawn = random.gauss(0.0, 1.0)
+    KEPT.append(drawn)
+    return LAYER(x).sin().sum() * drawn
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
+    "mixup": _mixup, "layers": _layers, "teacher": _teacher, "crop": _crop,
+    "scale": lambda x: LAYER(x).sin().sum() * random.uniform(0.5, 2.0) + random.gauss(0.0, 1.0),
+    "whole": lambda x: LAYER(x)[np.random.randint(5)].sin().sum() * random.randrange(1, 4),
+    "of another": lambda x: LAYER(x).sin().sum() * np.random.uniform(0.0, random.random()),
+    "beside torch's": lambda x: (LAYER(x).sin() * torch.rand(4)).sum() * np.random.normal(1.0, 0.1),
+    "unused": lambda x: (random.random(), LAYER(x).sin().sum())[1],
+}  # fmt: skip
+
+
+def _seed() -> None:
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+
+
+def _states() -> tuple[Any, ...]:
+    words: Any = np.random.get_state(legacy=True)
+    return random.getstate(), words[1].tolist(), words[2:], torch.get_rng_state().tolist()
+
+
+def _runs(fn: Callable[[Tensor], Any], calls: int) -> tuple[list[Tensor], list[Any]]:
+    """Values, gradients and second gradients, and where the generators are after each call."""
+    _seed()
+    found, states = [], []
+    for i in range(calls):
+        x = (torch.arange(24.0, dtype=torch.float64).reshape(6, 4) / 10 + i).requires_grad_()
+        value = fn(x)
+        (first,) = torch.autograd.grad(value, x, create_graph=True)
+        found += [value, first, *torch.autograd.grad((first * first).sum(), x)]
+        states.append(_states())
+    return found, states
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numbers_are_drawn_as_in_eager(name: str) -> None:
+    compiled = gradof.differentiate(FUNCTIONS[name], strict=True)
+    want, states = _runs(FUNCTIONS[name], 8)
+    have, moved = _runs(compiled, 8)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    assert moved == states
+    assert compiled.cache_info().eager_runs == 0
+
+
+def test_what_is_stored_is_what_was_drawn() -> None:
+    KEPT.clear()
+    want, _ = _runs(_kept, 4)
+    eager = KEPT.copy()
+    KEPT.clear()
+    compiled = gradof.differentiate(_kept)
+    have, _ = _runs(compiled, 4)
+    assert eager == KEPT and len(KEPT) == 4
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+
+
+def test_a_trace_moves_nothing_and_puts_the_functions_back() -> None:
+    functions = random.random, np.random.beta
+    _seed()
+    before = _states()
+    gradof.differentiate(_layers).trace(torch.ones(2, 4, dtype=torch.float64))
+    gradof.differentiate(_mixup).trace(torch.ones(2, 4, dtype=torch.float64))
+    assert _states() == before
+    assert (random.random, np.random.beta) == functions
+
+
+def test_other_threads_draw_while_one_traces() -> None:
+    random.seed(1)
+    want = [random.random() for _ in range(3)]
+    random.seed(1)
+    drawn: list[float] = []
+
+    def fn(x: Tensor) -> Any:
+        other = threading.Thread(target=lambda: drawn.extend(random.random() for _ in range(3)))
+        other.start()
+        other.join()
+        return (x * 2).sum()
+
+    with pytest.warns(EagerWarning):  # the generator has moved while the function was traced
+        gradof.differentiate(fn)(torch.ones(3, requires_grad=True))
+    assert drawn[-3:] == want
+
+
+def test_inner_results_are_of_the_same_numbers() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Any]:
+        hidden = (x * random.random()).sin()
+        return hidden, (hidden * hidden).sum() * np.random.rand()
+
+    grads = []
+    for f in (fn, gradof.differentiate(fn, strict=True)):
+        _seed()
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        hidden, value = f(x)
+        grads.append((*torch.autograd.grad(value, hidden, retain_graph=True),
+                      *torch.autograd.grad(value, x), torch.tensor(random.random())))  # fmt: skip
+    for have, want in zip(*grads, strict=True):
+        torch.testing.assert_close(have, want)
