@@ -29,6 +29,7 @@ _WHY = {
     "Guard": "its value is read by Python at every call",
     **dict.fromkeys(("Opaque", "library_call", "library_gradient"),
                     "torch's autograd runs it, and may wait for the device"),
+    **dict.fromkeys(("python_call", "python_draw"), "it is called by Python at every call"),
     **dict.fromkeys((*RANDOM_STATE, "philox_state"),
                     "it reads or sets the state of a random generator"),
 }
