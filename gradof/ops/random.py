@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import CodegenError, InferenceError
 from gradof.ir.attrs import Attr
-from gradof.ir.types import BOOL, I64, DType, TensorType, Type
+from gradof.ir.types import BOOL, F64, I64, DType, TensorType, Type
 from gradof.ops.expr import Expr, zeros_for
 from gradof.ops.families import int_tuple, known_shape, same_as_first, tensor
 from gradof.ops.opaque import by_torch
@@ -100,6 +100,19 @@ op("exponential(; rate, shape, dtype, device) -> y", family=DRAWN, numpy=_np_exp
 op("randint(; low, high, shape, dtype, device) -> y", family=DRAWN, numpy=_np_randint,
    torch="torch.randint({low}, {high}, {shape}, dtype=to_torch({dtype}), device={device})",
    doc="Integers in low..high-1.")
+
+
+def _infer_by(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
+    p = tensor(inputs[0])
+    if p.shape != () or p.dtype != F64 or p.device != "cpu":
+        raise InferenceError(f"a probability is a f64[] on the CPU, not {p}")
+    return _drawn(inputs, {**attrs, "device": "cpu"})
+
+
+op("bernoulli_by(p; shape, dtype) -> y", family=Family(_infer_by, RANDOM),
+   numpy=lambda p, *, shape, dtype: np.asarray(np.random.random_sample(shape) < p).astype(dtype),
+   torch="torch.empty({shape}, dtype=to_torch({dtype})).bernoulli_(float({p}))", vjp={"p": None},
+   doc="1 with a probability that is known when it runs, else 0.")
 
 
 def _infer_mask(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -25,6 +25,7 @@ from gradof.tracer.core.math_numbers import ufunc_of_numbers
 from gradof.tracer.core.number import LARGEST, Number, Numbers, TracedNumber
 from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.dropout import DROPS, dropped
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.overrides import cells_of
 from gradof.tracer.torch.recorder import Recorder
@@ -122,8 +123,10 @@ class TorchNumbers:
 
     def written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call gives whose number is no operand; NotImplemented where it is to be pinned."""
-        if func not in WRITTEN or not (has_number(args) or has_number(kwargs)):
+        if not (has_number(args) or has_number(kwargs)):
             return NotImplemented
+        if func in DROPS:
+            return dropped(self.recorder, *args, **kwargs)
         return written(func, args, kwargs)
 
     def read(self, func: Any, tensor: torch.Tensor, frame: FrameType) -> Any:
