@@ -159,3 +159,22 @@ def test_a_file_is_no_constant(tmp_path: Any) -> None:
         else:
             value = compiled(x)
         assert value.item() == 3 * scale
+
+
+TABLE = np.arange(3.0)
+
+
+def _halved(x: Tensor) -> Any:
+    y = x * torch.from_numpy(TABLE)
+    while (y * y).sum().item() > 1.0:
+        y = y * 0.5
+    return y.sum()
+
+
+def test_beside_a_loop_that_a_value_ends() -> None:
+    compiled = gradof.differentiate(_halved, strict=True)
+    for scale in (1.0, 2.0, 5.0, 9.0, 20.0, 70.0):
+        x = torch.full((3,), scale, dtype=torch.float64, requires_grad=True)
+        have, want = (torch.autograd.grad(f(x), x)[0] for f in (compiled, _halved))
+        torch.testing.assert_close(have, want)
+    assert compiled.cache_info().misses == 1

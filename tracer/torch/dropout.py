@@ -2,8 +2,8 @@
 
     F.dropout(x, p)      →      %kept : f32[4,3] = bernoulli_by(1.0 - %p); x * (kept / (1.0 - p))
 
-The op's own probability is an attribute, one trace for each of its values. Steps and draws are those
-of torch on the CPU; on other devices, and in half precision, the number is pinned.
+The op's own probability is an attribute, one trace for each of its values. Steps and draws are
+those of torch on the CPU; on other devices, and in half precision, the number is pinned.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def dropped(
     covered = input.device.type == "cpu" and input.dtype in (torch.float32, torch.float64)
     if type(p) is not TracedNumber or type(training) is not bool or inplace or not covered:
         return NotImplemented
-    if not input.is_contiguous() or not input.numel() or not 0.0 < p < 1.0:
+    number: Any = p  # its comparisons are conditions of the trace
+    if not input.is_contiguous() or not input.numel() or not 0.0 < number < 1.0:
         return NotImplemented
     if not training:
         return input
-    share = 1.0 - p
+    share = 1.0 - number
     return input * (_kept(recorder, input, share) / share)
 
 

@@ -29,7 +29,7 @@ from gradof.tracer.torch.dropout import DROPS, dropped
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.overrides import cells_of
 from gradof.tracer.torch.recorder import Recorder
-from gradof.tracer.torch.written_numbers import WRITTEN, written
+from gradof.tracer.torch.written_numbers import written
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 

@@ -15,7 +15,7 @@ import torch
 
 from gradof.errors import FreeTensorError
 from gradof.ir.core import Loc, Value
-from gradof.ops.registry import get_op
+from gradof.ir.opinfo import has_trait
 from gradof.tracer.torch.functional import inner, is_written
 from gradof.tracer.torch.histories import wrappers_in
 from gradof.tracer.torch.memory import address
@@ -45,7 +45,7 @@ class NumpyMemory:
         for tensor in wrappers_in(result) if memories else ():
             if address(tensor) in memories:
                 raise _error("is a result of it", memories[address(tensor)])
-        for value in outputs:
+        for value in outputs if self.recorder.numpys else ():
             of = self._array_of(value)
             if of is not None:
                 raise _error("is a result of it", self.recorder.numpys[of])
@@ -53,7 +53,7 @@ class NumpyMemory:
     def _array_of(self, value: Value) -> Value | None:
         while value not in self.recorder.numpys:
             node = value.node
-            if node is None or "view" not in get_op(node.kind).traits:
+            if node is None or not has_trait(node.kind, "view"):
                 return None
             value = node.inputs[0]
         return value
