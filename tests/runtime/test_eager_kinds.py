@@ -97,6 +97,17 @@ def _embedding() -> Case:
     return lambda i: torch.tanh(layer(i)), (torch.tensor([0, 2, 2]),), (layer.weight,)
 
 
+def _bag() -> Case:
+    layer = nn.EmbeddingBag(5, 3, mode="sum", sparse=True).double()
+    given = torch.tensor([0, 2, 2, 4]), torch.tensor([0, 3])
+    return lambda i, offsets: torch.tanh(layer(i, offsets)), given, (layer.weight,)
+
+
+def _gathered() -> Case:
+    x, at = _x(4, 3), torch.tensor([[1, 0, 1], [2, 2, 0]])
+    return lambda x: torch.tanh(torch.gather(x, 0, at, sparse_grad=True)), (x,), (x,)
+
+
 def _scripted_module() -> Case:
     script: Any = torch.jit.script
     module, x = script(nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double()), _x(4, 3)
@@ -125,7 +136,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "csr buffer": lambda: _graph("to_sparse_csr"),
     "sparse argument": _sparse_argument,
     "sparse within": _sparse_made,
-    "sparse gradient": _embedding,
+    "sparse gradient": _embedding, "sparse bag": _bag, "sparse gather": _gathered,
     **{f"packed {k.__name__}": lambda k=k: _packed(k) for k in (nn.LSTM, nn.GRU)},  # type: ignore[misc]
     "scripted module": _scripted_module,
     "subclass": _subclass,

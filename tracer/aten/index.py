@@ -37,6 +37,8 @@ def embedding(
 
 @aten("gather.default")
 def gather(c: Call, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
+    if sparse_grad:
+        raise InferenceError("gather with sparse gradients")
     if x.rank == 0:
         return F.alias(x)
     dim = wrap_dim(dim, x.rank)

@@ -75,7 +75,7 @@ def _is_sparse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     """Whether the op was asked for a sparse gradient, as by nn.Embedding(sparse=True)."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
-    return given.get("sparse") is True
+    return True in (given.get("sparse"), given.get("sparse_grad"))
 
 
 def _constant(encoded: Any, wanted: bool) -> Any:

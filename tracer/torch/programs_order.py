@@ -7,6 +7,7 @@ import math
 import torch
 from torch._decomp import decomposition_table
 
+from gradof.errors import UnsupportedOpError
 from gradof.tracer.torch.programs import Programs
 
 Tensor = torch.Tensor
@@ -265,6 +266,8 @@ def _embedding_bag(
     mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    if sparse:
+        raise UnsupportedOpError("embedding_bag with sparse gradients: a program's are dense")
     with torch.utils._python_dispatch._disable_current_modes():
         _, *rest = _ATEN._embedding_bag.default(
             weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
