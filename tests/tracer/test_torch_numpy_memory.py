@@ -161,6 +161,20 @@ def test_a_file_is_no_constant(tmp_path: Any) -> None:
         assert value.item() == 3 * scale
 
 
+def test_what_torch_makes_of_lists_is_no_array_of_numpys() -> None:
+    def fn(x: Tensor) -> Any:
+        made, empty = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([])
+        written = torch.tensor([[1.0], [2.0]]).mul_(3.0)
+        return (x * made).sum() + written.sum(), made, empty, written[0]
+
+    compiled = gradof.differentiate(fn, strict=True)
+    for _ in range(3):
+        x = torch.ones(3, requires_grad=True)
+        for have, want in zip(compiled(x), fn(x), strict=True):
+            torch.testing.assert_close(have, want)
+    assert compiled.cache_info().misses == 1
+
+
 TABLE = np.arange(3.0)
 
 

@@ -176,9 +176,11 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _constant(self, tensor: torch.Tensor, site: Site) -> None:
         if self.recorder.find(tensor) is not None:
             return
+        # Only numpy's memory is not resizable: this is torch.from_numpy. Once the elements are read
+        # off as an array, by `constant`, no other memory is either.
+        is_numpys = not tensor.untyped_storage().resizable()
         value = self.recorder.constant(tensor, site)
-        # Only numpy's memory is not resizable: this is torch.from_numpy.
-        if not tensor.untyped_storage().resizable():
+        if is_numpys:
             self.recorder.numpys[value] = site.loc
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
