@@ -27,6 +27,7 @@ def _by_layer(x: Tensor, p: float) -> Any:
 FUNCTIONS: dict[str, tuple[Callable[[Tensor, float], Any], int]] = {  # the last: traces at most
     "functional": (lambda x, p: F.dropout(x, p), 4),
     "torch's": (lambda x, p: torch.dropout(x, p, True), 4),
+    "torch's by name": (lambda x, p: torch.dropout(input=x, p=p, train=True), 4),
     "by name": (lambda x, p: F.dropout(input=x, p=p, training=True), 4),
     "layer": (_by_layer, 4),
     "twice": (lambda x, p: F.dropout(F.dropout(x, p).sin(), p), 4),

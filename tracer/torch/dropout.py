@@ -25,9 +25,15 @@ DROPS = frozenset({torch.nn.functional.dropout, torch.dropout})
 
 def dropped(
     recorder: Recorder, input: torch.Tensor, p: Any = 0.5, training: Any = True,
-    inplace: bool = False,
+    inplace: bool = False, **others: Any,
 ) -> Any:  # fmt: skip
-    """`F.dropout(input, p, training)`, or NotImplemented for what it does not cover."""
+    """`F.dropout(input, p, training)`, or NotImplemented for what it does not cover.
+
+    torch.dropout has `train` for `training`.
+    """
+    training = others.pop("train", training)
+    if others:
+        return NotImplemented
     covered = input.device.type == "cpu" and input.dtype in (torch.float32, torch.float64)
     if type(p) is not TracedNumber or type(training) is not bool or inplace or not covered:
         return NotImplemented
