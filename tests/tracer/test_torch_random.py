@@ -35,6 +35,7 @@ STUDENT: Any = torch.distributions.StudentT
         lambda x: x + torch.rand(6) + torch.rand_like(x.t()).t() + torch.randn(20, 6),
         lambda x: x + torch.randn_like(x.t()).t() + torch.empty_like(x.t()).normal_(1.0, 2.0).t(),
         lambda x: x.reshape(2, 10, 6).mT + torch.randn_like(x.reshape(2, 10, 6).mT),
+        lambda x: torch.dropout(input=x, p=0.3, train=True) + torch.rand_like(input=x),
         lambda x: x * torch.randint(0, 5, (6,)) + torch.randint(3, (20, 6)),
         lambda x: x[torch.randperm(20)],
         lambda x: x * torch.bernoulli(torch.full((20, 6), 0.3)),

@@ -72,8 +72,9 @@ class Layouts:
                 (self._asked if func in ASKING else self._shared).update(self.sources(value))
                 if func == _OFFSET and value.node is None:
                     self._offsets.add(value)
-        if getattr(func, "__name__", "") in _DROPOUTS and isinstance(args[0], Tensor):
-            self.drawn(args[0], self._value(args[0]))
+        like = args[0] if args else kwargs.get("input")
+        if getattr(func, "__name__", "") in _DROPOUTS and isinstance(like, Tensor):
+            self.drawn(like, self._value(like))
         self._formats |= kwargs.get("memory_format") not in (None, torch.preserve_format)
         name = getattr(func, "__name__", "")
         if not self._written and (

@@ -284,7 +284,7 @@ class ApiMode(TorchFunctionMode):
         self.transforms.watch(func, args, cuts=func in CUTS, loc=loc)
         with overwriting(self.recorder, self.histories, func, args):
             result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
-        self.layouts.made(func, args, result)
+        self.layouts.made(func, args or (kwargs.get("input"),), result)
         return result
 
     def _found(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
