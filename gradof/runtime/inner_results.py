@@ -41,6 +41,7 @@ class InnerResults:
         self.earlier = earlier
         self.views = {i: view for i, view in views.items() if i in earlier}
         self.is_random = any(has_trait(node.kind, "random") for node in plan.graph.walk())
+        self.draws_in_python = any(node.kind == "python_draw" for node in plan.graph.walk())
         self._plan = plan
         self._parts: dict[tuple[int, Results], GraphPlan] = {}
         self._lock = forks.rlock()

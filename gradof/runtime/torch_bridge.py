@@ -81,7 +81,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
                            for i, t in enumerate(tensors)]  # fmt: skip
             if gradient.inner is None:
                 return _recorded(gradient, tensors)
-            kept = Kept(tensors, plan.overwritten, gradient.inner.is_random)
+            kept = Kept(tensors, plan.overwritten, gradient.inner)
             return apart(gradient.inner, _recorded(gradient, tensors), kept, call)
     return run(plan, tensors)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,12 @@ _PROBE: Tensor = torch.ops.aten.alias.default(torch.zeros((), requires_grad=True
 class Kept:
     """What f was given, as long as its graph is there; copies of what the call writes to."""
 
-    def __init__(self, tensors: Sequence[Tensor], overwritten: Sequence[int], draws: bool) -> None:
-        self.states = RandomStates(tensors) if draws else None
+    def __init__(
+        self, tensors: Sequence[Tensor], overwritten: Sequence[int], inner: InnerResults
+    ) -> None:
+        self.states: RandomStates | None = None
+        if inner.is_random:
+            self.states = RandomStates(tensors, GLOBAL if inner.draws_in_python else ())
         self._passed: Sequence[Tensor | None] = ()  # of gradients: what passes inner results by
         self._task = -1  # the backward in which it did
         self._tensors = list(tensors)
@@ -92,13 +96,13 @@ def _version(tensor: Tensor) -> int:
 class RandomStates:
     """What generators are at, so that what is drawn next can be drawn again.
 
-    They are torch's, and those that Python and numpy draw from where no other is named.
+    They are torch's, and `others`.
     """
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], others: Iterable[Any]) -> None:
         self._devices = list({t.device for t in tensors if t.is_cuda})
         self._states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, self._devices)]
-        self._others = Rewound(GLOBAL)
+        self._others = Rewound(others)
 
     @contextmanager
     def again(self) -> Iterator[None]:

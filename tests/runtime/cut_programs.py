@@ -364,31 +364,3 @@ def view_of_a_detached_view_of_what_was_written(w: Tensor) -> Tensor:
     s, u = h[1:].detach(), w[1:]
     total = torch.einsum("i,i->", s, u) + torch.conv1d(s.view(1, 1, 2), u.view(1, 1, 2)).sum()
     return (s.unsqueeze(0) * u).sum() + total + h.unsqueeze(0).exp().sum()
-
-
-@program
-def data_mul_after_a_read_without_gradients(w: Tensor) -> Tensor:
-    with torch.no_grad():
-        before = (w * 2 + w.mean()).tanh()
-        w.data.mul_(0.5)
-        w.data.add_(0.1)
-    return (w * w * before).sum()
-
-
-@program
-def data_mul_of_a_view_read_without_gradients(w: Tensor) -> Tensor:
-    h = w * 1
-    with torch.no_grad():
-        view = h[1:].reshape(2, 1)
-        before = view * view
-    h.data.mul_(0.5)
-    return (h * h).sum() * before.sum()
-
-
-@program
-def data_mul_after_norms_without_gradients(w: Tensor) -> Tensor:
-    h = w * 1
-    with torch.no_grad():
-        before = torch.nn.functional.layer_norm(h, (3,)) + h.softmax(0)
-    h.data.sub_(before)
-    return (h * before * w).sum()

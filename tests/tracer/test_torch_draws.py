@@ -122,6 +122,29 @@ def test_a_trace_moves_nothing_and_puts_the_functions_back() -> None:
     assert (random.random, np.random.beta) == functions
 
 
+def _again(x: Tensor) -> Any:
+    state = random.getstate()
+    first = random.random()
+    random.setstate(state)
+    return (x.sin() * first * random.random()).sum()
+
+
+def _seeded(x: Tensor) -> Any:
+    np.random.seed(3)
+    return (x.sin() * np.random.rand()).sum()
+
+
+@pytest.mark.parametrize("fn", [_again, _seeded])
+def test_states_that_are_read_or_set_run_eagerly(fn: Callable[[Tensor], Any]) -> None:
+    compiled = gradof.differentiate(fn)
+    want, states = _runs(fn, 3)
+    with pytest.warns(EagerWarning, match="of a random generator is called"):
+        have, moved = _runs(compiled, 3)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    assert moved == states and compiled.cache_info().eager_runs == 3
+
+
 def test_other_threads_draw_while_one_traces() -> None:
     random.seed(1)
     want = [random.random() for _ in range(3)]

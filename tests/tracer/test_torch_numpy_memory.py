@@ -5,11 +5,14 @@ What changes the array's memory, or hands it to the caller, runs eagerly.
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 import torch
 import torch.utils._pytree as pytree
@@ -27,6 +30,11 @@ class State:
     def __init__(self) -> None:
         self.table = np.arange(9.0).reshape(3, 3)
         self.kept: list[Any] = [np.full(3, 2.0)]
+        self.buffer = bytearray(np.ones(3).tobytes())
+        self.frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+        with tempfile.NamedTemporaryFile() as file:
+            np.ones(3).tofile(file)
+            self.mapped = np.memmap(file.name, np.float64, "r+")
 
     @property
     def doubled(self) -> Any:
@@ -41,13 +49,32 @@ READS: dict[str, Function] = {
     "asarray": lambda s, x: (x.sin() * torch.asarray(s.table)).sum(),
     "row": lambda s, x: (x.sin() * torch.from_numpy(s.table[1])).sum(),
     "transposed": lambda s, x: (x.sin() @ torch.from_numpy(s.table.T)).sum(),
-    "of numpy's": lambda s, x: (x.sin() * torch.from_numpy(np.sqrt(s.table) + np.eye(3))).sum(),
-    "property": lambda s, x: (x.sin() * torch.as_tensor(s.doubled)).sum(),
     "list": lambda s, x: (x.sin() * torch.stack([torch.tensor(a) for a in s.kept * 3])).sum(),
-    "places": lambda s, x: x.sin()[torch.from_numpy(np.nonzero(s.table[:, 0])[0])].sum(),
     "new_tensor": lambda s, x: (x.sin() * x.new_tensor(s.table)).sum(),
     "copy written": lambda s, x: (x.sin() * torch.tensor(s.table).mul_(2)).sum(),
     "made of it": lambda s, x: (x.sin().sum(), torch.from_numpy(s.table) * 2)[0],
+    "mapped": lambda s, x: (x.sin() * torch.from_numpy(s.mapped)).sum(),
+    "frame": lambda s, x: (x.sin() * torch.tensor(s.frame["a"].to_numpy())).sum(),
+}
+
+
+def _written_after(s: State, x: Tensor) -> Any:
+    made = np.ones(3)
+    shared = torch.from_numpy(made)
+    made[0] = s.table[1, 1]
+    return (x.sin() * shared).sum()
+
+
+# An array that is made inside may come from anywhere: from a file, or a simulator in C.
+MADE: dict[str, Function] = {
+    "of numpy's": lambda s, x: (x.sin() * torch.from_numpy(np.sqrt(s.table) + np.eye(3))).sum(),
+    "property": lambda s, x: (x.sin() * torch.as_tensor(s.doubled)).sum(),
+    "places": lambda s, x: x.sin()[torch.from_numpy(np.nonzero(s.table[:, 0])[0])].sum(),
+    "copied": lambda s, x: (x.sin() * torch.tensor(data=s.table.copy())).sum(),
+    "bytes": lambda s, x: (x.sin() * torch.frombuffer(s.buffer, dtype=torch.float64)).sum(),
+    "stacked": lambda s, x: (x.sin() * torch.tensor(np.stack(s.kept))).sum(),
+    "list of made": lambda s, x: (x.sin() * torch.tensor([s.table[0], s.table[1] * 2])[1]).sum(),
+    "written after": _written_after,
 }
 
 
@@ -69,6 +96,24 @@ def _of_a_result(s: State, x: Tensor) -> Any:
     return (x.sin() * shared).sum()
 
 
+@dataclasses.dataclass
+class Found:
+    """A result with a tensor in it."""
+
+    loss: Any
+    part: Any
+
+
+def _found(s: State, x: Tensor) -> Any:
+    return Found(x.sin().sum(), torch.from_numpy(s.table)[0])
+
+
+def _array_written(s: State, x: Tensor) -> Any:
+    shared = torch.from_numpy(s.table)
+    s.table *= 2.0
+    return (x.sin() * shared).sum()
+
+
 def _stored(s: State, x: Tensor) -> Any:
     s.kept.append(torch.from_numpy(s.table))
     return x.sin().sum()
@@ -79,6 +124,7 @@ SHARED: dict[str, Function] = {
     "setitem": _setitem, "view": _of_a_view, "out": _of_a_result, "stored": _stored,
     "result": lambda s, x: (x.sin().sum(), torch.from_numpy(s.table))[0:2],
     "part of it": lambda s, x: {"loss": x.sin().sum(), "row": torch.as_tensor(s.table)[1]},
+    "of an object": _found,
     "detached": lambda s, x: (x.sin() * torch.as_tensor(s.table).detach().add_(1.0)).sum(),
 }  # fmt: skip
 DRAWS: dict[str, Function] = {
@@ -92,6 +138,9 @@ def _change(s: State, call: int) -> None:
     if call == 2:
         s.table[1, 1] += 0.5
         s.kept[0][1] = 9.0
+        s.buffer[:] = np.full(3, 4.0).tobytes()
+        s.frame.loc[0, "a"] = 5.0
+        s.mapped[0] = 7.0
     if call == 4:
         s.table = s.table + 1.0
         s.kept[0] = np.full(3, 7.0)
@@ -111,7 +160,7 @@ def _runs(fn: Function, compiled: bool) -> tuple[list[Any], Any]:
         _change(state, i)
         x = torch.arange(9.0, dtype=torch.float64).reshape(3, 3).requires_grad_()
         out = call(x)
-        parts = pytree.tree_leaves(out)
+        parts = [out.loss, out.part] if isinstance(out, Found) else pytree.tree_leaves(out)
         (slope,) = torch.autograd.grad(parts[0], x)
         found += [*(p.detach().clone() for p in parts), slope, torch.tensor(state.table)]
         for shared in (*parts[1:], *state.kept[1:]):
@@ -141,9 +190,21 @@ def test_what_is_shared_with_the_caller_runs_eagerly(name: str) -> None:
         assert _same(SHARED[name]).eager_runs == 6
 
 
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
+@pytest.mark.parametrize("name", MADE)
+def test_an_array_that_is_made_inside_runs_eagerly(name: str) -> None:
+    with pytest.warns(EagerWarning, match="that is made inside|is no argument"):
+        assert _same(MADE[name]).eager_runs == 6
+
+
+def test_an_array_that_is_written_to_runs_eagerly() -> None:
+    with pytest.warns(EagerWarning):
+        assert _same(_array_written).eager_runs == 6
+
+
 @pytest.mark.parametrize("name", DRAWS)
 def test_what_numpy_draws_is_no_constant(name: str) -> None:
-    with pytest.warns(EagerWarning, match="random numbers are drawn"):
+    with pytest.warns(EagerWarning, match="made inside|random numbers are drawn"):
         assert _same(DRAWS[name]).eager_runs == 6
 
 

@@ -6,7 +6,8 @@
 The call is a node, which draws from the generator itself, in the program's order; the trace draws
 from a copy. Arrays, and what else is no plain int or float, move the generator itself, which is
 refused (`state/generators`), as are draws by generators of the user's own, and by functions that
-were imported by their own names.
+were imported by their own names. So are `seed` and what reads or sets the state, which the copy
+does not follow.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gradof.ops.expr import F
 from gradof.ops.python_call import DRAWS, held
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.number_trees import has_number, plain
+from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.numbers import TorchNumbers
 from gradof.tracer.torch.recorder import Recorder
@@ -48,6 +50,9 @@ _MODULES: tuple[tuple[Any, Any, frozenset[str]], ...] = (
         "uniform", "vonmises", "wald", "weibull",
     })),
 )  # fmt: skip
+
+
+_STATES = frozenset({"seed", "getstate", "setstate", "get_state", "set_state"})
 
 
 class Drawing:
@@ -106,6 +111,8 @@ def _wrapped(generator: Any, original: Function) -> Function:
         drawing = _ACTIVE.get(threading.get_ident())
         if drawing is None or drawing.recorder.paused:
             return original(*args, **kwargs)
+        if original.__name__ in _STATES:
+            raise effect_error(f"{original.__name__}() of a random generator", user_loc())
         return drawing.draw(generator, original, args, kwargs)
 
     return draw
@@ -113,7 +120,7 @@ def _wrapped(generator: Any, original: Function) -> Function:
 
 _WRAPPED = [
     (module, name, getattr(module, name), _wrapped(generator, getattr(module, name)))
-    for module, generator, names in _MODULES for name in names
+    for module, generator, names in _MODULES for name in names | _STATES if hasattr(module, name)
 ]  # fmt: skip
 
 

@@ -37,3 +37,8 @@ NUMBERS_OUT = frozenset({
     torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,
     torch.Tensor.untyped_storage, torch.Tensor.storage,
 })  # fmt: skip
+# Calls that copy an array of numpy's into a tensor.
+FROM_NUMPY = frozenset({
+    torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.Tensor.new_tensor,
+    torch.Tensor.new,
+})  # fmt: skip

@@ -44,6 +44,7 @@ from gradof.tracer.torch.histories import Histories, wrappers_in
 from gradof.tracer.torch.known_calls import (
     CUTS,
     DETACHES,
+    FROM_NUMPY,
     GET_DATA,
     METADATA,
     NUMBERS_OUT,
@@ -86,6 +87,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recorder = recorder
         self.generators = generators
         self.layouts: Layouts
+        self.of_numpy: NumpyMemory
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -178,7 +180,11 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         # Only numpy's memory is not resizable: this is torch.from_numpy. Once the elements are read
         # off as an array, by `constant`, no other memory is either.
-        is_numpys = not tensor.untyped_storage().resizable()
+        storage = tensor.untyped_storage()
+        is_numpys = not storage.resizable()
+        if is_numpys:
+            start = storage.data_ptr()
+            self.of_numpy.admit(start, start + storage.nbytes(), site.loc)
         value = self.recorder.constant(tensor, site)
         if is_numpys:
             self.recorder.numpys[value] = site.loc
@@ -246,6 +252,8 @@ class ApiMode(TorchFunctionMode):
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
+        if func in FROM_NUMPY:
+            self.of_numpy.admit_arrays((*args, *kwargs.values()), user_loc(sys._getframe(1)))
         if func is torch.Tensor.__eq__:
             self.layouts.compared(sys._getframe(1))
         if takes_numbers(func, args, kwargs):

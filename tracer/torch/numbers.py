@@ -29,7 +29,7 @@ from gradof.tracer.torch.dropout import DROPS, dropped
 from gradof.tracer.torch.functional import inner, scalar, wrap
 from gradof.tracer.torch.overrides import cells_of
 from gradof.tracer.torch.recorder import Recorder
-from gradof.tracer.torch.written_numbers import written
+from gradof.tracer.torch.written_numbers import WRITTEN, written
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -123,6 +123,8 @@ class TorchNumbers:
 
     def written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call gives whose number is no operand; NotImplemented where it is to be pinned."""
+        if func not in DROPS and func not in WRITTEN:
+            return NotImplemented
         if not (has_number(args) or has_number(kwargs)):
             return NotImplemented
         if func in DROPS:

@@ -2,22 +2,24 @@
 
     scale = torch.from_numpy(self.table)      # a constant: the arrays that are read are guarded
 
-The trace holds while the arrays have the elements that they had. What is shared is not only read
-where the tensor is changed in place, or is a result: then the function is not traced.
+The trace holds while the arrays have the elements that they had: those that the function leads to
+are guarded by them. An array that is made inside may come from anywhere (a file, a simulator), and
+is refused. What is shared is not only read where the tensor is changed in place, or is a result:
+then the function is not traced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 from gradof.errors import FreeTensorError
 from gradof.ir.core import Loc, Value
 from gradof.ir.opinfo import has_trait
 from gradof.tracer.torch.functional import inner, is_written
-from gradof.tracer.torch.histories import wrappers_in
 from gradof.tracer.torch.memory import address
 from gradof.tracer.torch.recorder import Recorder
 
@@ -27,7 +29,28 @@ class NumpyMemory:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.guarded: Callable[[], list[Any]] = list  # arrays that the function leads to, as known
         self._tensors: dict[int, tuple[torch.Tensor, Loc | None]] = {}
+
+    def admit_arrays(self, args: Iterable[Any], loc: Loc | None) -> None:
+        """Raise FreeTensorError for arrays in the arguments that are not guarded."""
+        for arg in args:
+            if isinstance(arg, np.ndarray):
+                self.admit(*np.lib.array_utils.byte_bounds(arg), loc)
+            elif type(arg) in (list, tuple):
+                self.admit_arrays(arg, loc)
+
+    def admit(self, start: int, end: int, loc: Loc | None) -> None:
+        """Raise FreeTensorError for memory that no guarded array has."""
+        for array in self.guarded():
+            low, high = np.lib.array_utils.byte_bounds(array)
+            if low <= start and end <= high:
+                return
+        raise FreeTensorError(
+            "a tensor is made from a numpy array that is made inside the traced function, and "
+            "would not be made again at the next call",
+            loc=loc, hint="make the tensor outside and pass it, or keep the array in a closure",
+        )  # fmt: skip
 
     def note(self, tensor: torch.Tensor) -> None:
         """A tensor enters a call: is it one over an array, before it is changed?"""
@@ -35,16 +58,17 @@ class NumpyMemory:
         if value in self.recorder.numpys:
             self._tensors.setdefault(id(tensor), (tensor, self.recorder.numpys[value]))
 
-    def check(self, result: Any, outputs: Iterable[Value]) -> None:
-        """Raise FreeTensorError where an array is changed, or the caller is given its memory."""
-        memories = dict[int, Loc | None]()
+    def check(self, memories: Iterable[int], outputs: Iterable[Value]) -> None:
+        """Raise FreeTensorError where an array is changed, or the caller is given its memory.
+
+        `memories` are those of the tensors that the caller is given.
+        """
+        given = frozenset(memories)
         for tensor, loc in self._tensors.values():
             if is_written(tensor):
                 raise _error("is changed in place", loc)
-            memories[address(tensor)] = loc
-        for tensor in wrappers_in(result) if memories else ():
-            if address(tensor) in memories:
-                raise _error("is a result of it", memories[address(tensor)])
+            if address(tensor) in given:
+                raise _error("is a result of it", loc)
         for value in outputs if self.recorder.numpys else ():
             of = self._array_of(value)
             if of is not None:

@@ -151,9 +151,9 @@ class Outcome:
         found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
         return tuple(attributes for attributes in found[:n] if attributes is not None)
 
-    def writebacks(self, result: Any) -> tuple[WriteBack, ...]:
+    def writebacks(self) -> tuple[WriteBack, ...]:
         """Inputs that the function changed in place; their new values become outputs."""
-        self.trace.api.of_numpy.check(result, self.values)
+        self.trace.api.of_numpy.check(self.memories.values(), self.values)
         trace, changed = self.trace, list[WriteBack]()
         for i, wrapper in enumerate(trace.wrappers):
             value = trace.recorder.value(inner(wrapper), None)

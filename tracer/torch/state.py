@@ -40,6 +40,10 @@ def is_tensor(obj: Any) -> bool:
     return isinstance(obj, torch.Tensor)
 
 
+def _is_array(obj: Any) -> bool:
+    return isinstance(obj, np.ndarray)
+
+
 class OuterState:
     """What is reachable from a function while it is traced."""
 
@@ -70,6 +74,12 @@ class OuterState:
         self._reach = Reach(self.reads)
         with unprofiled():  # what the walk reads is not the user's
             self._found = self._reach.find(self.fn, is_tensor, self.given)
+
+    def arrays(self) -> list[Any]:
+        """The numpy arrays that the code which has run so far can reach: they are guarded."""
+        with unprofiled():
+            found = Reach(self.reads).find(self.fn, _is_array, self.given)
+        return [array for array, _ in found.values()]
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""

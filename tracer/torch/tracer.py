@@ -179,10 +179,11 @@ class Trace:
         reads.before_c = self.generators.hear
         self.aten = AtenMode(self.recorder, self.generators)
         self.api = ApiMode(self.recorder, self.lift)
-        self.aten.layouts = self.api.layouts
+        self.aten.layouts, self.aten.of_numpy = self.api.layouts, self.api.of_numpy
         self.draws = Drawing(self.recorder, self.api.numbers)
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn, reads)
+        self.api.of_numpy.guarded = self.outer.arrays
         self.attributes = ReadAttributes(reads)
         self.devices = OneDevice(fn)
         self.found: list[Readable] = []
@@ -259,7 +260,7 @@ class Trace:
                 layouts = self.api.layouts.of_inputs(
                     self.params, self.real, self.wrappers, outputs, outcome.values
                 )
-                writebacks = outcome.writebacks(result)
+                writebacks = outcome.writebacks()
                 attributes = outcome.read_attributes(len(arg_leaves))
         self.recorder.finish(outcome.values)
         graph, recorded, deciding = split_guards(self.recorder.graph)
