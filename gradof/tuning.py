@@ -34,6 +34,10 @@ WHILE_ROOM = 64  # steps that such a loop has room for at first: a call that nee
 WHILE_MOST_ROOM = 1 << 20  # again, with four times the room, up to this.
 WHILE_NODES = 4096  # of a torch trace, beyond which branches in loops are not looked at any more.
 
+# --- State ---------------------------------------------------------------------------------------
+CHECKED_BYTES = 1 << 18  # of numpy arrays that a torch function leads to, if it makes tensors of
+# one: each call checks them all, these in 0.1 ms, 8 MB in 3 ms.
+
 # --- Primitives of HIPS autograd ------------------------------------------------------------------
 OPENED_SECONDS = 3e-3  # of this thread: of a call that takes longer, Python's part is small.
 OPENED_NODES = 200  # of a function and its rule that are recorded as a graph.

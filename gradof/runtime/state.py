@@ -45,7 +45,7 @@ from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, module_of
-from gradof.tracer.state.places import Place, place_key, read_place
+from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
 from gradof.tracer.state.reach import MANY, Edge, Reach, global_hooks
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
@@ -207,7 +207,7 @@ class StateGuard:
 
     def _array(self, edge: Edge, shown: str) -> None:
         """An array that is no input: code may have asked for its shape or dtype."""
-        if edge.place.kind not in ("item", "cell", "index", "class", "slot"):
+        if edge.place.kind not in GUARDED:
             return
         if isinstance(edge.child, np.ndarray) and self._by_content:
             self.data.append((edge.place, checksum(edge.child), shown))

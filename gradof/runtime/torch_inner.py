@@ -94,10 +94,7 @@ def _version(tensor: Tensor) -> int:
 
 
 class RandomStates:
-    """What generators are at, so that what is drawn next can be drawn again.
-
-    They are torch's, and `others`.
-    """
+    """What torch's generators, and `others`, are at, so that what is drawn next is drawn again."""
 
     def __init__(self, tensors: Sequence[Tensor], others: Iterable[Any]) -> None:
         self._devices = list({t.device for t in tensors if t.is_cuda})

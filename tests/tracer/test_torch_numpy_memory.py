@@ -6,6 +6,7 @@ What changes the array's memory, or hands it to the caller, runs eagerly.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -65,6 +66,20 @@ def _written_after(s: State, x: Tensor) -> Any:
     return (x.sin() * shared).sum()
 
 
+@functools.lru_cache
+def _cached(n: int) -> Any:
+    return np.arange(float(n))
+
+
+@functools.lru_cache
+def _cached_pair(n: int) -> Any:
+    return n, np.arange(float(n))
+
+
+def _of_table(table: Any, x: Tensor) -> Any:
+    return (x.sin() * torch.from_numpy(table)).sum()
+
+
 # An array that is made inside may come from anywhere: from a file, or a simulator in C.
 MADE: dict[str, Function] = {
     "of numpy's": lambda s, x: (x.sin() * torch.from_numpy(np.sqrt(s.table) + np.eye(3))).sum(),
@@ -75,6 +90,8 @@ MADE: dict[str, Function] = {
     "stacked": lambda s, x: (x.sin() * torch.tensor(np.stack(s.kept))).sum(),
     "list of made": lambda s, x: (x.sin() * torch.tensor([s.table[0], s.table[1] * 2])[1]).sum(),
     "written after": _written_after,
+    "cached": lambda s, x: (x.sin() * torch.from_numpy(_cached(3))).sum(),
+    "of a cached tuple": lambda s, x: (x.sin() * torch.from_numpy(_cached_pair(3)[1])).sum(),
 }
 
 
@@ -141,6 +158,7 @@ def _change(s: State, call: int) -> None:
         s.buffer[:] = np.full(3, 4.0).tobytes()
         s.frame.loc[0, "a"] = 5.0
         s.mapped[0] = 7.0
+        _cached(3)[0] = _cached_pair(3)[1][0] = 5.0
     if call == 4:
         s.table = s.table + 1.0
         s.kept[0] = np.full(3, 7.0)
@@ -151,6 +169,8 @@ def _runs(fn: Function, compiled: bool) -> tuple[list[Any], Any]:
     global GENERATOR
     GENERATOR = np.random.default_rng(0)
     np.random.seed(0)
+    _cached.cache_clear()
+    _cached_pair.cache_clear()
     state = State()
     call: Any = lambda x: fn(state, x)  # noqa: E731
     if compiled:
@@ -195,6 +215,32 @@ def test_what_is_shared_with_the_caller_runs_eagerly(name: str) -> None:
 def test_an_array_that_is_made_inside_runs_eagerly(name: str) -> None:
     with pytest.warns(EagerWarning, match="that is made inside|is no argument"):
         assert _same(MADE[name]).eager_runs == 6
+
+
+def test_an_array_that_a_partial_is_given_runs_eagerly() -> None:
+    table = np.ones(3)
+    compiled = gradof.differentiate(functools.partial(_of_table, table))
+    for i in range(3):
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        if i == 0:
+            with pytest.warns(EagerWarning, match="that is made inside"):
+                value = compiled(x)
+        else:
+            value = compiled(x)
+        torch.testing.assert_close(value, _of_table(table, x))
+        table[i] += 1.0
+    assert compiled.cache_info().eager_runs == 3
+
+
+def test_large_arrays_run_eagerly() -> None:
+    large = np.ones((3, 100_000))
+    compiled = gradof.differentiate(lambda x: (x.sin() * torch.from_numpy(large)[:, 0]).sum())
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    with pytest.warns(EagerWarning, match="2,400,000 bytes of arrays"):
+        first = compiled(x)
+    large[0] = 2.0
+    torch.testing.assert_close(compiled(x) - first, x[0].sin())
+    assert compiled.cache_info().eager_runs == 2
 
 
 def test_an_array_that_is_written_to_runs_eagerly() -> None:

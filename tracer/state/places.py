@@ -14,6 +14,9 @@ from gradof.tracer.state.caches import read_cached
 from gradof.tracer.state.changes import MISSING, raw_dict
 from gradof.tracer.state.frames import arrays_of
 
+# Kinds of places at which a state guard looks at an array's elements; a frame guards its blocks.
+GUARDED = frozenset({"item", "cell", "index", "class", "slot"})
+
 
 class Place(NamedTuple):
     """Where a value is read again.

@@ -4,8 +4,9 @@
 
 The trace holds while the arrays have the elements that they had: those that the function leads to
 are guarded by them. An array that is made inside may come from anywhere (a file, a simulator), and
-is refused. What is shared is not only read where the tensor is changed in place, or is a result:
-then the function is not traced.
+is refused, as are those of partials, defaults and caches, which are not guarded. What is shared is
+not only read where the tensor is changed in place, or is a result: then the function is not traced.
+Nor is it where the arrays are large.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradof import tuning
 from gradof.errors import FreeTensorError
 from gradof.ir.core import Loc, Value
 from gradof.ir.opinfo import has_trait
@@ -41,14 +43,22 @@ class NumpyMemory:
                 self.admit_arrays(arg, loc)
 
     def admit(self, start: int, end: int, loc: Loc | None) -> None:
-        """Raise FreeTensorError for memory that no guarded array has."""
-        for array in self.guarded():
+        """Raise FreeTensorError for memory that no guarded array has, and where they are large."""
+        arrays = self.guarded()
+        size = sum(array.nbytes for array in arrays)
+        if size > tuning.CHECKED_BYTES:
+            raise FreeTensorError(
+                f"a tensor is made from a numpy array inside the traced function, which leads to "
+                f"{size:,} bytes of arrays: to check them would slow down each call", loc=loc,
+                hint="make the tensor outside, and pass it or keep it in place of the array",
+            )  # fmt: skip
+        for array in arrays:
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= start and end <= high:
                 return
         raise FreeTensorError(
-            "a tensor is made from a numpy array that is made inside the traced function, and "
-            "would not be made again at the next call",
+            "a tensor is made from a numpy array that is made inside the traced function, or kept "
+            "by a partial, a default or a cache: a compiled call would not read it again",
             loc=loc, hint="make the tensor outside and pass it, or keep the array in a closure",
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ from gradof.tracer.state.changes import Change
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.kinds import leaf_type
 from gradof.tracer.state.origins import Origin
+from gradof.tracer.state.places import GUARDED
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
@@ -44,6 +45,12 @@ def _is_array(obj: Any) -> bool:
     return isinstance(obj, np.ndarray)
 
 
+def _is_guarded(origin: Origin) -> bool:
+    if any(step.kind == "cached" for step in origin.steps):  # `cache_clear` would not be seen
+        return False
+    return origin.place is not None and origin.place.kind in GUARDED | {"block"}
+
+
 class OuterState:
     """What is reachable from a function while it is traced."""
 
@@ -54,6 +61,8 @@ class OuterState:
         self._known = -1  # what had been read when the index was made
         self._reach = Reach(reads)
         self._found: dict[int, tuple[Any, Origin]] = {}
+        self._arrays_known = -1
+        self._arrays: list[Any] = []
         reads.reached = self.reached
         reads.lends["id"] = self._id
         inner = getattr(fn, "__func__", fn)
@@ -76,10 +85,16 @@ class OuterState:
             self._found = self._reach.find(self.fn, is_tensor, self.given)
 
     def arrays(self) -> list[Any]:
-        """The numpy arrays that the code which has run so far can reach: they are guarded."""
-        with unprofiled():
-            found = Reach(self.reads).find(self.fn, _is_array, self.given)
-        return [array for array, _ in found.values()]
+        """The numpy arrays that the code which has run so far can reach, and that are guarded.
+
+        Those of a `functools.partial`, and of a cached function's results, are not.
+        """
+        if self._arrays_known != self.reads.progress():
+            self._arrays_known = self.reads.progress()
+            with unprofiled():
+                found = Reach(self.reads).find(self.fn, _is_array, self.given)
+            self._arrays = [array for array, origin in found.values() if _is_guarded(origin)]
+        return self._arrays
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""
