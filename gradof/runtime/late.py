@@ -83,7 +83,7 @@ def late_reads(
     loc = function_loc(found.rules[0][0])
     only = copy.copy(reads)
     only.codes, only.names, only.probes = found.codes, found.names, found.probes
-    there = reads.reached()
+    there = reads.misses.reached()
 
     def guards_of(varying: frozenset[Any]) -> list[StateGuard]:
         return [

@@ -42,7 +42,7 @@ from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.place_numbers import is_floating
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Traced
-from gradof.tracer.state.caches import ColdCache
+from gradof.tracer.state.cold import ColdCache
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, warn_user

@@ -6,10 +6,11 @@ import functools
 import logging
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from gradof import differentiate
+from gradof import differentiate, value_and_grad
 from gradof.errors import TraceError
 
 X = torch.arange(1.0, 4.0, dtype=torch.float64)
@@ -85,3 +86,91 @@ def test_what_is_logged_once_is_logged_once(caplog: pytest.LogCaptureFixture) ->
         assert torch.equal(x.grad, 2 * X)  # type: ignore[arg-type]
     assert [r.message for r in caplog.records] == ["careful"]
     assert compiled.cache_info().backward_runs == 3
+
+
+class Basis:
+    """What scientists cache: tables by their size."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019
+    def nodes(self, n: int, low: float = 0.0) -> dict[str, Any]:
+        self.runs.append(n)
+        return {"at": np.linspace(low, 1.0, n)}
+
+    @functools.cache  # noqa: B019
+    def power(self, n: int) -> Any:
+        return np.ones(3) if n == 0 else self.power(n - 1) * np.arange(3.0)
+
+
+@pytest.mark.parametrize("how", ["position", "keyword", "default", "unpacked", "caught"])
+def test_a_cold_cache_of_arrays_is_filled_plainly(how: str) -> None:
+    basis = Basis()
+    Basis.nodes.cache_clear()
+
+    def loss(x: Any) -> Any:
+        if how == "position":
+            at = basis.nodes(3, 0.5)
+        elif how == "keyword":
+            at = basis.nodes(low=0.5, n=3)
+        elif how == "default":
+            at = basis.nodes(3)
+        elif how == "unpacked":
+            at = basis.nodes(**{"n": 3, "low": 0.5})
+        else:
+            try:
+                at = basis.nodes(3)
+            except Exception:
+                at = {"at": np.zeros(3)}
+        return np.sum(x * x * at["at"])
+
+    want = np.linspace(0.0 if how in ("default", "caught") else 0.5, 1.0, 3)
+    x = np.arange(1.0, 4.0)
+    compiled = value_and_grad(loss)
+    for _ in range(3):
+        value, gradient = compiled(x)
+        assert value == np.sum(x * x * want)
+        np.testing.assert_array_equal(gradient, 2 * x * want)
+    runs = len(basis.runs)
+    assert loss(x) == np.sum(x * x * want)  # the same entry serves plain code
+    assert len(basis.runs) == runs
+    assert runs == 1 or how in ("keyword", "unpacked")  # how it was called is found by trying
+    assert type(basis.nodes(3)["at"]) is np.ndarray
+
+
+def test_a_cached_recursion_and_a_cache_that_changes() -> None:
+    basis = Basis()
+    Basis.power.cache_clear()
+    compiled = value_and_grad(lambda x: np.sum(x * basis.power(4)))
+    x = np.ones(3)
+    np.testing.assert_array_equal(compiled(x)[1], [0.0, 1.0, 16.0])
+    assert basis.power.cache_info().currsize == 5
+    basis.power.cache_clear()
+    basis.power(4)[...] = 7.0
+    np.testing.assert_array_equal(compiled(x)[1], [7.0, 7.0, 7.0])
+
+
+def test_what_a_cached_function_draws_is_drawn_once() -> None:
+    @functools.cache
+    def weights(n: int) -> Any:
+        return np.random.default_rng(n).standard_normal(n)
+
+    compiled = value_and_grad(lambda x: np.sum(x * weights(3)))
+    x = np.ones(3)
+    first = compiled(x)[1]
+    np.testing.assert_array_equal(first, weights(3))
+    np.testing.assert_array_equal(compiled(x)[1], first)
+
+
+def test_what_a_cached_function_prints_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    @functools.cache
+    def scale(n: int) -> float:
+        print("scale of", n)
+        return 2.0 * n
+
+    compiled = differentiate(lambda x: np.sum(x * scale(3)))
+    for _ in range(3):
+        assert compiled(np.ones(2)) == 12.0
+    assert capsys.readouterr().out == "scale of 3\n"
+    assert "runs, too" not in str(compiled.explain(np.ones(2)))

@@ -61,6 +61,7 @@ from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.numpy.whiles import ArrayLoops
 from gradof.tracer.state.changes import Change
+from gradof.tracer.state.cold import ColdCache, Warming
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.loop_code import handles_errors
 from gradof.tracer.state.origins import ATOMS
@@ -105,13 +106,19 @@ def trace_numpy(
     sight = Sight(reads)
     adoptions = Adoptions(fn)
     loops_vary = Varying()
+    warming = Warming()
     while True:
         loops_vary.begin()
+        reads.misses.cold = None
         loops = ArrayLoopNotes(reads, evaluate, loops_vary, sizes())
         try:
             traced = _trace(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
+        except ColdCache as error:
+            reads.performs = None
+            if not warming.warm(error):
+                raise
         except Exception:
             if sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
                 sizes = Sizes
@@ -143,6 +150,7 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers, loops.sizes)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
+    reads.misses.performs = lambda: bool(recorder.told.performs or reads.performs)
     _listen(recorder, loops, adoptions)
     try:
         places.fill(held.number)
@@ -151,6 +159,7 @@ def _trace(
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
+        reads.misses.refuse()
         sight.check(fn)
         generators.check()
         _refuse_changed_containers(fn, (positional, named), tree, values)

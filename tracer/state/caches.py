@@ -10,40 +10,17 @@
 [(3, [3])]
 
 What a run used is guarded (`CacheGuard`), and a tensor among it is an input, read by its key.
-
-Note [A cold cache]
-A cached function that runs while a trace is made runs once for many calls. Its result stays in the
-cache where it is a value like any other, and what it logs is logged, once, as in eager. Where it
-holds a tensor of the trace, or the function wrote to what was there before, the trace ends with a
-ColdCache before anything is kept: this call runs eagerly, and the next one finds the result.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable
 from operator import is_
 from typing import Any
 
-from gradof.errors import TraceError
-from gradof.ir.core import Loc
-
 LRU: type[Any] = type(functools.lru_cache(len))
-_MANY = 10_000  # objects of a result that are looked through
-
-
-class ColdCache(TraceError):
-    """A cached function is computed for the first time; see Note [A cold cache]."""
-
-
-def cold_cache(name: str, loc: Loc | None) -> ColdCache:
-    """The error for a cached function whose result a trace must not keep."""
-    return ColdCache(
-        f"{name} is cached, and computed for the first time: its result stays for later calls",
-        loc=loc, hint="call it once before, so that the trace finds the result",
-    )
 
 
 def entries(cached: Any) -> list[tuple[Hashable, Any]]:
@@ -115,31 +92,3 @@ class CacheGuard:
             )
         except LookupError:
             return False
-
-
-def holds(value: Any, is_traced: Callable[[Any], bool]) -> bool:
-    """Whether a value is, or has in it, something that only a trace can use."""
-    seen: set[int] = set()
-    stack = [value]
-    while stack and len(seen) < _MANY:
-        obj = stack.pop()
-        if id(obj) in seen:
-            continue
-        if is_traced(obj):
-            return True
-        seen.add(id(obj))
-        stack.extend(_inside(obj))
-    return False
-
-
-def _inside(obj: Any) -> Iterator[Any]:
-    if isinstance(obj, dict):
-        yield from dict.keys(obj)
-        yield from dict.values(obj)
-    elif isinstance(obj, (list, tuple, set, frozenset, deque)):
-        yield from obj
-    elif callable(obj) and getattr(obj, "__closure__", None):
-        yield from gc.get_referents(*obj.__closure__)
-    attributes = getattr(obj, "__dict__", None)
-    if type(attributes) is dict and not isinstance(obj, type):
-        yield from attributes.values()

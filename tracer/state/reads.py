@@ -32,13 +32,13 @@ from typing import Any
 from gradof.ir.core import Loc
 from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
-from gradof.tracer.state.caches import ColdCache, cold_cache, holds, wrapped_by
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
+from gradof.tracer.state.cold import Misses
 from gradof.tracer.state.computed_names import note, note_given
 from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.kinds import ATOMS, is_of_trace
+from gradof.tracer.state.kinds import ATOMS
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
@@ -85,17 +85,14 @@ class Reads:
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
         self.module_names: set[str] = set()  # looked up in sys.modules
-        self.cold: ColdCache | None = None
-        self.is_traced: Callable[[Any], bool] = is_of_trace
-        self.reached: Callable[[], set[int]] = set  # ids of what was there before the run
         self.written: list[Any] = []  # places of arrays that a failed run may have written to
         self.files: Callable[[], list[Any]] = list  # that the run has opened itself
-        self._miss: tuple[FrameType, Any] | None = None  # a cached function that runs
         self.asks_globals = False  # whether texts may be names of globals
         self.asks = False  # whether objects are compared by identity that may be tensors
         self.hashed = False  # whether tensors are looked up in sets and dicts
         self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
         self.held = Held(copies_arrays=refuse_effects)
+        self.misses = Misses(self.held, refuse_effects)
         self.decisions = Decisions()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
@@ -148,8 +145,8 @@ class Reads:
             caller = self._facts.get(id(frame.f_code))
             if caller is not None:
                 self._of_c(frame, arg)
-        elif event == "return" and self._miss is not None and self._miss[0] is frame:
-            self._end_miss(frame, arg)
+        elif event == "return" and self.misses.running(frame):
+            self.misses.end(frame, arg)
         elif event == "return" and arg is not None:
             if self._facts.get(id(frame.f_code)) is not None:
                 caller = self._of_caller(frame)
@@ -166,7 +163,7 @@ class Reads:
         if code.co_name == "__hash__" and module == "torch._tensor":
             asking = "" if frame.f_back is None else str(frame.f_back.f_globals.get("__name__"))
             users = not asking.startswith("torch.") and self._of_caller(frame) is not None
-            self.hashed = users and self.is_traced(frame.f_locals.get("self"))
+            self.hashed = users and self.misses.is_traced(frame.f_locals.get("self"))
             self.asks |= self.hashed
         if module in OUTSIDE and self._of_caller(frame) is not None:
             names = OUTSIDE[module]
@@ -228,8 +225,8 @@ class Reads:
         if seen.names:
             for names in (self.names, self.probes, self.whole, self.used):
                 names |= seen.names
-        if seen.caches and self._miss is None:
-            self._note_miss(frame)
+        if seen.caches:
+            self.misses.note(frame)
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
             self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
@@ -265,27 +262,6 @@ class Reads:
                 if type(value) not in ATOMS and id(value) not in self.everything:
                     note(self.everything, value)
                     self.held.see(value, facts, given=True)
-
-    def _note_miss(self, frame: FrameType) -> None:
-        """Whether this is a cached function that runs, as its result is not there."""
-        for cached, before in self.held.caches.values():
-            code = getattr(wrapped_by(cached), "__code__", None)
-            if code is frame.f_code and cached.cache_info().misses > before.misses:
-                self._miss = frame, self._written()
-
-    def _written(self) -> set[tuple[Any, Any]]:
-        return {(change.at, change.what) for change in self.held.changes()}
-
-    def _end_miss(self, frame: FrameType, result: Any) -> None:
-        """Note [A cold cache] in `gradof.tracer.state.caches`."""
-        assert self._miss is not None
-        written, self._miss = self._miss[1], None
-        new = {container for (_, container, _), _ in self._written() - written}
-        there = self.reached() if new else set()
-        if self.refuse_effects and (holds(result, self.is_traced) or new & there):
-            self.cold = cold_cache(frame.f_code.co_qualname, user_loc(frame))
-            raise self.cold
-        self.held.renew(new - there)  # the function made them: they are as it gave them
 
     def _of_c(self, frame: FrameType, function: Any) -> None:
         owner: Any = getattr(function, "__self__", None)
@@ -336,7 +312,7 @@ class Reads:
             caller = caller.f_back
         if caller is None or self._facts.get(id(caller.f_code)) is None:
             return
-        if self._miss is not None or is_installed(caller.f_code):
+        if self.misses.is_any or is_installed(caller.f_code):
             return
         if frame.f_code.co_name == "_log":
             self.effect("logging", frame)

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from gradof.errors import TraceError
-from gradof.tracer.state.caches import cold_cache, holds, used_since
 from gradof.tracer.state.changes import Change
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.kinds import leaf_type
@@ -63,7 +62,7 @@ class OuterState:
         self._found: dict[int, tuple[Any, Origin]] = {}
         self._arrays_known = -1
         self._arrays: list[Any] = []
-        reads.reached = self.reached
+        reads.misses.reached = self.reached
         reads.lends["id"] = self._id
         inner = getattr(fn, "__func__", fn)
         if hasattr(inner, "__code__"):
@@ -110,17 +109,6 @@ class OuterState:
         """The ids of all that the code which has run so far can reach."""
         self.index()
         return self._reach.reached
-
-    def refuse_cold(self) -> None:
-        """Raise ColdCache where a function of C's is cached and has given what is the trace's."""
-        if self.reads.cold is not None:  # the function may have caught it
-            raise self.reads.cold
-        for cached, before in self.reads.held.caches.values():
-            if cached.cache_info().misses == before.misses:
-                continue
-            if any(holds(pair, self.reads.is_traced) for pair in used_since(cached, before)):
-                cached.cache_clear()
-                raise cold_cache(getattr(cached, "__name__", "a function"), None)
 
     def refuse_array_of(self, tensor: torch.Tensor) -> None:
         """Raise where code could see a change of the tensor in an array that shares its memory."""

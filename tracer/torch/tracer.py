@@ -60,7 +60,7 @@ from gradof.tracer.core.result import (
     split_guards,
 )
 from gradof.tracer.numpy.adopt import Adoptions
-from gradof.tracer.state.caches import ColdCache
+from gradof.tracer.state.cold import ColdCache
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.origins import Origins
@@ -169,7 +169,7 @@ class Trace:
     ) -> None:  # fmt: skip
         self.fn = fn
         self.reads = reads
-        reads.is_traced = _is_of_trace
+        reads.misses.is_traced = _is_of_trace
         reads.lends["type"] = Type
         self.same = same
         self.places = NumbersInPlaces(varying)
@@ -351,7 +351,7 @@ class Trace:
 
     def refuse_effects(self) -> None:
         """What Python does at each call beside computing, and a compiled call would not."""
-        self.outer.refuse_cold()
+        self.reads.misses.refuse()
         for what, loc in self.reads.effects[:1]:
             raise effect_error(what, loc)
         if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
