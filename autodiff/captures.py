@@ -50,7 +50,9 @@ from gradof.ops.cost import is_expensive
 from gradof.passes.purity import is_constant, is_pure, is_view
 from gradof.passes.torn import jumps, torn
 
-_REDUCTIONS = frozenset({"sum", "prod", "amax", "amin", "mean", "any", "all", "argmax", "argmin"})
+_REDUCTIONS = frozenset({
+    "sum", "prod", "amax", "amin", "even_max", "even_min", "mean", "any", "all", "argmax", "argmin",
+})  # fmt: skip
 
 
 def choose_captures(

@@ -59,7 +59,7 @@ def _vector_norm(x: Expr, ord: float, dims: Dims, keepdims: bool) -> Expr:
     if p == 0.0:
         return F.sum((x != 0.0).cast(x.dtype), dims=dims, keepdims=keepdims)
     if math.isinf(p):
-        extreme = F.amax if p > 0 else F.amin
+        extreme = F.even_max if p > 0 else F.even_min
         return extreme(F.abs(x), dims=dims, keepdims=keepdims)
     # Zero elements give gradient 0 (with p < 1 theirs is infinite) and, with p > 0, add nothing;
     # with p < 0 the norm is then 0.

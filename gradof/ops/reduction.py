@@ -67,6 +67,22 @@ op("amax(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp
    traits={"selects"}, numpy="np.amax({x}, axis={dims}, keepdims={keepdims})")
 op("amin(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp},
    traits={"selects"}, numpy="np.amin({x}, axis={dims}, keepdims={keepdims})")
+
+
+def _evenly_vjp(g: Expr, x: Expr, y: Expr, dims: Dims, keepdims: bool) -> Expr:
+    if not dims:
+        return g
+    kept = y.reshape(tuple(1 if i in dims else n for i, n in enumerate(x.shape)))
+    ties = ((x == kept) | ((x != x) & (kept != kept))).cast(x.dtype)
+    return ties * (g.reshape(kept.shape) / ties.sum(dims, keepdims=True))
+
+
+op("even_max(x; dims, keepdims) -> y", family=reduction(ANY), traits={"selects"},
+   expand=lambda x, dims, keepdims: F.amax(x, dims=dims, keepdims=keepdims),
+   vjp={"x": _evenly_vjp}, doc="torch.max of all: nans share its gradient, as ties do.")
+op("even_min(x; dims, keepdims) -> y", family=reduction(ANY), traits={"selects"},
+   expand=lambda x, dims, keepdims: F.amin(x, dims=dims, keepdims=keepdims),
+   vjp={"x": _evenly_vjp}, doc="torch.min of all: nans share its gradient, as ties do.")
 op("any(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},
    numpy="np.any({x}, axis={dims}, keepdims={keepdims})")
 op("all(x; dims, keepdims) -> y", family=reduction(ALL, BOOL), vjp={"x": None},

@@ -119,7 +119,9 @@ def apart(
     `run` runs a plan under autograd.
     """
     shown = list(outputs)
-    f: Any = next(value.grad_fn for value in outputs if value.requires_grad)
+    f: Any = next((value.grad_fn for value in outputs if value.requires_grad), None)
+    if f is None:  # all results have gradients of zero
+        return tuple(shown)
     f.kept = kept
     for result, earlier in inner.earlier.items():
         value, view = shown[result], inner.views.get(result)

@@ -77,8 +77,10 @@ def _in_float64(node: Node, operands: Sequence[Any]) -> Any:
 
 
 def _broadcasts(record: Op, operands: Sequence[Any]) -> bool:
-    """Whether batches are broadcast, as our products do and the library's of that name do not."""
-    return "elementwise" not in record.traits and len({np.shape(x)[:-2] for x in operands}) > 1
+    """Whether batches have dims as only our products take them, or are broadcast by these."""
+    batches = {np.shape(x)[:-2] for x in operands}
+    is_ours = record.name == "bmm" and any(len(batch) != 1 for batch in batches)
+    return is_ours or ("elementwise" not in record.traits and len(batches) > 1)
 
 
 def _library_function(record: Op) -> Any:

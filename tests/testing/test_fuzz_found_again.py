@@ -158,3 +158,40 @@ def test_an_index_of_a_scalar_is_a_copy(name: str, index: Any) -> None:
     steps = 1e-6 * np.eye(3)
     expected = [(program(x + d) - program(x - d)) / 2e-6 for d in steps]
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
+
+
+NANS: dict[str, Callable[[Tensor], Tensor]] = {
+    "max": lambda x: x.max(), "min": lambda x: x.min(),
+    "norm": lambda x: torch.linalg.vector_norm(x, torch.inf),
+    "least": lambda x: torch.linalg.vector_norm(x, -torch.inf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [[math.nan], [math.nan, 1.0, math.nan], [[2.0, math.nan]]])
+@pytest.mark.parametrize("name", NANS)
+def test_extremes_of_nans(name: str, values: Any) -> None:
+    right(NANS[name], [torch.tensor(values, dtype=torch.float64)])
+
+
+def test_results_that_are_counts_where_another_is_computed_from_them() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        count = torch.linalg.vector_norm(x, 0, 0, keepdim=True)
+        return count.unsqueeze(-1), torch.acos(torch.sigmoid(count) * 1.8 - 0.9)
+
+    right(fn, [torch.tensor([1.0, 0.0], dtype=torch.float64)])
+
+
+@pytest.mark.parametrize("p", [0.0, 2.0, math.inf])
+def test_distances_from_what_is_infinite(p: float) -> None:
+    x = torch.tensor([[0.0, 1.0], [math.inf, 2.0], [3.0, -math.inf]], dtype=torch.float64)
+    y = torch.tensor([[0.5, 1.0], [2.0, 2.5]], dtype=torch.float64)
+    compiled = differentiate(lambda x, y: torch.cdist(x, y, p))
+    assert torch.equal(compiled(x, y), torch.cdist(x, y, p))
+    assert torch.equal(differentiate(lambda x: torch.pdist(x, p))(x), torch.pdist(x, p))
+    assert compiled.cache_info().forward_runs == 1
+
+
+def test_a_check_of_products_of_stacks_by_op() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
+    report = check(lambda x: np.sum((x @ np.swapaxes(x, -1, -2)) ** 2), (x,), per_op=True)
+    assert any(row.op == "bmm" for row in report.ops)

@@ -52,7 +52,7 @@ for _name in ("amax", "amin"):
 for _name in ("max", "min"):
 
     def _whole(c: Call, x: Expr, _name: str = _name) -> Expr:
-        return F.__getattr__("a" + _name)(x, dims=all_dims(x, None), keepdims=False)
+        return F.__getattr__("even_" + _name)(x, dims=all_dims(x, None), keepdims=False)
 
     def _along(
         c: Call, x: Expr, dim: int, keepdim: bool = False, _name: str = _name

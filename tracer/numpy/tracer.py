@@ -150,8 +150,7 @@ def _trace(
     traced, values = _arguments(recorder, leaves, thawed, fn, paths, numbers, loops.sizes)
     generators = Generators(fn, thawed, reads)
     held = _Held(recorder, places)
-    reads.misses.performs = lambda: bool(recorder.told.performs or reads.performs)
-    _listen(recorder, loops, adoptions)
+    _listen(recorder, loops, adoptions, reads)
     try:
         places.fill(held.number)
         with _recording(recorder, sight):
@@ -159,7 +158,7 @@ def _trace(
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
-        reads.misses.refuse()
+        reads.misses.refuse_caught()
         sight.check(fn)
         generators.check()
         _refuse_changed_containers(fn, (positional, named), tree, values)
@@ -201,8 +200,12 @@ def _trace(
     )
 
 
-def _listen(recorder: Recorder, loops: ArrayLoopNotes, adoptions: Adoptions) -> None:
+def _listen(
+    recorder: Recorder, loops: ArrayLoopNotes, adoptions: Adoptions, reads: Reads
+) -> None:
     """What the run reads and says, and the branches in its loops, are told to `loops`."""
+    reads.misses.is_traced = lambda obj: type(obj) is TracedArray
+    reads.misses.performs = lambda: bool(recorder.told.performs or reads.performs)
     recorder.adoptions = adoptions
     recorder.listen(loops)
     recorder.numbers.converted = adoptions.note_conversion

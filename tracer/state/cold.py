@@ -159,10 +159,14 @@ class Misses:
             raise self.cold
         self._held.renew(new - there)  # the function made them: they are as it gave them
 
+    def refuse_caught(self) -> None:
+        """Raise the ColdCache that the function has caught."""
+        if self.cold is not None:
+            raise self.cold
+
     def refuse(self) -> None:
         """Raise ColdCache where a function of C's is cached and has given what is the trace's."""
-        if self.cold is not None:  # the function may have caught it
-            raise self.cold
+        self.refuse_caught()
         for cached, before in self._held.caches.values():
             if cached.cache_info().misses == before.misses:
                 continue

@@ -51,7 +51,8 @@ def _ormqr(
 def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
     gap = a.unsqueeze(-2) - b.unsqueeze(-3)
     if p == 0:
-        return (gap != 0).to(a.dtype).sum(-1) + (gap * 0.0).sum(-1)
+        count = (gap != 0).to(a.dtype).sum(-1)
+        return count + (torch.where(gap.isfinite(), gap, 0.0) * 0.0).sum(-1)  # a gradient of zeros
     if gap.shape[-1] == 0:
         return gap.sum(-1)
     if p == float("inf"):  # every largest entry has the whole gradient
@@ -59,7 +60,8 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> T
         largest = size.amax(-1)
         chosen = (size.detach() == largest.detach().unsqueeze(-1)) & (size.detach() > 0)
         whole = torch.where(chosen, size, 0.0).sum(-1)
-        return largest.detach() + (whole - whole.detach())
+        step = whole - whole.detach()  # of an infinite one a nan
+        return largest.detach() + torch.where(whole.detach().isfinite(), step, 0.0)
     norm: Tensor = torch.linalg.vector_norm(gap, p, -1)
     return norm
 
