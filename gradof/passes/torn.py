@@ -31,6 +31,23 @@ def jumps(node: Node) -> bool:
     return has_trait(node.kind, "jumps")
 
 
+def is_exact(value: Value) -> bool:
+    """Whether it has the same bits whoever computes it: moved ones of inputs, drawn numbers."""
+    seen: set[Value] = set()
+    todo = [value]
+    while todo:
+        at = todo.pop()
+        if at in seen or at.node is None or is_constant(at.node):
+            continue
+        seen.add(at)
+        if has_trait(at.node.kind, "random"):
+            continue
+        if at.is_inexact and not _moves_bits(at.node):
+            return False
+        todo += at.node.inputs
+    return True
+
+
 def torn(nodes: Iterable[Node], is_kept: Kept) -> list[Value]:
     """The kept values that a node reads beside what they were selected from, computed again."""
     found: dict[Value, None] = {}

@@ -297,3 +297,12 @@ def _modes(library: Library) -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch.is_anomaly_enabled(),
     )
+
+
+def as_numpy(value: Any) -> Any:
+    """A tensor or array of a call as numpy computes with it."""
+    if not is_tensor(value):
+        return np.asarray(value)
+    from gradof.runtime.torch_bridge import to_numpy
+
+    return to_numpy(value)

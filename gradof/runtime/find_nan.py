@@ -23,7 +23,7 @@ from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import TensorType
 from gradof.passes.expand_composites import expand_composites
-from gradof.runtime.arrays import is_tensor
+from gradof.runtime.arrays import as_numpy
 from gradof.runtime.cache import Bound
 from gradof.runtime.results import gradient_flags
 
@@ -129,13 +129,3 @@ class _Run:
 def _ones(value: Value) -> Any:
     assert isinstance(value.type, TensorType) and value.type.shape is not None
     return np.ones(value.type.shape, to_numpy_dtype(value.type.dtype))
-
-
-
-def as_numpy(value: Any) -> Any:
-    """A tensor or array of a call as numpy computes with it."""
-    if not is_tensor(value):
-        return np.asarray(value)
-    from gradof.runtime.torch_bridge import to_numpy
-
-    return to_numpy(value)

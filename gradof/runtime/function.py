@@ -20,7 +20,6 @@ from typing import Any
 
 from gradof.autodiff.gradient import Gradient
 from gradof.ir.clone import clone_graph
-from gradof.ir.contents import checksum
 from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
@@ -195,7 +194,7 @@ class Differentiated:
     def _candidates(self, call: Call) -> Iterator[Bound]:
         """The entries of this signature whose Python state holds, with the inputs of the call."""
         for entry in self._cache.entries.get(call.key, ()):
-            if entry.state.check() and self._content_holds(entry.traced):
+            if entry.state.check() and entry.traced.holds_content(self._fn):
                 free = self._read_free(entry.traced)
                 if free is not None and free_keys(free) == entry.free_keys:
                     inputs = self._inputs(call, entry.traced, free)
@@ -207,6 +206,8 @@ class Differentiated:
         free = self._read_free(entry.traced)
         assert free is not None
         inputs = self._inputs(call, entry.traced, free)
+        if entry.decisions is not None:
+            entry.decisions.supply(inputs)
         return Bound(entry, inputs, call, drawn(entry.traced))
 
     def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
@@ -220,14 +221,6 @@ class Differentiated:
             with self._cache.lock:
                 rest = [e for e in self._cache.entries[key] if e is not entry]
                 self._cache.entries[key] = [entry, *rest]
-
-    def _content_holds(self, traced: Traced) -> bool:
-        if not traced.content:
-            return True
-        try:
-            return all(checksum(origin.read(self._fn)) == n for origin, n in traced.content)
-        except (LookupError, AttributeError):
-            return False  # the array is gone: another trace is due
 
     def _read_free(self, traced: Traced) -> list[Any] | None:
         try:
@@ -288,7 +281,7 @@ class Differentiated:
         return [
             entry.decisions for entry in self._cache.entries.get(call.key, ())
             if entry.decisions is not None and entry.state.check()
-            and self._content_holds(entry.traced)
+            and entry.traced.holds_content(self._fn)
         ]  # fmt: skip
 
     def plans(self) -> list[GraphPlan]:

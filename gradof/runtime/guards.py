@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gradof.codegen import Executable, compile_graph
+from gradof.codegen.host.evaluate import interpret
 from gradof.errors import PathLimitError
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node
 from gradof.ir.forks import cached_property
 from gradof.ir.opinfo import has_trait
 from gradof.ops.guard import GuardFailed, Number, same_number
-from gradof.passes.guards import guards_of
+from gradof.passes.guards import guards_of, path_part
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.runtime.arrays import as_numpy
 from gradof.tracer.state.generators import GLOBAL, Rewound
 
 
@@ -44,21 +46,39 @@ class Decisions:
         run_passes(graph, ("expand-composites", *CLEAN_UP))
         return compile_graph(graph, library=self.library, name=f"{graph.name}_decides")
 
-    def failure(self, inputs: Sequence[Any]) -> GuardFailed | None:
-        """What the first Guard that does not hold saw; None if all hold."""
+    def failure(self, inputs: list[Any]) -> GuardFailed | None:
+        """What the first Guard that does not hold saw.
+
+        None if all hold: `inputs` then end with what the path shares (Note [One mask for both]).
+        """
         try:
             if self.library == "torch":
                 from gradof.runtime.torch_bridge import run_check
 
                 # torch's own are set back by the check
                 with Rewound(g for g in self.generators if g in GLOBAL).again():
-                    run_check(self.executable, inputs, self.random)
+                    inputs += run_check(self.executable, inputs, self.random)
             else:
                 with Rewound(self.generators).again():  # the path draws the same numbers
-                    self.executable(*inputs)
+                    inputs += self.executable(*inputs)
         except GuardFailed as failed:
             return failed
         return None
+
+    def supply(self, inputs: list[Any]) -> None:
+        """Put what the path shares after the inputs of the call that was traced."""
+        if not self.graph.outputs or self.failure(inputs) is None:
+            return
+        # the compiled check rounds to the other side: what the trace saw, op by op, is what counts
+        arrays = [as_numpy(x) for x in inputs]
+        with Rewound(self.generators).again():
+            shared = interpret(path_part(self.graph), arrays, library=self.library)
+        if self.library == "torch":
+            import torch
+
+            inputs += [torch.from_numpy(x).to(inputs[0].device) for x in shared]
+        else:
+            inputs += shared
 
     def may_follow(self, learnt: Sequence[Number]) -> bool:
         """Whether this path begins with the values already seen."""

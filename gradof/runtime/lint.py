@@ -18,8 +18,8 @@ from gradof.ir.core import Graph, Loc, Node, Value
 from gradof.ir.types import TensorType
 from gradof.ops.nan_safe import unreached
 from gradof.passes.expand_composites import expand_composites
+from gradof.runtime.arrays import as_numpy
 from gradof.runtime.cache import Bound
-from gradof.runtime.find_nan import as_numpy
 from gradof.runtime.results import gradient_flags
 
 _SELECTS = ("where", "masked_fill", "clamp", "maximum", "minimum")

@@ -114,18 +114,19 @@ def run(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(made)
 
 
-def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> None:
+def run_check(check: Executable, tensors: Sequence[Tensor], random: bool) -> Sequence[Tensor]:
     """Run the deciding part of a path; random numbers it draws will be drawn again."""
     if check.takes_tensors:
         arrays: list[Any] = [resolved(t) for t in tensors]
     else:
         arrays = [to_raw(t) for t in resizable(tensors)]
     if not random:
-        check(*arrays)
-        return
-    devices = {t.device for t in tensors if t.is_cuda}
-    with torch.random.fork_rng(devices=list(devices)):
-        check(*arrays)
+        found = check(*arrays)
+    else:
+        devices = {t.device for t in tensors if t.is_cuda}
+        with torch.random.fork_rng(devices=list(devices)):
+            found = check(*arrays)
+    return found if check.takes_tensors else [from_numpy(array) for array in found]
 
 
 def from_numpy(array: Any) -> Tensor:

@@ -23,8 +23,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gradof.ir.contents import checksum
 from gradof.ir.core import Graph, Loc
-from gradof.passes.guards import deciding_part, guards_of, path_part
+from gradof.passes.guards import guards_of, split
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
 from gradof.tracer.state.places import Place, fill, remove_place, write_place
@@ -195,11 +196,12 @@ class Traced:
     `requires_grad` has one entry per graph input. `content` names free arrays whose elements were
     baked in, with their checksums: the trace holds while they are as they were. `recorded` is the
     graph with its Guards where Python read values, and `deciding` the part of it that tells
-    whether the trace holds; None where there are no Guards. `graph` has none. `numbers` are the
-    graph inputs that are Python numbers; `pinned` the leaves that should not have been, each with
-    the line that needed its value: the trace is then good for these values alone. `by_history`:
-    tensors that require no grad have the gradient of such, which another call may not mean
-    (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
+    whether the trace holds; None where there are no Guards. `graph` has none, and after its other
+    inputs those that `deciding` computes (Note [One mask for both] in `passes.guards`). `numbers`
+    are the graph inputs that are Python numbers; `pinned` the leaves that should not have been,
+    each with the line that needed its value: the trace is then good for these values alone.
+    `by_history`: tensors that require no grad have the gradient of such, which another call may not
+    mean (Note [Values and histories] in `torch.histories`). `stores` are written after each call.
     `performs` says what no graph does, with its line: the function itself runs, too, at each call.
     `layouts`: how inputs are laid out, where that matters; the trace then serves no others, nor
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
@@ -257,6 +259,15 @@ class Traced:
                 leaves.append(out.value)
         return leaves
 
+    def holds_content(self, fn: Any) -> bool:
+        """Whether the arrays of `content`, that `fn` leads to, are as they were."""
+        if not self.content:
+            return True
+        try:
+            return all(checksum(origin.read(fn)) == n for origin, n in self.content)
+        except (LookupError, AttributeError):
+            return False  # the array is gone: another trace is due
+
     @property
     def writes(self) -> bool:
         """Whether the function writes to Python's state, or does what is seen outside of it."""
@@ -282,11 +293,14 @@ class Traced:
     @property
     def input_names(self) -> tuple[str, ...]:
         """For messages: `args[0]['w']` for arguments, `closure 'c'` for free tensors."""
-        return (*(self.arg_paths[i] for i in self.arg_leaves), *map(str, self.origins))
+        decided = [] if self.deciding is None else self.deciding.outputs
+        return (*(self.arg_paths[i] for i in self.arg_leaves), *map(str, self.origins),
+                *(f"what decides the path ({value.type})" for value in decided))  # fmt: skip
 
 
 def split_guards(graph: Graph) -> tuple[Graph, Graph | None, Graph | None]:
     """`Traced.graph`, `.recorded` and `.deciding` of a recorded graph."""
     if not guards_of(graph):
         return graph, None, None
-    return path_part(graph), graph, deciding_part(graph)
+    path, deciding = split(graph)
+    return path, graph, deciding

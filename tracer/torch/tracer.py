@@ -277,7 +277,7 @@ class Trace:
             out_tree=out_tree,
             outputs=outputs,
             writebacks=writebacks,
-            requires_grad=tuple(self.required),
+            requires_grad=(*self.required, *[False] * (len(graph.inputs) - len(self.required))),
             arg_paths=paths,
             recorded=recorded,
             deciding=deciding,
