@@ -175,8 +175,12 @@ def _hardsigmoid(x: Expr) -> Expr:
     return F.where(x <= -3.0, 0.0, F.where(x >= 3.0, 1.0, (x + 3.0) / 6.0))
 
 
+def _hardsigmoid_vjp(g: Expr, x: Expr) -> Expr:
+    return F.where((x > -3.0) & (x < 3.0), g * (1.0 / 6.0), 0.0)  # 0 at nan, as in eager
+
+
 op("hardsigmoid(x) -> y", family=unary(), expand=_hardsigmoid, names=["aten.hardsigmoid"],
-   formula="(x + 3)/6")
+   vjp={"x": _hardsigmoid_vjp}, formula="(x + 3)/6")
 
 
 def _hardswish(x: Expr) -> Expr:

@@ -94,7 +94,7 @@ op("polar(a, b) -> y", family=Family(_infer_complex, frozenset({"elementwise"}))
 def _angle(x: Expr) -> Expr:
     if x.dtype.is_complex:
         return F.atan2(F.imag(x), F.real(x))
-    return F.where(F.isnan(x), x, F.where(x < 0.0, math.pi, 0.0 * F.sign(x)))
+    return F.where(F.isnan(x), F.detach(x), F.where(x < 0.0, math.pi, 0.0 * F.sign(x)))
 
 
 def _infer_angle(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -118,33 +118,47 @@ for _name, (_last, _rule) in _SUMS.items():
     special(f"{_name}(k, n, {_last})", _KN | {_last: _of_counts(_rule, _last)}, whole(_name, 2))
 
 
-def _tukey_slope(y: Expr, shape: Expr) -> Expr:
-    return F.pow(y, shape - 1.0) + F.pow(1.0 - y, shape - 1.0)
+def _tails(x: Expr, shape: Expr, y: Expr) -> tuple[Expr, Expr, Expr]:
+    """Where the distribution has a density, and its parts below and above x.
+
+    By symmetry the upper one is the lower one of -x, which 1 - y is not where y rounds to 1.
+    """
+    upper = F.tklmbda(-x, shape)
+    inside = (y > 0.0) & (upper > 0.0)
+    return inside, F.where(inside, y, 0.5), F.where(inside, upper, 0.5)
 
 
-def _within(rule: Callable[..., Expr]) -> Callable[[Expr, Expr, Expr], Expr]:
-    """The rule, and zero outside of the distribution's support, where y is 0 or 1."""
-
-    def within(g: Expr, shape: Expr, y: Expr) -> Expr:
-        inside = (y > 0.0) & (y < 1.0)
-        return F.where(inside, rule(g, shape, F.where(inside, y, 0.5)), 0.0)
-
-    return within
+def _tukey_density(lower: Expr, upper: Expr, shape: Expr) -> Expr:
+    return 1.0 / (F.pow(lower, shape - 1.0) + F.pow(upper, shape - 1.0))
 
 
-def _tukey_shape(g: Expr, shape: Expr, y: Expr) -> Expr:
-    # of the quantile (y^shape - (1 - y)^shape)/shape, in shape, over its slope
-    near = F.abs(shape) < 1e-6
-    power = F.where(near, 1.0, shape)
-    first, second = F.pow(y, power), F.pow(1.0 - y, power)
-    logs = first * F.log(y) - second * F.log1p(-y)
-    direct = (logs - (first - second) / power) / power
-    limit = (F.square(F.log(y)) - F.square(F.log1p(-y))) * 0.5
-    return -(g * F.where(near, limit, direct) / _tukey_slope(y, shape))
+def _bend(t: Expr) -> Expr:
+    """((t - 1) e^t + 1) / t^2, by its series near 0: the sum of t^k / (k! (k + 2))."""
+    near = F.abs(t) < 0.5
+    small, large = F.where(near, t, 0.0), F.where(near, 1.0, t)
+    series = small * 0.0
+    for k in range(14, -1, -1):
+        series = series * small + 1.0 / (math.factorial(k) * (k + 2))
+    return F.where(near, series, ((large - 1.0) * F.exp(large) + 1.0) / F.square(large))
 
 
-special("tklmbda(x, shape)", {
-    "x": _within(lambda g, shape, y: g / _tukey_slope(y, shape)), "shape": _within(_tukey_shape)})
+def _tukey_x(g: Expr, x: Expr, shape: Expr, y: Expr) -> Expr:
+    inside, lower, upper = _tails(x, shape, y)
+    return F.where(inside, g * _tukey_density(lower, upper, shape), 0.0)
+
+
+def _tukey_shape(g: Expr, x: Expr, shape: Expr, y: Expr) -> Expr:
+    # x is (lower^shape - upper^shape)/shape; its slope in shape at a fixed y, over that in y
+    inside, lower, upper = _tails(x, shape, y)
+    is_low = lower < 0.5
+    logs = (F.where(is_low, F.log(lower), F.log1p(-upper)),
+            F.where(is_low, F.log1p(-lower), F.log(upper)))  # fmt: skip
+    first, second = (F.square(log) * _bend(shape * log) for log in logs)
+    slope = (first - second) * _tukey_density(lower, upper, shape)
+    return F.where(inside, -(g * slope), 0.0)
+
+
+special("tklmbda(x, shape)", {"x": _tukey_x, "shape": _tukey_shape})
 
 # --- quantiles that are found as roots ----------------------------------------------------------
 

@@ -277,8 +277,20 @@ def _sinc(x: Expr) -> Expr:
     return F.where(at_zero, 1.0, F.sin(safe) / safe)
 
 
-op("sinc(x) -> y", family=unary(), expand=_sinc, formula="sin(pi*x)/(pi*x)", domain=(0.2, 2),
-   doc="sin(pi x) / (pi x), 1 at 0.")
+def _sinc_x(g: Expr, x: Expr) -> Expr:
+    # (cos z - sin(z)/z)/z at z = pi x; near 0, where it cancels, the sum of
+    # (-1)^k 2k z^(2k-1)/(2k+1)!
+    z = x * math.pi
+    near = F.abs(z) < 1.0
+    small, far = F.where(near, z, 0.0), F.where(near, 1.0, z)
+    square, series = small * small, small * 0.0
+    for k in range(10, 0, -1):
+        series = series * square + (-1) ** k * 2 * k / math.factorial(2 * k + 1)
+    return g * (F.where(near, small * series, (F.cos(far) - F.sin(far) / far) / far) * math.pi)
+
+
+op("sinc(x) -> y", family=unary(), expand=_sinc, vjp={"x": _sinc_x}, formula="sin(pi*x)/(pi*x)",
+   domain=(0.2, 2), doc="sin(pi x) / (pi x), 1 at 0.")
 
 
 def _logaddexp2(a: Expr, b: Expr) -> Expr:

@@ -279,7 +279,8 @@ def _boxcox(x: Expr, power: Expr, plus: float) -> Expr:
     logarithm = F.log1p(safe) if plus else F.log(safe)
     exponent = F.where(zero, power, 1.0)
     ending = (F.pow(F.where(zero, x + plus, 1.0), exponent) - 1.0) / exponent
-    return F.where(zero, ending, logarithm * F.exprel(power * logarithm))
+    growth = F.where((x + plus == 0.0) & (power == 0.0), 0.0, power * logarithm)
+    return F.where(zero, ending, logarithm * F.exprel(growth))
 
 
 composed("boxcox(x, power)", lambda x, power: _boxcox(x, power, 0.0))
@@ -377,10 +378,12 @@ several("ellipj(u, m) -> sn, cn, dn, ph", {  # 22.13.1 to 22.13.3; 22.16.1
 
 def _agm(a: Expr, b: Expr) -> Expr:
     # 19.8.5; where the sum is zero so is it, and its slopes are those of equal numbers
-    none = a + b == 0.0
-    total = F.where(none, 1.0, a + b)
-    mean = total * (math.pi / 4) / F.ellipk(F.square((a - b) / total))
-    return F.where(none, (a + b) * 0.5, mean)
+    half = a * 0.5 + b * 0.5
+    simple = (half == 0.0) | (F.isinf(half) & (a * b > 0.0))
+    scale = F.where(simple, 1.0, half)
+    ratio = F.where(simple, 1.0, (a / scale) * (b / scale))
+    mean = scale * (math.pi / 2) / F.ellipkm1(ratio)
+    return F.where(simple, half, mean)
 
 
 composed("agm(a, b)", _agm)

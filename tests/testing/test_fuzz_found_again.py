@@ -195,3 +195,66 @@ def test_a_check_of_products_of_stacks_by_op() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
     report = check(lambda x: np.sum((x @ np.swapaxes(x, -1, -2)) ** 2), (x,), per_op=True)
     assert any(row.op == "bmm" for row in report.ops)
+
+
+def test_means_of_numbers_far_apart() -> None:
+    from scipy import special
+
+    a = np.array([0.5, 3e38, 1e308, 2.0, -1.0, 0.0, -1.0, math.inf, 0.0, 2.0])
+    b = np.array([3e38, 1e-20, 1e308, 2.0, -4.0, 1.0, -math.inf, math.inf, math.inf, -1.0])
+    np.testing.assert_allclose(differentiate(special.agm)(a, b), special.agm(a, b), rtol=1e-14)
+
+
+def test_powers_of_nothing() -> None:
+    from scipy import special
+
+    x, power = np.array([-0.0, 0.0, 0.0, 0.0, 2.0]), np.array([-0.0, 0.0, 1.0, -1.0, 0.0])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(
+            differentiate(special.boxcox)(x, power), special.boxcox(x, power)
+        )
+
+
+def test_tails_of_tukeys_distribution_in_half_the_digits() -> None:
+    from scipy import special
+
+    x = np.array([3.0, -2.5, 0.4, 1.5, 6.0, -0.9])
+    shape = np.array([0.1, -0.7, 1e-3, -3e-4, -1.5, 0.9])
+    slopes = grad(lambda x, s: np.sum(special.tklmbda(x, s)), (0, 1))
+    for exact, found in zip(
+        slopes(x, shape), slopes(x.astype(np.float32), shape.astype(np.float32)), strict=True
+    ):
+        np.testing.assert_allclose(found, exact, rtol=3e-5, atol=1e-9)
+    away = [0, 1, 4, 5]  # beside shape 0 scipy has another distribution
+    step = (special.tklmbda(x, shape + 1e-5) - special.tklmbda(x, shape - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slopes(x, shape)[1][away], step[away], rtol=1e-5)
+
+
+FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "hardsigmoid": lambda x: F.hardsigmoid(x), "angle": lambda x: x.angle(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_slopes_at_nan(name: str) -> None:
+    x = torch.tensor([math.nan, 0.3, -4.0], dtype=torch.float64, requires_grad=True)
+    found = torch.autograd.grad(differentiate(FLAT[name])(x).sum(), x)[0]
+    assert torch.allclose(found, torch.autograd.grad(FLAT[name](x).sum(), x)[0], rtol=1e-15)
+
+
+def test_sinc_near_0() -> None:
+    x = np.array([0.0, 1e-9, -1e-5, 0.03, 0.3, -0.4, 2.2])
+    z = np.pi * np.where(x == 0, 1.0, x)
+    near = abs(x) < 1e-3
+    first = np.where(near, -(np.pi**2) * x / 3, np.pi * (np.cos(z) - np.sin(z) / z) / z)
+    second = -np.sin(z) / z - 2 * np.cos(z) / z**2 + 2 * np.sin(z) / z**3
+    second = np.pi**2 * np.where(near, -1 / 3, second)
+    slope = grad(lambda x: np.sum(np.sinc(x)))
+    np.testing.assert_allclose(slope(x), first, rtol=1e-9)
+    np.testing.assert_allclose(grad(lambda x: np.sum(slope(x)))(x), second, rtol=1e-6)
+
+    tensor = torch.from_numpy(x).requires_grad_()
+    found = torch.autograd.grad(differentiate(torch.sinc)(tensor).sum(), tensor, create_graph=True)
+    np.testing.assert_allclose(found[0].detach(), first, rtol=1e-9)
+    (found_second,) = torch.autograd.grad(found[0].sum(), tensor)
+    np.testing.assert_allclose(found_second, second, rtol=1e-6)

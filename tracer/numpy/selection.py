@@ -146,10 +146,16 @@ def _fix(x: Any) -> Any:
     return np.trunc(x)
 
 
-@composed(np.sinc)
-def _sinc(x: Any) -> Any:
-    z = np.where(x == 0, 1.0, x) * np.pi
-    return np.where(x == 0, 1.0, np.sin(z) / z)
+@expression(np.sinc)
+def _sinc(r: Recorder, x: Any) -> Expr:
+    array = r.traced(as_array(x))
+    dtype = array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
+    value = array.expr.cast(r.ir_dtype(dtype))
+    if dtype in (np.float32, np.float64):
+        return F.sinc(value)  # of half precision it does not round as numpy does
+    at_zero = value == 0.0
+    z = F.where(at_zero, 1.0, value * np.pi)
+    return F.where(at_zero, 1.0, F.sin(z) / z)
 
 
 @composed(np.isclose)

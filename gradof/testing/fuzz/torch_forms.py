@@ -27,7 +27,8 @@ VIEWS += (
 ARITHMETIC = forms(
     "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} * {y}", "{x} / (({y:a}).abs() + 0.5)", "-{x}",
     "{num:f} - {x}", "{num:f} * {x}", "{num:f} / ({x}.abs() + 0.7)", "{x} ** 2", "{x} ** 3",
-    "({x}.abs() + 0.1) ** {num:f}", "{pos} ** {x}", "({x}.abs() + 0.2) ** {y}", "{x} * {x}",
+    "({x}.abs() + 0.1) ** {num:f}", "{pos} ** ({x} + 0.013)", "{x} * {x}",
+    "({x}.abs() + 0.2) ** ({y} + 0.013)",  # beside 0: eager has half of a mixed derivative there
     "{z} * {y}", "{z} + {num}", "{z} * 1j", "{z} / (2 + {z}.abs())", "{k} + {y}", "{k} * {num}",
     "{k} // 2", "{k} % 3", "{k} & 3", "{x} * {k}", "~{b}", "{b} & {m}", "{b} | {m}", "{x} * {b}",
     "{x} % {pos}", "{x} // {pos}", "{x}.to({type})", "{k}.to({type:f})", "{b}.to({type:f})",
