@@ -3,7 +3,8 @@
 Note [Sums of small arrays]
 A row is added as numpy adds it: eight sums of every eighth number, added in pairs; of more than
 128 numbers, halves. So a sum is the same bits whoever computes it. Sums over leading dims take one
-row after the other, as numpy does.
+row after the other, as numpy does; of more than 256 rows, sums of 128 rows each, as the error of
+one running sum grows with their number (2e-5 of 3 000 numbers in float32).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORDS = {
     "all": "logical_and",
 }  # fmt: skip
 _LIKE = {"amax": "max", "amin": "min"}
-_BLOCK = 128  # numpy's
+_BLOCK = 128  # numpy's, of a row
 
 
 class Reductions(Views):
@@ -183,18 +184,37 @@ class Reductions(Views):
             self.fill(constant(nothing(kind, dtype), dtype), made)
             return
 
-        def column(start: str, out: str, at: str) -> None:
+        def both(a: str, b: str) -> str:
+            return code.op(word, dtype, [a, b], [dtype] * 2, {})
+
+        def run(start: str, at: str, rows: int) -> str:
+            """So many rows, the first at `start`, one after the other."""
             first = code.load(text.at(start, at, dtype), dtype)
 
             def step(i: str, given: list[str]) -> list[str]:
                 place = text.plus(text.times(text.plus(i, 1), size), at)
-                cell = code.load(text.at(start, place, dtype), dtype)
-                return [code.op(word, dtype, [given[0], cell], [dtype] * 2, {})]
+                return [both(given[0], code.load(text.at(start, place, dtype), dtype))]
 
-            found = [first]
-            if count > 1:
-                found = text.carried(count - 1, [(code.vector(dtype), first)], step)
-            code.store(found[0], text.at(out, at, dtype), dtype)
+            if rows == 1:
+                return first
+            return text.carried(rows - 1, [(code.vector(dtype), first)], step)[0]
+
+        def column(start: str, out: str, at: str) -> None:
+            is_long = kind == "sum" and dtype in FLOATS and not isinstance(count, Extent)
+            if not is_long or count <= 2 * _BLOCK:
+                code.store(run(start, at, count), text.at(out, at, dtype), dtype)
+                return
+
+            def following(i: str, given: list[str]) -> list[str]:
+                place = text.times(text.plus(i, 1), _BLOCK * size)
+                return [both(given[0], run(text.at(start, place, dtype), at, _BLOCK))]
+
+            blocks = (count - 1) // _BLOCK  # and a last one of at least a row
+            first = run(start, at, _BLOCK)
+            (found,) = text.carried(blocks - 1, [(code.vector(dtype), first)], following)
+            last = text.at(start, str(blocks * _BLOCK * size), dtype)
+            found = both(found, run(last, at, count - blocks * _BLOCK))
+            code.store(found, text.at(out, at, dtype), dtype)
 
         def block(a: str) -> None:
             start = text.at(self.pointer(source), text.times(a, count * size), dtype)
