@@ -290,7 +290,7 @@ def _sinc_x(g: Expr, x: Expr) -> Expr:
 
 
 op("sinc(x) -> y", family=unary(), expand=_sinc, vjp={"x": _sinc_x}, formula="sin(pi*x)/(pi*x)",
-   domain=(0.2, 2), doc="sin(pi x) / (pi x), 1 at 0.")
+   domain=(0.4, 2), doc="sin(pi x) / (pi x), 1 at 0.")
 
 
 def _logaddexp2(a: Expr, b: Expr) -> Expr:
