@@ -1,6 +1,6 @@
 """What a layer norm costs the host on a GPU, measured without one: nothing is computed.
 
-    PYTHONPATH=. python benchmarks/launch.py
+    python benchmarks/launch.py
 
 Kernels are compiled for sm_90 and go through triton's JIT to a driver that does nothing with them.
 A launch of CUDA's own costs about two microseconds more, memory of CUDA's about as much as here.
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ |= {"GRADOF_BACKEND": "triton", "OMP_NUM_THREADS": "1"}
 os.environ.pop("TRITON_INTERPRET", None)
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from torch.nn import functional as F

@@ -109,7 +109,7 @@ def trace_numpy(
     warming = Warming()
     while True:
         loops_vary.begin()
-        reads.misses.cold = None
+        reads.misses.begin()
         loops = ArrayLoopNotes(reads, evaluate, loops_vary, sizes())
         try:
             traced = _trace(

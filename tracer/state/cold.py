@@ -125,6 +125,11 @@ class Misses:
         self._refuse_effects = refuse_effects
         self._running: list[_Miss] = []  # the innermost last
 
+    def begin(self) -> None:
+        """A run begins, perhaps after one that ended within a cached function."""
+        self.cold = None
+        self._running.clear()
+
     def note(self, frame: FrameType) -> None:
         """Whether this is a cached function that runs, as its result is not there."""
         for cached, before in self._held.caches.values():
