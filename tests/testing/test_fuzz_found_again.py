@@ -258,3 +258,18 @@ def test_sinc_near_0() -> None:
     np.testing.assert_allclose(found[0].detach(), first, rtol=1e-9)
     (found_second,) = torch.autograd.grad(found[0].sum(), tensor)
     np.testing.assert_allclose(found_second, second, rtol=1e-6)
+
+
+def test_sums_of_long_columns_in_a_native_function() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(2, 40, 2, generator=generator) for _ in range(2))
+    x = torch.randint(-2, 3, (2, 1638, 2), generator=generator).float()
+
+    def fn(q: Tensor, k: Tensor, x: Tensor) -> Any:
+        return F.scaled_dot_product_attention(q, k, k), x.var((0, 1), correction=0)
+
+    compiled = differentiate(fn, strict=True)
+    exact = x.double().var((0, 1), correction=0)
+    for _ in range(2):
+        assert (compiled(q, k, x)[1] - exact).abs().max() < 2e-6 * exact.max()
+    assert "the whole graph" in str(compiled.explain(q, k, x))
