@@ -37,11 +37,14 @@ def split(graph: Graph) -> tuple[Graph, Graph]:
     path = path_part(graph, copies)
     kept = {value for node in path.walk() for value in node.outputs}
     others: dict[Value, Value] = {}
-    decides = {value for node in deciding_part(graph, others).walk() for value in node.outputs}
+    deciding = deciding_part(graph, others)
+    decides = {value for node in deciding.walk() for value in node.outputs}
     shared = [
         value for node in graph.block.nodes() for value in node.outputs
         if copies[value] in kept and others[value] in decides and _jumps(value)
     ]  # fmt: skip
+    if not shared:
+        return path, deciding
     for value in shared:
         copy = copies[value]
         copy.replace_all_uses_with(path.block.add_param(copy.type, copy.hint))

@@ -71,14 +71,16 @@ class Decisions:
             return
         # the compiled check rounds to the other side: what the trace saw, op by op, is what counts
         arrays = [as_numpy(x) for x in inputs]
-        with Rewound(self.generators).again():
-            shared = interpret(path_part(self.graph), arrays, library=self.library)
+        graph = path_part(self.graph)
         if self.library == "torch":
             import torch
 
+            with torch.random.fork_rng(devices=[]), Rewound(self.generators).again():
+                shared = interpret(graph, arrays, library="torch")
             inputs += [torch.from_numpy(x).to(inputs[0].device) for x in shared]
         else:
-            inputs += shared
+            with Rewound(self.generators).again():
+                inputs += interpret(graph, arrays)
 
     def may_follow(self, learnt: Sequence[Number]) -> bool:
         """Whether this path begins with the values already seen."""

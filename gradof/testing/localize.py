@@ -57,7 +57,7 @@ def _examine_op(node: Node, values: dict[Value, Any], rng: np.random.Generator) 
     found = np.asarray(values[node.outputs[0]])
     eager = float64 = None
     precise = True
-    own = None if node.attrs or _broadcasts(record, operands) else _library_function(record)
+    own = None if node.attrs or _batches_as_ours(record, operands) else _library_function(record)
     if own is not None:
         eager = _relative(found, np.asarray(own(*operands)))
     if "random" not in record.traits and found.dtype.kind == "f":
@@ -76,8 +76,8 @@ def _in_float64(node: Node, operands: Sequence[Any]) -> Any:
     return np.asarray(interpret(graph, [arrays[v] for v in params])[0])
 
 
-def _broadcasts(record: Op, operands: Sequence[Any]) -> bool:
-    """Whether batches have dims as only our products take them, or are broadcast by these."""
+def _batches_as_ours(record: Op, operands: Sequence[Any]) -> bool:
+    """Whether batches have dims as only our products take them: not one, or broadcast."""
     batches = {np.shape(x)[:-2] for x in operands}
     is_ours = record.name == "bmm" and any(len(batch) != 1 for batch in batches)
     return is_ours or ("elementwise" not in record.traits and len(batches) > 1)

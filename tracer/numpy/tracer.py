@@ -61,7 +61,7 @@ from gradof.tracer.numpy.steps import rows
 from gradof.tracer.numpy.ufuncs import record_ufunc
 from gradof.tracer.numpy.whiles import ArrayLoops
 from gradof.tracer.state.changes import Change
-from gradof.tracer.state.cold import ColdCache, Warming
+from gradof.tracer.state.cold import Warming
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.loop_code import handles_errors
 from gradof.tracer.state.origins import ATOMS
@@ -115,12 +115,13 @@ def trace_numpy(
             traced = _trace(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
-        except ColdCache as error:
-            reads.performs = None
-            if not warming.warm(error):
-                raise
-        except Exception:
-            if sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
+        except Exception as error:
+            cold = reads.misses.cold  # the function may have caught it, and failed by that
+            if cold is not None:
+                reads.performs = None
+                if not warming.warm(cold):
+                    raise cold from (None if error is cold else error)
+            elif sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
                 sizes = Sizes
             elif not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
                 raise
