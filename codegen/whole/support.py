@@ -106,6 +106,8 @@ def _reduces(node: Node) -> bool:
 
 
 def _indexes(node: Node) -> bool:
+    if node.kind in ("index_add", "scatter_add") and _tensors(node)[0].dtype is BOOL:
+        return False  # a sum of booleans is no add
     return len(_tensors(node)) == len(node.inputs) and _tensors(node)[1].dtype in (I32, I64)
 
 

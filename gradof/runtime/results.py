@@ -13,6 +13,7 @@ from gradof.runtime.cache import Bound
 from gradof.runtime.performed import perform
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.core.result import TensorOut
+from gradof.tracer.numpy.places import check_apart
 
 
 def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -58,6 +59,9 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     traced = bound.entry.traced
     if traced.performs:
         return perform(bound, results)
+    for back in traced.writebacks if traced.library == "numpy" else ():
+        name = traced.graph.inputs[back.input].hint or str(back.input)
+        check_apart(bound.inputs, back.input, name, None)
     for back in traced.writebacks:
         target = bound.inputs[back.input]
         if back.generator is not None:

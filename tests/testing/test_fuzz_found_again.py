@@ -273,3 +273,19 @@ def test_sums_of_long_columns_in_a_native_function() -> None:
     for _ in range(2):
         assert (compiled(q, k, x)[1] - exact).abs().max() < 2e-6 * exact.max()
     assert "the whole graph" in str(compiled.explain(q, k, x))
+
+
+@pytest.mark.parametrize("call", [
+    lambda b, at: torch.scatter_add(b, 0, at, ~b),
+    lambda b, at: torch.index_add(b, 0, at[0, :3], b[:3]),
+    lambda b, at: torch.index_put(b, (at[0],), b[0], accumulate=True),
+])  # fmt: skip
+def test_booleans_that_are_added_by_an_index_beside_native_code(call: Any) -> None:
+    def program(x: torch.Tensor, b: torch.Tensor, at: torch.Tensor) -> Any:
+        return (x * x.abs() + x.sin() + 0.5).cos().tanh().exp(), call(b, at)
+
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    b, at = torch.randn(4, 4) > 0, torch.randint(0, 4, (4, 4))
+    ours, eager = differentiate(program)(x, b, at), program(x, b, at)
+    assert torch.equal(ours[1], eager[1])
+    torch.testing.assert_close(ours[0], eager[0])

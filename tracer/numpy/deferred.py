@@ -79,8 +79,8 @@ class Deferred(Waiting):
         """A copy of an argument, which stays as it is while the trace runs."""
         if isinstance(array, np.generic):
             return array
-        if _has_gaps(array):  # they decide whether reshape gives a view
-            return _with_gaps(array)
+        if not _is_dense(array):  # strides decide whether reshape gives a view
+            return copy_with_strides(array)
         if array.size < max(tuning.DEFERRED_CELLS, 1):
             return np.array(array)
         made = np.empty_like(array, subok=False)
@@ -268,26 +268,27 @@ def _is_of(part: Any, owners: set[int]) -> bool:
     return isinstance(part, np.ndarray) and id(owner(part)) in owners
 
 
-def _has_gaps(array: Array) -> bool:
-    """Whether there is memory of others between the elements of an array."""
+def _is_dense(array: Array) -> bool:
+    """Whether the elements follow one another in memory, in some order of the axes."""
     if array.flags.c_contiguous or array.flags.f_contiguous:
-        return False
-    dense = sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1)
+        return True
+    axes = sorted((s, n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1)
     step = array.itemsize
-    for stride, n in dense:
+    for stride, n in axes:
         if stride != step:
-            return True
+            return False
         step *= n
-    return False
+    return True
 
 
-def _with_gaps(array: Array) -> Array:
-    """A copy that is laid out alike, up to the direction of axes and repeated elements."""
-    steps = [abs(s) for s in array.strides]
-    if 0 in steps:
+def copy_with_strides(array: Array) -> Array:
+    """A copy with the very strides: negative ones, gaps, and elements that share memory."""
+    sized = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    if not array.size:
         return np.array(array)
-    extent = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True)) + array.itemsize
-    made: Array = np.ndarray(array.shape, array.dtype, np.empty(extent, np.uint8).data, 0, steps)
+    first = -sum(n for n in sized if n < 0)
+    memory = np.empty(sum(map(abs, sized)) + array.itemsize, np.uint8)
+    made: Array = np.ndarray(array.shape, array.dtype, memory.data, first, array.strides)
     made[...] = array
     return made
 

@@ -31,6 +31,7 @@ from gradof.tracer.core.result import (
 from gradof.tracer.core.stores import Writer
 from gradof.tracer.core.views import view_of
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.places import check_apart
 from gradof.tracer.numpy.recorder import Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.whole import number
@@ -168,12 +169,7 @@ class Outcome:
                     f"%{param.hint or i} is changed in place, and is known under another name",
                     loc=recorder.loc, hint="pass it as an argument",
                 )
-            for j, other in enumerate(real):
-                if j != i and np.may_share_memory(real[i], other):
-                    raise TraceError(
-                        f"%{param.hint or i} is changed in place, and shares memory with another "
-                        "input", loc=recorder.loc, hint="pass a copy of one of them",
-                    )  # fmt: skip
+            check_apart(real, i, param.hint or str(i), recorder.loc)
             changed.append(WriteBack(self._add(array.expr.value), i))
         return tuple(changed)
 

@@ -28,7 +28,8 @@ ARITHMETIC = forms(
 SELECTING = forms(
     "{x:1}[{m:same}]", "{x:1}[{index}]", "{x:1}[{index}, ...]", "{x:2}[:, {index}]",
     "np.take({x:1}, {index:flat})", "np.take({x:1}, {index}, 0)", "np.sort({x:1}, {dim})",
-    "np.take_along_axis({x:1}, np.argsort({x}, {dim}), {of:0|-1})", "np.cumsum({x:1}, {dim})",
+    "np.take_along_axis({x:1}, np.argsort({x}, {dim}, kind='stable'), {of:0|-1})",
+    "np.cumsum({x:1}, {dim})",
     "np.cumprod({x:1}, {dim})", "np.tril({x:2}, {int})", "np.triu({x:2}, {int})", "np.diff({x:1}, axis={dim})",
     "{x:1}[np.argmax({x}) % {x}.shape[0]]", "np.compress({x:1}[..., 0] > 0, {x}, 0)", "np.trapezoid({x:1}, axis={dim})",
     "np.interp({x}, [-2.0, -0.3, 0.4, 2.0], [0.0, 1.0, -1.0, 2.0])", "np.convolve({x:=1}, {array:3})",
