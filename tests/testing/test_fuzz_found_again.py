@@ -289,3 +289,48 @@ def test_booleans_that_are_added_by_an_index_beside_native_code(call: Any) -> No
     ours, eager = differentiate(program)(x, b, at), program(x, b, at)
     assert torch.equal(ours[1], eager[1])
     torch.testing.assert_close(ours[0], eager[0])
+
+
+def _filled_beside_a_view(x: Tensor) -> Any:
+    made = x.new_ones((2, 2, 2))
+    view = made[1::2]
+    made.copy_(torch.tensor([[0.1, 0.2]]))
+    return made, view
+
+
+def _filled_through_a_view(x: Tensor) -> Any:
+    made = torch.asinh(x.detach())
+    view = made[..., None]
+    view[:] = 0.0
+    return made, view
+
+
+def _parts_of_what_is_filled(x: Tensor) -> Any:
+    made = torch.zeros(4, 2)
+    made.copy_(x * 2)
+    return made[0], made[1:], made[2:]
+
+
+@pytest.mark.parametrize("program", [
+    _filled_beside_a_view, _filled_through_a_view, _parts_of_what_is_filled,
+])  # fmt: skip
+def test_results_that_were_filled_have_memory_for_each_element(program: Any) -> None:
+    x = torch.randn(1, 2, requires_grad=True)
+    with torch.no_grad():
+        ours, eager = differentiate(program)(x), program(x)
+    assert [y.stride() for y in ours] == [y.stride() for y in eager]
+    assert len({y.untyped_storage().data_ptr() for y in ours}) == 1
+    ours[0][..., 0] += 1.0  # torch refuses it where elements share memory
+    eager[0][..., 0] += 1.0
+    assert all(map(torch.equal, ours, eager))
+
+
+def test_a_number_is_put_into_complex_halves() -> None:
+    def program(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
+        made = torch.complex(x, y)
+        made[at] = 0
+        return made
+
+    x, y = torch.randn(7, 1).half(), torch.randn(7, 1).half()
+    at = torch.tensor([5, 0, 1])
+    assert torch.equal(differentiate(program)(x, y, at), program(x, y, at))

@@ -38,8 +38,10 @@ def type_of(tensor: torch.Tensor, loc: Loc | None = None) -> TensorType:
     return TensorType(from_torch_dtype(tensor.dtype, loc), tuple(tensor.shape), str(tensor.device))
 
 
+_WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+
+
 def dense_of(tensor: torch.Tensor) -> Dense:
-    """A constant with the tensor's elements (bfloat16 as the float32 it converts to exactly)."""
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.to(torch.float32)
+    """A constant with the tensor's elements (of dtypes that numpy lacks, as what they fit in)."""
+    tensor = tensor.to(_WIDER.get(tensor.dtype, tensor.dtype))
     return Dense.of(tensor.detach().cpu().contiguous().numpy())

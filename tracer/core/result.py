@@ -282,13 +282,18 @@ class Traced:
     def views(self) -> tuple[tuple[int, ViewOf | LaidOut], ...]:
         """The graph outputs that are views of inputs which are not written back, or not of rows."""
         changed = {back.input for back in self.writebacks}
-        found: list[tuple[int, ViewOf | LaidOut]] = []
+        found: dict[int, ViewOf | LaidOut] = {}
         for out in self.all_outputs:
-            if isinstance(out, TensorOut) and out.view and out.view.input not in changed:
-                found.append((out.index, out.view))
-            elif isinstance(out, TensorOut) and out.strides is not None and out.shared is None:
-                found.append((out.index, LaidOut(out.strides, rows=not out.strides)))
-        return tuple(found)
+            if not isinstance(out, TensorOut):
+                continue
+            if out.view and out.view.input not in changed:
+                found[out.index] = out.view
+            elif out.shared is not None:
+                if out.shared.dense:
+                    found.setdefault(out.shared.output, LaidOut((), rows=True))
+            elif out.strides is not None:
+                found[out.index] = LaidOut(out.strides, rows=not out.strides)
+        return tuple(found.items())
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -77,6 +77,7 @@ class SharedView:
     output: int
     steps: tuple[tuple[str, tuple[tuple[str, Attr], ...]], ...]
     requires_grad: bool
+    dense: bool = False  # the output has memory for each of its elements, though it was expanded
 
     def of(self, results: Sequence[Any]) -> Any:
         """The view of what was computed."""

@@ -51,6 +51,7 @@ class Outcome:
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output
+        self._repeats: set[int] = set()  # outputs whose elements share memory, as expanded ones do
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any]:
         """What each leaf of the result is, and the result's structure."""
@@ -101,6 +102,8 @@ class Outcome:
         view, index = self._view(memory, value), self._add(value)
         if view is None:
             self.memories[index] = memory
+            if any(s == 0 for s, n in zip(wrapper.stride(), wrapper.shape, strict=True) if n > 1):
+                self._repeats.add(index)
         return TensorOut(index, wrapper.requires_grad, view, strides)
 
     def _view(self, memory: int, value: Value) -> ViewOf | None:
@@ -122,7 +125,10 @@ class Outcome:
                 found.append((out, self.values[out.index]))
         views: dict[OutputLeaf, TensorOut] = {}
         for group in groups.values():
-            roots = {root_of(value, copies=("flip",)) for _, value in group}
+            dense = not any(out.index in self._repeats for out, _ in group)
+            # what is overwritten by an expanded value has memory of its own
+            copies = ("flip", "expand") if dense else ("flip",)
+            roots = {root_of(value, copies) for _, value in group}
             if len(group) > 1 and len(roots) == 1:
                 views.update(self._views(group, roots.pop()))
         if not views:
@@ -142,7 +148,8 @@ class Outcome:
         for out, value in group:
             view = view_of(value, root, base)
             if out.index != base and view is not None:
-                shared = SharedView(base, view.steps, out.requires_grad)
+                dense = root.node is not None and root.node.kind == "expand"
+                shared = SharedView(base, view.steps, out.requires_grad, dense)
                 yield out, replace(out, shared=shared)
 
     def read_attributes(self, n: int) -> tuple[Attributes, ...]:
