@@ -108,3 +108,33 @@ def test_python_raises_as_it_does() -> None:
         compiled(X, -1.0)
     with pytest.raises(ValueError, match="NaN"):
         compiled(X, math.nan)
+
+
+def _by_a_logarithm(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if np.log(x.norm().item()) > 0.0 else x * 3
+
+
+def _halvings(x: torch.Tensor) -> torch.Tensor:
+    d, steps = np.float64(x.sum().item()), 0
+    while d > 1.0:
+        d, steps = d * np.float64(0.5), steps + 1
+    return x * steps * d
+
+
+def _by_two_comparisons(x: torch.Tensor) -> torch.Tensor:
+    d = np.sqrt(x.norm().item())
+    return x * 2 if d != 2.0 and (d >= 1) != (d < 0.2) else x
+
+
+@pytest.mark.parametrize("program", [_by_a_logarithm, _halvings, _by_two_comparisons])
+def test_a_branch_on_a_number_of_numpys(program: Any) -> None:
+    """geomloss's schedule of temperatures: numpy's numbers compare to a bool of numpy's."""
+    f = gradof.differentiate(program)
+    for scale in (1.0, 0.01, 3.0, 0.02):
+        x = (torch.arange(1.0, 5.0) * scale).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        ours, eager = f(x), program(y)  # an EagerWarning would be an error
+        ours.sum().backward()
+        eager.sum().backward()
+        torch.testing.assert_close(ours, eager)
+        torch.testing.assert_close(x.grad, y.grad)

@@ -81,8 +81,8 @@ class Numbers:
         decided, value = self.decide(frame, frame.f_lasti, self.emit(build).value, value)
         if decided.node is None or decided.node.kind != "Constant":
             self.recorder.builder.loc = user_loc()
-            self.recorder.builder.emit_node(
-                "Guard", decided, value=value, number=self.recorder.guards
+            self.recorder.builder.emit_node(  # numpy's numbers compare to a bool of numpy's
+                "Guard", decided, value=bool(value), number=self.recorder.guards
             )
             self.recorder.guards += 1
         return value
