@@ -262,7 +262,9 @@ class Reductions(Memory):
         if not folds:
             return
         first, last = ("0", "%ncols") if self.segmented else ("%c0", "%c1")
-        start, head, body, done = map(self.label, ("total", "total_of", "total_body", "total_done"))
+        # none of these may be the name of a variable when it has its number: %total4 is one
+        names = ("to_total", "total_of", "total_body", "total_done")
+        start, head, body, done = map(self.label, names)
         self.head.append(f"  %at_{start} = alloca i64")
         self.line(f"br i1 {self.ends_block}, label %{start}, label %{done}" if what == "add"
                   else f"br label %{start}")  # fmt: skip

@@ -338,3 +338,15 @@ def test_a_number_is_put_into_complex_halves() -> None:
         ours = differentiate(program)(x, y, at)
     assert ours.dtype == torch.complex32
     assert torch.equal(torch.view_as_real(ours), torch.view_as_real(program(x, y, at)))
+
+
+def test_a_kernel_with_many_sums_over_rows() -> None:
+    """A label of its code had the name of its fifth sum's variable."""
+
+    def program(x: Tensor) -> Any:
+        norm, y = torch.linalg.vector_norm(x, 3, (0,), keepdim=True), x
+        for row in x.unbind(0)[:4]:
+            y = y * 1.24 + row.sum()
+        return norm, torch.square(y)
+
+    right(program, [torch.randn(713, 3, 2, 8)])

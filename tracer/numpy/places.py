@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 
-_MOST_WORK = 10_000  # candidates that numpy tries; beyond, bounds that overlap count as shared
+_MOST_WORK: Any = 10_000  # candidates that numpy tries; beyond, bounds that overlap count as shared
 
 
 def check_apart(arrays: Sequence[Any], i: int, name: str, loc: Loc | None) -> None:
