@@ -350,3 +350,14 @@ def test_a_kernel_with_many_sums_over_rows() -> None:
         return norm, torch.square(y)
 
     right(program, [torch.randn(713, 3, 2, 8)])
+
+
+def test_select_has_the_dtype_of_all_its_choices() -> None:
+    """A number beside a float32 array was rounded to float32, in a result of float64."""
+
+    def program(x: Any, y: Any) -> Any:
+        return np.select([x > 0.5, x > 0], [x * 2, y], -1.68)
+
+    x, y = np.linspace(-1.0, 2.0, 8), np.linspace(0.0, 1.0, 8, dtype=np.float32)
+    np.testing.assert_array_equal(differentiate(program)(x, y), program(x, y))
+    check(program, (x, y), order=2)

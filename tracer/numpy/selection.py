@@ -68,8 +68,10 @@ def _nan_to_num(
 
 @composed(np.select)
 def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    result = default
-    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+    given = [*choicelist, default]
+    dtype = np.result_type(*(c if is_weak(c) else as_array(c).dtype for c in given))
+    *choices, result = (as_array(c).astype(dtype) for c in given)
+    for condition, choice in reversed(list(zip(condlist, choices, strict=True))):
         result = np.where(condition, choice, result)
     return result
 
