@@ -265,6 +265,7 @@ NO_PROGRAM = {
     "a traced function must not leave": "an array after its trace: test_numpy_errors.py",
     "please report this line": "a wrong record of ours",
     "pass a copy of one of them": "two arguments of one memory: test_mutation.py",
+    "pass a copy of it": "elements of one memory: test_argument_strides.py",
     "convert it: a.astype(np.float64)": "an argument: bad_calls.py",
     "return the new values instead, or change": "a container among the arguments",
     "return it instead": "a global that a trace is left in: bad_functions.py",
