@@ -61,7 +61,8 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
         return perform(bound, results)
     for back in traced.writebacks if traced.library == "numpy" else ():
         name = traced.graph.inputs[back.input].hint or str(back.input)
-        check_apart(bound.inputs, back.input, name, None)
+        written = traced.graph.outputs[back.output].node
+        check_apart(bound.inputs, back.input, name, None if written is None else written.loc)
     for back in traced.writebacks:
         target = bound.inputs[back.input]
         if back.generator is not None:

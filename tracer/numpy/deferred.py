@@ -80,7 +80,7 @@ class Deferred(Waiting):
         if isinstance(array, np.generic):
             return array
         if not _is_dense(array):  # strides decide whether reshape gives a view
-            return copy_with_strides(array)
+            return _copy_with_strides(array)
         if array.size < max(tuning.DEFERRED_CELLS, 1):
             return np.array(array)
         made = np.empty_like(array, subok=False)
@@ -281,7 +281,7 @@ def _is_dense(array: Array) -> bool:
     return True
 
 
-def copy_with_strides(array: Array) -> Array:
+def _copy_with_strides(array: Array) -> Array:
     """A copy with the very strides: negative ones, gaps, and elements that share memory."""
     sized = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
     if not array.size:
