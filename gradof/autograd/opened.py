@@ -9,6 +9,10 @@ from being one native function. So a short function of numpy's is traced once by
 all. Where that gives nothing but a graph, calls of it are a `CustomRule`, as those of
 `gradof.custom_vjp` are. All others stay calls: what branches on values, reads or writes state,
 takes long, asks for types, or what gradof has no name for.
+
+A rule may call its own function, as a difference quotient does. That call has a rule, too, and so
+on for ever: it is a `python_call`, whose rule is traced when it is asked for, and of which the
+graph is known.
 """
 
 from __future__ import annotations
@@ -18,22 +22,25 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import CodeType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from gradof import tuning
 from gradof.errors import GradofError
 from gradof.ir.core import Graph
+from gradof.ops.python_call import Known, graph_called
 from gradof.runtime.custom_numpy import record
 from gradof.runtime.thread import calling_compiled
 from gradof.tracer.core.pytree import flatten
+from gradof.tracer.core.result import TensorOut, Traced
 from gradof.tracer.numpy.active import active_recorder, deactivated
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import untraced
 from gradof.tracer.numpy.deferred import real
 from gradof.tracer.numpy.tracer import trace_numpy
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.unheard import heard
 
 _KINDS = 256  # of arguments, of one primitive
 _ARRAYS = (TracedArray, np.ndarray)
@@ -54,7 +61,7 @@ class _Call:
     def forward(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
         """The result, and what the rule reads."""
         args, kwargs = given = self._tree.unflatten(list(leaves))
-        result = self.fn(*args, **kwargs)
+        result = heard(self.fn, args, kwargs)
         return result, (given, result)
 
     def residuals_with(self, residuals: Any, result: Any) -> Any:
@@ -66,13 +73,15 @@ class _Call:
         given, result = residuals
         token = _RULES.set((*_RULES.get(), self.fn))
         try:
-            return self.gradients(given, result, cotangent)
+            found: list[Any] = heard(self.gradients, (given, result, cotangent), {})
+            return found
         finally:
             _RULES.reset(token)
 
 
-# By primitive and kinds of arguments, whether calls are recorded; the rules may be set anew.
-_known: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
+# By primitive and kinds of arguments: whether calls are recorded, as the rules may be set anew; and
+# the graph of the function alone.
+_known: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def call_opened(
@@ -86,21 +95,69 @@ def call_opened(
     recorder, fn = active_recorder(), primitive.fun
     assert recorder is not None
     leaves, tree = flatten((args, kwargs))
-    if any(fn is other for other in _RULES.get()):
-        return NotImplemented  # its own rule calls it: that has a rule, too, and so on for ever
+    if _runs_own_rule(fn):
+        return NotImplemented  # that has a rule, too, and so on for ever
     if not _may_be_a_graph(fn) or not all(type(x) in _ARRAYS for x in leaves):
         return NotImplemented  # a number of Python's may be an option
+    key = tree, tuple(live), _kinds(leaves), primitive.rules()
+    is_graph = _once(
+        primitive, key, lambda: _is_a_graph(fn, gradients, tree, [*map(_given, leaves)])
+    )
+    if not is_graph:
+        return NotImplemented
+    return record(_Call(fn, gradients, (args, kwargs)), recorder)
+
+
+def known_in_own_rule(
+    primitive: Any, live: Sequence[int], args: Any, kwargs: Any
+) -> Known | None:
+    """What a primitive computes that is called by its own rule, from the arrays among these."""
+    fn, (leaves, tree) = primitive.fun, flatten((args, kwargs))
+    arrays = all(type(x) in _ARRAYS for x in leaves)
+    if not _runs_own_rule(fn) or not _may_be_a_graph(fn) or not arrays:
+        return None
+    # Code reads what may be another number in the next trace; a ufunc reads nothing.
+    trace = None if isinstance(fn, np.ufunc) else ref(active_recorder())
+    key = "own", tree, tuple(live), _kinds(leaves), primitive.rules(), trace
+    known: Known | None = _once(primitive, key, lambda: _known_as(fn, tree, [*map(_given, leaves)]))
+    return known
+
+
+def _runs_own_rule(fn: Any) -> bool:
+    return any(fn is other for other in _RULES.get())
+
+
+def _once(primitive: Any, key: Any, find: Callable[[], Any]) -> Any:
     known = _known.setdefault(primitive, {})
-    kinds = tuple((x.dtype, x.shape, _is_scalar(x), type(x) is np.ndarray) for x in leaves)
-    key = tree, tuple(live), kinds, primitive.rules()
     if key not in known:
         if len(known) > _KINDS:
             del known[next(iter(known))]
-        given = [np.array(real(x))[()] if _is_scalar(x) else np.array(real(x)) for x in leaves]
-        known[key] = _is_a_graph(fn, gradients, tree, given)
-    if not known[key]:
-        return NotImplemented
-    return record(_Call(fn, gradients, (args, kwargs)), recorder)
+        known[key] = find()
+    return known[key]
+
+
+def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple((x.dtype, x.shape, _is_scalar(x), type(x) is np.ndarray) for x in leaves)
+
+
+def _given(leaf: Any) -> Any:
+    return np.array(real(leaf))[()] if _is_scalar(leaf) else np.array(real(leaf))
+
+
+def _known_as(fn: Callable[..., Any], tree: Any, given: list[Any]) -> Known | None:
+    """The trace of a function alone, where that is a graph from these arrays to one."""
+
+    def computed(*leaves: Any) -> Any:
+        args, kwargs = tree.unflatten(list(leaves))
+        return fn(*args, **kwargs)
+
+    tree.unflatten(given)  # it keeps its number of leaves, which is no write of the function's
+    traced = _traced(computed, given)
+    if traced is None or traced.arg_leaves != tuple(range(len(given))):
+        return None
+    (out, *others) = traced.outputs
+    is_alone = not others and isinstance(out, TensorOut) and len(traced.graph.outputs) == 1
+    return Known(traced.graph) if is_alone else None
 
 
 def _is_a_graph(fn: Callable[..., Any], gradients: Gradients, tree: Any, given: list[Any]) -> bool:
@@ -121,19 +178,30 @@ def _is_a_graph(fn: Callable[..., Any], gradients: Gradients, tree: Any, given: 
             fn(*args, **kwargs)
             if time.thread_time() - start > tuning.OPENED_SECONDS:
                 return False
+    except (TypeError, ValueError, NotImplementedError, AttributeError):
+        return False  # it is called, and raises its error itself
+    return _traced(both, given) is not None
+
+
+def _traced(fn: Callable[..., Any], given: list[Any]) -> Traced | None:
+    """The trace of a function where it is nothing but a short graph."""
+    try:
         with untraced(), deactivated():
-            traced = trace_numpy(both, tuple(given), {})
+            traced = trace_numpy(fn, tuple(given), {})
     except (GradofError, TypeError, ValueError, NotImplementedError, AttributeError):
-        return False  # it is called, and raises its error itself where it has one
-    return not (
+        return None  # it is called, and raises its error itself where it has one
+    if (
         traced.deciding is not None or traced.performs or traced.stores or traced.writebacks
         or traced.generators or traced.origins or traced.content or traced.layouts
         or len(traced.graph.block) > tuning.OPENED_NODES or _calls_python(traced.graph)
-    )  # fmt: skip
+    ):  # fmt: skip
+        return None
+    return traced
 
 
 def _calls_python(graph: Graph) -> bool:
-    return any(node.kind == "python_call" for node in graph.walk())
+    calls = (node for node in graph.walk() if node.kind == "python_call")
+    return any(graph_called(call) is None for call in calls)
 
 
 def _may_be_a_graph(fn: Any) -> bool:

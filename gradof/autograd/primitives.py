@@ -22,6 +22,8 @@ from gradof.runtime.thread import calling_compiled, is_nan_safe, tracing
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import OVERRIDES, active_recorder
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.state.unheard import unheard
 
 Function = Callable[..., Any]
 primitive_vjps: dict[Any, Function] = {}
@@ -46,24 +48,30 @@ class Primitive:
         recorder = active_recorder()
         if recorder is None or not any(type(x) is TracedArray for x in leaves):
             return self.fun(*args, **kwargs)
+        return self._recorded(recorder, args, kwargs)
+
+    @unheard
+    def _recorded(self, recorder: Recorder, args: Any, kwargs: Any) -> Any:
         from gradof.tracer.numpy import black_box
 
         recorder.loops.reads.switches[self.rules] = self.rules()
         live = [i for i, a in enumerate(args) if any(map(_varies, flatten(a)[0]))]
         gradients = functools.partial(self._gradients, live)
+        known = None
         if self in primitive_vjps and not self.is_constant and self.fun not in OVERRIDES:
-            from gradof.autograd.opened import call_opened
+            from gradof.autograd.opened import call_opened, known_in_own_rule
 
             found = call_opened(self, live, gradients, args, kwargs)
             if found is not NotImplemented:
                 return found
+            known = known_in_own_rule(self, live, args, kwargs)
 
         def run(given: Any, named: Any) -> Any:
             with calling_compiled():
                 return self.fun(*given, **named)
 
         name = getattr(self.fun, "__name__", "primitive")
-        found = black_box.call(recorder, name, run, (args, kwargs), None, gradients)
+        found = black_box.call(recorder, name, run, (args, kwargs), None, gradients, known=known)
         if not self.is_constant:
             return found
         from gradof.runtime.escapes import stop_gradient
@@ -73,6 +81,10 @@ class Primitive:
     def rules(self) -> tuple[Any, Any]:
         """The rules that it has now: traces hold while it has these."""
         return primitive_vjps.get(self), primitive_jvps.get(self)
+
+    def _gradof_leads_to(self) -> tuple[Any, ...]:
+        """What a call of it runs: for a trace to be shared, nothing of one function's own."""
+        return (self.fun, *self.rules())
 
     def _gradients(self, live: list[int], call: Any, ans: Any, g: Any) -> list[Any]:
         """One gradient or None for each leaf of the arguments, of those at the places `live`."""

@@ -23,7 +23,7 @@ import numpy as np
 from gradof.errors import CodegenError, InferenceError, OutputError, UnsupportedOpError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.clone import inline
-from gradof.ir.core import Graph, Loc
+from gradof.ir.core import Graph, Loc, Node
 from gradof.ir.types import DType, TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import int_tuple
@@ -43,6 +43,15 @@ class Held(str):
     loc: Loc | None  # where it was called first
     generator: Any  # that a `python_draw` draws from
     uses: tuple[Any, ...]  # what of the user's it refers to, but for arrays
+    graph: Graph | None  # what it computes, where that is known
+
+
+@dataclass
+class Known:
+    """What a function computes, and the name that all calls of it have."""
+
+    graph: Graph
+    function: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +65,15 @@ class Derivative:
 def held(
     name: str, function: Callable[..., Any], derivative: Callable[[], Derivative] | None,
     loc: Loc | None, generator: Any = None, uses: tuple[Any, ...] = (),
+    graph: Graph | None = None,
 ) -> Held:  # fmt: skip
     """A new name for a function of arrays that returns a tuple of arrays.
 
-    `uses` is what of the user's it refers to, but for arrays.
+    `uses` is what of the user's it refers to, but for arrays; `graph` computes the same.
     """
     made = Held(f"{name}#{next(_number)}")
     made.function, made.derivative, made.loc = function, derivative, loc
-    made.generator, made.uses = generator, uses
+    made.generator, made.uses, made.graph = generator, uses, graph
     _LIVE[str(made)] = made  # by a string of its own: as its key it would keep itself alive
     return made
 
@@ -143,6 +153,13 @@ op("python_call(*xs; function, types) -> *ys", family=Family(_infer), numpy=call
 op("python_draw(*xs; function, types) -> *ys", family=Family(_infer, frozenset({"random"})),
    numpy=call_python, vjp={"xs": _rule}, traits={"wirtinger"},
    doc="Random numbers of a generator of numpy's or Python's own.")  # fmt: skip
+
+
+def graph_called(node: Node) -> Graph | None:
+    """What the function that a node calls computes, where that is known."""
+    name = node.attrs.get("function") if node.kind == "python_call" else None
+    found = _LIVE.get(name) if isinstance(name, str) else None
+    return None if found is None else found.graph
 
 
 def used_by_calls(graph: Graph) -> list[Any]:

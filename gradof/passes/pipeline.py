@@ -25,6 +25,7 @@ from gradof.passes.forget_checkpoints import forget_checkpoints
 from gradof.passes.forget_custom_rules import forget_custom_rules
 from gradof.passes.hoist_slices import hoist_slices
 from gradof.passes.join_slices import join_slices
+from gradof.passes.open_calls import open_calls
 from gradof.passes.roll_loops import roll_loops
 from gradof.passes.transpose_products import transpose_products
 from gradof.passes.unroll_loops import unroll_loops
@@ -42,6 +43,7 @@ PASSES: dict[str, Pass] = {
     "forget-custom-rules": forget_custom_rules,
     "hoist-slices": hoist_slices,
     "join-slices": join_slices,
+    "open-calls": open_calls,
     "roll-loops": roll_loops,
     "transpose-products": transpose_products,
     "unroll-loops": unroll_loops,
@@ -51,8 +53,8 @@ PASSES: dict[str, Pass] = {
 CLEAN_UP = ("canonicalize", "common-subexpression", "constant-pooling", "eliminate-dead-code")
 # What is done to f, and to df, before a target is chosen: primitives only, each value once.
 PREPARE = (
-    "forget-checkpoints", "forget-custom-rules", "expand-composites", *CLEAN_UP, "join-slices",
-    "transpose-products", "write-in-place",
+    "forget-checkpoints", "open-calls", "forget-custom-rules", "expand-composites", *CLEAN_UP,
+    "join-slices", "transpose-products", "write-in-place",
 )  # fmt: skip
 
 Watcher = Callable[[str, Graph, bool], None]  # a pass by name, its graph, and whether it changed it

@@ -21,6 +21,7 @@ from gradof.runtime.arrays import is_array
 from gradof.runtime.thread import is_nan_safe
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.state.unheard import unheard
 
 
 class NumpySession:
@@ -53,6 +54,7 @@ class NumpySession:
             return np.zeros(shape)
         return np.reshape(np.stack(arrays), shape)
 
+    @unheard
     def pullback(
         self, outputs: Sequence[Any], seeds: Sequence[Any], wrt: Sequence[Any]
     ) -> list[TracedArray]:

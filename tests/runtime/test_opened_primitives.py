@@ -11,7 +11,9 @@ import pytest
 
 import gradof.autograd.numpy as agnp
 from gradof import autograd as ag
+from gradof.autodiff.compose import value_and_gradient_graph
 from gradof.autograd.extend import defvjp, primitive
+from gradof.passes.pipeline import PREPARE, run_passes
 from gradof.runtime.once import compiled_once
 
 X = np.array([0.5, 2.0, 900.0])
@@ -124,3 +126,53 @@ def test_gradients_of_constant_arguments_are_not_asked_for() -> None:
     defvjp(scaled, lambda ans, x, scale: lambda g: g * scale)  # none for scale
     scale = np.array([1.0, 2.0, 3.0])
     np.testing.assert_array_equal(ag.grad(lambda x: agnp.sum(scaled(x, 2 * scale)))(X), 2 * scale)
+
+
+SHIFT = 1.0
+
+
+def shifted(x: Any) -> Any:
+    return np.sin(x) * SHIFT
+
+
+def quotient(fn: Any) -> Any:
+    """A primitive whose rule is a difference quotient of itself."""
+    made = primitive(fn)
+    defvjp(made, lambda ans, x: lambda g: g * (made(x + 1e-4) - made(x - 1e-4)) / 2e-4)
+    return made
+
+
+def squares(fn: Any) -> Callable[[Any], Any]:
+    return lambda x: agnp.sum(fn(x) ** 2)
+
+
+@pytest.mark.parametrize("fn", [np.sin, shifted], ids=["ufunc", "function"])
+def test_a_rule_that_calls_its_own_function_is_a_graph(fn: Any) -> None:
+    def called(x: Any) -> Any:
+        return fn(x) if isinstance(x, np.ndarray) else None  # asks for types: stays a call
+
+    graph, call = squares(quotient(fn)), squares(quotient(called))
+    np.testing.assert_allclose(ag.grad(graph)(X), ag.grad(call)(X), rtol=1e-9)
+    found, wanted = (ag.elementwise_grad(ag.grad(f))(X) for f in (graph, call))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for f, calls in ((graph, 0), (call, 2)):
+        traced = compiled_once(f).trace(X)
+        gradient = value_and_gradient_graph(traced, (0,))
+        recorded = [n for n in gradient.walk() if n.kind == "python_call"]
+        run_passes(gradient, PREPARE)
+        left = [n for n in gradient.walk() if n.kind == "python_call"]
+        assert recorded and (len(left) > 0) == (calls > 0)
+
+
+def test_what_a_function_reads_is_no_part_of_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = quotient(shifted)
+    before = ag.grad(lambda x: agnp.sum(fn(x)))(X)
+    monkeypatch.setattr(f"{__name__}.SHIFT", 3.0)
+    np.testing.assert_allclose(ag.grad(lambda x: agnp.sum(fn(x)))(X), 3.0 * before, rtol=1e-7)
+
+
+def test_calls_of_one_function_with_equal_operands_are_one() -> None:
+    fn = quotient(np.sin)
+    gradient = value_and_gradient_graph(compiled_once(lambda x: fn(x) * fn(x)).trace(X[0]), (0,))
+    run_passes(gradient, PREPARE)
+    assert sum(n.kind == "sin" for n in gradient.walk()) == 3  # at x, and at both sides of it

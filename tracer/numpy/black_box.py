@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.clone import inline
 from gradof.ir.core import Graph
 from gradof.ops.expr import Expr
-from gradof.ops.python_call import Derivative, held
+from gradof.ops.python_call import Derivative, Known, held
 from gradof.passes.guards import guards_of
 from gradof.tracer.core.pytree import TreeDef, flatten
 from gradof.tracer.core.result import ConstantOut, InputOut, OutputLeaf, TensorOut
@@ -36,12 +36,14 @@ _ATOMS = (int, float, complex, str, bytes, type(None))
 def call(
     recorder: Recorder, name: str, fn: Callable[..., Any], args: tuple[Any, ...],
     example: Callable[..., Any] | None, rule: Callable[..., Any] | None, generator: Any = None,
+    known: Known | None = None,
 ) -> Any:  # fmt: skip
     """Record one call; the result has the types of `example`'s, or of the function's own now.
 
     `rule(args, result, cotangent)` gives one gradient or None per argument; it is traced when a
     gradient is first asked for (Note [Rules that are traced late]). A function that draws from a
-    `generator` is called once for each call in the program, in the same order.
+    `generator` is called once for each call in the program, in the same order. The graph of a
+    `known` function of arrays is what runs (`gradof.passes.open_calls`).
 
     Raises OutputError for results that are no arrays.
     """
@@ -52,7 +54,8 @@ def call(
     scalars = [o.is_scalar for o in operands]
     given_none = [] if operands else [recorder.full((), np.dtype(np.float64), 0.0).value]
     now = list(map(real, leaves))
-    with recorder.apart(), untraced():  # the call that follows writes what it writes
+    # The call that follows writes what it writes; a graph writes nothing.
+    with recorder.apart() if known is None else nullcontext(), untraced():
         shown = (fn if example is None else example)(*tree.unflatten(list(now)))
     found, out_tree = flatten(shown)
     results = [_as_array(r, name, fn) for r in found]
@@ -69,13 +72,17 @@ def call(
             given[place] = array[()] if scalar else array
         return _results(fn, name, tree, given, out_tree)
 
-    derivative = None if rule is None else _Rule(rule, name, tree, now, places, results, out_tree)
+    called = None if known is None else known.function
+    if called is None:
+        derivative = rule and _Rule(rule, name, tree, now, places, results, out_tree)
+        uses, graph = (fn, rule, *others), None if known is None else known.graph
+        called = held(name, function, derivative, recorder.loc, generator, uses, graph)
+    if known is not None:
+        known.function = called
     node = recorder.builder.emit_node(
         "python_call" if generator is None else "python_draw", *(o.expr.value for o in operands),
         *given_none, types=types,
-        function=held(
-            name, function, derivative, recorder.loc, generator, (fn, rule, *others)
-        ),
+        function=called,
     )
     if generator is not None:
         for value in node.outputs:

@@ -296,6 +296,8 @@ class Replacing:
             _put_back(list(self._places.values()))
         for place in self._places.values():
             self._held.correct(place.kind, place.holder, place.key, place.original)
+            if place.id in _counts:
+                self._held.stand_ins[id(place.replacement)] = place.replacement
 
 
 def _write(place: Place) -> None:

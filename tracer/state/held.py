@@ -75,6 +75,7 @@ class Held:
         self.buffers = Buffers()
         self.watched: dict[int, tuple[Any, Any]] = {}  # see `kinds.watch_type`
         self.frames = Frames()
+        self.stand_ins: dict[int, Any] = {}  # by id: they stay while another trace needs them
         self._copies: dict[int, tuple[Any, Any]] = {}  # id → (container, copy)
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._slots: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -391,4 +392,5 @@ class Held:
         for (cls, name), value in self._class_names.items():
             if (now := vars(cls).get(name, MISSING)) is not value:
                 found.append(Change("attr", cls, name, value, now))
-        return found
+        stand_ins = self.stand_ins
+        return [c for c in found if id(c.after) not in stand_ins] if stand_ins else found
