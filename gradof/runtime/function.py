@@ -161,15 +161,17 @@ class Differentiated:
                 found = self._find(lifted)
         return found
 
-    def _of_kin(self, call: Call) -> Bound | None:
+    def _of_kin(self, given: Call) -> Bound | None:
         """An entry of another function of the same code, if one serves this call."""
         entries = self._cache.entries
-        for entry in kin.find(self, call):
+        for entry, call in kin.find(self, given):
             if not entries:
                 self._cache.counts = entry.plan.counts
             entries[call.key] = [entry, *entries.get(call.key, ())]
             found = self._find(call)
             if found is not None:
+                if call.numbers:
+                    self._cache.numbers.learn(call)
                 hasten(self._cache, self._fn, entry, call)
                 return found
             entries[call.key].pop(0)

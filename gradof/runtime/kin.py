@@ -22,11 +22,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import (
-    BuiltinFunctionType,
     CodeType,
     FunctionType,
     MappingProxyType,
@@ -35,14 +34,14 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from gradof import tuning
 from gradof.ir import forks
 from gradof.ops.python_call import used_by_calls
 from gradof.runtime.arrays import FIRST_LEAF, Call, has_state
 from gradof.runtime.cache import Entry
+from gradof.runtime.numbers import lift, without_numbers
 from gradof.runtime.own import GONE, OwnObjects, own_objects
+from gradof.runtime.shared import is_free_of, shared_with_others
 from gradof.runtime.state import StateGuard
 from gradof.runtime.state_extras import Each, Functions, Loaded
 from gradof.runtime.state_values import is_plain, reference
@@ -51,10 +50,8 @@ from gradof.tracer.core.objects import can_be_made
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
 from gradof.tracer.state.frames import Frame
-from gradof.tracer.state.kinds import applied_by
 from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, place_key
-from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 
 if TYPE_CHECKING:
@@ -63,8 +60,8 @@ if TYPE_CHECKING:
 KEYS = 64  # signatures of codes that are kept; then the least recently used goes
 EACH = 8  # likenesses of one signature
 _LARGE = 1000  # places of a guard: the functions of data frames, whose state is not all Python's
-_CROSSING = frozenset({"global", "import", "class", "type", "module", "closed", "method"})
 _known: OrderedDict[Any, list[Likeness]] = OrderedDict()
+_varying: OrderedDict[Any, frozenset[int]] = OrderedDict()  # arguments, by key without numbers
 _lock = forks.rlock()
 
 
@@ -160,17 +157,28 @@ def _code_of(fn: Any, depth: int = 6) -> Any:
     return tuple(inner)
 
 
-def find(function: Differentiated, call: Call) -> Iterator[Entry]:
-    """Entries that other functions of the same code have made, for this one."""
-    key = key_of(function, call)
-    with _lock:
-        known = [] if key is None else _known.get(key, [])
-        if known:
-            _known.move_to_end(key)
-    for likeness in known:
-        entry = likeness.entry_of(function.fn, call)
-        if entry is not None:
-            yield entry
+def find(function: Differentiated, given: Call) -> Iterator[tuple[Entry, Call]]:
+    """Entries that other functions of the same code have made, for this one, and the call of each.
+
+    That has numbers as inputs which have varied for other functions.
+    """
+    lifted = _lifted(function, given)
+    for call in (given,) if lifted is None else (given, lifted):
+        key = key_of(function, call)
+        with _lock:
+            known = [] if key is None else _known.get(key, [])
+            if known:
+                _known.move_to_end(key)
+        for likeness in known:
+            entry = likeness.entry_of(function.fn, call)
+            if entry is not None:
+                yield entry, call
+
+
+def _lifted(function: Differentiated, call: Call) -> Call | None:
+    blank = without_numbers(call)
+    varying = _varying.get(key_of(function, blank)) if blank.numbers else None
+    return None if varying is None else lift(call, varying)
 
 
 def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> None:
@@ -190,12 +198,17 @@ def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> No
         _known.move_to_end(key)
         while len(_known) > KEYS:
             _known.popitem(last=False)
+        if call.numbers:
+            _varying[key_of(function, without_numbers(call))] = call.numbers
+        while len(_varying) > KEYS:
+            _varying.popitem(last=False)
 
 
 def forget() -> None:
     """Let every function be traced for itself again."""
     with _lock:
         _known.clear()
+        _varying.clear()
 
 
 def _is_shareable(entry: Entry) -> bool:
@@ -223,8 +236,8 @@ def _likeness(fn: Any, entry: Entry, reads: Reads, call: Call) -> Likeness | Non
     own = own_objects(_root(fn, call), wanted)
     if own is None:
         return None
-    shared = _shared_with_others(fn, reads, call)
-    if any(not _is_free_of(called, own, shared) for called in used_by_calls(entry.traced.graph)):
+    shared = shared_with_others(fn, reads, call)
+    if any(not is_free_of(called, own, shared) for called in used_by_calls(entry.traced.graph)):
         return None
 
     def container(value: Any) -> Any:
@@ -286,64 +299,6 @@ def _of_others(more: Any, container: Callable[[Any], Any]) -> Any:
 
 class _NotShared(Exception):  # a signal within this module
     """A container may be the first function's alone."""
-
-
-def _shared_with_others(fn: Any, reads: Reads, call: Call) -> set[int]:
-    """The ids of what is reached from globals, classes and modules, and of their namespaces."""
-    reach, found, seen = Reach(reads), set[int](), dict[int, Any]()
-    roots = (fn, *call.objects.values())
-    own, shared = deque[Any]([(root, None, None) for root in roots]), deque[Any]()
-    while True:
-        if not own and not shared:
-            for edge in reach.unreached():
-                if edge.step.kind == "global":
-                    found.add(id(edge.place.container))
-                shared.append((edge.child, edge.step.key, edge.place))
-            if not shared:
-                return found
-        is_shared = not own
-        obj, name, place = (own or shared).popleft()
-        if id(obj) in (found if is_shared else seen):
-            continue
-        seen[id(obj)] = obj
-        if is_shared:
-            found |= {id(obj), id(getattr(obj, "__dict__", None))}
-            if isinstance(obj, FunctionType):
-                found.update(map(id, obj.__closure__ or ()))
-        for edge in reach.edges(obj, obj is fn, name, place):
-            crosses = edge.step.kind in _CROSSING or isinstance(edge.child, (ModuleType, type))
-            if crosses and edge.step.kind in ("global", "import"):
-                found.add(id(edge.place.container))
-            target = shared if is_shared or crosses else own
-            if not is_plain(edge.child):
-                target.append((edge.child, edge.step.key, edge.place))
-
-
-def _is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
-    """Whether what a function refers to that is not traced leads to nothing of one function's."""
-    stack, seen = [used], set[int]()
-    while stack:
-        obj = stack.pop()
-        known = id(obj) in seen or id(obj) in shared or is_plain(obj) or hasattr(obj, "dtype")
-        if known or isinstance(obj, (ModuleType, type, np.ufunc)):
-            continue
-        seen.add(id(obj))
-        if id(obj) in own.numbers:
-            return False
-        if isinstance(obj, FunctionType):
-            stack += [cell.cell_contents for cell in obj.__closure__ or ()]
-            stack += obj.__defaults__ or ()
-        elif isinstance(obj, MethodType):
-            stack += (obj.__self__, obj.__func__)
-        elif isinstance(obj, functools.partial):
-            stack += (applied_by(obj), *obj.args, *obj.keywords.values())
-        elif isinstance(obj, BuiltinFunctionType):
-            stack.append(obj.__self__)
-        elif isinstance(obj, (list, tuple)):
-            stack += obj
-        else:
-            return False
-    return True
 
 
 def _mapped(

@@ -46,7 +46,15 @@ class VaryingNumbers:
         if not places or not self._signatures:
             return None
         found = self._signatures.get(_blank(call, places))
-        return _lift(call, found.varying) if found is not None and found.varying else None
+        return lift(call, found.varying) if found is not None and found.varying else None
+
+    def learn(self, lifted: Call) -> None:
+        """The numbers that are inputs of this call vary: they do for functions of the same code."""
+        plain = replace(lifted, key=lifted.plain_key, numbers=frozenset())
+        places = _numbers(plain)
+        values = {i: repr(plain.leaves[i]) for i in places}
+        known = self._signatures.setdefault(_blank(plain, places), _Signature(values))
+        known.varying |= lifted.numbers
 
     def note(self, call: Call, name: str) -> Call | None:
         """As `lifted`, after a call that found no trace: numbers that differ vary from now on."""
@@ -60,7 +68,7 @@ class VaryingNumbers:
                 self._count(known, call, i, name)
             elif values[i] != known.first[i]:
                 known.varying |= {j for j in _beside(call, i, places) if j not in known.pinned}
-        return _lift(call, known.varying) if known.varying else None
+        return lift(call, known.varying) if known.varying else None
 
     def pin(self, call: Call, leaves: Iterable[tuple[int, Loc | None]]) -> Call | None:
         """These are constants from now on; the call with the rest as inputs, if there is a rest."""
@@ -69,7 +77,7 @@ class VaryingNumbers:
         for leaf, loc in leaves:
             known.pinned[leaf] = loc
             known.varying.discard(leaf)
-        return _lift(plain, known.varying) if known.varying else None
+        return lift(plain, known.varying) if known.varying else None
 
     def _count(self, known: _Signature, call: Call, leaf: int, name: str) -> None:
         seen = known.values.setdefault(leaf, set())
@@ -83,6 +91,12 @@ class VaryingNumbers:
                 "pass an array or a tensor, or keep to arithmetic with it",
                 RetraceWarning,
             )  # fmt: skip
+
+
+def without_numbers(call: Call) -> Call:
+    """The call with all of its numbers as inputs."""
+    plain = replace(call, key=call.plain_key, numbers=frozenset())
+    return lift(plain, _numbers(plain))
 
 
 def _numbers(call: Call) -> list[int]:
@@ -112,6 +126,7 @@ def _blank(call: Call, places: Iterable[int]) -> tuple[Any, ...]:
     return tuple(key)
 
 
-def _lift(call: Call, places: Iterable[int]) -> Call:
+def lift(call: Call, places: Iterable[int]) -> Call:
+    """The call with the numbers at these leaves as inputs."""
     chosen = frozenset(places)
     return replace(call, key=_blank(call, chosen), numbers=chosen, plain_key=call.plain_key)

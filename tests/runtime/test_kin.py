@@ -14,6 +14,7 @@ import pytest
 import gradof
 from gradof import autograd as ag
 from gradof import tuning
+from gradof.autograd.extend import defvjp, primitive
 from gradof.runtime import kin
 from gradof.runtime.function import Differentiated
 from gradof.runtime.once import compiled_once
@@ -227,3 +228,34 @@ def test_other_thresholds_are_another_trace(monkeypatch: pytest.MonkeyPatch) -> 
     assert "Loop" in kinds()
     monkeypatch.setattr(tuning, "LOOP_STEPS", 1 << 60)
     assert "Loop" not in kinds()
+
+
+def test_a_number_that_varies_is_an_input_of_the_first_call_of_another_function() -> None:
+    def made(data: np.ndarray) -> Callable[..., Any]:
+        return lambda p, a: np.sum((p - data) ** 2 * a)
+
+    first = made(P)
+    for a in (1.0, 2.0, 3.0):
+        np.testing.assert_allclose(gradof.grad(first)(2 * P, a), 2 * a * P)
+    second = made(3 * P)
+    for a in (4.0, 5.0, 1.0):
+        np.testing.assert_allclose(gradof.grad(second)(2 * P, a), -2 * a * P)
+    assert traces(second) == 0
+
+
+@primitive
+def cube(x: Any) -> Any:
+    return np.asarray(x) ** 3 if isinstance(x, np.ndarray) else x**3
+
+
+defvjp(cube, lambda ans, x: lambda g: 3 * g * x**2)
+
+
+def test_calls_of_a_primitive_are_shared() -> None:
+    def made(scale: np.ndarray) -> Callable[[Any], Any]:
+        return lambda p: np.sum(cube(p) * scale)
+
+    for scale in (P, 5 * P):
+        fn = made(scale)
+        np.testing.assert_allclose(gradof.grad(fn)(P), 3 * P**2 * scale)
+    assert traces(fn) == 0
