@@ -15,7 +15,7 @@ from gradof.codegen.whole.values import Held, Mem, in_registers, rows, shape_of,
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.extent import runtime
-from gradof.ir.types import I32, I64
+from gradof.ir.types import BOOL, I32, I64
 
 INTO = frozenset({"slice_scatter", "index_add", "scatter", "scatter_add"})  # the first operand
 MOVES = frozenset({"cat", "slice_scatter", "unslice", "pad", "tril", "triu"})
@@ -204,6 +204,47 @@ class Indexing(Reductions):
         self.text.loop(full // code.lanes, lambda i: add(code, self.text.times(i, code.lanes)))
         count = runtime(rest)
         self.text.loop(count, lambda i: add(self.one, self.text.plus(i, full)))
+
+    def parted(self, node: Node) -> None:
+        """Booleans in order, and where each was: what a mask selects is read from there."""
+        (x,), (values, places) = node.inputs, node.outputs
+        dim: Any = node.attrs["dim"]
+        source, text, shape = self.contiguous(x), self.text, shape_of(x)
+        size, step = shape[dim], rows(shape)[dim]
+        made, order = self.room(values), self.room(places)
+        last = not node.attrs["descending"]  # which of both comes last
+
+        def line(a: str, b: str) -> None:
+            begin = text.plus(text.times(a, size * step), b)
+            start = text.at(self.pointer(source), begin, BOOL)
+
+            def is_last(i: str) -> str:
+                cell = text.load(text.at(start, text.times(i, step), BOOL), BOOL)
+                return cell if last else text.emit(f"xor i1 {cell}, true")
+
+            def count(i: str, given: list[str]) -> list[str]:
+                one = text.emit(f"zext i1 {is_last(i)} to i64")
+                return [text.emit(f"sub i64 {given[0]}, {one}")]
+
+            def place(i: str, given: list[str]) -> list[str]:
+                low, high = given
+                late = is_last(i)
+                k = text.emit(f"select i1 {late}, i64 {high}, i64 {low}")
+                at = text.plus(begin, text.times(k, step))
+                text.store(i, text.at(self.pointer(order), at, I64), I64)
+                cell = late if last else text.emit(f"xor i1 {late}, true")
+                text.store(cell, text.at(self.pointer(made), at, BOOL), BOOL)
+                one = text.emit(f"zext i1 {late} to i64")
+                other = text.emit(f"sub i64 1, {one}")
+                return [text.plus(low, other), text.plus(high, one)]
+
+            (first,) = text.carried(size, [("i64", str(size))], count)
+            text.carried(size, [("i64", "0"), ("i64", first)], place)
+
+        if math.prod(shape) > 0:
+            text.loop(math.prod(shape[:dim]), lambda a: text.loop(step, lambda b: line(a, b)))
+        self.define_mem(values, made)
+        self.define_mem(places, order)
 
     def pick(self, node: Node) -> None:
         """`gather`, `scatter` and `scatter_add`: an index for each element."""

@@ -134,6 +134,7 @@ _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     **dict.fromkeys(("index_select", "gather", *(INTO - {"slice_scatter"})), _indexes),
     "in_range": _any, "math_result": _any, "Guard": _decides,
     "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
+    "sort": lambda node: _tensors(node)[0].dtype is BOOL,
     "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,
     "mm": _multiplies, "bmm": _multiplies, "Loop": _any, **dict.fromkeys(DYNAMIC, _any),

@@ -31,6 +31,7 @@ from gradof.autograd.wrap_util import unary_to_nary, wrap_nary_f
 from gradof.errors import DtypeError, LeafTypeError, OutputError
 from gradof.runtime.checkpoint import checkpoint as checkpoint
 from gradof.runtime.functional import value_and_grad as _value_and_grad
+from gradof.runtime.lengths import MISS
 from gradof.runtime.once import compiled_once
 from gradof.runtime.pullback import vjp_at as pullback
 from gradof.tracer.core.pytree import flatten
@@ -112,10 +113,16 @@ class _Compiled:
 
     def __init__(self, fun: Function, argnum: Any, name: str) -> None:
         self.fun, self.argnum, self.name = fun, argnum, name
+        self.places = (argnum,) if isinstance(argnum, int) else tuple(argnum)
         self.compiled: Any = None
         self.by_pullback = False
 
     def __call__(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+        if self.compiled is not None and all(_is_real(args[p % len(args)]) for p in self.places):
+            found = self.compiled.at_once(args, kwargs)
+            if found is not MISS and all(g is not None for g in found[1]):
+                value, gradients = found
+                return value, gradients[0] if isinstance(self.argnum, int) else gradients
         leaves = flatten((args, kwargs))[0]
         plain = not any(type(x) is TracedArray or np.iscomplexobj(x) for x in leaves)
         plain = plain and not of_a_tape(args)
@@ -128,8 +135,7 @@ class _Compiled:
         return pulled.value, pulled(_ones(pulled, self.name))
 
     def _compiled(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
-        places = (self.argnum,) if isinstance(self.argnum, int) else tuple(self.argnum)
-        places = tuple(p % len(args) for p in places)
+        places = tuple(p % len(args) for p in self.places)
         given = list(args)
         for place in places:
             given[place] = in_space(args[place])
@@ -141,6 +147,11 @@ class _Compiled:
         if isinstance(self.argnum, int):
             return value, completed(gradients[0], chosen[0])
         return value, completed(tuple(gradients), chosen)
+
+
+def _is_real(arg: Any) -> bool:
+    """Whether it is an array as it is compiled for: in its space, and its gradient too."""
+    return type(arg) is np.ndarray and arg.dtype.kind == "f"
 
 
 def _compiled_operator(name: str, with_value: bool, doc: str) -> Any:

@@ -46,7 +46,7 @@ class CacheInfo(NamedTuple):
     eager_runs: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Entry:
     """One traced signature and what was derived from it."""
 
@@ -129,7 +129,7 @@ class Cache:
 
     def evict(self) -> None:
         """Forget the signatures that were not used for the longest time, beyond the limit."""
-        hot = [fast.entry for fast in self.fast]  # found without a look at the signatures
+        hot = {fast.entry for fast in self.fast}  # found without a look at the signatures
         old = [key for key, found in self.entries.items() if not any(e in hot for e in found)]
         for key in old[: max(0, len(self.entries) - limits.signatures)]:
             self._forget(key)

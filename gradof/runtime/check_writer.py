@@ -34,6 +34,7 @@ from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 from gradof.tracer.state.caches import read_cached
+from gradof.tracer.state.places import read_place
 
 _Tensors = list[tuple[str, Any, tuple[Any, ...]]]  # name in the code, the tensor, its part of a key
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
@@ -362,6 +363,8 @@ class Writer:
         if place.kind == "cached":
             container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
             return f"{self.bind(read_cached, 'read')}({container}, {key})"
+        if place.kind in ("block", "slot", "class", "step"):
+            return f"{self.bind(read_place, 'read')}({self.bind(place, 'place')})"
         if place.kind != "item":
             raise NotSimple
         return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"

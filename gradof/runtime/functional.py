@@ -162,17 +162,24 @@ class ValueAndGrad(Transformed):
         """(value, gradient), or the gradient alone for `grad`."""
         if self.base.audit is not None and not is_tracing():
             self.base.audit.call(self.base, args, kwargs)
-        if self._quick and not is_tracing():
-            for quick in self._quick:
-                result = quick(args, kwargs)
-                if result is not MISS:
-                    return result
+        result = self.at_once(args, kwargs)
+        if result is not MISS:
+            return result
         session = session_for((args, kwargs))
         if session is not None:
             check_numerics_inside(self.base.nan_safe)
             return self.inside(session, args, kwargs)
         with few_collections():  # one for all that may have to be made
             return self._run(args, kwargs)
+
+    def at_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result by a generated call; MISS where none is for arguments like these."""
+        if self._quick and not is_tracing():
+            for quick in self._quick:
+                result = quick(args, kwargs)
+                if result is not MISS:
+                    return result
+        return MISS
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         lengths = self.base.cache.lengths

@@ -230,3 +230,23 @@ def test_functions_are_within_a_few_units_of_numpys() -> None:
         _, found, expected = both(graph, arrays_of(graph))
         for mine, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-15)  # 4 ulps
+
+
+@pytest.mark.parametrize("shape", [(7,), (163,), (5, 9), (3, 4, 5), (1, 1), (0,), (4, 0), (0, 3)])
+def test_booleans_in_order_are_the_same_bits(shape: tuple[int, ...]) -> None:
+    """What an index by a mask begins with: the places of the elements, those kept first."""
+    size = ",".join(map(str, shape))
+    rng = np.random.default_rng(0)
+    for dim in range(len(shape)):
+        for descending in (False, True):
+            graph = parse_graph(f"""
+graph f(%x : bool[{size}]):
+  %two : int = Constant[value=2]()
+  %v : bool[{size}], %i : i64[{size}] = sort[dim={dim}, descending={descending}, stable=True](%x)
+  %j : i64[{size}] = mul(%i, %two)
+  return (%v, %i, %j)
+""")
+            for share in (0.0, 0.3, 1.0):
+                _, found, expected = both(graph, [rng.random(shape) < share])
+                for mine, other in zip(found, expected, strict=True):
+                    assert mine.dtype == other.dtype and np.array_equal(mine, other)

@@ -86,9 +86,12 @@ class Frame:
             return False
         if not _is_equal(getattr(self.of, "name", None), self._name):
             return False
-        return all(map(_is_same_axis, axes, self._axes)) and all(
-            known.holds(block) for known, block in zip(self._blocks, blocks, strict=True)
-        )
+        if not all(map(_is_same_axis, axes, self._axes)):
+            return False
+        if any(axis is not known for axis, (known, _) in zip(axes, self._axes, strict=True)):
+            # equal, and known at once from now on: indices are compared by their elements
+            self._axes = [(a, names) for a, (_, names) in zip(axes, self._axes, strict=True)]
+        return all(known.holds(block) for known, block in zip(self._blocks, blocks, strict=True))
 
 
 class Kept(Frame):
