@@ -207,8 +207,9 @@ def _hardshrink(x: Expr, lambd: float) -> Expr:
 
 
 def _softshrink(x: Expr, lambd: float) -> Expr:
-    lower = F.where(x < -float(lambd), x + float(lambd), x * 0.0)
-    return F.where(x > float(lambd), x - float(lambd), lower)
+    # 0 and no product with 0: infinity times a gradient of zero would be nan
+    inside = (x >= -float(lambd)) & (x <= float(lambd))
+    return F.where(inside, 0.0, F.where(x > 0.0, x - float(lambd), x + float(lambd)))
 
 
 op("hardshrink(x; lambd) -> y", family=unary(), expand=_hardshrink)

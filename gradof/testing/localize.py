@@ -96,7 +96,7 @@ def _library_function(record: Op) -> Any:
 
             packet = getattr(torch.ops.aten, rest.partition(".")[0])
             return lambda *xs: packet(
-                *(torch.from_numpy(np.array(x)) if not isinstance(x, (bool, int, float)) else x
+                *(torch.from_numpy(np.array(x)) if isinstance(x, (np.ndarray, np.generic)) else x
                   for x in xs)
             ).numpy()  # fmt: skip
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as tf
 
+from gradof import differentiate
 from gradof.errors import InferenceError
 from gradof.ops.expr import F
 from tests.ops.reference import compare, forward, gradient, randn
@@ -120,3 +122,23 @@ def test_logsumexp_of_a_masked_row_has_gradient_zero() -> None:
     build = partial(F.logsumexp, dims=(1,), keepdims=False)
     assert forward(build, x)[0].tolist() == [-np.inf, 1.0]
     assert gradient(build, x)[0].tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("fn", [tf.softshrink, tf.hardshrink, tf.relu6])
+def test_what_is_cut_off_passes_no_infinite_gradient_on(fn: Any) -> None:
+    x = torch.tensor([-0.2, 0.2, -4.0, 0.0, 0.7, math.inf], requires_grad=True)
+    for program in (lambda x: torch.sqrt(fn(x)), lambda x: fn(fn(x) / x)):
+        found, wanted = (
+            torch.autograd.grad(f(x).sum(), x)[0] for f in (differentiate(program), program)
+        )
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_both_derivatives_of_entr_at_and_below_zero() -> None:
+    x = torch.tensor([0.55, 0.0, -0.5, math.inf], dtype=torch.float64, requires_grad=True)
+    first, second = [], []
+    for f in (differentiate(torch.special.entr), torch.special.entr):
+        first.append(torch.autograd.grad(f(x).sum(), x, create_graph=True)[0])
+        second.append(torch.autograd.grad(first[-1].sum(), x)[0])
+    torch.testing.assert_close(*first, equal_nan=True)
+    torch.testing.assert_close(*second, equal_nan=True)

@@ -67,7 +67,7 @@ WITHOUT_FORMULA = {
 CHOICE = "the rule chooses by a comparison, or by a sign"
 DIGITS_ONLY = {
     **dict.fromkeys(
-        ["abs", "atan2", "celu", "elu", "entr", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
+        ["abs", "atan2", "celu", "elu", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
          "inverse_mills",
          "logit",
          "binom", "ellipe", "ellipk", "ellipkm1", "poch", "rgamma", "j1",
