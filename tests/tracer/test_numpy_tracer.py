@@ -178,6 +178,10 @@ def test_functions_of_scipy_special() -> None:
     check(lambda x: scipy.special.logsumexp(x), V)
     check(lambda x: logsumexp(x, axis=1, keepdims=True), X)
     check(lambda x: scipy.special.softmax(x, axis=0), X)
+    infinite = np.array([1.0, np.inf, 0.0])
+    with np.errstate(invalid="ignore"):
+        found = gradof.differentiate(lambda x: scipy.special.softmax(x))(infinite)
+    assert np.isnan(found).all()
     check(lambda x: scipy.special.log_softmax(x), V)
 
 

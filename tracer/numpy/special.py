@@ -144,7 +144,11 @@ def _log_softmax(x: Any, axis: Any = None) -> Any:
 
 
 def _softmax(x: Any, axis: Any = None) -> Any:
-    return np.exp(x - logsumexp(x, axis, keepdims=True))
+    (x,) = traced_all(x)
+    top = np.max(x, axis=axis, keepdims=True)
+    top = x.recorder.wrap(top.concrete, F.detach(top.expr))  # its share of the gradient is none
+    weights = np.exp(x - top)
+    return weights / np.sum(weights, axis=axis, keepdims=True)
 
 
 def _record(kind: str, *operands: Any) -> Any:
