@@ -196,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", action="store_true")
     parser.add_argument("--fits", nargs="*", default=list(FITS), choices=list(FITS))
-    parser.add_argument("--repeats", type=int, default=3, help="fits of one process")
+    parser.add_argument("--repeats", type=int, default=6, help="fits of one process")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each side")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
