@@ -61,16 +61,24 @@ MAX_SIGNATURES = 1024  # remembered; the one that was not used for the longest t
 
 @dataclass
 class Failure:
-    """Why a signature runs eagerly; `state` is what the failed trace had read."""
+    """Why a signature runs eagerly; `state` is what the failed trace had read.
+
+    `is_of_values`: the program itself has raised it, as it may for what it was given alone.
+    """
 
     error: Exception
     state: StateGuard | None
+    loc: Any  # these as in Failed
+    defect: str | None
     tries: int = 1
+    is_of_values: bool = False
     found: int = 0  # by later calls
     quick: Any = None  # their generated call (gradof.runtime.eager_call)
 
     def holds(self) -> bool:
         """Whether another trace would fail again, or is not to be tried."""
+        if self.is_of_values and self.tries < MAX_TRIES:
+            return False
         return self.tries >= MAX_TRIES or self.state is None or self.state.check()
 
 
@@ -104,7 +112,7 @@ class EagerRuns:
         """A trace of this signature failed."""
         before = self.failures.pop(key, None)
         tries = 1 if before is None else before.tries + 1
-        self.failures[key] = Failure(error, state, tries)
+        self.failures[key] = Failure(error, state, _line(error), _defect(error), tries)
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
 
@@ -112,6 +120,15 @@ class EagerRuns:
         """An error that the caller gets; kept, it would keep the arguments alive."""
         for key in [key for key, failure in self.failures.items() if failure.error is error]:
             del self.failures[key]
+
+    def failed(self, fn: Callable[..., Any], error: Exception) -> Failed:
+        """What is kept of the error that a trace ended with, now or at another call."""
+        last = next(reversed(self.failures.values()), None)
+        if last is not None and last.error is error:
+            loc, defect = last.loc, last.defect
+        else:
+            loc, defect = _line(error), _defect(error)
+        return Failed(error.with_traceback(None), loc or function_loc(fn), defect)
 
     def may_warm(self, key: Any) -> bool:
         """Whether an eager run may fill the caches that a trace found empty."""
@@ -132,6 +149,8 @@ class EagerRuns:
         except Exception as eagers:
             if isinstance(error, type(eagers)) and type(error) is not type(eagers):
                 raise error from eagers
+            for failure in self.failures.values() if type(error) is type(eagers) else ():
+                failure.is_of_values |= failure.error is error
             raise
         if not self._warned and not isinstance(error, NotYet):
             self._warned = True
@@ -150,7 +169,7 @@ class EagerRuns:
             self.forget(error)
             raise error
         named = functools.update_wrapper(lambda: run(), fn, updated=())
-        return self.run(named, (), {}, failed(fn, error))
+        return self.run(named, (), {}, self.failed(fn, error))
 
 
 def may_run_eagerly(
@@ -202,12 +221,13 @@ class Failed:
     defect: str | None
 
 
-def failed(fn: Callable[..., Any], error: Exception) -> Failed:
-    """What is kept of the error that a trace ended with."""
+def _line(error: Exception) -> Any:
     own = error.loc if isinstance(error, GradofError) else None
-    loc = own or traceback_loc(error.__traceback__) or function_loc(fn)
-    defect = own_line(error.__traceback__) if type(error) in _DEFECTS else None
-    return Failed(error.with_traceback(None), loc, defect)
+    return own or traceback_loc(error.__traceback__)
+
+
+def _defect(error: Exception) -> str | None:
+    return own_line(error.__traceback__) if type(error) in _DEFECTS else None
 
 
 def _text(fn: Callable[..., Any], failed: Failed) -> str:

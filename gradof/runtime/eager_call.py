@@ -18,7 +18,7 @@ from gradof.runtime.arrays import Call
 from gradof.runtime.as_it_is import Quick, modes_of, write_modes
 from gradof.runtime.cache import Cache
 from gradof.runtime.check_writer import NotSimple, Writer
-from gradof.runtime.eager import Failure, failed
+from gradof.runtime.eager import Failure
 from gradof.runtime.lengths import MISS
 from gradof.runtime.quickcall import MAX_QUICK
 
@@ -46,7 +46,7 @@ def hasten_failure(cache: Cache, fn: Callable[..., Any], call: Call, failure: Fa
 
 
 def _generated(cache: Cache, fn: Callable[..., Any], call: Call, error: Exception) -> Quick:
-    known = failed(fn, error)
+    known = cache.eager.failed(fn, error)
     writer = Writer(call, trusting=False, missed="MISS")
     writer.signature()
     writer.names.update(

@@ -28,7 +28,7 @@ from gradof.runtime.arrays import Call, Library, inspect_call
 from gradof.runtime.audit import Audit, AuditInfo, checked_audit
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
 from gradof.runtime.dynamo import leave_alone, left_alone
-from gradof.runtime.eager import Failed, failed, may_run_eagerly
+from gradof.runtime.eager import Failed, may_run_eagerly
 from gradof.runtime.family import Family
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.guards import Decisions
@@ -102,7 +102,7 @@ class Differentiated:
                 if not may_run_eagerly(self._fn, error, args, kwargs, self._strict):
                     cache.eager.forget(error)
                     raise
-                failure = failed(self._fn, error)
+                failure = cache.eager.failed(self._fn, error)
             else:
                 trial, result = bound.entry.trial, MISS
                 if trial is None:

@@ -353,3 +353,35 @@ def test_a_weak_reference_with_a_callback_is_made_as_in_eager() -> None:
             compiled(_x())
             assert kept.seen() is kept.value and kept.seen.__callback__ is not None
     assert [w.category for w in seen] == [EagerWarning]
+
+
+def test_a_call_that_the_program_itself_refuses_says_nothing_of_the_next() -> None:
+    def huber(x: torch.Tensor) -> torch.Tensor:
+        assert bool(torch.all(x >= 0)), "input has to be non-negative"
+        return torch.where(x < 1, x, 2 * x.sqrt() - 1)
+
+    compiled = gradof.differentiate(huber)
+    good, bad = torch.rand(4, requires_grad=True), torch.tensor([-1.0, 2.0, 3.0, 4.0])
+    for x in (bad, good, bad, good, bad, bad, bad, good):
+        if x is bad:
+            with pytest.raises(AssertionError, match="non-negative"):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), huber(x))
+    info = compiled.cache_info()
+    assert info.entries == 1 and info.forward_runs == 3 and info.misses <= 5
+
+
+def test_what_is_known_to_fail_is_told_with_its_own_line() -> None:
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        assert bool(torch.all(x >= 0)), "input has to be non-negative"
+        return x.sqrt()
+
+    compiled = gradof.differentiate(positive)
+    for _ in range(4):
+        with pytest.raises(AssertionError):
+            compiled(torch.tensor([-1.0, 2.0]))
+    with pytest.warns(EagerWarning, match="AssertionError: input has to be") as caught:
+        compiled(torch.tensor([1.0, 2.0]))
+    text = str(caught[0].message)
+    assert "defect" not in text and f"test_eager.py:{positive.__code__.co_firstlineno + 1}" in text

@@ -228,3 +228,47 @@ def test_the_second_derivative() -> None:
             found.append(torch.autograd.grad(gx.square().sum(), x)[0])
         torch.testing.assert_close(found[1], found[0])
     assert compiled.cache_info().misses == 2
+
+
+def put_selected(x: T) -> T:
+    mask, out = x < 0.5, torch.zeros_like(x)
+    out[mask] = x[mask]
+    out[~mask] = 2 * x[~mask].sqrt() - 1
+    return out
+
+
+def put_rows(x: T) -> T:
+    mask, out = x[:, 0] < 0.5, x * 1
+    out[mask] = x[mask] * 2
+    out[mask, 1:] += x[mask, 1:]
+    return out
+
+
+def put_cells(x: T) -> T:
+    mask, out = x[:, 0] < 0.5, x * 1
+    out[mask, 1] = x[mask, 0]
+    return out
+
+
+def put_columns(x: T) -> T:
+    mask, out = x[0] < 0.5, x * 1
+    out[:, mask] = x[:, mask] * 3
+    return out
+
+
+@pytest.mark.parametrize("fn", [put_selected, put_rows, put_cells, put_columns])
+def test_masks_that_select_none_one_or_all_are_compiled(fn: Callable[[T], T]) -> None:
+    few = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    calls = [(few * 0.4,), (few * 0.4 + 0.6,), (few,)]  # all, none, some
+    check(fn, calls, traces=3)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0])
+def test_one_value_for_masked_columns_is_one_trace(value: float) -> None:
+    def fn(x: T) -> T:
+        mask, out = x[0] < 0.5, x * 1
+        out[:, mask] = value
+        return out
+
+    draw = torch.Generator().manual_seed(0)
+    check(fn, [(torch.rand(4, 9, generator=draw),) for _ in range(10)], traces=1)

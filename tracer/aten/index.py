@@ -121,17 +121,19 @@ def index(c: Call, x: Expr, indices: Sequence[Expr | None]) -> Expr:
 def index_put(
     c: Call, x: Expr, indices: Sequence[Expr | None], values: Expr, accumulate: bool = False
 ) -> Expr:
-    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is BOOL:
-        return _put_where(x, indices[0], values, accumulate)
+    given = [(dim, i) for dim, i in enumerate(indices) if i is not None]
+    if len(given) == 1 and given[0][1].dtype is BOOL:
+        ((dim, mask),) = given  # those before it are whole dims
+        return _put_where(x, mask, dim, values, accumulate)
     dims, used = _used(indices)
     return F.index_put(x, values.cast(x.dtype), *used, dims=dims, accumulate=accumulate)
 
 
-def _put_where(x: Expr, mask: Expr, values: Expr, accumulate: bool) -> Expr:
-    """`x[mask] = v` for one value v: no shape depends on the mask."""
+def _put_where(x: Expr, mask: Expr, dim: int, values: Expr, accumulate: bool) -> Expr:
+    """`x[..., mask] = v` with the mask from `dim` on, for one v: no shape depends on the mask."""
     if values.type.size != 1:
         raise InferenceError("x[mask] = values with more than one value; use torch.where")
-    mask = mask.reshape(mask.shape + (1,) * (x.rank - mask.rank))
+    mask = mask.reshape((1,) * dim + mask.shape + (1,) * (x.rank - mask.rank - dim))
     value = values.cast(x.dtype).reshape(())
     return F.where(mask, x + value if accumulate else value, x)
 

@@ -27,7 +27,9 @@ def reads_values(func: Any, args: Sequence[Any]) -> bool:
         return False
     if func is _ATEN.index.Tensor or func is _ATEN.index_put.default:
         masks = any(i is not None and i.dtype in _MASKS for i in args[1])
-        return masks and (func is _ATEN.index.Tensor or args[2].numel() > 1)
+        alone = sum(i is not None for i in args[1]) == 1
+        one = func is not _ATEN.index.Tensor and args[2].numel() == 1 and alone
+        return masks and not one  # one value is selected by the mask itself, and no shape read
     if func is _ATEN.bincount.default:
         return _may_be_counted(*args)
     if func in _UNIQUE:  # eager has no gradient for floats, and rows are compared as a whole
