@@ -245,6 +245,37 @@ def test_a_result_of_leaves_that_the_function_makes() -> None:
             differentiate(fn, strict=True)(w)
 
 
+MADE: list[Callable[[Tensor], Tensor]] = [
+    lambda w: torch.ones(2, 1, requires_grad=True),
+    lambda w: torch.zeros_like(w, requires_grad=w.requires_grad),
+    lambda w: w.new_full((3,), 2.0, requires_grad=True).exp(),
+    lambda w: torch.tensor([1.0, 2.0], requires_grad=True),
+    lambda w: torch.rand(3, requires_grad=True),
+]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_a_leaf_that_a_factory_makes_requires_grad(make: Callable[[Tensor], Tensor]) -> None:
+    """A constant with a gradient of its own, as the logits of a router that routes nothing."""
+    def fn(w: Tensor) -> tuple[Tensor, Tensor]:
+        return w * 2, make(w)
+
+    w = W.clone().requires_grad_()
+    with pytest.warns(EagerWarning, match="by a leaf that the function has made"):
+        doubled, leaf = differentiate(fn)(w)
+    assert doubled.requires_grad and leaf.requires_grad
+
+    def inner(w: Tensor) -> Tensor:
+        leaf = make(w)
+        (slope,) = torch.autograd.grad((leaf.sum() * w).sin().sum(), leaf, create_graph=True)
+        return slope.sum() * w
+
+    torch.manual_seed(0)
+    found = torch.autograd.grad(differentiate(inner, strict=True)(w).sum(), w)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, torch.autograd.grad(inner(w).sum(), w))
+
+
 class Reversed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -320,6 +320,8 @@ class ApiMode(TorchFunctionMode):
             self.histories.after(calls, result)
             if func in MAKES_LEAF and not transformed(args[0]):
                 self.histories.make_leaf(args[0])
+            elif kwargs.get("requires_grad") and isinstance(result, torch.Tensor):
+                self.histories.make_leaf(result)  # torch.ones(3, requires_grad=True)
             return result
         except AssertionError as error:
             if str(error) != "generator is not supported in refs":
