@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import gradof
 from gradof.errors import EagerWarning
@@ -194,3 +195,34 @@ def test_a_trace_that_is_only_looked_at_writes_nothing(name: str) -> None:
     before = space["kept"]()
     gradof.differentiate(space["f"]).trace(torch.ones(3, 3, dtype=torch.float64))
     _same(space["kept"](), before)
+
+
+class Keeps(nn.Module):
+    """Stores a list of tensors anew at each call, as hidden states and sampled weights are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.kept: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x * self.weight
+        self.kept = [h, {"twice": h * 2}]
+        return h.sum()
+
+
+def test_a_list_that_a_module_stores_and_does_not_read_is_one_trace() -> None:
+    module, eager = Keeps(), Keeps()
+    compiled = gradof.differentiate(module)
+    for _ in range(4):
+        x = torch.randn(3)
+        torch.testing.assert_close(compiled(x), eager(x))
+        torch.testing.assert_close(module.kept, eager.kept)
+        module.kept[1]["twice"].sum().backward()
+        eager.kept[1]["twice"].sum().backward()
+        torch.testing.assert_close(module.weight.grad, eager.weight.grad)
+    info = compiled.cache_info()
+    assert (info.misses, info.eager_runs) == (1, 0)
+    module.kept = nn.Linear(3, 3)  # a module of that name: eager refuses to store a list there
+    with pytest.raises(TypeError, match="cannot assign"):
+        compiled(torch.randn(3))

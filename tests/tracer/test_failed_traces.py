@@ -67,3 +67,19 @@ def test_nothing_has_happened(name: str) -> None:
     assert P.grad is grad and torch.equal(grad, torch.ones(3)) and x.grad is None
     assert P.data_ptr() == address and torch.equal(P.detach(), torch.ones(3))
     assert torch.equal(x.detach(), torch.ones(3)) and torch.is_grad_enabled()
+
+
+def test_what_a_cached_helper_returns_may_be_the_class_of_functions() -> None:
+    """Its closure is a descriptor; scipy keeps such classes in caches of its own."""
+    import functools
+    import types
+
+    @functools.lru_cache
+    def kinds(n: int) -> tuple[type, ...]:
+        return (types.FunctionType,) * n
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * len(kinds(2))
+
+    x = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(differentiate(fn, strict=True)(x), 2 * x)

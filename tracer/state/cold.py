@@ -222,8 +222,8 @@ def _inside(obj: Any) -> Iterator[Any]:
         yield from dict.values(obj)
     elif isinstance(obj, (list, tuple, set, frozenset, deque)):
         yield from obj
-    elif callable(obj) and getattr(obj, "__closure__", None):
-        yield from gc.get_referents(*obj.__closure__)
+    elif callable(obj) and type(closure := getattr(obj, "__closure__", None)) is tuple:
+        yield from gc.get_referents(*closure)  # of the class of functions it is a descriptor
     attributes = getattr(obj, "__dict__", None)
     if type(attributes) is dict and not isinstance(obj, type):
         yield from attributes.values()

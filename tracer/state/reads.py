@@ -62,6 +62,12 @@ _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
 
 
+def _of_modules_setattr(frame: FrameType, facts: Facts) -> Facts:
+    """Of its `__dict__` nn.Module's reads three tables alone, and writes a name that is known."""
+    of_torch = frame.f_globals.get("__name__") == "torch.nn.modules.module"
+    return replace(facts, dynamic=False) if of_torch else facts
+
+
 class Reads:
     """See the module docstring."""
 
@@ -206,6 +212,8 @@ class Reads:
 
     def _enter(self, frame: FrameType, facts: Facts) -> None:
         """A call of the user's code: what it can see is as it is at entry."""
+        if frame.f_code.co_name == "__setattr__" and frame.f_locals.get("name") in self.stored:
+            facts = _of_modules_setattr(frame, facts)
         seen = self.held
         space = frame.f_globals
         if facts.stores or facts.cells_stored or facts.globals_stored:
