@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +41,7 @@ from gradof.runtime.thread import tracing
 from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.place_numbers import is_floating
 from gradof.tracer.core.pytree import thaw
-from gradof.tracer.core.result import ConstantOut, Traced
+from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.cold import ColdCache
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
@@ -364,7 +364,8 @@ class Tracing:
 
     def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
         torchs = recording.traced.library == "torch"
-        guard = self._state(recording.reads, free, by_content=torchs)
+        stores = recording.traced.stores if torchs else ()
+        guard = self._state(recording.reads, free, torchs, stores)
         if torchs and guard.untraceable is not None:
             raise TraceError(
                 f"{guard.untraceable} is an iterator: what it gives next is not known before",
@@ -372,10 +373,12 @@ class Tracing:
             )
         return guard
 
-    def _state(self, reads: Reads, free: Sequence[Any], by_content: bool) -> StateGuard:
+    def _state(
+        self, reads: Reads, free: Sequence[Any], by_content: bool, stores: Iterable[Store] = ()
+    ) -> StateGuard:
         return StateGuard(
-            self.fn, reads, is_data, free,
-            frozenset(self.cache.places), by_content=by_content, given=self.given,
+            self.fn, reads, is_data, free, frozenset(self.cache.places), by_content=by_content,
+            given=self.given, stores=stores,
         )  # fmt: skip
 
 

@@ -28,12 +28,14 @@ from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bas
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
 from gradof.runtime.state_extras import Extras, More
+from gradof.runtime.state_rewritten import Rewritten
 from gradof.runtime.state_values import (
     Checked,
     are_equal,
     array_type,
     checksum,
     content_of,
+    environment_has,
     is_plain,
     is_same,
     last_name,
@@ -41,6 +43,7 @@ from gradof.runtime.state_values import (
     reference,
     shown_path,
 )
+from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
@@ -60,7 +63,7 @@ class StateGuard:
     def __init__(
         self, fn: Any, reads: Reads, is_array: Callable[[Any], bool],
         used: Iterable[Any] = (), varying: frozenset[Any] = frozenset(), by_content: bool = False,
-        given: Mapping[str, Any] = MappingProxyType({}),
+        given: Mapping[str, Any] = MappingProxyType({}), stores: Iterable[Store] = (),
     ) -> None:  # fmt: skip
         self._reads = reads
         self._is_array = is_array
@@ -89,12 +92,12 @@ class StateGuard:
         self.switches = dict(reads.switches)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
-        self._extras = Extras(reads)
+        self._extras, self._rewritten = Extras(reads), Rewritten(reads, stores, self._used)
         self._walk(fn, given)
         self.more += self._extras.checks(fn)
         self.compile()
         del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
-        del self._extras, self._containers, self._called, self._first
+        del self._extras, self._rewritten, self._containers, self._called, self._first
 
     # --- the walk ---------------------------------------------------------------------------------
 
@@ -144,6 +147,9 @@ class StateGuard:
                         queue.append((edge.child, shown, edge.place))
                     continue
                 if id(edge.child) in self._used:
+                    continue
+                if (parts := self._rewritten.guard_of(edge)) is not None:
+                    self.more.append((parts, shown))
                     continue
                 self._edge(edge, shown)
                 if not is_plain(edge.child):
@@ -363,13 +369,8 @@ class StateGuard:
 
     def surroundings_are_same(self) -> bool:
         """Whether environment, switches and context variables are."""
-        if self.environment:
-            import os
-
-            data: Any = os.environ._data  # type: ignore[attr-defined]  # raw, without decoding
-            if any(data.get(k.encode()) != v for k, v in self.environment.items()):
-                return False
-        if any(switch() != value for switch, value in self.switches.items()):
+        switched = any(switch() != value for switch, value in self.switches.items())
+        if switched or not environment_has(self.environment):
             return False
         return all(
             (now := variable.get(None)) is value or is_same(now, value)

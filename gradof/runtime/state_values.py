@@ -8,9 +8,10 @@ type, or by a checksum of their elements.
 from __future__ import annotations
 
 import enum
+import os
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,14 @@ def are_equal(checked: list[Checked], read: Callable[[Any, Any], Any]) -> bool:
         if found is not expected and not is_same(found, expected):
             return False
     return True
+
+
+def environment_has(expected: Mapping[str, Any]) -> bool:
+    """Whether variables of the environment have these raw values."""
+    if not expected:
+        return True
+    data: Any = os.environ._data  # type: ignore[attr-defined]  # raw, without decoding
+    return not any(data.get(name.encode()) != value for name, value in expected.items())
 
 
 def content_of(cell: Any, _: Any) -> Any:

@@ -1,0 +1,89 @@
+"""Containers that each call stores anew, compared by their parts and not by who they are.
+
+    def forward(self, x):
+        self.kept = [x * self.w, x * 2]     another list at the next call
+        return self.kept[0]
+
+The list of the call before is another object each time. What code could have asked of it is how it
+is built, its plain values, and the types of its tensors; a tensor of it that the graph reads is an
+input with a place of its own, and then the list counts as who it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gradof.runtime.arrays import is_tensor
+from gradof.runtime.state_values import array_type
+from gradof.tracer.core.result import Store
+from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.places import Place, read_place
+from gradof.tracer.state.reach import Edge
+from gradof.tracer.state.reads import Reads
+
+_ATOMS = (int, float, complex, bool, str, bytes, type(None))
+_DEPTH = 6
+
+
+class Rewritten:
+    """The places that a run has set, and what else it has written to."""
+
+    def __init__(self, reads: Reads, stores: Iterable[Store], used: set[int]) -> None:
+        stores = list(stores)
+        self._used = used
+        self._asks = any(  # who an object is
+            facts_of(code).compared for code, space in reads.codes.items()
+            if not str(space.get("__name__")).startswith("torch.")
+        )
+        self._set = {
+            (id(s.place.container), s.place.key) for s in stores
+            if s.mode == "set" and s.place.kind == "item" and isinstance(s.place.key, str)
+        }  # fmt: skip
+        self._changed = {id(s.place.container) for s in stores}
+
+    def guard_of(self, edge: Edge) -> Parts | None:
+        """What to hold against the next container at a place; None where this one counts itself."""
+        place = edge.place
+        if place.kind != "item" or (id(place.container), place.key) not in self._set:
+            return None
+        if self._asks or type(edge.child) not in (list, tuple, dict):
+            return None
+        parts = self._parts(edge.child, _DEPTH)
+        return None if parts is None else Parts(place, parts)
+
+    def _parts(self, value: Any, depth: int) -> Any:
+        if id(value) in self._changed or id(value) in self._used or not depth:
+            return None
+        return parts_of(value, lambda part: self._parts(part, depth - 1))
+
+
+class Parts:
+    """Whether what is at a place is built as this."""
+
+    def __init__(self, place: Place, parts: Any) -> None:
+        self._place, self._parts = place, parts
+
+    def __call__(self) -> bool:
+        """Whether it is, now."""
+        return bool(_parts_now(read_place(self._place)) == self._parts)
+
+
+def parts_of(value: Any, inner: Any) -> Any:
+    """How a container is built; None for what is no nest of tensors and plain values."""
+    kind = type(value)
+    if is_tensor(value):
+        return "tensor", array_type(value)
+    if kind in _ATOMS:
+        return kind, repr(value)
+    if kind not in (list, tuple, dict):
+        return None
+    keys = tuple(value) if kind is dict else ()
+    if any(type(key) not in _ATOMS for key in keys):
+        return None
+    parts = [inner(part) for part in (value.values() if kind is dict else value)]
+    return None if None in parts else (kind, repr(keys), tuple(parts))
+
+
+def _parts_now(value: Any) -> Any:
+    return parts_of(value, _parts_now)
