@@ -205,8 +205,8 @@ class Indexing(Reductions):
         count = runtime(rest)
         self.text.loop(count, lambda i: add(self.one, self.text.plus(i, full)))
 
-    def parted(self, node: Node) -> None:
-        """Booleans in order, and where each was: what a mask selects is read from there."""
+    def partition(self, node: Node) -> None:
+        """A stable partition of booleans, and where each was: a mask selects what is there."""
         (x,), (values, places) = node.inputs, node.outputs
         dim: Any = node.attrs["dim"]
         source, text, shape = self.contiguous(x), self.text, shape_of(x)

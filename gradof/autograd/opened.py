@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import CodeType
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -79,9 +79,8 @@ class _Call:
             _RULES.reset(token)
 
 
-# By primitive and kinds of arguments: whether calls are recorded, as the rules may be set anew; and
-# the graph of the function alone.
-_known: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+# By primitive and kinds of arguments, whether calls are recorded; the rules may be set anew.
+_known: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
 
 
 def call_opened(
@@ -100,10 +99,12 @@ def call_opened(
     if not _may_be_a_graph(fn) or not all(type(x) in _ARRAYS for x in leaves):
         return NotImplemented  # a number of Python's may be an option
     key = tree, tuple(live), _kinds(leaves), primitive.rules()
-    is_graph = _once(
-        primitive, key, lambda: _is_a_graph(fn, gradients, tree, [*map(_given, leaves)])
-    )
-    if not is_graph:
+    known = _known.setdefault(primitive, {})
+    if key not in known:
+        if len(known) > _KINDS:
+            del known[next(iter(known))]
+        known[key] = _is_a_graph(fn, gradients, tree, [*map(_given, leaves)])
+    if not known[key]:
         return NotImplemented
     return record(_Call(fn, gradients, (args, kwargs)), recorder)
 
@@ -116,24 +117,18 @@ def known_in_own_rule(
     arrays = all(type(x) in _ARRAYS for x in leaves)
     if not _runs_own_rule(fn) or not _may_be_a_graph(fn) or not arrays:
         return None
-    # Code reads what may be another number in the next trace; a ufunc reads nothing.
-    trace = None if isinstance(fn, np.ufunc) else ref(active_recorder())
-    key = "own", tree, tuple(live), _kinds(leaves), primitive.rules(), trace
-    known: Known | None = _once(primitive, key, lambda: _known_as(fn, tree, [*map(_given, leaves)]))
-    return known
+    recorder = active_recorder()
+    assert recorder is not None
+    known = recorder.known_calls  # of this trace: what the code reads may be different in the next
+    key = primitive, tree, tuple(live), _kinds(leaves), primitive.rules()
+    if key not in known:
+        known[key] = _known_as(fn, tree, [*map(_given, leaves)])
+    found: Known | None = known[key]
+    return found
 
 
 def _runs_own_rule(fn: Any) -> bool:
     return any(fn is other for other in _RULES.get())
-
-
-def _once(primitive: Any, key: Any, find: Callable[[], Any]) -> Any:
-    known = _known.setdefault(primitive, {})
-    if key not in known:
-        if len(known) > _KINDS:
-            del known[next(iter(known))]
-        known[key] = find()
-    return known[key]
 
 
 def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:

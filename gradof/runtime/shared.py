@@ -79,7 +79,7 @@ def is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
             stack += obj
         elif isinstance(obj, dict):
             stack += obj.values()
-        elif hasattr(obj, "_gradof_leads_to"):  # one of autograd's primitives
+        elif hasattr(type(obj), "_gradof_leads_to"):  # one of autograd's primitives
             stack += obj._gradof_leads_to()
         else:
             return False

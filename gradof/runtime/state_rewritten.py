@@ -66,7 +66,7 @@ class Parts:
 
     def __call__(self) -> bool:
         """Whether it is, now."""
-        return bool(_parts_now(read_place(self._place)) == self._parts)
+        return bool(_parts_now(read_place(self._place), _DEPTH) == self._parts)
 
 
 def parts_of(value: Any, inner: Any) -> Any:
@@ -85,5 +85,6 @@ def parts_of(value: Any, inner: Any) -> Any:
     return None if None in parts else (kind, repr(keys), tuple(parts))
 
 
-def _parts_now(value: Any) -> Any:
-    return parts_of(value, _parts_now)
+def _parts_now(value: Any, depth: int) -> Any:
+    """None for what is deeper than any that is held against it, and for one that is in itself."""
+    return parts_of(value, lambda part: _parts_now(part, depth - 1)) if depth else None

@@ -3,6 +3,8 @@
 # mypy: disable-error-code="attr-defined"
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ from gradof import autograd as ag
 from gradof.autodiff.compose import value_and_gradient_graph
 from gradof.autograd.extend import defvjp, primitive
 from gradof.passes.pipeline import PREPARE, run_passes
+from gradof.runtime import kin
 from gradof.runtime.once import compiled_once
 
 X = np.array([0.5, 2.0, 900.0])
@@ -176,3 +179,18 @@ def test_calls_of_one_function_with_equal_operands_are_one() -> None:
     gradient = value_and_gradient_graph(compiled_once(lambda x: fn(x) * fn(x)).trace(X[0]), (0,))
     run_passes(gradient, PREPARE)
     assert sum(n.kind == "sin" for n in gradient.walk()) == 3  # at x, and at both sides of it
+
+
+def test_no_trace_is_kept_for_a_call_whose_graph_is_known() -> None:
+    fn = quotient(shifted)
+    data = np.ones(3)
+
+    def once() -> weakref.ref[Any]:
+        scale = data.copy()
+        ag.grad(lambda x: agnp.sum(fn(x) * scale))(X)
+        return weakref.ref(scale)
+
+    gone = once()
+    kin.forget()
+    gc.collect()
+    assert gone() is None

@@ -125,3 +125,13 @@ def test_what_the_user_puts_there_between_calls_is_seen(forward: Forward) -> Non
             m.kept = [torch.ones(3, requires_grad=True) * 1]
 
     of_both(forward, between)
+
+
+def test_a_container_that_the_user_puts_into_itself_is_another_one() -> None:
+    module = Keeps(nested)
+    compiled = gradof.differentiate(module)
+    x = torch.ones(3)
+    for _ in range(3):
+        compiled(x)
+    module.kept.append(module.kept)
+    torch.testing.assert_close(compiled(x), Keeps(nested)(x))

@@ -79,8 +79,8 @@ class Recorder:
         self.apart: Callable[[], AbstractContextManager[None]] = nullcontext  # see `Held.apart`
         self.loops = ArrayLoopNotes(Reads())
         self.generators: dict[int, tuple[Any, Any]] = {}  # that are drawn from, and copies of them
-        self.guards = 0
-        self.asked = 0  # how often a record depended on more than types (`templates`)
+        self.known_calls: dict[Any, Any] = {}  # `Known` functions, or None, by what is called
+        self.guards = self.asked = 0  # asked: a record depended on more than types (`templates`)
         self.varying: tuple[Value, ...] = ()  # of these the key of a template says that they vary
         self.numbers = Numbers(self, lambda value: None)
         self._constant: dict[Value, bool] = {}

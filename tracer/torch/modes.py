@@ -318,10 +318,12 @@ class ApiMode(TorchFunctionMode):
             if not torch.is_grad_enabled():
                 self.histories.see_leaves(args, result)
             self.histories.after(calls, result)
-            if func in MAKES_LEAF and not transformed(args[0]):
-                self.histories.make_leaf(args[0])
-            elif kwargs.get("requires_grad") and isinstance(result, torch.Tensor):
-                self.histories.make_leaf(result)  # torch.ones(3, requires_grad=True)
+            if func in MAKES_LEAF:
+                made = args[0]
+            else:  # torch.ones(3, requires_grad=True)
+                made = result if kwargs.get("requires_grad") else None
+            if isinstance(made, torch.Tensor) and not transformed(made):
+                self.histories.make_leaf(made)
             return result
         except AssertionError as error:
             if str(error) != "generator is not supported in refs":
