@@ -18,6 +18,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -217,14 +218,25 @@ def _asked(ctx: Any) -> list[int]:
 
 
 def _goals() -> list[Any] | None:
-    """The nodes whose gradients the backward collects; None where another thread knows."""
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
+    """The nodes whose gradients the backward collects; None where that cannot be told.
+
+    A device's nodes run in a thread of its own, while the one that asked waits in torch's engine.
+    """
+    own = list(_in_engine(sys._getframe()))[:1]
+    others = [] if own else list(map(list, map(_in_engine, sys._current_frames().values())))
+    waiting = own or [frame for frames in others for frame in frames]
+    if len(waiting) != 1:  # several backwards at once, or one that C++ has begun
+        return None
+    inputs = waiting[0].f_locals["args"][_INPUTS]
+    return [t.grad_fn if isinstance(t, Tensor) else t.node for t in inputs]
+
+
+def _in_engine(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of a thread that called torch's engine, the innermost first."""
+    while frame is not None:
         if frame.f_code is _ENGINE:
-            inputs = frame.f_locals["args"][_INPUTS]
-            return [t.grad_fn if isinstance(t, Tensor) else t.node for t in inputs]
-    return None
+            yield frame
+        frame = frame.f_back
 
 
 def _is_hooked(result: Any, node: Any) -> bool:

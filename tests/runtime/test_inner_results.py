@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 
 from gradof import differentiate
+from gradof.runtime import torch_inner
+from gradof.runtime.inner_results import InnerResults
 from gradof.runtime.unasked import IDLE
 
 Tensor = torch.Tensor
@@ -112,15 +115,70 @@ def test_gradients_of_results_within(use: Callable[..., Any], fn: Any) -> None:
     assert compiled.cache_info().misses == 1
 
 
+def in_a_thread(ask: Callable[[], Any]) -> Any:
+    """As a device's nodes ask, which have a thread of their own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(ask).result()
+
+
+@pytest.mark.parametrize("tells", ["the waiting thread", "nobody"])
 @pytest.mark.parametrize("use", USES)
-def test_where_another_thread_runs_the_backward(use: Callable[..., Any], monkeypatch: Any) -> None:
-    """As that of a device does: then the inputs of the backward are not known."""
-    monkeypatch.setattr("gradof.runtime.torch_inner._goals", lambda: None)
+def test_where_another_thread_runs_the_backward(
+    use: Callable[..., Any], tells: str, monkeypatch: Any
+) -> None:
+    plain = torch_inner._goals
+    goals = (lambda: None) if tells == "nobody" else lambda: in_a_thread(plain)
+    monkeypatch.setattr(torch_inner, "_goals", goals)
     results = []
     for run in (chain, differentiate(chain, strict=True)):
         x, w = leaves()
         results.append(use(*run(x, w), x, w))
     torch.testing.assert_close(*results)
+
+
+def test_another_thread_takes_no_part_again_for_gradients_of_arguments(monkeypatch: Any) -> None:
+    """The backward goes from all results at once, as it does in the caller's thread."""
+    goals, asked = torch_inner._goals, []
+
+    def told() -> Any:
+        asked.append(in_a_thread(goals))
+        return asked[-1]
+
+    monkeypatch.setattr(torch_inner, "_goals", told)
+    monkeypatch.setattr(InnerResults, "part", lambda *_: pytest.fail("the part ran"))
+    x, w = leaves()
+    h, g, y = differentiate(chain, strict=True)(x, w)
+    found = torch.autograd.grad((h.sum(), g.sum(), y), (x, w))
+    assert asked and all(given is not None for given in asked)
+    x, w = leaves()
+    h, g, y = chain(x, w)
+    torch.testing.assert_close(found, torch.autograd.grad((h.sum(), g.sum(), y), (x, w)))
+
+
+def test_two_backwards_at_once_tell_no_goals(monkeypatch: Any) -> None:
+    """Which of them a device's thread works for is not known; the gradients are right."""
+    goals, asked = torch_inner._goals, []
+
+    def told() -> Any:
+        def other(cotangent: Tensor) -> Tensor:
+            asked.append(in_a_thread(goals))
+            return cotangent
+
+        with torch.enable_grad():
+            a = torch.ones((), requires_grad=True)
+            b = a * 2
+            b.register_hook(other)  # type: ignore[no-untyped-call]
+        torch.autograd.grad(b, a)  # within the backward that asks
+        return asked[-1]
+
+    monkeypatch.setattr(torch_inner, "_goals", told)
+    results = []
+    for run in (chain, differentiate(chain, strict=True)):
+        x, w = leaves()
+        _, g, y = run(x, w)
+        results.append(torch.autograd.grad(y, (x, g)))
+    torch.testing.assert_close(*results)
+    assert asked and all(given is None for given in asked)
 
 
 def test_after_a_backward_that_a_hook_has_ended() -> None:
