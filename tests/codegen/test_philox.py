@@ -79,6 +79,11 @@ class Generator:
     set_state = set_offset
 
 
+def width_of(dtype: Any, cells: int) -> int:
+    """Elements that a thread of torch's takes at once."""
+    return 4 if dtype == torch.float32 or cells % 8 else 8
+
+
 @pytest.fixture
 def generator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Generator]:
     """A device of two blocks of threads, whose dropout is that of `Threads`."""
@@ -91,7 +96,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Generator]:
     monkeypatch.setattr(philox, "_steps", {})
 
     def dropout(x: Any, p: float, train: bool) -> Any:
-        width = 4 if x.dtype == torch.float32 or x.numel() % 8 else 8
+        width = width_of(x.dtype, x.numel())
         return x, made.threads.mask(x.numel(), width, 2, p)
 
     monkeypatch.setattr(torch, "native_dropout", dropout)
@@ -100,11 +105,12 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Generator]:
 
 @pytest.mark.parametrize(("cells", "dtype", "step"), [
     (5000, torch.bfloat16, 4), (9000, torch.bfloat16, 8), (96, torch.float32, 4),
+    (100, torch.float16, 4),
 ])  # fmt: skip
 def test_mask_and_state_are_those_of_torchs_threads(
     generator: Generator, cells: int, dtype: Any, step: int
 ) -> None:  # fmt: skip
-    width = 8 if dtype == torch.bfloat16 else 4
+    width = width_of(dtype, cells)
     generator.threads.step = step
     for _ in range(2):  # the second draw goes on where the first one ended
         before = generator.get_offset()
