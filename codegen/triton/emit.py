@@ -342,7 +342,8 @@ class _Emitter:
         at: dict[object, str] = {}
         if i.attrs.get("offset"):
             axis = i.attrs["axis"]
-            at[axis] = f"({'r' if axis in self.rows else 'c'}_{axis} + {i.attrs['offset']})"
+            assert isinstance(axis, int)
+            at[axis] = f"({self.at(axis)} + {i.attrs['offset']})"
         where = self.place("out", k, buffer, at)
         named = [a for a, d in enumerate(buffer.dims) if d is not None]
         if self.form != "pointwise" and not any(a in self.rows for a in named):

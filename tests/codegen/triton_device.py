@@ -113,6 +113,15 @@ GRAPHS: dict[str, tuple[int, str]] = {
       %7 : f32[20,6] = reshape[shape=(20, 6)](%6)
       %8 : f32[20] = sum[dims=(1,), keepdims=False](%7)
       return (%2, %7)"""),
+    # maps of two convolutions put together, of channels that are rows of the loop
+    "channels stored": (1, """
+      graph fire(%x : f32[8,6,4,5], %b : f32[6,1,1], %y : f32[8,6,4,5], %c : f32[6,1,1]):
+      %0 : f32[8,6,4,5] = add(%x, %b)
+      %1 : f32[8,6,4,5] = relu(%0)
+      %2 : f32[8,6,4,5] = add(%y, %c)
+      %3 : f32[8,6,4,5] = relu(%2)
+      %4 : f32[8,12,4,5] = cat[dim=1](%1, %3)
+      return (%4, %1, %3)"""),
     # norm of groups of three channels, scaled by channel; heads that are normed by themselves
     "reshapes inside": (1, """graph groups(%x : f32[2,6,4,5], %w : f32[6], %b : f32[6]):
       %n : float = Constant[value=60.0]()
