@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.codegen.host.emitter import HostEmitter
+from gradof.codegen.host.rehearse import Rehearsal
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.lowering.scalar import expand_scalars
 from gradof.codegen.lowering.torch_calls import namespace, statement
@@ -67,6 +68,7 @@ class TorchExecutable(Executable):
         super().__init__(name, source, namespace, kernels)
         self.devices = devices
         self._make_constants: Callable[[], None] | None = namespace.get(f"{name}_constants")
+        self.rehearsal: Rehearsal | None = None  # until the first run
         self._kinds = tuple({device.partition(":")[0] for device in devices})
         self._lock = threading.Lock()
 
@@ -81,6 +83,8 @@ class TorchExecutable(Executable):
             raise CodegenError(f"{self.name} takes {self._arity} tensors, got {len(tensors)}")
         if self._make_constants is not None:
             self._constants()
+        if self.rehearsal is not None:
+            self._rehearse(tensors)
         try:
             for kind in self._kinds:
                 if torch.is_autocast_enabled(kind):  # its casts are in the graph
@@ -114,6 +118,17 @@ class TorchExecutable(Executable):
             for device in devices:
                 torch.cuda.current_stream(device).synchronize()
             self._make_constants = None
+
+    def _rehearse(self, tensors: Sequence[Any]) -> None:
+        """Have the kernels compiled that this first call launches."""
+        import torch
+
+        with self._lock:
+            rehearsal, self.rehearsal = self.rehearsal, None
+        on_device = any(t.is_cuda for t in tensors)
+        if rehearsal is None or (on_device and torch.cuda.is_current_stream_capturing()):
+            return
+        rehearsal.compile_for(tensors)
 
     def _where(self, error: BaseException) -> str:
         """The statement of ours that was running, with the user's line."""
@@ -159,9 +174,16 @@ class _Emitter(HostEmitter):
     def emit(self) -> TorchExecutable:
         lines = self.lines()
         kernels = [self.namespace[name] for name in self.kernels.values()]
-        return TorchExecutable(
+        made = TorchExecutable(
             self.name, "\n".join(lines) + "\n", self.namespace, kernels, devices_of(self.graph)
         )
+        launches = {node: k for node, name in self.kernels.items()
+                    if isinstance(k := self.namespace[name], Launch)}  # fmt: skip
+        if self.home != "cpu" and len(launches) > 1:
+            made.rehearsal = Rehearsal(
+                self.graph, launches, self.reads, self.fixed, self.namespace, self.device
+            )
+        return made
 
     def before(self) -> list[str]:
         """What makes the constants."""

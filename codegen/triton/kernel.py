@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gradof import tuning
 from gradof.codegen.loops.interpret import nest_sizes, output_shape
-from gradof.codegen.loops.ir import Buffer, LoopNest
+from gradof.codegen.loops.ir import Buffer, Instr, LoopNest
 from gradof.codegen.loops.passes.merge_axes import merge_axes
 from gradof.codegen.loops.verify import checked
 from gradof.codegen.machine.bounded import keep
@@ -35,15 +36,23 @@ from gradof.codegen.triton.planned import FoldGroup, Planned, PlannedParts
 from gradof.codegen.triton.shared_rows import share_rows
 from gradof.codegen.triton.split_reductions import Totals, take_totals
 from gradof.errors import CodegenError
+from gradof.ir import forks
 
 WIDE_INDEX = 1 << 31
+_SHARED: WeakValueDictionary[str, Source] = WeakValueDictionary()
+_SHARED_LOCK = forks.rlock()
 MAX_PLANNED = 64  # sets of shapes and strides that a kernel remembers the launch of
 
 
 @dataclass(frozen=True)
 class Source:
-    """What one form and one set of axes compiled to."""
+    """What one form and one set of axes compiled to.
 
+    `key` is the text without the user's names and lines. Nests that differ in these alone, as the
+    layers of a network do, share one, with the names of the first: triton compiles it once.
+    """
+
+    key: str
     text: str
     kernel: Any
     folds: tuple[Any, ...]  # one for each of `fold_groups`
@@ -54,10 +63,12 @@ class _Call:
     """What shapes and strides say of a call, before its tile is chosen."""
 
     device: Any
+    form: Form
     sizes: tuple[int, ...]
     pairs: list[tuple[Buffer, Any]]  # operands and outputs; the latter without memory
     strides: list[list[int | None]]  # along the axes of the nest
     groups: list[list[int]]
+    rows: int  # axes of the nest that are rows
     n_rows: int
     n_columns: int
     made: Source
@@ -91,8 +102,32 @@ class TritonKernel:
         device = tensors[0].device if tensors else None
         return (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
 
+    def rehearse(self, tensors: Sequence[Any], found: list[Any]) -> list[Any]:
+        """The outputs for operands without memory; what is to be compiled goes to `found`."""
+        call = self._call(tensors)
+        if isinstance(call, PlannedParts):
+            return call.rehearse(tensors, found)
+        tiles = self._tiles(call)
+        best = tune.kept(self._name(call), tiles) if len(tiles) > 1 else None
+        planned = [self._planned_with(call, b) for b in (tiles if best is None else [best])]
+        found += [partial(p.compile, [t.dtype for t in tensors]) for p in planned]
+        return planned[0].results()
+
     def _plan(self, tensors: Sequence[Any]) -> Planned | PlannedParts:
         """Everything of a call that shapes and strides decide."""
+        call = self._call(tensors)
+        if isinstance(call, PlannedParts):
+            return call
+        tiles = self._tiles(call)
+        best = tiles[0] if len(tiles) == 1 else tune.choose(
+            self._name(call), tiles,
+            lambda b: tune.seconds_of(partial(self._planned_with(call, b), tensors), call.device),
+            lambda b: self._planned_with(call, b).compile([t.dtype for t in tensors]),
+        )  # fmt: skip
+        return self._planned_with(call, best)
+
+    def _call(self, tensors: Sequence[Any]) -> _Call | PlannedParts:
+        """What is known before a tile is chosen."""
         import torch
 
         nest = self.nest
@@ -105,32 +140,36 @@ class TritonKernel:
         ]  # fmt: skip
         rows = 0 if self.form == "pointwise" else nest.rows
         groups = merged_axes(sizes, rows, strides, indexed_loads(nest))
-        n_rows = math.prod(sizes[:rows])
-        n_columns = math.prod(sizes[rows:])
-        form = self.form
-        units = multiprocessors(device)
+        n_rows, n_columns = math.prod(sizes[:rows]), math.prod(sizes[rows:])
+        form, units = self.form, multiprocessors(device)
         if form == "persistent" and n_columns > self.max_block:
             if (parts := self._in_parts(n_rows < 2 * units)) is not None:
                 return parts
             form = "looped"
         made = self._source(form, tuple(g[-1] for g in groups))
-        call = _Call(device, sizes, pairs, strides, groups, n_rows, n_columns, made, units)
-        down = form == "tiled" and _runs_down(strides, groups, rows)
-        blocks = blocks_for(nest, form, n_rows, n_columns, self.max_block, units, down=down)
-        if tune.applies(device, n_rows * n_columns):
-            blocks = tune.choose(
-                tune.key(made.text, [str(b.dtype) for b, _ in pairs], n_rows, n_columns, device),
-                tune.candidates(blocks, form, n_columns, self.max_block, bool(folds_of(nest))),
-                lambda b: tune.seconds_of(
-                    partial(self._planned_with(call, form, b), tensors), device
-                ),
-                lambda b: self._planned_with(call, form, b).compile([t.dtype for t in tensors]),
-            )  # fmt: skip
-        return self._planned_with(call, form, blocks)
+        return _Call(device, form, sizes, pairs, strides, groups, rows, n_rows, n_columns, made,
+                     units)  # fmt: skip
 
-    def _planned_with(self, call: _Call, form: Form, blocks: Blocks) -> Planned:
+    def _tiles(self, call: _Call) -> tuple[Blocks, ...]:
+        """That which fits registers, or several, the best of which time tells."""
+        form, nest = call.form, self.nest
+        down = form == "tiled" and _runs_down(call.strides, call.groups, call.rows)
+        default = blocks_for(
+            nest, form, call.n_rows, call.n_columns, self.max_block, call.units, down=down
+        )
+        if not tune.applies(call.device, call.n_rows * call.n_columns):
+            return (default,)
+        folds = bool(folds_of(nest))
+        return tune.candidates(default, form, call.n_columns, self.max_block, folds)
+
+    @staticmethod
+    def _name(call: _Call) -> str:
+        dtypes = [str(b.dtype) for b, _ in call.pairs]
+        return tune.key(call.made.key, dtypes, call.n_rows, call.n_columns, call.device)
+
+    def _planned_with(self, call: _Call, blocks: Blocks) -> Planned:
         """The call in tiles of a size."""
-        nest, made = self.nest, call.made
+        nest, made, form = self.nest, call.made, call.form
         outputs = [t for _, t in call.pairs[len(nest.inputs) :]]
         grid = grid_of(form, call.n_rows, call.n_columns, blocks)
         folds = [
@@ -205,10 +244,35 @@ def _compile(nest: LoopNest, form: Form) -> Source:
         raise CodegenError("triton is not installed", hint=hint) from error
     if is_interpreting():
         complete()
+    key = emit_triton(_unnamed(nest), form)
+    with _SHARED_LOCK:
+        found = _SHARED.get(key)
+        if found is None:
+            found = _SHARED[key] = _loaded(key, nest, form)
+        return found
+
+
+def _unnamed(nest: LoopNest) -> LoopNest:
+    """The nest with numbers for the user's names, and without lines."""
+    new = {i.name: f"v{k}" for k, i in enumerate(nest.body) if i.name}
+
+    def renamed(i: Instr) -> Instr:
+        args = tuple(new.get(a, a) if isinstance(a, str) else a for a in i.args)
+        return replace(i, name=new.get(i.name, i.name), args=args, loc=None)
+
+    return replace(
+        nest, name="kernel", body=tuple(map(renamed, nest.body)),
+        inputs=tuple(replace(b, name="") for b in nest.inputs),
+        outputs=tuple(replace(b, name="") for b in nest.outputs),
+        held=frozenset(new[name] for name in nest.held),
+    )  # fmt: skip
+
+
+def _loaded(key: str, nest: LoopNest, form: Form) -> Source:
     text = emit_triton(nest, form)
     space = loaded(text, nest.name, nest.name)
     folds = tuple(space[f"{nest.name}_fold{k}"] for k in range(len(fold_groups(nest))))
-    return Source(text, space[nest.name], folds)
+    return Source(key, text, space[nest.name], folds)
 
 
 def _index_type(pairs: Sequence[tuple[Buffer, Any]], largest: int) -> Any:

@@ -33,20 +33,15 @@ class Planned:
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Launch; fresh outputs."""
-        import torch
-
         if self.direct is not None:
             found: tuple[Any, ...] | None = self.direct(*tensors)
             if found is not None:
                 return found
         device = self.device
-        if device.type == "cuda" and torch.cuda.current_device() != device.index:
-            with torch.cuda.device(device):  # triton launches on the current one
+        if (elsewhere := _elsewhere(device)) is not None:
+            with elsewhere:
                 return self(tensors)
-        outputs = [
-            None if made is None else torch.empty(made[0], dtype=made[1], device=device)
-            for made in self.outputs
-        ]  # fmt: skip
+        outputs = self._own(device)
         partials = {k: t for f in self.folds for k, t in f.partials(device).items()}
         arguments = list(self.arguments)
         given = [*tensors, *(t for t in outputs if t is not None),
@@ -66,17 +61,38 @@ class Planned:
                 self.direct = self._direct(compiled, outputs)
         return tuple(outputs)
 
-    def compile(self, operands: Sequence[Any]) -> None:
+    def _own(self, device: Any) -> list[Any]:
+        """Memory for what the kernel makes itself; None in the places of folds."""
+        import torch
+
+        return [
+            None if made is None else torch.empty(made[0], dtype=made[1], device=device)
+            for made in self.outputs
+        ]
+
+    def results(self) -> list[Any]:
+        """Outputs as a call gives them, of nothing in particular."""
+        outputs = self._own(self.device)
+        for fold in self.folds:
+            for k, made in zip(fold.outputs, fold.empty(self.device), strict=True):
+                outputs[k] = made
+        return outputs
+
+    def compile(self, operands: Sequence[Any]) -> list[Any]:
         """Have triton compile the kernels for operands of these dtypes; nothing is launched."""
+        if (elsewhere := _elsewhere(self.device)) is not None:
+            with elsewhere:
+                return self.compile(operands)
         partials = {k: d for f in self.folds for k, d in zip(f.numbers, f.dtypes, strict=True)}
         made = [o[1] for o in self.outputs if o is not None]
         arguments = list(self.arguments)
         dtypes = [*operands, *made, *(partials[k] for k in range(len(partials)))]
         for place, dtype in zip(self.places, dtypes, strict=True):
             arguments[place] = dtype
-        self.kernel.warmup(*arguments, grid=self.grid, **self.constants)
-        for f in self.folds:
-            f.compile()
+        begun = []
+        if all(self.grid):
+            begun.append(self.kernel.warmup(*arguments, grid=self.grid, **self.constants))
+        return begun + [f.compile() for f in self.folds if all(f.grid)]
 
     def _direct(self, compiled: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Any]:
         """The call without triton's JIT, once that has compiled its kernels."""
@@ -111,6 +127,15 @@ class Planned:
                 steps.append(Step(todo.pop(0), f.grid, [*given, *numbers]))
         name = getattr(self.kernel, "__name__", "kernel")
         return direct(name, self.device, operands, memory, steps, range(len(outputs)))
+
+
+def _elsewhere(device: Any) -> Any:
+    """The context in which a device is the current one, as triton wants it; None if it is."""
+    import torch
+
+    if device.type != "cuda" or torch.cuda.current_device() == device.index:
+        return None
+    return torch.cuda.device(device)
 
 
 def _parameters(constants: Mapping[str, Any]) -> list[Any]:
@@ -148,11 +173,20 @@ class FoldGroup:
             for k, dtype in zip(self.numbers, self.dtypes, strict=True)
         }
 
-    def compile(self) -> None:
+    def compile(self) -> Any:
         """Have triton compile it."""
         made = [dtype for _, _, dtype in self.made]
         given = (*self.dtypes, *made, self.parts, self.columns)
-        self.function.warmup(*given, grid=self.grid, **self.constants)
+        return self.function.warmup(*given, grid=self.grid, **self.constants)
+
+    def empty(self, device: Any) -> list[Any]:
+        """Memory for the outputs."""
+        import torch
+
+        return [
+            torch.empty_strided(shape, strides, dtype=dtype, device=device)
+            for shape, strides, dtype in self.made
+        ]
 
     def nbytes(self) -> dict[int, int]:
         """Bytes of the partial results of each fold."""
@@ -161,12 +195,7 @@ class FoldGroup:
 
     def __call__(self, partials: Sequence[Any]) -> tuple[list[Any], Any]:
         """The outputs, and what the JIT compiled."""
-        import torch
-
-        made = [
-            torch.empty_strided(shape, strides, dtype=dtype, device=partials[0].device)
-            for shape, strides, dtype in self.made
-        ]
+        made = self.empty(partials[0].device)
         compiled = None
         if all(self.grid):
             given = (*partials, *made, self.parts, self.columns)
@@ -189,11 +218,19 @@ class PlannedParts:
     """A nest in two (`split_reductions`): the call of the first, then of the second."""
 
     def __init__(
-        self, first: Callable[..., Any], second: Callable[..., Any] | None, given: Sequence[int],
+        self, first: Any, second: Any, given: Sequence[int],
         made: Sequence[int],
     ) -> None:  # fmt: skip
         self.first, self.second, self.given, self.made = first, second, given, made
         self.direct = None  # its parts have theirs
+
+    def rehearse(self, tensors: Sequence[Any], found: list[Any]) -> list[Any]:
+        """As `TritonKernel.rehearse`."""
+        made = list(self.first.rehearse(tensors, found))
+        if self.second is not None:
+            pool = [*tensors, *made]
+            made += self.second.rehearse([pool[k] for k in self.given], found)
+        return [made[k] for k in self.made]
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Launch both; fresh outputs."""

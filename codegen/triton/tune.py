@@ -16,17 +16,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
+from functools import partial
 from typing import Any
 
 from gradof import tuning
 from gradof.codegen.machine.autotune import is_on
 from gradof.codegen.machine.object_cache import object_cache
 from gradof.codegen.triton.blocks import MAX_WARPS, Blocks, power
+from gradof.codegen.triton.compiling import compile_at_once
 from gradof.codegen.triton.interpreter import is_interpreting
 
 _chosen: dict[str, tuple[int, ...]] = {}  # what this process knows
@@ -98,7 +98,7 @@ def key(source: str, dtypes: Sequence[str], n_rows: int, n_columns: int, device:
 
 def choose(
     name: str, found: Sequence[Blocks], seconds: Callable[[Blocks], float],
-    compiled: Callable[[Blocks], None] | None = None,
+    compiled: Callable[[Blocks], Sequence[Any]] | None = None,
 ) -> Blocks:  # fmt: skip
     """The fastest, as it was found before, or as `seconds` says now.
 
@@ -113,7 +113,7 @@ def choose(
         kept = _chosen.get(name) or _load(name)
         if kept not in by_numbers:
             if compiled is not None:
-                _compile_at_once(found, compiled)
+                compile_at_once([partial(compiled, blocks) for blocks in found])
             try:
                 times = {b: seconds(b) for b in found}
             except torch.OutOfMemoryError:
@@ -124,16 +124,11 @@ def choose(
     return by_numbers[kept]
 
 
-def _compile_at_once(found: Sequence[Blocks], compiled: Callable[[Blocks], None]) -> None:
-    """What cannot be compiled says so where it is timed."""
-    from triton import AsyncCompileMode
-
-    with (
-        ThreadPoolExecutor(min(len(found), os.cpu_count() or 1)) as pool,
-        AsyncCompileMode(pool, ignore_errors=True),
-    ):
-        for blocks in found:
-            compiled(blocks)
+def kept(name: str, found: Sequence[Blocks]) -> Blocks | None:
+    """What was found before to be the fastest; None where none was."""
+    with _lock:
+        numbers = _chosen.get(name) or _load(name)
+    return next((b for b in found if astuple(b) == numbers), None)
 
 
 def _load(name: str) -> tuple[int, ...]:

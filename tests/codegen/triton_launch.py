@@ -10,6 +10,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,10 +19,10 @@ from triton.runtime._async_compile import FutureKernel
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from gradof.codegen.triton import tune
 from gradof.codegen.triton.attention import kernel as flash
 from gradof.codegen.triton.attention.emit import FlashShape
 from gradof.codegen.triton.blocks import Blocks
+from gradof.codegen.triton.compiling import compile_at_once
 from gradof.codegen.triton.kernel import TritonKernel
 from gradof.codegen.triton.planned import Planned
 from tests.codegen import triton_stub
@@ -171,15 +172,16 @@ def tiles_are_compiled_at_once_and_then_launched() -> None:
     warps = planned.constants["num_warps"]
     plans = []
 
-    def compiled(blocks: Blocks) -> None:
+    def compiled(blocks: Blocks) -> list[Any]:
         made = copy.copy(planned)
         made.constants = {**planned.constants, "num_warps": blocks.warps}
         made.direct = None
         plans.append(made)
-        made.compile([t.dtype for t in given])
+        return made.compile([t.dtype for t in given])
 
+    tiles = [Blocks(1, 1, 1, warps * 2), Blocks(1, 1, 1, warps // 2)]
     with ignored_errors() as errors:
-        tune._compile_at_once([Blocks(1, 1, 1, warps * 2), Blocks(1, 1, 1, warps // 2)], compiled)
+        compile_at_once([partial(compiled, blocks) for blocks in tiles])
     entries = [sum(len(c[0]) for c in f.device_caches.values()) for f in functions]
     whole = [3, *(1 for _ in planned.folds)]
     assert len(errors) < 2 and sum(entries) + len(errors) == sum(whole), (entries, errors)
