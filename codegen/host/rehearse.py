@@ -23,7 +23,10 @@ from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import TensorType
 from gradof.passes.purity import is_pure
 
-_LEFT_ALONE = frozenset({"Guard", "Opaque", "in_range", "attention", "attention_backward"})
+_LEFT_ALONE = frozenset({
+    "Guard", "Opaque", "in_range", "attention", "attention_backward", "library_call",
+    "library_gradient",
+})  # fmt: skip
 
 
 class Rehearsal:

@@ -56,7 +56,8 @@ def run_on_tensors(
             constant = constant_operands(call)
             leaves = [t if i in constant else leaf_of(t) for i, t in enumerate(leaves)]
         if len(vjps) > 1:  # fused kernels have no second derivative
-            stack.enter_context(_without_onednn())
+            stack.enter_context(_without("mkldnn"))
+            stack.enter_context(_without("cudnn"))
             stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         with torch.set_grad_enabled(bool(vjps)):
             results = _evaluate(name, call, vjps, leaves, create_graph=False)
@@ -75,15 +76,18 @@ def run_on_tensors(
 
 
 @contextlib.contextmanager
-def _without_onednn() -> Iterator[None]:
+def _without(library: str) -> Iterator[None]:
+    """Inside, torch does not use it: `mkldnn` or `cudnn`."""
     import torch
 
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
+    ask = getattr(torch._C, f"_get_{library}_enabled")
+    tell = getattr(torch._C, f"_set_{library}_enabled")
+    before = ask()
+    tell(False)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(before)
+        tell(before)
 
 
 def readable(array: Any) -> Any:

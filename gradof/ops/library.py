@@ -5,10 +5,10 @@
 
 `call` is the argument list, as of an `Opaque` node (`gradof.ops.opaque`); `given` says of which
 results there are cotangents. An Opaque node runs its op again in each backward; here the forward's
-run keeps what torch saves for its backward, and `kept`, an array of one number, stands for it
-(Note [What is kept] in `gradof.codegen.lowering.library`). The gradient also reads the operands and
-results, which torch has saved, so that nobody writes over them meanwhile. Second derivatives are
-Opaque nodes.
+run keeps what torch saves for its backward, and `kept`, an array of one number, stands for it, on
+the CPU wherever the rest is (Note [What is kept] in `gradof.codegen.lowering.library`). The
+gradient also reads the operands and results, which torch has saved, so that nobody writes over them
+meanwhile. Second derivatives are Opaque nodes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from gradof.ops.registry import Family, op
 KEPT = (1,)  # the shape of what stands for what is kept
 
 
-def _types(attrs: Mapping[str, Attr]) -> list[Type]:
+def _types(like: Type, attrs: Mapping[str, Attr]) -> list[Type]:
+    """The results, on the device of a tensor of the call's."""
     types = attrs["types"]
-    if not isinstance(types, tuple):
-        raise InferenceError("a library call has a tuple of result types")
+    if not isinstance(types, tuple) or not isinstance(like, TensorType):
+        raise InferenceError("a library call has tensor operands and a tuple of result types")
     results: list[Type] = []
     for pair in types:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], DType):
             raise InferenceError(f"{pair!r} is not the dtype and shape of a result")
-        results.append(TensorType(pair[0], tuple(pair[1])))  # type: ignore[arg-type]
+        results.append(TensorType(pair[0], tuple(pair[1]), like.device))  # type: ignore[arg-type]
     return results
 
 
 def _infer_call(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    return (*_types(attrs), TensorType(I64, KEPT))
+    return (*_types(inputs[0], attrs), TensorType(I64, KEPT))
 
 
 def _infer_gradient(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
-    return tuple(_types(attrs))
+    return tuple(_types(inputs[1], attrs))  # of a result; what is kept is the CPU's
 
 
 def _call_rule(

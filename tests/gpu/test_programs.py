@@ -138,6 +138,24 @@ def test_recurrent_cells(kind: Any, bias: bool, device: str) -> None:
     judge(fn, *(t.requires_grad_() for t in (x, h, *weights)))
 
 
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(kind: Any, train: bool, device: str) -> None:
+    """One call of the library's in training; its second derivative is that of the steps."""
+    torch.manual_seed(3)
+    layers = kind(5, 6, 2, batch_first=True, bidirectional=True).to(device)
+    weights = [p.detach() for p in layers.parameters()]
+    x, h = torch.randn(4, 7, 5, device=device), torch.randn(4, 4, 6, device=device)
+    one: Any = {nn.LSTM: torch.lstm, nn.GRU: torch.gru, nn.RNN: torch.rnn_tanh}[kind]
+
+    def fn(x: Tensor, h: Tensor, *weights: Tensor) -> Any:
+        state = [h, h * 0.5] if kind is nn.LSTM else h
+        with torch.backends.cudnn.flags(enabled=train):  # eager has no other backward then
+            return one(x, state, list(weights), True, 2, 0.0, train, True, True)[0]
+
+    judge(fn, *(t.requires_grad_() for t in (x, h, *weights)), order=1 if train else 2)
+
+
 def test_random_state_is_as_eager_leaves_it(device: str) -> None:
     x = torch.randn(8, device=device, requires_grad=True)
 

@@ -182,6 +182,30 @@ def test_what_cuda_builds_call_otherwise_has_rules(name: str) -> None:
     code(graph)
 
 
+def _layers(x: Tensor, h: Tensor, *weights: Tensor) -> Tensor:
+    """Two layers, both directions."""
+    y, last = torch.gru(x, h, list(weights), True, 2, 0.0, True, True, True)
+    return y.tanh() + last.mean()
+
+
+LAYERS = ((2, 5, 3), (4, 2, 4), *((12, 3), (12, 4), (12,), (12,)) * 2,
+          *((12, 8), (12, 4), (12,), (12,)) * 2)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layers_of_a_recurrent_network_are_one_call(dtype: torch.dtype) -> None:
+    """On the device; what is kept for the backward is a number of the CPU's."""
+    graph = traced(_layers, LAYERS, "cuda:0", dtype)
+    (call,) = [n for n in graph.nodes() if n.kind == "library_call"]
+    assert [str(v.type).partition("@")[2] for v in call.outputs] == ["cuda:0", "cuda:0", ""]
+    gradient = differentiate(graph, [True] * len(graph.inputs))
+    df = specialize_autograd_zero(
+        gradient.df, (True,) * len(gradient.df_input_vjps), (True,) * len(gradient.df_output_vjps)
+    )
+    backward = [n for n in df.graph.walk() if n.kind == "library_gradient"]
+    assert len(backward) == 1 and all("cuda:0" in str(v.type) for v in backward[0].outputs)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_f_and_df_stay_on_the_device(name: str) -> None:
     fn, shapes = FUNCTIONS[name]

@@ -8,9 +8,9 @@ than the library's own loop. So each is an op of a library of ours here, that ru
 
 Attention is such an op where its scores are many: torch's kernel keeps none of them.
 
-Not so where a layer drops some of its results, as the numbers drawn would be torch's own affair;
-on devices; in half precision; and under autocast, which has casts between the steps. There the
-steps are recorded.
+Not so where a layer drops some of its results, as the numbers drawn would be torch's own affair; in
+half precision on the CPU; under autocast, which has casts between the steps; and, on a device,
+outside of training, where cuDNN keeps nothing for a backward. There the steps are recorded.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gradof.tracer.torch.transforms import transformed
 Tensor = torch.Tensor
 _LAYERS = {"lstm": 3, "gru": 2, "rnn_tanh": 2, "rnn_relu": 2}  # with the number of their results
 _WHOLE = frozenset({torch.float32, torch.float64, torch.bool})
+_ON_DEVICE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 _library: Any = torch.library.Library
 _OPS = _library("gradof", "FRAGMENT")
 
@@ -93,7 +94,7 @@ def _may_be_one(
         return False  # the form for packed sequences
     tensors = [x, *(states if isinstance(states, (list, tuple)) else [states]), *params]
     draws = train and dropout != 0 and layers > 1
-    return not draws and _are_whole(*tensors)
+    return not draws and (_are_whole(*tensors) or (bool(train) and _are_of_cudnn(*tensors)))
 
 
 def _are_whole(*tensors: Any) -> bool:
@@ -102,6 +103,16 @@ def _are_whole(*tensors: Any) -> bool:
         isinstance(t, Tensor) and t.is_cpu and t.dtype in _WHOLE and is_wrapper(t)
         and not transformed(t) for t in tensors
     )  # fmt: skip
+
+
+def _are_of_cudnn(*tensors: Any) -> bool:
+    """Whether cuDNN's layers take these: on one CUDA device, of one dtype, without casts."""
+    return (
+        not torch.is_autocast_enabled("cuda")
+        and all(isinstance(t, Tensor) and is_wrapper(t) and not transformed(t) for t in tensors)
+        and all(t.is_cuda and t.dtype in _ON_DEVICE for t in tensors)
+        and len({(t.device, t.dtype) for t in tensors}) == 1
+    )
 
 
 for _name, _results in _LAYERS.items():
