@@ -85,16 +85,18 @@ class _Above:
     def run(self) -> Value | None:
         """The result; None where nothing is above, or too much."""
         source = self.node.inputs[0].node
-        if source is None or not is_cells(source) or self.count(source, set()) > tuning.PICKED_OPS:
+        if source is None or not is_cells(source) or not self.are_few_above(source):
             return None
         return self.of(self.node.inputs[0])
 
-    def count(self, node: Node, seen: set[Node]) -> int:
-        seen.add(node)
-        for value in node.inputs:
-            if value.node is not None and value.node not in seen and self.is_above(value):
-                self.count(value.node, seen)
-        return len(seen)
+    def are_few_above(self, node: Node) -> bool:
+        """Whether the ops of cells above, itself one of them, are no more than are picked."""
+        seen, todo = {node}, [node]
+        while todo and len(seen) <= tuning.PICKED_OPS:
+            above = {v.node for v in todo.pop().inputs if v.node is not None and self.is_above(v)}
+            todo += above - seen
+            seen |= above
+        return len(seen) <= tuning.PICKED_OPS
 
     def is_above(self, value: Value) -> bool:
         return self.varies(value) and value.node is not None and is_cells(value.node)
