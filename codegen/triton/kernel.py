@@ -102,11 +102,13 @@ class TritonKernel:
         device = tensors[0].device if tensors else None
         return (device, *[t.shape for t in tensors], *[t.stride() for t in tensors])
 
-    def rehearse(self, tensors: Sequence[Any], found: list[Any]) -> list[Any]:
-        """The outputs for operands without memory; what is to be compiled goes to `found`."""
-        call = self._call(tensors)
+    def rehearse(self, tensors: Sequence[Any], device: str, found: list[Any]) -> list[Any]:
+        """Meta tensors for meta tensors; what their call would compile goes to `found`."""
+        import torch
+
+        call = self._call(tensors, torch.device(device))
         if isinstance(call, PlannedParts):
-            return call.rehearse(tensors, found)
+            return call.rehearse(tensors, device, found)
         tiles = self._tiles(call)
         best = tune.kept(self._name(call), tiles) if len(tiles) > 1 else None
         planned = [self._planned_with(call, b) for b in (tiles if best is None else [best])]
@@ -115,7 +117,10 @@ class TritonKernel:
 
     def _plan(self, tensors: Sequence[Any]) -> Planned | PlannedParts:
         """Everything of a call that shapes and strides decide."""
-        call = self._call(tensors)
+        import torch
+
+        device = tensors[0].device if tensors else torch.device("cpu")
+        call = self._call(tensors, device)
         if isinstance(call, PlannedParts):
             return call
         tiles = self._tiles(call)
@@ -126,13 +131,10 @@ class TritonKernel:
         )  # fmt: skip
         return self._planned_with(call, best)
 
-    def _call(self, tensors: Sequence[Any]) -> _Call | PlannedParts:
+    def _call(self, tensors: Sequence[Any], device: Any) -> _Call | PlannedParts:
         """What is known before a tile is chosen."""
-        import torch
-
         nest = self.nest
         sizes = nest_sizes(nest, tensors)
-        device = tensors[0].device if tensors else torch.device("cpu")
         outputs = [_empty(b, sizes, "meta") for b in nest.outputs]
         pairs = [*zip(nest.inputs, tensors, strict=True), *zip(nest.outputs, outputs, strict=True)]
         strides = [

@@ -71,10 +71,10 @@ class Planned:
         ]
 
     def results(self) -> list[Any]:
-        """Outputs as a call gives them, of nothing in particular."""
-        outputs = self._own(self.device)
+        """Meta tensors like the outputs."""
+        outputs = self._own("meta")
         for fold in self.folds:
-            for k, made in zip(fold.outputs, fold.empty(self.device), strict=True):
+            for k, made in zip(fold.outputs, fold.empty("meta"), strict=True):
                 outputs[k] = made
         return outputs
 
@@ -224,12 +224,12 @@ class PlannedParts:
         self.first, self.second, self.given, self.made = first, second, given, made
         self.direct = None  # its parts have theirs
 
-    def rehearse(self, tensors: Sequence[Any], found: list[Any]) -> list[Any]:
+    def rehearse(self, tensors: Sequence[Any], device: str, found: list[Any]) -> list[Any]:
         """As `TritonKernel.rehearse`."""
-        made = list(self.first.rehearse(tensors, found))
+        made = list(self.first.rehearse(tensors, device, found))
         if self.second is not None:
             pool = [*tensors, *made]
-            made += self.second.rehearse([pool[k] for k in self.given], found)
+            made += self.second.rehearse([pool[k] for k in self.given], device, found)
         return [made[k] for k in self.made]
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ def a_first_run_rehearses_once() -> None:
     assert rehearsed.call_count == 1
 
 
-def what_fakes_cannot_do_is_left_to_the_run() -> None:
+def what_meta_tensors_cannot_do_is_left_to_the_run() -> None:
     """Nothing known of a result: the kernels that read it are compiled when they are launched."""
     run = emitted()
     rehearsal, run.rehearsal = run.rehearsal, None
@@ -125,7 +125,7 @@ def names_and_lines_do_not_matter() -> None:
 
 CASES = (
     all_are_compiled_before_the_first_run, a_first_run_rehearses_once,
-    what_fakes_cannot_do_is_left_to_the_run, names_and_lines_do_not_matter,
+    what_meta_tensors_cannot_do_is_left_to_the_run, names_and_lines_do_not_matter,
 )  # fmt: skip
 
 
