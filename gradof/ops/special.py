@@ -115,9 +115,26 @@ op("polygamma(x; n) -> y", family=unary(), cost=CALL, numpy=_np_polygamma,
 op("erfinv(x) -> y", family=unary(), cost=CALL, numpy=_lowering("erfinv"), torch="torch.erfinv",
    vjp={"x": lambda g, y: g * (F.exp(y * y) * (SQRT_PI / 2.0))},
    names=["aten.erfinv", "scipy.special.erfinv"], formula="erfinv(x)", domain=(-0.9, 0.9))
+
+
+def far_slope(x: Expr, near: Expr, far: Expr, factor: float) -> Expr:
+    """A slope `near` that is a difference of near numbers where x is `far`, |x| of 10 or more.
+
+    There it is `factor` times the sum of (2k - 1)!! (s / 2x^2)^k for k from 1 on, s the sign of the
+    factor, turned round (DLMF 7.12.1): that of dawsn has a factor of -1, that of erfcx 2/sqrt(pi).
+    """
+    over = 1.0 / F.where(far, x, 10.0)
+    t = over * over * (-0.5 if factor > 0 else 0.5)
+    total: Expr | float = 1.0
+    for k in range(15, 0, -1):
+        total = t * total * (2.0 * k + 1.0) + 1.0
+    return F.where(far, t * total * factor, near)
+
+
 op("erfcx(x) -> y", family=unary(), cost=CALL, numpy=_lowering("erfcx"),
    torch="torch.special.erfcx",
-   vjp={"x": lambda g, x, y: g * (x * y * 2.0 - 2.0 / SQRT_PI)},
+   vjp={"x": lambda g, x, y: g * far_slope(
+       x, x * y * 2.0 - 2.0 / SQRT_PI, x > 10.0, 2.0 / SQRT_PI)},
    names=["aten.special_erfcx", "scipy.special.erfcx"], formula="exp(x**2)*erfc(x)")
 
 

@@ -24,7 +24,7 @@ from gradof.ops.expr import Expr, F, zeros_for
 from gradof.ops.families import FLOATS, binary, common, composite
 from gradof.ops.incomplete import beta_density, beta_slopes, gamma_density, gamma_slope
 from gradof.ops.registry import Family, Op, Refused, Rule, op
-from gradof.ops.special import scipy_special
+from gradof.ops.special import far_slope, scipy_special
 
 Array = NDArray[Any]
 SQRT_PI, SQRT_TWO_PI = math.sqrt(math.pi), math.sqrt(2.0 * math.pi)
@@ -217,8 +217,8 @@ special("erfcinv(x)", formula="erfinv(1 - x)", domain=(0.2, 1.8),
         vjp={"x": lambda g, y: -(g * (F.exp(y * y) * (SQRT_PI / 2.0)))})
 special("erfi(x)", formula="erfi(x)",
         vjp={"x": lambda g, x: g * (F.exp(x * x) * (2.0 / SQRT_PI))})
-special("dawsn(x)", formula="sqrt(pi)/2*exp(-x**2)*erfi(x)",
-        vjp={"x": lambda g, x, y: g * (1.0 - x * y * 2.0)})  # 7.10.1 for 7.2.5
+special("dawsn(x)", formula="sqrt(pi)/2*exp(-x**2)*erfi(x)",  # 7.10.1 for 7.2.5; 7.12.1
+        vjp={"x": lambda g, x, y: g * far_slope(x, 1.0 - x * y * 2.0, F.abs(x) > 10.0, -1.0)})
 # 7.2.7, 7.2.8
 several("fresnel(x) -> s, c", {
     "x": lambda g_s, g_c, x:

@@ -92,6 +92,20 @@ def test_derivatives_are_mpmaths(name: str) -> None:
     np.testing.assert_allclose([value, first, second], want, rtol=2e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("x", [9.0, 10.5, 1e3, 1e10, -1e5])
+@pytest.mark.parametrize("name", ["dawsn", "erfcx"])
+def test_slopes_far_out_are_no_difference_of_near_numbers(name: str, x: float) -> None:
+    fn, at = getattr(special, name), np.float64(abs(x) if name == "erfcx" else x)
+    with mpmath.workdps(60):
+        r = mpmath.mpf(float(at))
+        y = (mpmath.exp(r * r) * mpmath.erfc(r) if name == "erfcx" else
+             mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(-r * r) * mpmath.erfi(r))  # fmt: skip
+        first = 2 * r * y - 2 / mpmath.sqrt(mpmath.pi) if name == "erfcx" else 1 - 2 * r * y
+        second = 2 * (y + r * first) * (1 if name == "erfcx" else -1)
+    found = vjp(fn, at)[1](np.float64(1.0))[0], hessian(fn)(at)
+    np.testing.assert_allclose(found, [float(first), float(second)], rtol=1e-11)
+
+
 def test_both_operands_have_a_gradient() -> None:
     for name in ("beta", "betaln", "binom", "poch", "boxcox", "agm", "ellipkinc", "owens_t"):
         grads = vjp(getattr(special, name), np.float64(1.2), np.float64(0.7))[1](np.float64(1.0))
