@@ -297,3 +297,17 @@ def test_unique_of_integers(fn: Any, dtype: torch.dtype, shape: tuple[int, ...])
 ])  # fmt: skip
 def test_as_strided_of_views_that_fill_their_memory(fn: Any) -> None:
     check(fn, torch.randn(4, 3))
+
+
+@pytest.mark.parametrize("make", [torch.linspace, torch.logspace])
+def test_spaces_have_no_gradient_of_their_ends(make: Any) -> None:
+    """As in eager, where the ends are tensors."""
+    x = torch.tensor(0.5, requires_grad=True)
+
+    def fn(a: torch.Tensor) -> Any:
+        return make(a, end=a + 1, steps=5) * a, make(a, 1, 3)
+
+    compiled = differentiate(fn, strict=True)
+    (mine, none), (eager, _) = compiled(x), fn(x)
+    assert torch.equal(mine, eager) and not none.requires_grad
+    assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (mine, eager)))

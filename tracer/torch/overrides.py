@@ -221,3 +221,20 @@ def _with_lengths(function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _function in (torch.ctc_loss, torch.nn.functional.ctc_loss):
     OVERRIDES[_function] = _with_lengths(_function)
+
+
+def _of_ends(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`linspace` or `logspace`, which has no gradient of ends that are tensors."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        def plain(x: Any) -> Any:
+            return x.detach() if isinstance(x, torch.Tensor) else x
+
+        return function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+    return run
+
+
+for _function in (torch.linspace, torch.logspace):
+    OVERRIDES[_function] = _of_ends(_function)
