@@ -222,3 +222,71 @@ def test_a_partial_with_traced_tensors() -> None:
         slopes = [torch.autograd.grad(f(x).sum(), x)[0] for f in (found, wanted)]
         torch.testing.assert_close(*slopes)
     assert fast.cache_info().misses == 1 and fast.cache_info().eager_runs == 0
+
+
+def _adds(x: Any, w: Any) -> Any:
+    """As a residual connection that is finished by the caller."""
+    h, n = (x * w).tanh(), 3
+
+    def inner(y: Any) -> Any:
+        return h * y
+
+    def add(y: Any, k: Any = h * 2, *, s: float = 2.0) -> Any:
+        """What docs say."""
+        return inner(y) * k + s + n
+
+    return h.sum(), add
+
+
+def test_a_function_that_closes_over_traced_tensors() -> None:
+    fast = gradof.differentiate(_adds, strict=True)
+    made = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x, w = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in "xw")
+        (a, mine), (b, eager) = fast(x, w), _adds(x, w)
+        found, wanted = a + mine(x).sum(), b + eager(x, s=2.0).sum()
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(*(torch.autograd.grad(y, (x, w)) for y in (found, wanted)))
+        assert mine.__qualname__ == eager.__qualname__ and mine.__doc__ == "What docs say."
+        made.append((mine, mine(x)))
+    assert not torch.equal(made[0][1], made[0][0](torch.ones(3)))
+    assert len({id(f) for f, _ in made}) == 3 and torch.equal(made[0][0](x), made[0][0](x))
+    assert fast.cache_info().misses == 1
+
+
+def _over_a_list(x: Any) -> Any:
+    parts = [x.exp()]
+    return lambda y: parts[0] * y
+
+
+def _counting(x: Any) -> Any:
+    total = x * 0
+
+    def more(y: Any) -> Any:
+        nonlocal total
+        total = total + y
+        return total
+
+    return more
+
+
+def _of_itself(x: Any) -> Any:
+    h = x.exp()
+
+    def power(n: int) -> Any:
+        return h if n == 0 else power(n - 1) * n
+
+    return power
+
+
+@pytest.mark.parametrize("fn", [_over_a_list, _counting, _of_itself])
+def test_functions_that_several_could_change_run_eagerly(fn: Any) -> None:
+    """Or that lead to themselves: made anew they would be two."""
+    x = torch.ones(3, requires_grad=True)
+    with pytest.warns(gradof.errors.EagerWarning, match="of the result"):
+        mine = gradof.differentiate(fn)(x)
+    y = 2 if fn is _of_itself else x
+    assert torch.equal(mine(y), fn(x)(y))
+    with pytest.raises(gradof.errors.TraceError, match="of the result"):
+        gradof.differentiate(fn, strict=True)(x)

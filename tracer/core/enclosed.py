@@ -2,9 +2,11 @@
 
     def f(x):
         h = x.exp()
-        return lambda y: h * y       # every call would give this lambda, with this h
+        hs = [h]
+        return lambda y: hs[0] * y       # every call would give this lambda, with this h
 
-A graph gives tensors; what closes over them is Python's, and is made anew by each call.
+A graph gives tensors; what closes over them is Python's. `objects` makes a function anew over those
+of each call, where nobody could change what it closes over; what cannot be made so is found here.
 """
 
 from __future__ import annotations
@@ -30,6 +32,15 @@ _VIEWS = (ItemsView, KeysView, ValuesView)
 def is_enclosing(obj: Any) -> bool:
     """Whether an object is of the kinds that keep others where no attribute says so."""
     return isinstance(obj, (Iterator, *_VIEWS)) or inspect.isroutine(obj)
+
+
+def is_filled(cell: CellType) -> bool:
+    """Whether the name that a cell is of has a value."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def why_not_again(

@@ -10,6 +10,7 @@
 The object is taken apart into its attributes, and every call gives a new one, with `__new__` and
 without `__init__`, as copying does. So are objects without tensors that the function has made:
 Python would make new ones as well. Those it only passes on, such as a config, are the same objects.
+A function that closes over traced tensors is made anew, too, over those of the call.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ import inspect
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from types import MemberDescriptorType, ModuleType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.enclosed import is_enclosing, why_not_again
+from gradof.tracer.core.enclosed import is_enclosing, is_filled, why_not_again
 from gradof.tracer.core.pytree import (
     PARTIAL,
     Item,
     Members,
     Referent,
     TreeDef,
+    closed,
     flatten,
     is_unchanged,
 )
+from gradof.tracer.state.code_facts import facts_of
 
 _VALUES = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
@@ -106,6 +109,9 @@ class _Objects:
     def members(self, obj: Any) -> Members | None:
         """Attributes and items of an object that each call makes anew; None for all others."""
         if is_enclosing(obj):
+            if self._is_remade(obj):
+                self.taken[id(obj)] = obj
+                return closed(obj)
             self._refuse_enclosing(obj)
         if self._is_leaf(obj):
             return None
@@ -138,6 +144,35 @@ class _Objects:
                 hint="return tensors, in a tuple, a dict or a dataclass",
             )  # fmt: skip
 
+    def _is_remade(self, obj: Any) -> bool:
+        """Whether a function that the call has made holds what each call makes, and just that.
+
+        What several could change, as a list that it closes over, or a name, would be two.
+        """
+        if type(obj) is not FunctionType or id(obj) in self.taken or vars(obj):
+            return False
+        if self.was_there(obj) or facts_of(obj.__code__).cells_stored:
+            return False
+        stack: list[Any] = [obj]
+        seen, holds = set[int](), False
+        while stack:
+            found = stack.pop()
+            if self.is_traced(found):
+                holds = True
+            elif id(found) not in seen and not isinstance(found, _VALUES):
+                seen.add(id(found))
+                if self.was_there(found):
+                    continue
+                if type(found) is FunctionType and not vars(found) and _is_whole(found):
+                    if facts_of(found.__code__).cells_stored:
+                        return False
+                    stack += [part for each in closed(found)[1] for part in _items(each)]
+                elif type(found) is tuple:
+                    stack += found
+                elif not self.is_value(found):
+                    return False
+        return holds
+
     def _is_leaf(self, obj: Any) -> bool:
         return (
             isinstance(obj, _VALUES) or self.is_value(obj) or inspect.isroutine(obj)
@@ -168,6 +203,15 @@ class _Objects:
             f"a {type(obj).__qualname__} of the result, with traced tensors in it, {what}",
             loc=self.loc, hint="return its tensors, in a tuple, a dict or a dataclass",
         )  # fmt: skip
+
+
+def _is_whole(fn: FunctionType) -> bool:
+    """Whether all names that it closes over have values."""
+    return all(map(is_filled, fn.__closure__ or ()))
+
+
+def _items(part: Any) -> list[Any]:
+    return list(part.values()) if isinstance(part, dict) else list(part or ())
 
 
 def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:

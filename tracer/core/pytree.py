@@ -24,6 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CellType, CodeType, FunctionType
 from typing import Any, Literal
 
 from gradof.errors import InputError
@@ -95,6 +96,8 @@ class TreeDef:
             return self.type(parts[0])
         if self.type is functools.partial:
             return functools.partial(parts[0], *parts[1], **parts[2])
+        if self.type is FunctionType:
+            return self.keys[0].over(*parts)
         # Not through __init__: its defaults and checks ran when the user made the original.
         new: Any = self.type.__new__
         value = new(self.type)
@@ -127,6 +130,43 @@ class Referent:
 
 
 PARTIAL = ("func", "args", "keywords")  # the keys of a `functools.partial`
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """The first key of a function: all of it but what it closes over, and its defaults."""
+
+    code: CodeType
+    globals: dict[str, Any]
+    told: tuple[tuple[str, Any], ...]  # attributes such as its qualified name
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is Closed and other.code is self.code and other.globals is self.globals
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.code, id(self.globals)))
+
+    def over(self, closure: tuple[Any, ...], defaults: Any, by_name: Any) -> FunctionType:
+        """The function, closing over these."""
+        cells = tuple(map(CellType, closure))
+        made = FunctionType(self.code, self.globals, self.code.co_name, defaults, cells)
+        made.__kwdefaults__ = by_name
+        for name, value in self.told:
+            setattr(made, name, value)
+        return made
+
+    def __str__(self) -> str:
+        return "__closure__"
+
+
+def closed(fn: FunctionType) -> Members:
+    """Keys and values of a function; ValueError where it closes over a name without a value."""
+    told = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
+    key = Closed(fn.__code__, fn.__globals__, tuple((n, getattr(fn, n)) for n in told))
+    closure = tuple(cell.cell_contents for cell in fn.__closure__ or ())
+    return (key, "__defaults__", "__kwdefaults__"), [closure, fn.__defaults__, fn.__kwdefaults__]
 
 
 @dataclass(frozen=True)

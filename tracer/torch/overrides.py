@@ -236,5 +236,5 @@ def _of_ends(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-for _function in (torch.linspace, torch.logspace):
-    OVERRIDES[_function] = _of_ends(_function)
+for _space in (torch.linspace, torch.logspace):
+    OVERRIDES[_space] = _of_ends(_space)
