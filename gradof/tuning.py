@@ -70,6 +70,7 @@ MATMUL_TERMS = 256  # terms added in registers before they go to the result: lon
 
 ATTENTION_SCORES = 1 << 18  # of fewer, what the call costs beside is more. torch's kernel takes 0.8
 # of their time for 2^17 scores, 0.4 for 2^21.
+CTC_STEPS = 512  # of a CTC loss: the trace of more takes seconds, and torch's own is as fast.
 
 # --- Arrays between statements -------------------------------------------------------------------
 FREED_BYTES = 1 << 16  # smaller arrays are let go when the function returns.

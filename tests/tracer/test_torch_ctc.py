@@ -67,3 +67,28 @@ def test_what_torch_refuses_is_refused() -> None:
     for fn in (_loss, differentiate(_loss)):
         with pytest.raises(RuntimeError, match="input_lengths"):
             fn(_logits(torch.float64), TARGETS, steps, lengths)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_steps_are_one_call_of_torchs(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradof.tuning.CTC_STEPS", 5)
+    steps, lengths = map(torch.tensor, LENGTHS)
+    compiled = differentiate(_loss, strict=True)
+    cotangent = torch.tensor([0.7, -1.3, 2.1], dtype=dtype)
+    for _ in range(2):
+        found = []
+        for fn in (_loss, compiled):
+            x = _logits(dtype).requires_grad_()
+            value = fn(x.log_softmax(-1), TARGETS, steps, lengths)
+            found.append((value.detach(), torch.autograd.grad(value, x, cotangent)[0]))
+        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+    (plan,) = compiled.plans()
+    assert "library_call" in {node.kind for node in plan.graph.walk()}
+    x = _logits(dtype).log_softmax(-1).requires_grad_()
+    (slope,) = torch.autograd.grad(
+        compiled(x, TARGETS, steps, lengths).sum(), x, create_graph=True
+    )
+    with pytest.raises((RuntimeError, NotImplementedError), match="_ctc_loss_backward"):
+        torch.autograd.grad(slope.sum(), x)

@@ -311,3 +311,18 @@ def test_spaces_have_no_gradient_of_their_ends(make: Any) -> None:
     (mine, none), (eager, _) = compiled(x), fn(x)
     assert torch.equal(mine, eager) and not none.requires_grad
     assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (mine, eager)))
+
+
+@pytest.mark.parametrize("expanded", [
+    ([1, 3], [0], [1, 2], [2, 3]), ([0], [1], [2], [0]), ([], [], [], [1]), ([0], [1], [2], []),
+    ([0, 3], [1], [1, 2], [2]),
+])  # fmt: skip
+def test_products_of_three(expanded: Any) -> None:
+    """What two of them alone have and is summed is a matrix product, as in `nn.Bilinear`."""
+    rank = 4 if max(map(len, expanded[:3])) > 1 else 3
+    sizes = [3, 2, 4, 5][:rank]
+    given = [
+        torch.randn([n for dim, n in enumerate(sizes) if dim not in dims], dtype=torch.float64)
+        for dims in expanded[:3]
+    ]
+    check(lambda a, b, c: torch.ops.aten._trilinear.default(a, b, c, *expanded), *given)

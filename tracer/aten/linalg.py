@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradof.ir.types import F16
@@ -97,14 +98,45 @@ def trilinear(
     c: Call, a: Expr, b: Expr, d: Expr, expand1: Any, expand2: Any, expand3: Any, sumdim: Any,
     unroll_dim: int = 1,
 ) -> Expr:  # fmt: skip
-    parts = []
-    for x, dims in ((a, expand1), (b, expand2), (d, expand3)):
-        shape = list(x.shape)
-        for dim in sorted(dims):
-            shape.insert(dim, 1)
-        parts.append(x.reshape(tuple(shape)))
-    product = parts[0] * parts[1] * parts[2]
-    return F.sum(product, dims=tuple(sorted(sumdim)), keepdims=False) if sumdim else product
+    rank = len(a.shape) + len(expand1)
+    places = [sorted(set(range(rank)) - set(dims)) for dims in (expand1, expand2, expand3)]
+    joint, summed = {*places[0]} & {*places[1]}, set(sumdim)
+    if joint and joint <= summed - {*places[2]}:
+        a = _contracted(a, b, places[0], places[1])
+        places = [sorted({*places[0], *places[1]} - joint), places[2]]
+        summed -= joint
+        parts = [a, d]
+    else:
+        parts = [a, b, d]
+    shapes = [[1] * rank for _ in parts]
+    for x, mine, shape in zip(parts, places, shapes, strict=True):
+        for dim, n in zip(mine, x.shape, strict=True):
+            shape[dim] = n
+    first, *others = (x.reshape(tuple(n)) for x, n in zip(parts, shapes, strict=True))
+    product = first
+    for other in others:
+        product = product * other
+    if not sumdim:
+        return product
+    left = F.sum(product, dims=tuple(sorted(summed)), keepdims=True) if summed else product
+    return left.reshape(tuple(n for dim, n in enumerate(left.shape) if dim not in set(sumdim)))
+
+
+def _contracted(a: Expr, b: Expr, mine: Sequence[int], others: Sequence[int]) -> Expr:
+    """The sum of a * b over the dims that both have, as a matrix product.
+
+    Dims of the result are in order; `mine` and `others` are the places of those of a and b.
+    """
+    joint = [dim for dim in mine if dim in others]
+    rows = [dim for dim in mine if dim not in joint]
+    columns = [dim for dim in others if dim not in joint]
+    left = F.permute(a, dims=tuple(mine.index(dim) for dim in (*rows, *joint)))
+    right = F.permute(b, dims=tuple(others.index(dim) for dim in (*joint, *columns)))
+    n, k = math.prod(left.shape[: len(rows)]), math.prod(left.shape[len(rows) :])
+    product = F.mm(left.reshape((n, k)), right.reshape((k, math.prod(right.shape[len(joint) :]))))
+    wide = product.reshape((*left.shape[: len(rows)], *right.shape[len(joint) :]))
+    order = [*rows, *columns]
+    return F.permute(wide, dims=tuple(order.index(dim) for dim in sorted(order)))
 
 
 def _broadcast(c: Call, y: Expr) -> Expr:

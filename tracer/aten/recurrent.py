@@ -83,3 +83,17 @@ def attention(
         types=((c.type().dtype, c.type().shape),),
     )  # fmt: skip
     return result
+
+
+@aten("gradof::ctc_loss.default")
+def ctc_loss(
+    c: Call, log_probs: Expr, targets: Expr, steps: Sequence[int], lengths: Sequence[int],
+    *settings: Attr,
+) -> list[Expr]:  # fmt: skip
+    """A CTC loss of many steps, as one call of torch's (`gradof.tracer.torch.ctc`)."""
+    *results, _ = F.library_call.multiple(
+        log_probs, targets, name="aten::_ctc_loss.default",
+        call=(("t", 0), ("t", 1), ("list", *steps), ("list", *lengths), *settings, ("dict",)),
+        types=tuple((c.type(i).dtype, c.type(i).shape) for i in range(len(c.results))),
+    )
+    return results

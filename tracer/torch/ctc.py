@@ -4,7 +4,8 @@
                   + log_probs[t, label s]
 
 over the labels with a blank before, between and after them; the loss is the log sum of the last two
-at the last step, negated. torch's own recursion has a gradient and no second one; this has all.
+at the last step, negated. torch's own recursion has a gradient and no second one; this has all. It
+is unrolled, so where steps are many the loss is one call of torch's, and has what that has.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from gradof import tuning
 from gradof.tracer.torch.by_value import BY_VALUE
 
 Tensor = torch.Tensor
 _ATEN = torch.ops.aten
+_library: Any = torch.library.Library
+_OPS = _library("gradof", "FRAGMENT")
+_OPS.define("ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
+            "int blank, bool zero_infinity) -> (Tensor, Tensor)")  # fmt: skip
+_OPS.impl("ctc_loss", lambda *args: _ATEN._ctc_loss.default(*args), "CompositeExplicitAutograd")
 
 
 def _ctc_loss(
@@ -31,6 +38,12 @@ def _ctc_loss(
     # Numbers in tensors are guarded: the trace holds for calls with the same lengths.
     steps = [int(n) for n in input_lengths]
     lengths = [int(n) for n in target_lengths]
+    if len(log_probs) > tuning.CTC_STEPS:
+        whole: Any = torch.ops.gradof.ctc_loss
+        found: tuple[Tensor, Tensor] = whole(
+            log_probs, targets, steps, lengths, blank, zero_infinity
+        )
+        return found
     device = log_probs.device
     labels = _with_blanks(_rows(targets.to(device), lengths), blank)
     alpha = _recursion(log_probs, labels, _numbers(steps, device))
