@@ -71,24 +71,34 @@ MADE: dict[str, tuple[Callable[[Tensor], Any], Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(16)
-@pytest.mark.parametrize("name", MADE)
-def test_each_call_gives_its_own(name: str) -> None:
+COMPILED = ("closure", "default", "in an object")  # which are made anew by each call
+
+
+def _three_calls(name: str, wrap: Callable[..., Any]) -> list[Any]:
     fn, use = MADE[name]
+    call, found = wrap(lambda x: fn(x)), list[Any]()
+    for i in range(3):
+        x = torch.full((2,), float(i), requires_grad=True)
+        value = use(call(x))
+        if isinstance(value, Tensor):
+            value.sum().backward()  # type: ignore[no-untyped-call]
+            value = value.detach()
+        found.append((value, x.grad))
+    return found
 
-    def run(wrap: Callable[..., Any]) -> list[Any]:
-        call, found = wrap(lambda x: fn(x)), list[Any]()
-        for i in range(3):
-            x = torch.full((2,), float(i), requires_grad=True)
-            value = use(call(x))
-            if isinstance(value, Tensor):
-                value.sum().backward()  # type: ignore[no-untyped-call]
-            found.append((value, x.grad))
-        return found
 
+@pytest.mark.cases(16)
+@pytest.mark.parametrize("name", sorted({*MADE} - {*COMPILED}))
+def test_each_call_gives_its_own(name: str) -> None:
     with pytest.warns(EagerWarning, match="of the result"):
-        have = run(differentiate)
-    assert str(have) == str(run(lambda fn: fn))
+        have = _three_calls(name, differentiate)
+    assert str(have) == str(_three_calls(name, lambda fn: fn))
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_functions_over_tensors_are_made_anew(name: str) -> None:
+    have = _three_calls(name, lambda fn: differentiate(fn, strict=True))
+    assert str(have) == str(_three_calls(name, lambda fn: fn))
 
 
 def test_functions_that_were_there_are_handed_on() -> None:
