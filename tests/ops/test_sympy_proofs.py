@@ -70,7 +70,7 @@ DIGITS_ONLY = {
         ["abs", "atan2", "celu", "elu", "hardsigmoid", "hardswish", "i0e", "i1", "i1e",
          "inverse_mills",
          "logit",
-         "binom", "ellipe", "ellipk", "ellipkm1", "poch", "rgamma", "j1",
+         "binom", "dawsn", "ellipe", "ellipk", "ellipkm1", "erfcx", "poch", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "maximum", "minimum", "mish", "pow", "prelu",
          "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
