@@ -8,8 +8,8 @@ second of the networks and of timm's models also under `torch.autocast` in bf16.
 a step (zero_grad, forward, the mean of the squares, backward), and its gradients are held against
 eager's, without TF32.
 
-Workers share the list and check side by side, each program in a process of its own. Then they time,
-one at a time: medians of what a caller waits for a step, the device included, eager and gradof in
+Workers, each a process, share the list and check side by side. When all are done they time, one
+after the other: medians of what a caller waits for a step, the device included, eager and gradof in
 turns; and what the device did for one, of the profiler. Ratios are eager / gradof.
 """
 
@@ -62,6 +62,7 @@ def _timm_names() -> list[str]:
     try:
         import timm
     except ImportError:
+        print("timm is not installed: its models are left out", file=sys.stderr)
         return []
     return list(timm.list_models())
 
@@ -326,6 +327,8 @@ def main() -> None:
     os.environ["TRANSFORMERS_VERBOSITY"], os.environ["HF_HUB_OFFLINE"] = "error", "1"
     warnings.simplefilter("ignore")
     args.out.mkdir(parents=True, exist_ok=True)
+    for path in (*args.out.glob("checked.*"), *args.out.glob("rows.*")):
+        path.unlink()  # an earlier run's
     names = [n for n in listed() if args.layers or ", " not in n]
     names = [n for n in names if not args.words or any(w in n for w in args.words)]
     import transformers.modeling_utils

@@ -120,8 +120,8 @@ op("erfinv(x) -> y", family=unary(), cost=CALL, numpy=_lowering("erfinv"), torch
 def far_slope(x: Expr, near: Expr, far: Expr, factor: float) -> Expr:
     """A slope `near` that is a difference of near numbers where x is `far`, |x| of 10 or more.
 
-    There it is `factor` times the sum of (2k - 1)!! (s / 2x^2)^k for k from 1 on, s the sign of the
-    factor, turned round (DLMF 7.12.1): that of dawsn has a factor of -1, that of erfcx 2/sqrt(pi).
+    There it is `factor` times the sum over k >= 1 of (2k - 1)!! t^k (DLMF 7.12.1). For dawsn the
+    factor is -1 and t is 1/(2x^2); for erfcx it is 2/sqrt(pi), and t is -1/(2x^2).
     """
     over = 1.0 / F.where(far, x, 10.0)
     t = over * over * (-0.5 if factor > 0 else 0.5)

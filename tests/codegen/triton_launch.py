@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +25,7 @@ from gradof.codegen.triton.kernel import TritonKernel
 from gradof.codegen.triton.planned import Planned
 from tests.codegen import triton_stub
 from tests.codegen.triton_cases import nests
+from tests.codegen.triton_process import print_told
 
 STUB = triton_stub.install()
 RUNS = [0]  # of triton's JIT
@@ -250,14 +249,7 @@ CASES = (
 
 def main() -> None:
     """Run all cases."""
-    found = {}
-    for case in CASES:
-        try:
-            case()
-            found[case.__name__] = "ok"
-        except Exception:  # what went wrong is the result
-            found[case.__name__] = traceback.format_exc()
-    print(json.dumps(found))
+    print_told(CASES)
 
 
 if __name__ == "__main__":

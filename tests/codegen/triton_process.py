@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +32,15 @@ def run(module: str, part: str, folder: Path, *more: str, interpret: bool, **env
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_told(cases: Sequence[Callable[[], None]]) -> None:
+    """What such a process prints last: by the name of a case "ok", or what was wrong with it."""
+    found = {}
+    for case in cases:
+        try:
+            case()
+            found[case.__name__] = "ok"
+        except Exception:  # what went wrong is the result
+            found[case.__name__] = traceback.format_exc()
+    print(json.dumps(found))
