@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from gradof.codegen.machine.arena import let_go
 from gradof.errors import InputError
 from gradof.ops.memory import clear
 from gradof.runtime.arrays import torch_if_loaded
@@ -36,6 +37,7 @@ def release_memory() -> None:
     At most GRADOF_KEPT_MB megabytes are kept, 128 by default, in arrays of a megabyte and more.
     """
     clear()
+    let_go()
 
 
 @overload

@@ -188,7 +188,9 @@ class _Emitter(HostEmitter):
         """Make the native function of a stretch, under a name of its own."""
         name = self.kernels[node] = self.given.unique(f"{self.name}_stretch")
         graph = body_graph(node.blocks[0], name)
-        self.namespace[name] = StretchKernel(graph, name, lambda: emit(graph, self.library, name))
+        self.namespace[name] = StretchKernel(
+            graph, name, lambda: emit(graph, self.library, name, self.make_kernel, self.native)
+        )
         self.reads[node] = tuple(range(len(node.inputs)))
 
     def callee(self, name: str, function: Callable[..., Any]) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,6 +79,14 @@ def is_native(nest: LoopNest) -> bool:
     return True
 
 
+def collapses(nest: LoopNest) -> bool:
+    """Whether the columns of contiguous arrays are one axis or two, as native code has them."""
+    buffers = (*nest.inputs, *nest.outputs)
+    views = [as_nest(b, np.empty(b.shape, raw_numpy_dtype(b.dtype))) for b in buffers]
+    sizes = nest.sizes
+    return bool(collapsed(nest, views, sizes) or segmented(nest, views, sizes))
+
+
 def native_passes(torch: bool) -> list[NestPass]:
     """What is done to a nest before its arrays are known; `torch` for a torch caller."""
     widen = NestPass("widen-half", functools.partial(in_float32, torch=torch),
@@ -101,7 +109,7 @@ def cost(nest: LoopNest) -> int:
     return sum(cost_of(i.op) for i in nest.body if i.level == "cell")
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """What a call's shapes and strides decide: its code, its chunks, its outputs."""
 
     job: array[int]  # all but the addresses of memory
@@ -123,7 +131,7 @@ class NativeKernel:
         self.openmp = openmp  # for a torch caller; see Note [Whose threads] in `parallel`
         self.lanes = lanes_for(self.nest, vector_bits())
         self.split = nest.rows == 0 and can_split_columns(self.nest)
-        self._layouts: dict[tuple[Any, ...], _Layout | None] = {}
+        self._layouts: dict[tuple[Any, ...], Layout | None] = {}
         self._variants: dict[tuple[Any, ...], Code] = {}
         self._emitted: list[tuple[LoopNest, tuple[Stride, ...]]] = []  # what they are of
         self._other: TileKernel | HalfTiles | Rearranged | None = None
@@ -154,10 +162,10 @@ class NativeKernel:
             key = (*key, *((k, a.strides) for k, a in into))
         layout = self._layouts.get(key, _UNKNOWN)
         if layout is _UNKNOWN:
-            layout = keep(self._layouts, key, self._layout(given, dict(into)), _MAX_LAYOUTS)
+            layout = keep(self._layouts, key, self.layout(given, dict(into)), _MAX_LAYOUTS)
         if layout is None:
             return placed(self._whole()(*arrays), into)
-        assert isinstance(layout, _Layout)
+        assert isinstance(layout, Layout)
         if into:
             there = dict(into)
             outputs = tuple([
@@ -173,7 +181,7 @@ class NativeKernel:
             layout.partials.identities(outputs)
         return outputs
 
-    def _run(self, layout: _Layout, addresses: array[int]) -> None:
+    def _run(self, layout: Layout, addresses: array[int]) -> None:
         threads = min(n_threads(), layout.threads)
         size = layout.chunks * layout.partials.width
         start, _memory = self._scratch.take(size + threads * layout.scratch)
@@ -182,7 +190,7 @@ class NativeKernel:
         job[place.FIELDS : place.FIELDS + len(addresses)] = addresses
         run_job(job, threads, self.openmp)
 
-    def _layout(self, arrays: Sequence[Any], there: dict[int, Any]) -> _Layout | None:
+    def layout(self, arrays: Sequence[Any], there: Mapping[int, Any]) -> Layout | None:
         """What follows from shapes and strides; None where the column axes do not collapse."""
         nest = self.nest
         sizes = nest_sizes(nest, arrays)
@@ -215,7 +223,7 @@ class NativeKernel:
         }, arguments, partials.table(len(arrays)))  # fmt: skip
         made = [maker(o.shape, o.dtype) for o in outputs]
         threads = 1 + rows * columns * cost(nest) // tuning.NATIVE_THREAD
-        return _Layout(job, threads, scratch, -(-count // chunk), partials, made)
+        return Layout(job, threads, scratch, -(-count // chunk), partials, made)
 
     def _chunks(self, rows: int, columns: int, partials: Partials) -> tuple[int, int]:
         """How many rows, or columns, there are, and how many of them a chunk has.

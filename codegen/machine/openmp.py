@@ -40,15 +40,20 @@ def torch_cpu() -> ctypes.CDLL | None:
 
 
 @functools.cache
+def torch_symbol(name: str) -> int:
+    """The address of a function that torch's library has or is linked with; 0 if there is none."""
+    loaded = torch_cpu()
+    if loaded is None or not hasattr(loaded, name):
+        return 0
+    return ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value or 0
+
+
 def gomp_parallel() -> int:
     """The address of `GOMP_parallel` in that library; 0 if there is none.
 
     LLVM's and Intel's OpenMP have a function of that name, too.
     """
-    loaded = torch_cpu()
-    if loaded is None or not hasattr(loaded, "GOMP_parallel"):
-        return 0
-    return ctypes.cast(loaded.GOMP_parallel, ctypes.c_void_p).value or 0
+    return torch_symbol("GOMP_parallel")
 
 
 def has_threads() -> bool:

@@ -9,7 +9,8 @@ of which it takes the address; makes the results by numpy's C interface; and cal
 the addresses of both. Where an argument is anything else, or the function says that it failed, it
 calls `slow` with the same arguments. Dtypes and shapes are the caller's to check.
 
-Scratch belongs to the function; a second thread that comes while it is in use has its own.
+Scratch belongs to the function, or to all (`arena`); a second thread that comes while it is in use
+has its own.
 
 Note [Layout of objects]
 Offsets of CPython's objects and numpy's arrays are those of their C headers, which extension
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,12 +29,16 @@ from typing import Any
 
 import numpy as np
 
+from gradof.codegen.machine.arena import arena_of
 from gradof.codegen.machine.engine import Code, address_of
+from gradof.ops.memory import is_aligned as is_pooled
+from gradof.ops.memory import maker
 
 # Places of the table's fields, numbers of 64 bits.
 CODE, INPUTS, OUTPUTS, ARENA, CONSTANTS, BUSY = range(6)
 ARENA_SIZE, SLOW, ARRAY_TYPE, NEW, RELEASE = range(6, 11)
-FIELDS, PER_OUTPUT = 11, 3  # of each result: dims, address of the sizes, number of the dtype
+FIELDS, PER_OUTPUT = 11, 4  # of each result: dims, address of the sizes, number of the dtype, and
+# what makes it, 0 where numpy does
 _ASKS = -1  # as the number of inputs, which no call has
 _TYPE, DATA, _FLAGS, ITEMS = 8, 16, 64, 24  # offsets: of an object, of an array, of a tuple
 _CONTIGUOUS_ALIGNED = 0x101
@@ -54,6 +60,7 @@ class Entry:
     arena: int
     constants: Any  # of `aligned_copy`
     release: bool
+    kept: Sequence[Any] = ()  # what the constants have the addresses of
 
 
 def python_function(name: str, entry: Entry, slow: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,20 +96,24 @@ def table_of(entry: Entry, slow: Callable[..., Any]) -> Any:
     length = FIELDS + PER_OUTPUT * len(entry.outputs)
     kind: Any = type("Table", (ctypes.c_int64 * length,), {})
     table = kind()
-    arena = aligned(entry.arena)
-    places = [a.__array_interface__["data"][0] for a in (arena, entry.constants)]
+    arena = arena_of(entry.arena)
+    places = arena.start, entry.constants.__array_interface__["data"][0]
     shapes = [np.array(shape, np.int64) for shape, _ in entry.outputs]
+    makers: list[Callable[[], Any]] = []
     api = _numpy_api()
     table[CODE], table[INPUTS], table[OUTPUTS] = entry.address, entry.inputs, len(entry.outputs)
     table[ARENA], table[CONSTANTS], table[ARENA_SIZE] = *places, entry.arena
-    table[SLOW], table[RELEASE] = id(slow), entry.release
+    table[SLOW], table[RELEASE], table[BUSY] = id(slow), entry.release, arena.flag
     table[ARRAY_TYPE], table[NEW] = api[_PY_ARRAY_TYPE], api[_PY_ARRAY_NEW]
     for k, ((shape, dtype), sizes) in enumerate(zip(entry.outputs, shapes, strict=True)):
         at = FIELDS + PER_OUTPUT * k
         table[at] = len(shape)
         table[at + 1] = sizes.__array_interface__["data"][0]
         table[at + 2] = np.dtype(dtype).num
-    table.kept = (arena, entry.constants, shapes, slow, entry.code)
+        if is_pooled(math.prod(shape) * np.dtype(dtype).itemsize):
+            makers.append(maker(shape, np.dtype(dtype)))
+            table[at + 3] = id(makers[-1])
+    table.kept = (arena, entry.constants, shapes, slow, entry.code, makers, entry.kept)
     return table
 
 
@@ -188,12 +199,13 @@ def entry_text() -> str:
     fields = "".join(_field(name, place) for name, place in (
         ("code_int", CODE), ("n", INPUTS), ("m", OUTPUTS), ("arena_int", ARENA),
         ("constants_int", CONSTANTS), ("arena_size", ARENA_SIZE), ("slow_int", SLOW),
-        ("array_type", ARRAY_TYPE), ("new_int", NEW), ("release", RELEASE),
+        ("array_type", ARRAY_TYPE), ("new_int", NEW), ("release", RELEASE), ("busy_int", BUSY),
     ))  # fmt: skip
     return f"""
 declare ptr @PyTuple_New(i64)
 declare void @Py_DecRef(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare noalias ptr @malloc(i64)
@@ -208,7 +220,7 @@ entry:
   %slow = inttoptr i64 %slow_int to ptr
   %new = inttoptr i64 %new_int to ptr
   %array_class = inttoptr i64 %array_type to ptr
-  %busy_at = getelementptr i64, ptr %table, i64 {BUSY}
+  %busy_at = inttoptr i64 %busy_int to ptr
   %places = add i64 %n, %m
   %io = alloca ptr, i64 %places
   %as_many = icmp eq i64 %given, %n
@@ -255,6 +267,26 @@ keep:
 """
 
 
+_ARRAY = """  %maker_at = getelementptr i64, ptr %nd_at, i64 3
+  %maker_int = load i64, ptr %maker_at
+  %numpys = icmp eq i64 %maker_int, 0
+  br i1 %numpys, label %fresh, label %pooled
+
+fresh:
+  %array_1 = call ptr %new(ptr %array_class, i32 %nd, ptr %sizes, i32 %kind, ptr null, ptr null,
+                           i32 0, i32 0, ptr null)
+  br label %there
+
+pooled:
+  %maker = inttoptr i64 %maker_int to ptr
+  %array_2 = call ptr @PyObject_CallNoArgs(ptr %maker)
+  br label %there
+
+there:
+  %array = phi ptr [ %array_1, %fresh ], [ %array_2, %pooled ]
+"""  # by whoever makes it
+
+
 def _results_text() -> str:
     return f"""results:
   %tuple = call ptr @PyTuple_New(i64 %m)
@@ -281,9 +313,7 @@ make:
   %kind_at = getelementptr i64, ptr %nd_at, i64 2
   %kind_long = load i64, ptr %kind_at
   %kind = trunc i64 %kind_long to i32
-  %array = call ptr %new(ptr %array_class, i32 %nd, ptr %sizes, i32 %kind, ptr null, ptr null,
-                         i32 0, i32 0, ptr null)
-  %no_array = icmp eq ptr %array, null
+{_ARRAY}  %no_array = icmp eq ptr %array, null
   br i1 %no_array, label %lost, label %made
 
 lost:

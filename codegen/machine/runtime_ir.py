@@ -3,9 +3,11 @@
     runtime("launch")(job)          # all chunks, by OpenMP's threads or by this one, then the folds
 
 `drive(job)` is one thread's part: the next chunk, until there is none. `complete(job)` adds up what
-the chunks have folded. `work(pool)` is the life of a thread of a pool, `share(pool, job)` a job on
-its threads, and `halt(pool)` its end. A job is an array of 64-bit integers: the fields below, the
-arguments of the kernel, and `PER_FOLD` numbers for each fold.
+the chunks have folded. `begin(job)` is `launch` for machine code that calls it: on as many threads
+as OpenMP has now, and at most `THREADS`; on this one in a process that was forked. `work(pool)` is
+the life of a thread of a pool, `share(pool, job)` a job on its threads, and `halt(pool)` its end. A
+job is an array of 64-bit integers: the fields below, the arguments of the kernel, and `PER_FOLD`
+numbers for each fold.
 
 Note [A pool of threads]
 A thread waits for `GENERATION` to change: it spins `SPIN` times, then sleeps in a futex. `share`
@@ -28,7 +30,8 @@ from gradof.codegen.machine.engine import address_of
 WORKERS, KERNEL, ARGS, COUNT, CHUNK, SPLIT, COLUMNS = 1, 8, 9, 10, 11, 12, 13
 SCRATCH, SCRATCH_STEP, PARTIAL, PARTIAL_STEP, TEMPLATE = 14, 15, 16, 17, 18
 CHUNKS, THREADS, PARALLEL, FOLDS, FOLDS_AT = 19, 20, 21, 22, 23
-FIELDS = 24
+ASK, PROCESS = 24, 25  # of `begin`: who says how many threads there are, and whose process has them
+FIELDS = 26
 PER_FOLD = 4  # function, place of the output among the arguments, bytes to the part, elements
 # Of a pool's, each on a cache line of its own.
 GENERATION, JOB, ACTIVE, SLEEPERS, WAITING, STOP = 0, 8, 16, 24, 32, 40
@@ -56,7 +59,7 @@ def _loads(**fields: int) -> str:
 
 def runtime_text() -> str:
     """All functions; see the module docstring."""
-    return _drive_text() + _complete_text() + _pool_text() + f"""
+    return _drive_text() + _complete_text() + _pool_text() + _begin_text() + f"""
 define void @launch(ptr %job) {{
 entry:
 {_loads(threads=THREADS, parallel=PARALLEL)}
@@ -75,6 +78,58 @@ one:
 
 done:
   call void @complete(ptr %job)
+  ret void
+}}
+"""
+
+
+def _begin_text() -> str:
+    return f"""
+declare i32 @getpid()
+
+define void @begin(ptr %job) {{
+entry:
+{_loads(most=THREADS, parallel=PARALLEL, asked=ASK, process=PROCESS)}
+  %args = getelementptr i64, ptr %job, i64 {FIELDS}
+  %args_int = ptrtoint ptr %args to i64
+  %args_at = getelementptr i64, ptr %job, i64 {ARGS}
+  store i64 %args_int, ptr %args_at
+  %can = icmp ne i64 %parallel, 0
+  %worth = icmp sgt i64 %most, 1
+  %may = and i1 %can, %worth
+  br i1 %may, label %whose, label %alone
+
+whose:
+  %pid = call i32 @getpid()
+  %here = zext i32 %pid to i64
+  %same = icmp eq i64 %here, %process
+  br i1 %same, label %count, label %alone
+
+count:
+  %somebody = icmp ne i64 %asked, 0
+  br i1 %somebody, label %ask, label %counted
+
+ask:
+  %ask_code = inttoptr i64 %asked to ptr
+  %told = call i32 %ask_code()
+  %told_long = sext i32 %told to i64
+  br label %counted
+
+counted:
+  %available = phi i64 [ %told_long, %ask ], [ %most, %count ]
+  %fewer = icmp slt i64 %available, %most
+  %threads = select i1 %fewer, i64 %available, i64 %most
+  store i64 %threads, ptr %most_at
+  %several = icmp sgt i64 %threads, 1
+  br i1 %several, label %go, label %alone
+
+alone:
+  store i64 1, ptr %most_at
+  store i64 0, ptr %parallel_at
+  br label %go
+
+go:
+  call void @launch(ptr %job)
   ret void
 }}
 """

@@ -18,6 +18,7 @@ from gradof import tuning
 from gradof.codegen.fusion.groups import Group, cells, is_free
 from gradof.codegen.fusion.iteration_space import REDUCTIONS
 from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import IDENTITY
 from gradof.codegen.lowering.half import HELD
 from gradof.codegen.lowering.numpy import Library, lowering
 from gradof.codegen.targets.target import MakeKernel, Target
@@ -149,7 +150,11 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
             rematerialize=False, make_kernel=make,
         )  # fmt: skip
     # small arrays are in stretches, where each kernel would be a call
-    worth = _worth_small if graph.small_kernels and not stretches else _worth
+    worth = _worth_small if graph.small_kernels else _worth
+    if stretches and library == "torch":
+        worth = _worth_within
+    elif stretches:
+        worth = _worth
     passes = (*passes, "drop-detaches", "move-views-up", "fuse", *stretches)
     return Target("native", library, passes, in_native, worth, make_kernel=make)
 
@@ -286,6 +291,13 @@ def _worth(group: Group) -> bool:
     numpy's `where` waits for each element of a random mask.
     """
     return cells(group) >= tuning.KERNEL_CELLS and _is_work(group)
+
+
+def _worth_within(group: Group) -> bool:
+    """As `_worth`, where a kernel is called from within a function: one op of it is worth threads,
+    too, if it is no copy, and numpy would compute it alone."""
+    alone = cells(group) > tuning.STRETCH_CELLS and group.nodes[0].kind not in IDENTITY
+    return cells(group) >= tuning.KERNEL_CELLS and (alone or _is_work(group))
 
 
 def _worth_small(group: Group) -> bool:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.codegen.whole.elementwise import is_elementwise
 from gradof.codegen.whole.indexing import MOVES
-from gradof.codegen.whole.loops import DYNAMIC, Loops
+from gradof.codegen.whole.kernels import Kernels
+from gradof.codegen.whole.loops import DYNAMIC
 from gradof.codegen.whole.outline import outline
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.schedule import Step, last_reads, steps_of
@@ -48,6 +51,8 @@ class Whole:
     arena: int  # bytes
     constants: bytes
     steps: int  # loops, and ops that are none
+    kernels: Sequence[NativeKernel] = ()  # that it calls
+    kept: Sequence[Any] = ()  # what the constants have the addresses of
 
 
 def emit_whole(graph: Graph, vector_bits: int) -> Whole:
@@ -55,7 +60,7 @@ def emit_whole(graph: Graph, vector_bits: int) -> Whole:
     return _Emitter(graph, vector_bits).run()
 
 
-class _Emitter(Loops):
+class _Emitter(Kernels):
     def __init__(self, graph: Graph, vector_bits: int) -> None:
         super().__init__(vector_bits)
         self.graph = graph
@@ -89,7 +94,10 @@ class _Emitter(Loops):
                 self.write(value, mem)
                 self.places.append((first, len(self.text.lines)))
         self.text.line("ret i32 0")
-        return Whole(self.whole_text(), self.arena.top, b"".join(self.constants), self.steps)
+        return Whole(
+            self.whole_text(), self.arena.top, b"".join(self.constants), self.steps,
+            [k for k in self.kept if isinstance(k, NativeKernel)], self.kept,
+        )  # fmt: skip
 
     def whole_text(self) -> str:
         lines, alike = outline(self.text.lines, self.places)
@@ -223,5 +231,5 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
     **dict.fromkeys(SYSTEMS, _Emitter.system),
     "in_range": _Emitter.in_range, "Loop": _Emitter.loop, "Guard": _Emitter.guard,
-    "math_result": _Emitter.math_result,
+    "math_result": _Emitter.math_result, "FusionGroup": _Emitter.kernel,
 }  # fmt: skip

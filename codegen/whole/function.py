@@ -71,6 +71,7 @@ class StretchKernel:
         self.source = made.source
         self.nest = _Nest(name, (made.whole.steps,))
         self.call = made.function
+        self.kernels = made.whole.kernels
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """The results, fresh arrays."""
@@ -99,7 +100,7 @@ class WholeExecutable(Executable):
         self.outputs = [(shape_of(v), to_numpy_dtype(tensor(v).dtype)) for v in graph.outputs]
         self._watched = Watched(name, Entry(
             self._code, self._code.address_of("whole"), self._arity, self.outputs, whole.arena,
-            self.constants, is_long(total),
+            self.constants, is_long(total), whole.kept,
         ), self._other_way)  # fmt: skip
         self.function = self._watched.function
         self._early = 0  # calls that are left until it is compiled again

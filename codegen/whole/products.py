@@ -1,9 +1,9 @@
-"""Products of small matrices.
+"""Products of matrices, small ones above all.
 
 Each element is added in the order of the terms, by fused multiply-adds, in registers or in memory;
 where neither the result nor the second matrix has a full vector of columns, rows are multiplied
 with columns in vectors, whose lanes are added at the end. Products that are worth a copy of the
-second matrix are a call of the kernel of `matmul`.
+second matrix are a call of the kernel of `matmul`, and large ones of the library's.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from gradof import tuning
 from gradof.codegen.machine.llvm_types import ELEMENT
 from gradof.codegen.matmul.emit import ARGUMENTS
 from gradof.codegen.matmul.products import linked, work_of
-from gradof.codegen.whole.indexing import Indexing
+from gradof.codegen.whole.library_products import LibraryProducts, is_large
 from gradof.codegen.whole.nests import aligned
 from gradof.codegen.whole.text import Lanes, constant
-from gradof.codegen.whole.values import Mem, in_registers, shape_of, tensor
-from gradof.ir.attrs import to_numpy_dtype
+from gradof.codegen.whole.values import Mem, as_array, in_registers, shape_of, tensor
 from gradof.ir.core import Node, Value
 from gradof.ir.extent import Extent, ragged, runtime
 from gradof.ir.types import I64
@@ -31,7 +27,7 @@ from gradof.ir.types import I64
 _ROWS, _VECTORS = 4, 2  # of the result, in registers at once
 
 
-class Products(Indexing):
+class Products(LibraryProducts):
     """Writes products of matrices."""
 
     def product(self, node: Node) -> None:
@@ -46,6 +42,9 @@ class Products(Indexing):
             self.fill(constant(0, dtype), made)
             return self.define_mem(node.output, made)
         x, y = self.memory(a), self.memory(b)
+        if is_large(a, b):
+            self.library_product(x, y, made)
+            return self.define_mem(node.output, made)
         if is_called(a, b) and self.call_product(x, y, made):
             return self.define_mem(node.output, made)
         batch = shape[:-2]
@@ -70,7 +69,7 @@ class Products(Indexing):
 
     def call_product(self, a: Mem, b: Mem, c: Mem) -> bool:
         """c = a b by the kernel; False where the leading dims are too many for it."""
-        work = work_of(_as_array(a), _as_array(b), self.bits)
+        work = work_of(as_array(a), as_array(b), self.bits)
         if work is None:
             return False
         text, dtype = self.text, a.dtype
@@ -253,13 +252,6 @@ def is_called(a: Value, b: Value) -> bool:
     """Whether the product is a call of the kernel, where that can be."""
     (m, k), n = shape_of(a)[-2:], shape_of(b)[-1]
     return m * k * n >= tuning.WHOLE_CALLED and min(m, n) >= tuning.MATMUL_LEAST
-
-
-def _as_array(mem: Mem) -> Any:
-    """An array of that shape and these strides, of which nothing is read."""
-    dtype = to_numpy_dtype(mem.dtype)
-    strides = [s * dtype.itemsize for s in mem.strides]
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), mem.shape, strides)
 
 
 def _turned(mem: Mem) -> Mem:

@@ -7,12 +7,12 @@ the result is
         block(%x, %w, %n): %h = mm(%x, %w); %t = tanh(%h); %y = add(%t, %n) -> (%y)
 
 Note [Phases]
-What a function of `whole` can compute is *inside*, all else *outside*: library calls, random
-numbers, kernels of large arrays. A node inside is in phase p if p calls outside, each of which
-needs a result of the phase before, come ahead of it; a node outside has the phase that it waits
-for. All nodes inside of one phase are a stretch: no path leads from it through the outside back to
-it. What reads nothing but the graph's inputs waits for its first reader, so that it does not fill
-memory early.
+What a function of `whole` can compute or call is *inside*: a torch caller's large kernels and
+products, too. All else is *outside*: other calls of libraries, random numbers. A node inside is in
+phase p if p calls outside, each of which needs a result of the phase before, come ahead of it; a
+node outside has the phase that it waits for. All nodes inside of one phase are a stretch: no path
+leads from it through the outside back to it. What reads nothing but the graph's inputs waits for
+its first reader, so that it does not fill memory early.
 
 Views are inside of every stretch that reads through them, and outside where others do.
 """
@@ -23,19 +23,74 @@ from collections.abc import Iterator
 
 from gradof import tuning
 from gradof.codegen.fusion.rebuild import has_effect
+from gradof.codegen.llvm.kernel import collapses, is_native
+from gradof.codegen.loops.ir import LoopNest
+from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.numpy import Library
+from gradof.codegen.whole.kernels import reason_against_nest, takes
 from gradof.codegen.whole.support import reason_against_node
 from gradof.codegen.whole.views import CONSTANTS, VIEWS
 from gradof.ir.clone import clone_node
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import is_loop
 from gradof.ir.origins import joined
+from gradof.ops.cost import is_expensive
 
 
 def gather_stretches(graph: Graph, library: Library) -> Graph:
     """Put what native functions can compute between other calls into Stretch nodes."""
-    inside = {node for node in graph.nodes() if _is_inside(node, library)}
+    groups = {n: schedule(n) for n in graph.nodes() if n.kind == "FusionGroup" and takes(n)}
+    called = {n for n, nest in groups.items()
+              if reason_against_nest(nest, library) is None}  # fmt: skip
+    open_ = {n for n, nest in groups.items() if n not in called and _is_opened(n, nest, library)}
+    graph, inside = _opened(graph, called, open_) if open_ else (graph, called)
+    inside.update(n for n in graph.nodes() if n.kind != "FusionGroup" and _is_inside(n, library))
     return _Rebuild(graph, inside).run()
+
+
+def _opened(graph: Graph, called: set[Node], groups: set[Node]) -> tuple[Graph, set[Node]]:
+    """The graph without some groups, and the nodes that were in them, and those called, in it."""
+    made, inside = _bare_copy(graph), set[Node]()
+    mapping = {v: made.block.add_param(v.type, v.hint) for v in graph.inputs}
+    for node in graph.nodes():
+        if node not in groups:
+            made.block.append(each := clone_node(node, mapping))
+            if node in called:
+                inside.add(each)
+            continue
+        (block,) = node.blocks
+        mapping.update(zip(block.params, [mapping[v] for v in node.inputs], strict=True))
+        for inner in block.nodes():
+            made.block.append(each := clone_node(inner, mapping))
+            if not _is_free(each):
+                inside.add(each)
+        mapping.update(zip(node.outputs, [mapping[v] for v in block.results], strict=True))
+    made.set_outputs([mapping[v] for v in graph.outputs])
+    return made, inside
+
+
+def _is_opened(node: Node, nest: LoopNest, library: Library) -> bool:
+    """Whether a group that would be numpy's tiles can be computed node by node.
+
+    Rows that are no vector are computed number by number, in which functions take far longer.
+    """
+    nodes = list(node.blocks[0].nodes())
+    short = nest.sizes[-1] < tuning.SEGMENT_COLUMNS
+    if not is_native(nest) or collapses(nest):
+        return False
+    if short and any(is_expensive(each.kind) for each in nodes):
+        return False
+    return all(
+        _is_free(each) or reason_against_node(each, library, tuning.STRETCH_KERNEL) is None
+        for each in nodes
+    )
+
+
+def _bare_copy(graph: Graph) -> Graph:
+    """A graph of that name, and of what was decided about it, without nodes."""
+    made = Graph(graph.name)
+    made.nan_safe, made.small_kernels, made.whole = graph.nan_safe, graph.small_kernels, graph.whole
+    return made
 
 
 def may_stretch(graph: Graph, library: Library) -> bool:
@@ -55,8 +110,10 @@ def _is_free(node: Node) -> bool:
 
 
 def _is_inside(node: Node, library: Library) -> bool:
-    if _is_free(node) or _keeps_its_place(node):
+    if _is_free(node):
         return False
+    if node.kind == "FusionGroup":
+        return takes(node)
     most = tuning.STRETCH_CELLS
     return all(reason_against_node(each, library, most) is None for each in _within(node))
 
@@ -75,8 +132,10 @@ def _keeps_its_place(node: Node) -> bool:
 
 
 def _worth(node: Node) -> int:
-    """How many calls a node within a function spares; a loop has them at each step."""
-    return tuning.STRETCH_LEAST if is_loop(node) else 1
+    """How many calls of numpy a node within a function spares; a loop has them at each step."""
+    if is_loop(node):
+        return tuning.STRETCH_LEAST
+    return tuning.STRETCH_CALLS.get(node.kind, 1)
 
 
 class _Rebuild:
@@ -84,9 +143,7 @@ class _Rebuild:
 
     def __init__(self, graph: Graph, inside: set[Node]) -> None:
         self.source, self.inside = graph, inside
-        self.graph = Graph(graph.name)
-        self.graph.nan_safe, self.graph.small_kernels = graph.nan_safe, graph.small_kernels
-        self.graph.whole = graph.whole
+        self.graph = _bare_copy(graph)
         self.mapping: dict[Value, Value] = {}
         self.phase: dict[Node, int] = {}
 
@@ -116,7 +173,7 @@ class _Rebuild:
 
     def find_phases(self, nodes: list[Node]) -> None:
         """The earliest phase of each node."""
-        last_effect = -1
+        last_effect, after_outside = -1, False
         for node in nodes:
             mine = node in self.inside
             phase = 0 if mine else -1
@@ -126,14 +183,15 @@ class _Rebuild:
                     waits = mine and maker not in self.inside
                     phase = max(phase, self.phase[maker] + waits)
             if _keeps_its_place(node):
-                phase = last_effect = max(phase, last_effect)
+                phase = max(phase, last_effect + (mine and after_outside))
+                last_effect, after_outside = phase, not mine
             if not _is_free(node) or node.kind in CONSTANTS:
                 self.phase[node] = phase
 
     def sink(self, nodes: list[Node]) -> None:
         """Let what reads only inputs of the graph wait for its first reader."""
         for node in reversed(nodes):
-            if node not in self.inside or any(
+            if node not in self.inside or _keeps_its_place(node) or any(
                 (maker := _base(v).node) is not None and not _is_free(maker) for v in node.inputs
             ):  # fmt: skip
                 continue

@@ -5,7 +5,6 @@ All of a graph or nothing: what one node cannot be, the others wait for in Pytho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from gradof import tuning
 from gradof.codegen.lowering.numpy import Library
 from gradof.codegen.whole.elementwise import DTYPES, is_elementwise, supports_elementwise
 from gradof.codegen.whole.indexing import INTO, MOVES
+from gradof.codegen.whole.library_products import is_large, takes_library
 from gradof.codegen.whole.loops import DYNAMIC
 from gradof.codegen.whole.reductions import WORDS
 from gradof.codegen.whole.systems import SYSTEMS
@@ -61,6 +61,8 @@ def reason_against_node(node: Node, library: Library, most: int) -> str | None:
     """Why a node is not in such a function, whose arrays have `most` cells."""
     if node.kind == "sign" and library == "torch":
         return "sign: that of nan is torch's"
+    if node.kind in ("mm", "bmm") and is_large(*node.inputs) and library != "torch":
+        return f"{node.kind} is for numpy's threads"
     return _against(node, most)
 
 
@@ -122,7 +124,7 @@ def _multiplies(node: Node) -> bool:
     assert a.shape is not None and b.shape is not None
     if a.dtype not in (F32, F64) or (a.shape[:-2] != b.shape[:-2] and in_registers(node)):
         return False
-    return math.prod(a.shape) * b.shape[-1] <= tuning.WHOLE_PRODUCT
+    return not is_large(*node.inputs) or takes_library(node)
 
 
 # what takes as long as it multiplies, whatever the sizes are, and what is no work

@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from gradof import tuning
 from gradof.codegen.lowering.scalar import number_of
 from gradof.codegen.whole.text import Lanes, Single, Text, constant
+from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.extent import Extent, example
 from gradof.ir.types import DType, TensorType
@@ -144,6 +146,7 @@ class Values:
         self.constants: list[bytes] = []
         self.constants_size = 0
         self.homes: dict[Value, Mem] = {}  # of results
+        self.kept: list[Any] = []  # what constants have the addresses of
 
     def lanes(self, dtypes: Sequence[DType]) -> int:
         """Elements of a vector, by the widest number."""
@@ -291,6 +294,13 @@ def rows(shape: Shape) -> tuple[int, ...]:
         strides.append(step)
         step *= n
     return tuple(reversed(strides))
+
+
+def as_array(mem: Mem) -> Any:
+    """An array of that shape and these strides, of which nothing is read."""
+    dtype = to_numpy_dtype(mem.dtype)
+    strides = [s * dtype.itemsize for s in mem.strides]
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), mem.shape, strides)
 
 
 def offsets(shape: Shape, strides: Sequence[int]) -> list[int]:

@@ -108,3 +108,18 @@ def test_masked_scatter_of_nothing_has_a_gradient_of_zeros() -> None:
         (expected,) = torch.autograd.grad(fn(x, w, mask), w)
         torch.testing.assert_close(found, expected)
     assert compiled.cache_info().backward_runs == 2
+
+
+@pytest.mark.parametrize("labels", [
+    [1, 1, -1, 0, 0], [-1, 0, 0, 0, 0], [0, 1, 2, 3, 4], [2, 2, 2, 2, 2], [4, -1, -1, -1, 1],
+])  # fmt: skip
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_labels_behind_the_first_that_is_none(labels: list[int], reduction: str) -> None:
+    """They are classes in torch's own program for compilers (2.13)."""
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return torch.nn.functional.multilabel_margin_loss(x, target, reduction=reduction)
+
+    torch.manual_seed(0)
+    x, one = torch.randn(2, 5, requires_grad=True), torch.tensor(labels)
+    assert check(loss, (x, torch.stack([one, one.flip(0)])), order=1).ok
+    assert check(loss, (x.detach()[0].requires_grad_(), one), order=1).ok

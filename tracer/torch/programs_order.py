@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch._decomp import decomposition_table
 
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.torch.programs import Programs
@@ -301,7 +300,16 @@ def _embedding_bag(
 
 @PROGRAMS.of(_ATEN.multilabel_margin_loss_forward.default)
 def _multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    # torch's own program takes a vector for a batch of one, and so its loss without reduction
-    program = decomposition_table[_ATEN.multilabel_margin_loss_forward.default]
-    loss, is_target = program(x, target, reduction)
-    return loss.reshape(()) if x.dim() < 2 else loss, is_target
+    # torch's own program counts what is behind the first -1 as labels of class 0 (2.13)
+    rows, labels = (t.reshape(1, -1) if t.dim() < 2 else t for t in (x, target))
+    classes = torch.arange(rows.shape[1], device=x.device)
+    counts = (labels == -1).to(torch.int64).cumsum(1) == 0  # ahead of the first -1
+    wanted = torch.where(counts, labels, 0)
+    is_target = ((wanted[:, :, None] == classes) & counts[:, :, None]).any(1)
+    gap = 1.0 - rows.gather(1, wanted)[:, :, None] + rows[:, None, :]
+    kept = counts[:, :, None] & ~is_target[:, None, :] & (gap > 0)
+    loss = torch.where(kept, gap, 0.0).sum((1, 2)) / rows.shape[1]
+    if reduction:
+        loss = loss.mean() if reduction == 1 else loss.sum()
+    loss = loss.reshape(()) if x.dim() < 2 else loss
+    return loss, is_target.to(x.dtype).reshape(target.shape)
