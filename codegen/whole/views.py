@@ -16,7 +16,8 @@ from gradof.codegen.whole.values import Held, Mem, is_small, rows, shape_of, ten
 from gradof.ir.attrs import Dense, to_numpy_dtype
 from gradof.ir.core import Node
 
-VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip", "detach", "alias"})
+SAME = frozenset({"detach", "alias", "again"})  # as what they read
+VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip"}) | SAME
 CONSTANTS = frozenset({"Constant", "full", "arange", "within"})
 
 
@@ -44,7 +45,7 @@ class Views(Elementwise):
     def strided(self, node: Node, mem: Mem) -> Mem:
         """A view of memory; a reshape may take a copy."""
         shape, attrs = shape_of(node.output), node.attrs
-        if node.kind in ("detach", "alias"):
+        if node.kind in SAME:
             return mem
         if node.kind == "reshape":
             strides = reshaped(mem.shape, mem.strides, shape)
@@ -121,5 +122,5 @@ _NUMPY: dict[str, Callable[[Any, Any], Any]] = {
     "permute": lambda a, attrs: a.transpose(attrs["dims"]),
     "expand": lambda a, attrs: np.broadcast_to(a, attrs["shape"]),
     "flip": lambda a, attrs: np.flip(a, attrs["dims"]),
-    "slice": _slice, "detach": lambda a, attrs: a, "alias": lambda a, attrs: a,
+    "slice": _slice, **dict.fromkeys(SAME, lambda a, attrs: a),
 }  # fmt: skip
