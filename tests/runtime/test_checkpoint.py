@@ -209,9 +209,12 @@ def test_errors() -> None:
 def test_peak_memory_of_a_torch_training_step_falls_with_the_budget(monkeypatch: Any) -> None:
     """Twelve layers, forward and backward: numpy arrays, and the scratch of native functions."""
     scratch: list[int] = []
-    monkeypatch.setattr(
-        python_entry, "arena_of", lambda size: (scratch.append(size), arena_of(size))[1]
-    )
+
+    def counted(size: int) -> Any:
+        scratch.append(size)
+        return arena_of(size)
+
+    monkeypatch.setattr(python_entry, "arena_of", counted)
     torch.manual_seed(0)
     weights = [(torch.randn(32, 32) / 6).requires_grad_() for _ in range(12)]
     x = torch.randn(4096, 32)
