@@ -9,8 +9,7 @@ of which it takes the address; makes the results by numpy's C interface; and cal
 the addresses of both. Where an argument is anything else, or the function says that it failed, it
 calls `slow` with the same arguments. Dtypes and shapes are the caller's to check.
 
-Scratch belongs to the function, or to all (`arena`); a second thread that comes while it is in use
-has its own.
+Scratch is the function's, or all functions' (`arena`); who comes while it is in use has its own.
 
 Note [Layout of objects]
 Offsets of CPython's objects and numpy's arrays are those of their C headers, which extension
