@@ -78,6 +78,7 @@ ZEROED_CELLS = 1 << 14  # elements that are set to zero faster than the borders 
 SUM_ROWS = 512  # rows that numpy would add one after the other, losing digits: torch adds in pairs.
 ADDED_ROW = 128  # numbers of a row for which np.add, of 1 ns, beats np.add.at, of 10 ns a number.
 ADDED_SORTED = 1 << 12  # numbers of a result for which np.bincount beats np.add.at.
+DRAWN_NATIVELY = 1 << 9  # draws that take longer than to get and set the state of a generator.
 DEFERRED_CELLS = 1 << 16  # elements of an operand: below, computing is as quick as not to.
 DEFERRED_READS = 3  # of what waits: a function that reads more is computed as it goes.
 TEMPLATES = 1 << 12  # calls of which the nodes are kept: some 2 kB each.

@@ -67,11 +67,20 @@ def supported(node: Node) -> Op:
     return record
 
 
-def lowering_of(node: Node, record: Op, library: Library, native: bool = False) -> Lowering:
-    """The lowering of a node: its op's, but for operands for which there is a better call.
+def _native_function(node: Node, record: Op, library: Library) -> Callable[..., Any] | None:
+    if node.kind in ("bernoulli", "bernoulli_by") and library == "torch":
+        from gradof.codegen.lowering.draws import native_draw
 
-    `native`: products may be native code.
-    """
+        return native_draw(node)
+    if record.numpy != "np.matmul" or record.torch not in ("torch.mm", "torch.matmul"):
+        return None
+    from gradof.codegen.lowering.products import native_product
+
+    return native_product(node, library)
+
+
+def lowering_of(node: Node, record: Op, library: Library, native: bool = False) -> Lowering:
+    """The lowering of a node: its op's, or a better call for its operands; `native` code, too."""
     if node.kind == "cast" and isinstance(node.inputs[0].type, ScalarType):
         return Lowering("template", "{dtype}({x})")  # Python numbers have no astype
     if node.kind in _OF_SCALARS and all(map(_is_scalar, (*node.inputs, node.output))):
@@ -104,12 +113,8 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
 
         if not multiplies("fp16"):
             return Lowering("function", "mm_f16", mm_f16)
-    if native and record.numpy == "np.matmul" and record.torch in ("torch.mm", "torch.matmul"):
-        from gradof.codegen.lowering.products import native_product
-
-        function = native_product(node, library)
-        if function is not None:
-            return Lowering("function", node.kind, function)
+    if native and (function := _native_function(node, record, library)) is not None:
+        return Lowering("function", node.kind, function)
     if library == "torch" and writes_zeros(node):
         function = _torch_function(record, _INTO_ZEROS[node.kind])
         return Lowering("function", f"{node.kind}_", function, torch=True)
@@ -351,8 +356,7 @@ def as_array(result: Any) -> Any:
 
 @functools.cache
 def _torch_function(record: Op, text: str | None = None) -> Callable[..., Any]:
-    """A function of numpy arrays and keyword attributes that runs torch's own, or what `text` says.
-    """
+    """A function of numpy arrays and keyword attributes: torch's own, or what `text` says."""
     names = [*record.inputs, *record.attrs]
     text = record.torch if text is None else text
     assert text is not None
