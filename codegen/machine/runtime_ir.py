@@ -49,6 +49,12 @@ def runtime(name: str) -> Callable[..., None]:
     return _SIGNATURES.get(name, _SIGNATURE)(address)
 
 
+@functools.cache
+def begin_address() -> int:
+    """The address of `begin`, for machine code."""
+    return address_of(runtime_text(), "begin", "quick")
+
+
 def _loads(**fields: int) -> str:
     return "\n".join(
         f"  %{name}_at = getelementptr i64, ptr %job, i64 {place}\n"

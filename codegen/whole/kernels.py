@@ -17,7 +17,6 @@ from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.lowering.numpy import Library
 from gradof.codegen.machine import runtime_ir as place
-from gradof.codegen.machine.engine import address_of
 from gradof.codegen.machine.openmp import gomp_parallel, has_threads, torch_symbol
 from gradof.codegen.machine.threads import n_threads
 from gradof.codegen.whole.elementwise import DTYPES
@@ -91,7 +90,7 @@ class Kernels(Loops):
                   **{place.FIELDS + k: a for k, a in enumerate(addresses)}}  # fmt: skip
         for at, number in fields.items():
             text.store(number, text.at(job.base, at, I64), I64)
-        self.call_at(address_of(place.runtime_text(), "begin", "quick"), [job.base])
+        self.call_at(place.begin_address(), [job.base])
 
 
 def _template(layout: Layout, most: int) -> bytes:
