@@ -22,15 +22,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 311, 312, 313, 1024, 1025, 70_001])
-@pytest.mark.parametrize("p", [0.0, 1e-9, 0.3, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("before", [0, 1, 623, 624, 1000])
-def test_numbers_and_state(size: int, p: float, dtype: Any, before: int) -> None:
+def test_numbers_and_state(size: int, dtype: Any, before: int) -> None:
     mine, theirs = torch.Generator(), torch.Generator()
     for generator in (mine, theirs):
         generator.manual_seed(size)
         torch.randint(0, 7, (before,), generator=generator)  # an output each
-    for _ in range(2):
+    for p in (0.0, 1e-9, 0.3, 0.5, 0.9, 1.0):
         expected = torch.empty(size, dtype=dtype).bernoulli_(p, generator=theirs).numpy()
         found = mersenne.bernoulli(p, (size,), expected.dtype, mine)
         assert found.dtype == expected.dtype and np.array_equal(found, expected)
