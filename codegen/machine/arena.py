@@ -47,7 +47,9 @@ def arena_of(size: int) -> Arena:
     with _LOCK:
         if _COMMON is None or _COMMON.size < size:
             room = 1 << (size - 1).bit_length()  # so that what came before is no more than it
-            _COMMON = _behind_a_word(mmap.mmap(-1, room + _FIRST), room)
+            # a child's is its own, and pages that are let go are the system's at once
+            pages = mmap.mmap(-1, room + _FIRST, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            _COMMON = _behind_a_word(pages, room)
         return _COMMON
 
 

@@ -146,7 +146,6 @@ def _read() -> str:
 """)
 
 
-
 def _temper() -> str:
     """Outputs of the next words."""
     vector = f"<{_LANES} x i32>"
@@ -167,7 +166,6 @@ def _temper() -> str:
   %t_to = getelementptr i32, ptr %b, i64 %t_place
   store {vector} %y10, ptr %t_to, align 4
 """)
-
 
 
 def _compare(kind: str) -> str:
@@ -196,7 +194,6 @@ def _compare(kind: str) -> str:
 """)
 
 
-
 def _compare_rest(kind: str) -> str:
     """The pairs that are no vector."""
     return _loop("r", "rest", "chunk_done", "%left_over", 1, f"""  %r_at = add i64 %whole, %r
@@ -218,7 +215,6 @@ def _compare_rest(kind: str) -> str:
 """)
 
 
-
 def _write() -> str:
     """The words as torch has them."""
     vector, wide = f"<{_LANES} x i32>", f"<{_LANES} x i64>"
@@ -229,7 +225,6 @@ def _write() -> str:
   %w_to = getelementptr i64, ptr %words, i64 %w
   store {wide} %w_64, ptr %w_to, align 8
 """)
-
 
 
 def _text(kind: str) -> str:

@@ -150,11 +150,9 @@ def target_of(graph: Graph, library: Library, backend: Backend | None = None) ->
             rematerialize=False, make_kernel=make,
         )  # fmt: skip
     # small arrays are in stretches, where each kernel would be a call
-    worth = _worth_small if graph.small_kernels else _worth
+    worth = _worth_small if graph.small_kernels and not stretches else _worth
     if stretches and library == "torch":
         worth = _worth_within
-    elif stretches:
-        worth = _worth
     passes = (*passes, "drop-detaches", "move-views-up", "fuse", *stretches)
     return Target("native", library, passes, in_native, worth, make_kernel=make)
 

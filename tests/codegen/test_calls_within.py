@@ -6,6 +6,7 @@ thread is in the same function.
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -197,15 +198,20 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_scratch_is_in_common_and_is_let_go() -> None:
+    executable()  # an arena as large as it wants
     small, one, two = arena.arena_of(1 << 10), arena.arena_of(1 << 20), arena.arena_of(1 << 19)
     assert one is two and small is not one
     assert not arena.take(one.flag), "nobody is in it"
     assert arena.take(one.flag), "this test is"
     run, expected = executable(), None
     expected = run(*arrays())  # with memory of its own
+    first = ctypes.c_int64.from_address(one.start)
+    first.value = 7
     arena.let_go()  # not while somebody is in it
+    assert first.value == 7
     arena.leave(one.flag)
     gradof.release_memory()
+    assert first.value == 0, "pages that are new"
     for mine, other in zip(run(*arrays()), expected, strict=True):
         assert np.array_equal(mine, other)
 
