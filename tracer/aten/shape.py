@@ -238,7 +238,7 @@ def _not_in_the_graph(c: Call) -> UnsupportedOpError:
     )  # fmt: skip
 
 
-@aten("as_strided.default")
+@aten("as_strided.default", "as_strided_copy.default")
 def as_strided(c: Call, x: Expr, size: Ints, stride: Ints, offset: int | None = None) -> Expr:
     flat, _ = _memory(c, x)
     return F.take(flat, _strided_places(c, x, size, stride, offset))

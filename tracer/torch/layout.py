@@ -30,9 +30,15 @@ from gradof.tracer.torch.recorder import Recorder
 
 Tensor = torch.Tensor
 _OFFSET = torch.Tensor.storage_offset
+# What reads memory by steps, and the place of its argument that says from where on.
+_STRIDED = {
+    torch.Tensor.as_strided: 3, torch.as_strided: 3, torch.Tensor.as_strided_: 3,
+    torch.as_strided_: 3, torch.as_strided_copy: 3, torch.as_strided_scatter: 4,
+    torch.Tensor.as_strided_scatter: 4,
+}  # fmt: skip
 ASKING = frozenset({
     torch.Tensor.stride, torch.Tensor.is_contiguous, torch.Tensor.view, torch.Tensor.view_as,
-    torch.Tensor.as_strided, torch.as_strided, _OFFSET,
+    _OFFSET, *_STRIDED,
 })  # fmt: skip
 _SHARING = frozenset({
     torch.Tensor.contiguous, torch.Tensor.reshape, torch.reshape, torch.Tensor.reshape_as,
@@ -72,6 +78,8 @@ class Layouts:
                 (self._asked if func in ASKING else self._shared).update(self.sources(value))
                 if func == _OFFSET and value.node is None:
                     self._offsets.add(value)
+                if _from(func, args, kwargs) is not None:
+                    self._offsets.update(self.sources(value))
         like = args[0] if args else kwargs.get("input")
         if getattr(func, "__name__", "") in _DROPOUTS and isinstance(like, Tensor):
             self.drawn(like, self._value(like))
@@ -158,7 +166,10 @@ class Layouts:
                 found.append(Layout(i, None, rows=True))
             if value not in asked | self._drawn or (found and found[-1].input == i):
                 continue
-            if wrappers[i].stride() != real[i].stride() and value in self._asked | self._shared:
+            known = wrappers[i].stride() == real[i].stride() and not (
+                value in self._offsets and wrappers[i].storage_offset() != real[i].storage_offset()
+            )
+            if not known and value in self._asked | self._shared:
                 raise TraceError(
                     "the layout of a tensor with gaps in its memory is asked for", loc=user_loc(),
                     hint="pass it contiguous: x.contiguous()",
@@ -190,6 +201,12 @@ class Layouts:
                 return None
             step *= size
         return tuple(wrapper.stride())
+
+
+def _from(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+    """Where in a tensor's memory a call says to begin; None where it does not say."""
+    place = _STRIDED.get(func, len(args))
+    return args[place] if place < len(args) else kwargs.get("storage_offset")
 
 
 def in_rows(tensor: Tensor) -> bool:
