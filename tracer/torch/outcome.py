@@ -17,6 +17,7 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
+from gradof.ir.types import TensorType
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -51,6 +52,7 @@ class Outcome:
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output
+        self._steps: dict[int, tuple[int, ...]] = {}  # their strides in eager
         self._repeats: set[int] = set()  # outputs whose elements share memory, as expanded ones do
 
     def results(self, result: Any) -> tuple[tuple[OutputLeaf, ...], Any]:
@@ -102,6 +104,7 @@ class Outcome:
         view, index = self._view(memory, value), self._add(value)
         if view is None:
             self.memories[index] = memory
+            self._steps[index] = tuple(wrapper.stride())
             if any(s == 0 for s, n in zip(wrapper.stride(), wrapper.shape, strict=True) if n > 1):
                 self._repeats.add(index)
         return TensorOut(index, wrapper.requires_grad, view, strides)
@@ -142,15 +145,31 @@ class Outcome:
     def _views(
         self, group: list[tuple[TensorOut, Value]], root: Value
     ) -> Iterator[tuple[OutputLeaf, TensorOut]]:
-        base = next((out.index for out, value in group if value is root), None)
-        if base is None:
+        for out, value in group:  # one of the results, if all others are views of it
+            if all(view_of(other, value, out.index) for _, other in group):
+                base, root = out.index, value
+                break
+        else:
             base = self._add(root)
-        for out, value in group:
-            view = view_of(value, root, base)
-            if out.index != base and view is not None:
-                dense = root.node is not None and root.node.kind == "expand"
-                shared = SharedView(base, view.steps, out.requires_grad, dense)
-                yield out, replace(out, shared=shared)
+        found = [(out, view_of(value, root, base)) for out, value in group if out.index != base]
+        views = [(out, view) for out, view in found if view is not None]
+        known = next((out for out, _ in group if out.index == base), None)
+        dense = root.node is not None and root.node.kind == "expand"
+        if any(out.strides == () for out, _ in group):  # what is in rows may be a view of columns
+            if known is None:
+                dense |= all(self._is_of_rows(out, view, root) for out, view in views)
+            elif known.strides is None:
+                yield known, replace(known, strides=self._steps[base])
+        for out, view in views:
+            shared = SharedView(base, view.steps, out.requires_grad, dense)
+            yield out, replace(out, shared=shared)
+
+    def _is_of_rows(self, out: TensorOut, view: ViewOf, root: Value) -> bool:
+        """Whether a view has its strides in eager where what it is a view of is in rows."""
+        assert isinstance(root.type, TensorType) and root.type.shape is not None
+        like = view.of(np.empty(root.type.shape, np.int8))
+        steps = zip(like.strides, self._steps[out.index], like.shape, strict=True)
+        return all(mine == eagers for mine, eagers, n in steps if n > 1)
 
     def read_attributes(self, n: int) -> tuple[Attributes, ...]:
         """What was read of the attributes of arguments, which are the first `n` inputs."""
