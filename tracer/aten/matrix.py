@@ -60,9 +60,8 @@ def cholesky(c: Call, x: Expr, upper: bool = False) -> Expr:
 
 @aten("cholesky_solve.default")
 def cholesky_solve(c: Call, b: Expr, factor: Expr, upper: bool = False) -> Expr:
-    lower = _triangle(factor, upper, False)
-    lower = lower.mT if upper else lower
-    return F.solve(lower.mT, F.solve(lower, b))
+    lower = factor.mT if upper else factor
+    return _solved(lower.mT, _solved(lower, b, upper=False), upper=True)
 
 
 @aten("cholesky_inverse.default")
@@ -84,7 +83,12 @@ def solve_triangular(
 ) -> Expr:
     _floats(a)
     triangle = _triangle(a, upper, unitriangular)
-    return F.solve(triangle, b) if left else F.solve(triangle.mT, b.mT).mT
+    return _solved(triangle, b, upper) if left else _solved(triangle.mT, b.mT, not upper).mT
+
+
+def _solved(a: Expr, b: Expr, upper: bool) -> Expr:
+    """The system of one triangle of a, which torch solves whether it is singular or not."""
+    return F.solve_triangular(a, b, lower=not upper)
 
 
 @aten("triangular_solve.default")
@@ -95,7 +99,8 @@ def old_triangular_solve(
     _floats(a)
     triangle = _triangle(a, upper, unitriangular)
     whole = F.expand(a, shape=c.type(1).shape) if a.shape != c.type(1).shape else a
-    return F.solve(triangle.mT if transpose else triangle, b), F.copy(whole)
+    turned = triangle.mT if transpose else triangle
+    return _solved(turned, b, upper != transpose), F.copy(whole)
 
 
 @aten("linalg_pinv.atol_rtol_tensor")
@@ -143,10 +148,11 @@ def _factored(x: Expr, pivots: Expr) -> Expr:
 
     square = F.lu_unpivoted(part(part(x, rows, 0, k), columns, 0, k))
     if m > n:
-        below = F.solve(F.triu(square, diagonal=0).mT, part(x, rows, k, m).mT).mT
+        below = _solved(square.mT, part(x, rows, k, m).mT, upper=False).mT
         return F.cat(square, below, dim=rows)
     if n > m:
-        return F.cat(square, F.solve(_triangle(square, False, True), part(x, columns, k, n)),
+        unit = _triangle(square, False, True)
+        return F.cat(square, _solved(unit, part(x, columns, k, n), upper=False),
                      dim=columns)  # fmt: skip
     return square
 
@@ -217,11 +223,11 @@ def lu_solve(
     b = F.expand(b, shape=(*batch, *b.shape[-2:]))
     order = F.expand(order, shape=(*batch, order.shape[-1]))
     if adjoint:
-        y = F.solve(lower.mT, F.solve(upper.mT, b))
+        y = _solved(lower.mT, _solved(upper.mT, b, upper=False), upper=True)
         _, back = F.sort.multiple(order, dim=order.rank - 1, descending=False, stable=True)
         x = _reordered(y, back)
     else:
-        x = F.solve(upper, F.solve(lower, _reordered(b, order)))
+        x = _solved(upper, _solved(lower, _reordered(b, order), upper=False), upper=True)
     return x if left else x.mT
 
 

@@ -30,13 +30,15 @@ def _householder_product(a: Tensor, tau: Tensor) -> Tensor:
     q = torch.eye(m, dtype=a.dtype, device=a.device)[:, :n].expand(a.shape)
     for i in reversed(range(tau.shape[-1])):  # the first i columns have zeros where it has not
         q = torch.cat([q[..., :i], _reflected(a, tau, i, q[..., i:])], -1)
-    return q
+    return _in_columns(q)
 
 
 @PROGRAMS.of(_ATEN.ormqr.default)
 def _ormqr(
     a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
+    if not a.numel():  # torch has no gradients of nothing
+        a, tau = a.detach(), tau.detach()
     x = other if left else other.mH
     # Q = H0 H1 ...: Q x applies the last first, Q^H x the first, and x Q is (Q^H x^H)^H
     adjoint = transpose == left
@@ -44,7 +46,12 @@ def _ormqr(
     order = range(tau.shape[-1])
     for i in order if adjoint else reversed(order):
         x = _reflected(a, tau, i, x)
-    return x if left else x.mH
+    return _in_columns(x if left else x.mH)
+
+
+def _in_columns(x: Tensor) -> Tensor:
+    """The same as LAPACK leaves it in memory, so that the transposed is in rows."""
+    return x.mT.contiguous().mT
 
 
 @PROGRAMS.of(_ATEN._cdist_forward.default)
