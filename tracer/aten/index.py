@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradof.errors import InferenceError
+from gradof.ir.attrs import Dense
 from gradof.ir.types import BOOL, I64
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten.registry import Call, Operand, aten, scalar_for
@@ -14,6 +15,12 @@ from gradof.tracer.aten.shape import wrap_dim
 
 def within(index: Expr, x: Expr, dim: int, error: str = "runtime") -> Expr:
     """The index, checked: a negative one is refused too, with the class of error of eager's."""
+    node = index.value.node
+    known = node.attrs["value"] if node is not None and node.kind == "Constant" else None
+    if isinstance(known, Dense):  # one of the trace's, which is looked at now
+        places: Any = known.numpy()
+        if not places.size or (places.min() >= 0 and places.max() < x.shape[dim]):
+            return index
     return F.in_range(index, size=x.shape[dim], wraps=False, error=error)
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gradof import tuning
 from gradof.tracer.torch.by_value import BY_VALUE
+from gradof.tracer.torch.programs import constant
 
 Tensor = torch.Tensor
 _ATEN = torch.ops.aten
@@ -64,10 +66,7 @@ def _ctc_loss(
 
 def _numbers(values: list[int], device: torch.device) -> Tensor:
     """A constant of the trace."""
-    with _disable_current_modes():
-        plain = torch.tensor(values, dtype=torch.int64)
-    lifted: Tensor = _ATEN.lift_fresh.default(plain)
-    return lifted.to(device)
+    return constant(np.array(values, np.int64), device)
 
 
 def _rows(targets: Tensor, lengths: list[int]) -> Tensor:

@@ -11,6 +11,8 @@ from itertools import product
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
+from torch.utils._python_dispatch import _disable_current_modes
 
 Tensor = torch.Tensor
 Program = Callable[..., Any]
@@ -27,6 +29,14 @@ class Programs(dict[Any, Program]):
             return program
 
         return register
+
+
+def constant(numbers: NDArray[Any], device: torch.device) -> Tensor:
+    """A constant of the trace, which no op of the graph makes."""
+    with _disable_current_modes():
+        plain = torch.tensor(numbers)
+    lifted: Tensor = torch.ops.aten.lift_fresh.default(plain)
+    return lifted.to(device)
 
 
 NEAREST, BORDER, REFLECTION = 1, 1, 2  # at::native::GridSamplerInterpolation and -Padding
