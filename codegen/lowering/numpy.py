@@ -21,11 +21,17 @@ from typing import Any, Literal
 import numpy as np
 
 from gradof import tuning
+from gradof.codegen.lowering.by_shape import (
+    adds_many,
+    are_stacks,
+    is_pooled_by_torch,
+    picks_columns,
+)
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
 from gradof.ir.core import Node, Value
 from gradof.ir.opinfo import OPS
-from gradof.ir.types import BF16, C32, F16, F32, F64, DType, ScalarType, TensorType, Type
+from gradof.ir.types import BF16, C32, F16, F32, F64, DType, ScalarType, TensorType
 from gradof.ops.registry import Op
 
 Library = Literal["numpy", "torch"]
@@ -100,7 +106,7 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         return Lowering("template", "np.square({a})", writes="in place")
     if node.kind in _PRODUCTS and all(map(_is_small, node.inputs)):
         return lowering(record, "numpy")
-    if library == "torch" and node.kind in POOLING and _is_pooled_by_torch(node):
+    if library == "torch" and node.kind in POOLING and is_pooled_by_torch(node):
         from gradof.codegen.lowering import pooling
 
         return Lowering("function", node.kind, getattr(pooling, node.kind))
@@ -118,51 +124,25 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
     if library == "torch" and writes_zeros(node):
         function = _torch_function(record, _INTO_ZEROS[node.kind])
         return Lowering("function", f"{node.kind}_", function, torch=True)
-    if node.kind == "bmm" and library == "torch" and _are_stacks(*(v.type for v in node.inputs)):
+    if node.kind == "bmm" and library == "torch" and are_stacks(*(v.type for v in node.inputs)):
         from gradof.codegen.lowering.products import bmm
 
         return Lowering("function", "bmm", bmm)
     if record.torch == "torch.mm" and library == "torch" and not _is_half(node.output):
-        if node.output.shape == (1, 1):  # torch's adds one after the other here, its dot does not
-            return lowering(record, "numpy")
-        from gradof.codegen.lowering.products import mm
+        from gradof.codegen.lowering.products import dot, mm
 
-        return Lowering("function", "mm", mm)
-    if node.kind == "sum" and library == "torch" and _adds_many_rows(node):
+        name, function = ("dot", dot) if node.output.shape == (1, 1) else ("mm", mm)
+        return Lowering("function", name, function)
+    if node.kind == "sum" and library == "torch" and adds_many(node):
         function = _torch_function(record, "torch.sum({x}, {dims}, {keepdims})")
         return Lowering("function", "sum", function, torch=True)
+    if node.kind == "index_select" and library == "torch" and picks_columns(node):
+        return lowering(record, "numpy")
     return lowering(record, library)
 
 
 _CONVOLUTIONS = frozenset({"convolution", "conv_weight_grad"})
 POOLING = frozenset({"window_sum", "window_spread", "scatter_maxima"})
-
-
-def _is_pooled_by_torch(node: Node) -> bool:
-    from gradof.codegen.lowering.pooling import is_torchs
-
-    type_, dims = node.inputs[0].type, node.attrs.get("kernel", node.attrs.get("space"))
-    assert isinstance(type_, TensorType) and isinstance(dims, tuple)
-    return is_torchs(type_.dtype.name, len(dims))
-
-
-def _adds_many_rows(node: Node) -> bool:
-    """Whether it is a sum over rows, of which numpy adds one after the other, and loses digits."""
-    type_, dims = node.inputs[0].type, node.attrs["dims"]
-    if not isinstance(type_, TensorType) or type_.shape is None or not type_.dtype.is_float:
-        return False
-    assert isinstance(dims, tuple)
-    rows = math.prod(n for d, n in enumerate(type_.shape) if d in dims)
-    return len(type_.shape) - 1 not in dims and rows >= tuning.SUM_ROWS
-
-
-def _are_stacks(a: Type, b: Type) -> bool:
-    """Whether they are as many matrices each, of one leading dim."""
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
-        return False
-    if a.shape is None or b.shape is None or len(a.shape) != 3 or len(b.shape) != 3:
-        return False
-    return a.shape[0] == b.shape[0]
 
 
 _INTO_ZEROS = {

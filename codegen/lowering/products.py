@@ -128,6 +128,15 @@ def bmm(a: Any, b: Any) -> Any:
     return torch.bmm(x, y).numpy()
 
 
+def dot(a: Any, b: Any) -> Any:
+    """The product of one row and one column; a fresh array of one number.
+
+    numpy's, as torch.mm adds one after the other here. So does numpy of a number that is repeated
+    by a stride of 0, which BLAS does not take.
+    """
+    return np.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
 def _with_rows(stack: Any) -> Any:
     """The stack with rows or columns that are one in memory.
 

@@ -280,10 +280,10 @@ def _reduction(node: Node, operands: list[str], device: str) -> str:
     return f"{x}.{node.kind}(dim={literal(dims)}, keepdim={keep}{whole})"
 
 
-def _cumsum(node: Node, operands: list[str], device: str) -> str:
+def _running(node: Node, operands: list[str], device: str) -> str:
     dtype = _result(node).dtype
     whole = "" if dtype.is_inexact or dtype == I64 else f", dtype={dtype_text(dtype)}"
-    return f"{operands[0]}.cumsum(dim={literal(node.attrs['dim'])}{whole})"
+    return f"{operands[0]}.{node.kind}(dim={literal(node.attrs['dim'])}{whole})"
 
 
 def _slice(node: Node, operands: list[str], device: str) -> str:
@@ -341,7 +341,8 @@ def _in_range(node: Node, operands: list[str], device: str) -> str:
 _SPECIAL: dict[str, Callable[[Node, list[str], str], str]] = {
     "Constant": _constant, "cast": _cast, "where": _where, "sum": _reduction, "prod": _reduction,
     "amax": _reduction, "amin": _reduction, "any": _reduction, "all": _reduction,
-    "cumsum": _cumsum, "slice": _slice, "permute": _permute, "unslice": _unslice, "pad": _pad,
+    "cumsum": _running, "cumprod": _running, "slice": _slice, "permute": _permute,
+    "unslice": _unslice, "pad": _pad,
     "arange": _arange, "in_range": _in_range, "within": _within,
 }  # fmt: skip
 TABLES = frozenset({*_INFIX, *_CALLS, *_TEMPLATES, *_SPECIAL})

@@ -47,8 +47,8 @@ from gradof import tuning
 
 
 def block_rows(cells: int) -> int:
-    """The rows of a block, of so many cells each."""
-    return max(1, tuning.SUM_CELLS // max(1, cells))
+    """The rows of a block, of so many cells each; numpy adds them one after the other."""
+    return max(1, min(tuning.SUM_CELLS // max(1, cells), tuning.SUM_ROWS))
 
 
 def dot(a: Any, b: Any) -> Any:

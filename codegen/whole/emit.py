@@ -227,7 +227,7 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("gather", "scatter", "scatter_add"), _Emitter.pick),
     **dict.fromkeys(("argmax", "argmin"), _Emitter.argextreme),
     **dict.fromkeys(("mm", "bmm"), _Emitter.product),
-    "cumsum": _Emitter.cumsum, "sort": _Emitter.partition,
+    "cumsum": _Emitter.running, "cumprod": _Emitter.running, "sort": _Emitter.partition,
     **dict.fromkeys(DYNAMIC, _Emitter.dynamic),
     **dict.fromkeys(SYSTEMS, _Emitter.system),
     "in_range": _Emitter.in_range, "Loop": _Emitter.loop, "Guard": _Emitter.guard,

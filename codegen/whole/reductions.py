@@ -17,19 +17,20 @@ from typing import Any
 from gradof.codegen.llvm.instructions import identity
 from gradof.codegen.llvm.vectors import FLOATS
 from gradof.codegen.machine.llvm_types import ELEMENT
+from gradof.codegen.whole.pairwise import BLOCK, pairwise_text
 from gradof.codegen.whole.text import Lanes, constant
 from gradof.codegen.whole.values import Mem, is_small, rows, shape_of, tensor
 from gradof.codegen.whole.views import Views
 from gradof.ir.core import Node
 from gradof.ir.extent import Extent, ragged
-from gradof.ir.types import BOOL, I64, DType
+from gradof.ir.types import BOOL, F32, F64, I64, DType
 
 WORDS = {
     "sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum", "any": "logical_or",
     "all": "logical_and",
 }  # fmt: skip
+_RUNNING = {"cumsum": "add", "cumprod": "mul"}
 _LIKE = {"amax": "max", "amin": "min"}
-_BLOCK = 128  # numpy's, of a row
 
 
 class Reductions(Views):
@@ -201,19 +202,19 @@ class Reductions(Views):
 
         def column(start: str, out: str, at: str) -> None:
             is_long = kind == "sum" and dtype in FLOATS and not isinstance(count, Extent)
-            if not is_long or count <= 2 * _BLOCK:
+            if not is_long or count <= 2 * BLOCK:
                 code.store(run(start, at, count), text.at(out, at, dtype), dtype)
                 return
 
             def following(i: str, given: list[str]) -> list[str]:
-                place = text.times(text.plus(i, 1), _BLOCK * size)
-                return [both(given[0], run(text.at(start, place, dtype), at, _BLOCK))]
+                place = text.times(text.plus(i, 1), BLOCK * size)
+                return [both(given[0], run(text.at(start, place, dtype), at, BLOCK))]
 
-            blocks = (count - 1) // _BLOCK  # and a last one of at least a row
-            first = run(start, at, _BLOCK)
+            blocks = (count - 1) // BLOCK  # and a last one of at least a row
+            first = run(start, at, BLOCK)
             (found,) = text.carried(blocks - 1, [(code.vector(dtype), first)], following)
-            last = text.at(start, str(blocks * _BLOCK * size), dtype)
-            found = both(found, run(last, at, count - blocks * _BLOCK))
+            last = text.at(start, str(blocks * BLOCK * size), dtype)
+            found = both(found, run(last, at, count - blocks * BLOCK))
             code.store(found, text.at(out, at, dtype), dtype)
 
         def block(a: str) -> None:
@@ -239,16 +240,20 @@ class Reductions(Views):
 
     # --- along a dim -----------------------------------------------------------------------------
 
-    def cumsum(self, node: Node) -> None:
-        """Running sums along a dim."""
+    def running(self, node: Node) -> None:
+        """Running sums or products along a dim; of float32 in float64, as torch's."""
         (x,) = node.inputs
         dim: Any = node.attrs["dim"]
         source = self.contiguous(x)
         shape, dtype, text = shape_of(x), tensor(x).dtype, self.text
+        within, word = F64 if dtype is F32 else dtype, _RUNNING[node.kind]
         made = self.room(node.output)
         size, step = shape[dim], rows(shape)[dim]
         if math.prod(shape) == 0:
             return self.define_mem(node.output, made)
+
+        def exact(number: str) -> str:
+            return text.emit(f"fpext float {number} to double") if dtype is F32 else number
 
         def line(a: str, b: str) -> None:
             at = text.plus(text.times(a, size * step), b)
@@ -259,13 +264,14 @@ class Reductions(Views):
 
             def add(i: str, given: list[str]) -> list[str]:
                 k = text.times(text.plus(i, 1), step)
-                cell = text.load(text.at(start, k, dtype), dtype)
-                both = self.one.op("add", dtype, [given[0], cell], [dtype] * 2, {})
-                text.store(both, text.at(out, k, dtype), dtype)
+                cell = exact(text.load(text.at(start, k, dtype), dtype))
+                both = self.one.op(word, within, [given[0], cell], [within] * 2, {})
+                found = text.emit(f"fptrunc double {both} to float") if dtype is F32 else both
+                text.store(found, text.at(out, k, dtype), dtype)
                 return [both]
 
             if size > 1:
-                text.carried(size - 1, [(ELEMENT[dtype], first)], add)
+                text.carried(size - 1, [(ELEMENT[within], exact(first))], add)
 
         text.loop(math.prod(shape[:dim]), lambda a: text.loop(step, lambda b: line(a, b)))
         self.define_mem(node.output, made)
@@ -325,76 +331,3 @@ def nothing(kind: str, dtype: DType) -> float:
     if kind == "sum" and dtype in FLOATS:
         return 0.0
     return identity(_LIKE.get(kind, kind), dtype)
-
-
-def pairwise_text(name: str, dtype: DType) -> str:
-    """numpy's sum of numbers that follow one another."""
-    t = ELEMENT[dtype]
-    v = f"<8 x {t}>"
-    size = dtype.itemsize
-    parts = "\n".join(f"  %r{k} = extractelement {v} %sums, i32 {k}" for k in range(8))
-    return f"""define internal {t} @{name}(ptr %x, i64 %n) {{
-entry:
-  %tiny = icmp slt i64 %n, 8
-  br i1 %tiny, label %rest, label %look
-look:
-  %some = icmp sle i64 %n, {_BLOCK}
-  br i1 %some, label %begin, label %halves
-begin:
-  %first = load {v}, ptr %x, align {size}
-  %odd = and i64 %n, 7
-  %whole = sub i64 %n, %odd
-  br label %eights
-eights:
-  %k = phi i64 [ 8, %begin ], [ %k2, %add ]
-  %sums = phi {v} [ %first, %begin ], [ %sums2, %add ]
-  %more = icmp slt i64 %k, %whole
-  br i1 %more, label %add, label %pairs
-add:
-  %at = getelementptr {t}, ptr %x, i64 %k
-  %cells = load {v}, ptr %at, align {size}
-  %sums2 = fadd {v} %sums, %cells
-  %k2 = add i64 %k, 8
-  br label %eights
-pairs:
-{parts}
-  %a0 = fadd {t} %r0, %r1
-  %a1 = fadd {t} %r2, %r3
-  %a2 = fadd {t} %r4, %r5
-  %a3 = fadd {t} %r6, %r7
-  %b0 = fadd {t} %a0, %a1
-  %b1 = fadd {t} %a2, %a3
-  %c = fadd {t} %b0, %b1
-  br label %rest
-{_rest_text(name, t, size)}}}"""
-
-
-def _rest_text(name: str, t: str, size: int) -> str:
-    return f"""rest:
-  %j0 = phi i64 [ 0, %entry ], [ %whole, %pairs ]
-  %s0 = phi {t} [ -0.0, %entry ], [ %c, %pairs ]
-  br label %next
-next:
-  %j = phi i64 [ %j0, %rest ], [ %j2, %one ]
-  %s = phi {t} [ %s0, %rest ], [ %s2, %one ]
-  %left = icmp slt i64 %j, %n
-  br i1 %left, label %one, label %done
-one:
-  %place = getelementptr {t}, ptr %x, i64 %j
-  %cell = load {t}, ptr %place, align {size}
-  %s2 = fadd {t} %s, %cell
-  %j2 = add i64 %j, 1
-  br label %next
-done:
-  ret {t} %s
-halves:
-  %half = lshr i64 %n, 1
-  %low = and i64 %half, 7
-  %n1 = sub i64 %half, %low
-  %n2 = sub i64 %n, %n1
-  %second = getelementptr {t}, ptr %x, i64 %n1
-  %s1 = call {t} @{name}(ptr %x, i64 %n1)
-  %s3 = call {t} @{name}(ptr %second, i64 %n2)
-  %both = fadd {t} %s1, %s3
-  ret {t} %both
-"""

@@ -135,7 +135,7 @@ _SUPPORTED: Mapping[str, Callable[[Node], bool]] = {
     **dict.fromkeys(WORDS, _reduces),
     **dict.fromkeys(("index_select", "gather", *(INTO - {"slice_scatter"})), _indexes),
     "in_range": _any, "math_result": _any, "Guard": _decides,
-    "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL,
+    "cumsum": lambda node: _tensors(node)[0].dtype is not BOOL, "cumprod": _any,
     "sort": lambda node: _tensors(node)[0].dtype is BOOL,
     "argmax": lambda node: _tensors(node)[0].dtype is not BOOL,
     "argmin": lambda node: _tensors(node)[0].dtype is not BOOL,

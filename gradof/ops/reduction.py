@@ -5,12 +5,16 @@ amax and amin share the gradient evenly among ties, as torch's do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.extent import as_float
-from gradof.ir.types import BOOL, I64, TensorType, Type
+from gradof.ir.types import BF16, BOOL, F16, F32, I64, TensorType, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import (
     ALL,
@@ -59,8 +63,14 @@ def _extreme_vjp(g: Expr, x: Expr, y: Expr, dims: Dims, keepdims: bool) -> Expr:
     if not dims:
         return g
     kept = tuple(1 if i in dims else n for i, n in enumerate(x.shape))
-    ties = (x == y.reshape(kept)).cast(x.dtype)
-    return ties * (g.reshape(kept) / ties.sum(dims, keepdims=True))
+    return _shared_by(x == y.reshape(kept), g.reshape(kept), dims)
+
+
+def _shared_by(ties: Expr, g: Expr, dims: Dims) -> Expr:
+    """A gradient that ties share evenly; in half precision their number may be beyond it."""
+    counted = ties.cast(F32 if g.dtype in (F16, BF16) else g.dtype)
+    share = g.cast(counted.dtype) / counted.sum(dims, keepdims=True)
+    return ties.cast(g.dtype) * share.cast(g.dtype)
 
 
 op("amax(x; dims, keepdims) -> y", family=reduction(ANY), vjp={"x": _extreme_vjp},
@@ -73,8 +83,7 @@ def _evenly_vjp(g: Expr, x: Expr, y: Expr, dims: Dims, keepdims: bool) -> Expr:
     if not dims:
         return g
     kept = y.reshape(tuple(1 if i in dims else n for i, n in enumerate(x.shape)))
-    ties = ((x == kept) | ((x != x) & (kept != kept))).cast(x.dtype)
-    return ties * (g.reshape(kept.shape) / ties.sum(dims, keepdims=True))
+    return _shared_by((x == kept) | ((x != x) & (kept != kept)), g.reshape(kept.shape), dims)
 
 
 op("even_max(x; dims, keepdims) -> y", family=reduction(ANY), traits={"selects"},
@@ -111,12 +120,23 @@ op("argmin(x; dim, keepdims) -> y", family=Family(_infer_arg), vjp={"x": None},
    numpy="np.argmin({x}, axis={dim}, keepdims={keepdims})")
 
 
+def np_running(ufunc: np.ufunc) -> Callable[..., NDArray[Any]]:
+    """Running sums or products along a dim; of float32 in float64, as torch's."""
+
+    def run(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
+        within = {"f": np.float64, "F": np.complex128}.get(x.dtype.char, x.dtype)
+        found: NDArray[Any] = ufunc.accumulate(x, axis=dim, dtype=within)
+        return found.astype(x.dtype, copy=False)
+
+    return run
+
+
 def _cumsum_vjp(g: Expr, dim: int) -> Expr:
     return F.flip(F.cumsum(F.flip(g, dims=(dim,)), dim=dim), dims=(dim,))
 
 
 op("cumsum(x; dim) -> y", family=Family(unary(ALL).infer), vjp={"x": _cumsum_vjp},
-   numpy="np.cumsum({x}, axis={dim}, dtype={x}.dtype)",
+   numpy=np_running(np.add),
    torch="torch.cumsum({x}, {dim}, dtype={x}.dtype)", traits={"linear"})
 
 

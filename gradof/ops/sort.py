@@ -17,6 +17,7 @@ from gradof.ir.attrs import Attr
 from gradof.ir.types import I64, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import ANY, Kinds, check_dims, known_shape, reduced_shape, tensor, unary
+from gradof.ops.reduction import np_running
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -166,28 +167,40 @@ for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
        torch=f"torch.{_name}({{x}}, {{dim}})", vjp={"x": _picked}, traits={"selects"})
 
 
-def _shifted(x: Expr, by: int, dim: int) -> Expr:
-    """x moved up by `by` along a dim, ones moving in."""
-    n = x.shape[dim]
-    ones = F.full.with_emitter(x.emitter)(
-        dtype=x.dtype, shape=(*x.shape[:dim], by, *x.shape[dim + 1 :]), device=x.type.device,
-        value=1.0 if x.dtype.is_float else 1,
+def _filled(x: Expr, count: int, dim: int, value: float) -> Expr:
+    """As many equal elements along a dim of an array like x."""
+    return F.full.with_emitter(x.emitter)(
+        dtype=x.dtype, shape=(*x.shape[:dim], count, *x.shape[dim + 1 :]), device=x.type.device,
+        value=value,
     )  # fmt: skip
-    return F.cat(ones, F.slice(x, dim=dim, start=0, stop=n - by, step=1), dim=dim)
 
 
-def _cumprod(x: Expr, dim: int) -> Expr:
-    # By doubling, log2(n) products: exact gradients at zeros, where division would give nan.
-    step, n = 1, x.shape[dim]
-    y = F.alias(x)
+def _later(x: Expr, by: int, dim: int) -> Expr:
+    """x moved down by `by` along a dim, zeros moving in."""
+    kept = F.slice(x, dim=dim, start=by, stop=x.shape[dim], step=1)
+    return F.cat(kept, _filled(x, by, dim, 0.0), dim=dim)
+
+
+def _cumprod_vjp(g: Expr, x: Expr, y: Expr, dim: int) -> Expr:
+    # dx_j = (product before j) * s_j, where s_j = g_j + x_{j+1} s_{j+1}: exact at zeros, where
+    # division would give nan. s by doubling: of windows, their own sums and their products.
+    n, step = x.shape[dim], 1
+    if n == 0:
+        return g
+    known = F.slice(y, dim=dim, start=0, stop=n - 1, step=1)
+    before = F.cat(_filled(y, 1, dim, 1.0), known, dim=dim)
+    total, factor = g, _later(x, 1, dim)
     while step < n:
-        y = y * _shifted(y, step, dim)
+        total = total + factor * _later(total, step, dim)
         step *= 2
-    return y
+        if step < n:
+            factor = factor * _later(factor, step // 2, dim)
+    return before * total
 
 
 op("cumprod(x; dim) -> y", family=Family(unary(frozenset({"float", "int"})).infer),
-   expand=_cumprod)
+   numpy=np_running(np.multiply), torch="torch.cumprod({x}, {dim}, dtype={x}.dtype)",
+   vjp={"x": _cumprod_vjp})
 
 
 def _logcumsumexp_vjp(g: Expr, x: Expr, y: Expr, dim: int) -> Expr:

@@ -60,6 +60,7 @@ CALLS: list[Row] = [
     ("dirichlet", (X,), {}),
     ("math_result", ((), ()), {"function": "exp"}),
     ("cumsum", (X,), {"dim": 1}),
+    ("cumprod", (X,), {"dim": 1}),
     ("mm", ((3, 4), (4, 2)), {}),
     ("bmm", ((2, 3, 4), (4, 2)), {}),
     ("tril", (X,), {"diagonal": 0}),

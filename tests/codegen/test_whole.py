@@ -52,6 +52,7 @@ REDUCTIONS = {
     "amax": ("amax[dims=(0,), keepdims=False](%x)", "10"),
     "amin of all": ("amin[dims=(0, 1), keepdims=False](%x)", ""),
     "cumsum": ("cumsum[dim=0](%x)", "12,10"),
+    "cumprod": ("cumprod[dim=0](%x)", "12,10"),
     "cumsum of rows": ("cumsum[dim=1](%t)", "10,12"),
 }  # fmt: skip
 ELEMENTWISE = {
