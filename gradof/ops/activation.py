@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ops.cost import CALL
+from gradof.ops.elementwise import logistic
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import composite, unary
 from gradof.ops.registry import op
@@ -78,25 +79,19 @@ def _np_log_sigmoid(x: Array) -> Array:
     return result
 
 
-def _logistic(x: Expr) -> Expr:
-    # sigmoid(x), in which neither the value nor the derivative is a difference of rounded ones.
-    tail = F.sigmoid(F.where(x > 0.0, -x, x))
-    return F.where(x > 0.0, 1.0 - tail, tail)
-
-
 def _log_sigmoid(x: Expr) -> Expr:
     return F.where(x < 0.0, x, 0.0) - F.log1p(F.exp(-F.abs(x)))
 
 
 op("log_sigmoid(x) -> y", family=unary(), cost=CALL, numpy=_np_log_sigmoid,
    torch="torch.nn.functional.logsigmoid", scalar=_log_sigmoid,
-   vjp={"x": lambda g, x: g * _logistic(-x)},
+   vjp={"x": lambda g, x: g * logistic(-x)},
    names=["scipy.special.log_expit"], formula="log(1/(1 + exp(-x)))")
 
 # Unlike softplus it overflows, as torch's soft_margin_loss does; the gradient does not.
 op("log1p_exp(x) -> y", family=unary(), cost=CALL, numpy="np.log1p(np.exp({x}))",
    scalar=lambda x: F.log1p(F.exp(x)),
-   vjp={"x": lambda g, x: g * _logistic(x)}, formula="log(1 + exp(x))")
+   vjp={"x": lambda g, x: g * logistic(x)}, formula="log(1 + exp(x))")
 
 
 def _mish(x: Expr) -> Expr:
@@ -122,7 +117,14 @@ def _negative_part(x: Expr) -> Expr:
     return F.where(x > 0.0, 0.0, x)
 
 
+def _elu_vjp(g: Expr, x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
+    # at 0 the slope is that of the negative side, and has none itself, as in torch
+    low = F.exp(F.where(x >= 0.0, 0.0, x) * float(input_scale))
+    return g * F.where(x > 0.0, float(scale), low * float(alpha * scale * input_scale))
+
+
 op("elu(x; alpha, scale, input_scale) -> y", family=unary(), expand=_elu, domain=(-2, -0.1),
+   vjp={"x": _elu_vjp},
    formula="scale*alpha*(exp(input_scale*x) - 1)",
    doc="scale*x where x > 0, else scale*alpha*expm1(input_scale*x); the formula is of x < 0.")
 
@@ -186,7 +188,8 @@ op("hardsigmoid(x) -> y", family=unary(), expand=_hardsigmoid, names=["aten.hard
 def _hardswish(x: Expr) -> Expr:
     low, high = x <= -3.0, x >= 3.0
     middle = F.where(low | high, 0.0, x)  # infinity times a gradient of zero would be nan
-    return F.where(low, 0.0, F.where(high, x, middle * ((middle + 3.0) / 6.0)))
+    nothing = F.detach(x) * 0.0  # -0, and nan at -inf
+    return F.where(low, nothing, F.where(high, x, middle * ((middle + 3.0) / 6.0)))
 
 
 op("hardswish(x) -> y", family=unary(), expand=_hardswish, names=["aten.hardswish"],

@@ -221,9 +221,15 @@ op("rsqrt(x) -> y", family=unary(INEXACT), cost=DIVISION, numpy="1 / np.sqrt({x}
    names=["aten.rsqrt"], formula="1/sqrt(x)", domain=(0.3, 3))
 
 
+def logistic(x: Expr) -> Expr:
+    """sigmoid(x), of which neither value nor derivative is a difference of rounded numbers."""
+    tail = F.sigmoid(F.where(x > 0.0, -x, x))
+    return F.where(x > 0.0, 1.0 - tail, tail)
+
+
 def _logaddexp_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
     # not exp(mine - y): inf - inf; not 1 / (exp(other - mine) + 1): its derivative is inf / inf
-    return g * F.sigmoid(mine - other)
+    return g * logistic(mine - other)
 
 
 def _logaddexp(a: Expr, b: Expr) -> Expr:
