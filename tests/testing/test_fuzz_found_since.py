@@ -1,0 +1,185 @@
+"""What random programs found since: where memory begins, long sums, numbers that saturate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gradof import differentiate
+from gradof.testing import check
+from gradof.testing.fuzz import Setting
+from gradof.testing.fuzz.torch_judge import judge
+from tests.testing.test_fuzz_found import right
+
+Tensor = torch.Tensor
+LIBRARY = torch.linalg
+
+
+def _at(offset: int) -> Tensor:
+    return torch.arange(20.0).as_strided((4,), (1,), offset).detach().requires_grad_()
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.parametrize("read", [torch.as_strided, torch.as_strided_copy])
+def test_memory_is_read_from_where_the_call_says(read: Callable[..., Tensor]) -> None:
+    """Which is another element of an argument that begins elsewhere in its memory."""
+
+    def fn(x: Tensor) -> Tensor:
+        return read(x, (2,), (1,), 3) * 2
+
+    compiled = differentiate(fn)
+    for x in (_at(0), _at(3), _at(0), _at(2)):
+        assert compiled(x).tolist() == fn(x).tolist() == [6.0, 8.0]
+        (mine,), (eagers,) = (torch.autograd.grad(f(x).sum(), x) for f in (compiled, fn))
+        assert mine.tolist() == eagers.tolist()
+
+
+def test_reflections_of_nothing_have_no_gradient() -> None:
+    def gradients(fn: Any) -> list[tuple[int, ...] | None]:
+        args = [torch.zeros(s, requires_grad=True) for s in ((2, 3, 0), (2, 0), (2, 3, 4))]
+        found = torch.autograd.grad(fn(*args).sum(), args, allow_unused=True)
+        return [None if g is None else tuple(g.shape) for g in found]
+
+    assert gradients(differentiate(torch.ormqr)) == gradients(torch.ormqr)
+
+
+def _written(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 1.5
+    turned = y.mT
+    turned[0].zero_()
+    return y, turned
+
+
+SHARED: dict[str, Callable[[Tensor], Any]] = {
+    "solved": lambda x: (s := LIBRARY.solve(x @ x.mT + torch.eye(3), x), s.mT),
+    "reflections": lambda x: LIBRARY.householder_product(x.mT, x[:, 0]).mT,
+    "written": _written, "rolled": lambda x: x.mT.contiguous().mT.roll(0, -1).split([1, 2]),
+    "rows of a stack": lambda x: (s := torch.stack([x, x], -1), (s[1], s.mT))[1],
+    "grown": lambda x: F.interpolate(x[None], scale_factor=2)[0].split([1, 2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_results_that_share_memory_lie_as_in_eager(name: str) -> None:
+    fn = SHARED[name]
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+    def strides(found: Any) -> list[tuple[int, ...]]:
+        return [t.stride() for t in (found if isinstance(found, tuple | list) else (found,))]
+
+    compiled = differentiate(fn)
+    assert strides(compiled(x)) == strides(fn(x))
+    assert compiled.cache_info().forward_runs and not compiled.cache_info().eager_runs
+
+
+LONG: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], tuple[int, ...]]] = {
+    "mean beside a dim of one": (lambda x: x.mean((2, 0)), (7856, 2, 1), (0, 1, 1)),
+    "complex mean": (lambda x: x.to(torch.complex64).mean(0), (7516, 2), (0, 1)),
+    "sum of columns": (lambda x: x.sum(1), (3, 20000), (1, 0)),
+    "dot": (lambda x: torch.dot(x, x), (39360,), (0,)),
+    "running sum": (lambda x: (x * 1.5).cumsum(-1) + x, (3024,), (0,)),
+    "running product": (lambda x: (x + 0.25).cumprod(0), (9000,), (0,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_of_equal_numbers_keep_their_digits(name: str) -> None:
+    """One running sum in float32 is off by 1e-4 after ten thousand additions of one number."""
+    fn, shape, strides = LONG[name]
+    x = torch.tensor([0.7391, 0.2459, 0.9123]).as_strided(shape, strides)
+    exact = fn(x.double()) if name != "complex mean" else fn(x).real.double().round(decimals=6)
+    found = differentiate(fn)(x)
+    found = found.real if found.is_complex() else found
+    assert bool(((found.double() - exact).abs() <= 1e-5 * exact.abs() + 1e-6).all())
+
+
+def test_tiles_add_a_long_column_in_blocks() -> None:
+    def inputs() -> tuple[Any, ...]:
+        x = torch.full((1, 2), 0.3938).expand(20808, 2).clone().requires_grad_()
+        return x, torch.ones(1, 2, requires_grad=True)
+
+    assert judge(_squares, inputs, Setting(backend="tiles"), 5).wrong == []
+
+
+def _squares(x: Tensor, w: Tensor) -> Tensor:
+    return ((x * w) ** 2).sum()
+
+
+def test_more_ties_than_half_precision_counts() -> None:
+    x = torch.full((1, 1), -1.453, dtype=torch.float16).expand(97643, 1)
+    right(lambda x: x.amax((0, 1)), [x.clone()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gap", [8.4, 20.6, -8.4, 35.2])
+def test_slopes_of_logaddexp_where_it_saturates(gap: float, dtype: torch.dtype) -> None:
+    """p (1 - p), where 1 - p is not what is left of 1."""
+    a = torch.tensor(gap, dtype=dtype, requires_grad=True)
+    b = torch.tensor(0.0, dtype=dtype, requires_grad=True)
+    for fn, base in ((torch.logaddexp, 1.0), (torch.logaddexp2, math.log(2))):
+        first = torch.autograd.grad(differentiate(fn)(a, b), (a, b), create_graph=True)
+        p = 1 / (1 + math.exp(-abs(gap) * base))
+        q = math.exp(-abs(gap) * base) * p
+        for g in first:
+            (second,) = torch.autograd.grad(g, a, retain_graph=True)
+            assert abs(second.item()) == pytest.approx(p * q * base, rel=1e-5)
+
+
+def test_values_and_slopes_at_the_edges_of_activations() -> None:
+    x = torch.tensor([-math.inf, -5.0, -3.0, -0.0, 0.0, 3.0])
+    mine, eagers = differentiate(F.hardswish)(x), F.hardswish(x)
+    assert torch.equal(mine.isnan(), eagers.isnan())
+    assert torch.equal(mine[1:].signbit(), eagers[1:].signbit())
+    for name in ("elu", "celu", "selu"):
+        right(lambda x: getattr(F, name)(x % 1.94), [torch.tensor([0.0, 1.0, 1.94, -0.3])])  # noqa: B023
+
+
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear"])
+@pytest.mark.parametrize("size", [3, 5, 8])
+def test_interpolation_beside_infinity(mode: str, size: int) -> None:
+    dims = 1 + ("linear", "bilinear", "trilinear").index(mode)
+    x = torch.randn((1, 1) + (5,) * dims, generator=torch.Generator().manual_seed(2))
+    x.view(-1)[2], x.view(-1)[-1] = math.inf, -math.inf
+    for aligned in (False, True):
+        def fn(x: Tensor, aligned: bool = aligned) -> Tensor:
+            return F.interpolate(x, size=size, mode=mode, align_corners=aligned)
+
+        mine, eagers = differentiate(fn)(x), fn(x)
+        assert torch.allclose(mine, eagers, equal_nan=True, rtol=1e-5, atol=1e-6)
+
+
+SINGULAR: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "triangular": lambda a, b: LIBRARY.solve_triangular(a, b, upper=True),
+    "from the right": lambda a, b: LIBRARY.solve_triangular(a, b, upper=True, left=False),
+    "cholesky": lambda a, b: torch.cholesky_solve(b, a.triu(), upper=True),
+    "lu": lambda a, b: LIBRARY.lu_solve(a, torch.tensor([1, 2], dtype=torch.int32), b),
+    "no columns": lambda a, b: LIBRARY.solve_triangular(a, b[:, :0], upper=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_triangles_are_solved_whether_they_are_singular_or_not(name: str) -> None:
+    a, b = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.ones(2, 2)
+    mine, eagers = differentiate(SINGULAR[name])(a, b), SINGULAR[name](a, b)
+    assert torch.equal(mine.nan_to_num(7), eagers.nan_to_num(7))
+    regular = torch.tensor([[1.0, 2.0], [0.3, 1.5]], dtype=torch.float64)
+    check(SINGULAR[name], (regular.requires_grad_(), torch.randn(2, 2, dtype=torch.float64)))
+
+
+def test_products_that_are_linear_have_a_second_derivative_of_noise_in_eager() -> None:
+    index = torch.arange(40) % 7
+    source = torch.rand(40, generator=torch.Generator().manual_seed(3)) + 0.5
+
+    def inputs() -> tuple[Any, ...]:
+        x = torch.rand(40, generator=torch.Generator().manual_seed(4)) + 0.5
+        return (x.requires_grad_(),)
+
+    def program(x: Tensor) -> Tensor:
+        return x.scatter_reduce(0, index, source, "prod", include_self=True)
+
+    assert judge(program, inputs, Setting(), 5).wrong == []
