@@ -24,7 +24,7 @@ from gradof.testing.numpy_samples import R, case, exactly
 from gradof.testing.numpy_table import CASES
 
 
-@pytest.mark.cases(100)
+@pytest.mark.cases(50)
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # numpy 2.5
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda i: CASES[i].name)
 def test_case(at: int) -> None:
@@ -33,6 +33,7 @@ def test_case(at: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # numpy 2.5
+@pytest.mark.long
 def test_three_hundred_functions_have_a_gradient_that_is_not_zero() -> None:
     # That all cases are right, to second order, is said by `test_case`.
     found: set[str] = set()
