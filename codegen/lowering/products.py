@@ -162,8 +162,8 @@ def _library_of(a: Any, b: Any) -> str:
     """Which of `WAYS`, but for our own kernel, is quickest."""
     (m, k), n = a.shape, b.shape[1]
     small = tuning.BLAS_ONE_THREAD if min(m, n) > 1 else tuning.BLAS_ONE_THREAD_VECTOR
-    if m * k * n <= small and a.dtype.char in "fd":
-        return "numpy"
+    if m * k * n <= small and k <= tuning.SUM_ROWS and a.dtype.char in "fd":
+        return "numpy"  # which adds longer rows one product after the other
     if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
         return "torch"
     turned = n * tuning.MATMUL_NARROW <= m and a.strides[0] == a.itemsize

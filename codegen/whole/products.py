@@ -109,8 +109,11 @@ class Products(LibraryProducts):
         self.define_regs(node.output, made)
 
     def matrices(self, a: Mem, b: Mem, c: Mem) -> None:
-        """c = a b, c contiguous."""
+        """c = a b, c contiguous; of many terms, sums of some hundred each."""
         (m, inner), n = a.shape, b.shape[1]
+        if not isinstance(inner, Extent) and inner > 2 * tuning.MATMUL_TERMS:
+            self.in_blocks(a, b, c)
+            return
         lanes = self.lanes([a.dtype])
         if n >= lanes:
             self.tiles(a, b if b.strides[1] == 1 else self.in_rows(b), c)
@@ -128,6 +131,34 @@ class Products(LibraryProducts):
             self.copy(_turned(made), c)
         else:
             self.single(a, b, c)
+
+    def in_blocks(self, a: Mem, b: Mem, c: Mem) -> None:
+        """c = a b, block by block of the terms, whose sums are added: it keeps more digits."""
+        text, dtype, size = self.text, a.dtype, tuning.MATMUL_TERMS
+        part = self.new(c.shape, dtype, temporary=True)
+
+        def block(first: str, count: int, made: Mem) -> None:
+            left = text.at(self.pointer(a), text.times(first, a.strides[1]), dtype)
+            right = text.at(self.pointer(b), text.times(first, b.strides[0]), dtype)
+            self.matrices(
+                Mem(left, (a.shape[0], count), a.strides, dtype),
+                Mem(right, (count, b.shape[1]), b.strides, dtype), made,
+            )  # fmt: skip
+
+        def add(k: str) -> None:
+            at = text.at(self.pointer(c), k, dtype)
+            more = text.load(text.at(self.pointer(part), k, dtype), dtype)
+            text.store(self.one.binary("fadd", dtype, [text.load(at, dtype), more]), at, dtype)
+
+        def following(first: str, count: int) -> None:
+            block(first, count, part)
+            text.loop(math.prod(c.shape), add)
+
+        whole, rest = divmod(a.shape[1], size)
+        block("0", size, c)
+        text.loop(whole - 1, lambda i: following(text.times(text.plus(i, 1), size), size))
+        if rest:
+            following(str(whole * size), rest)
 
     def single(self, a: Mem, b: Mem, c: Mem) -> None:
         """One number after the other."""

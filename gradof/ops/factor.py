@@ -167,7 +167,7 @@ def _infer_qr(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, 
 def _qr_x(g_q: Expr, g_r: Expr, q: Expr, r: Expr) -> Expr:
     inner = r @ g_r.mT - g_q.mT @ q
     mirrored = F.tril(inner, diagonal=0) + F.tril(inner, diagonal=-1).mT
-    return F.solve(r, (g_q + q @ mirrored).mT).mT
+    return F.solve_triangular(r, (g_q + q @ mirrored).mT, lower=False).mT
 
 
 op("qr(x) -> q, r", family=Family(_infer_qr), numpy="np.linalg.qr({x})",

@@ -68,7 +68,8 @@ def _lu_x(g: Expr, y: Expr) -> Expr:
     upper = F.triu(y, diagonal=0)
     inner = F.tril(lower.mT @ F.tril(g, diagonal=-1), diagonal=-1)
     inner = inner + F.triu(F.triu(g, diagonal=0) @ upper.mT, diagonal=0)
-    return F.solve(upper, F.solve(lower.mT, inner).mT).mT
+    right = F.solve_triangular(lower.mT, inner, lower=False)
+    return F.solve_triangular(upper, right.mT, lower=False).mT
 
 
 op("lu_unpivoted(x) -> y", family=Family(_infer_square), numpy=_np_lu, vjp={"x": _lu_x},

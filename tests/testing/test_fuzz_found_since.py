@@ -58,9 +58,9 @@ def _written(x: Tensor) -> tuple[Tensor, Tensor]:
 SHARED: dict[str, Callable[[Tensor], Any]] = {
     "solved": lambda x: (s := LIBRARY.solve(x @ x.mT + torch.eye(3), x), s.mT),
     "reflections": lambda x: LIBRARY.householder_product(x.mT, x[:, 0]).mT,
-    "written": _written, "rolled": lambda x: x.mT.contiguous().mT.roll(0, -1).split([1, 2]),
+    "written": _written, "rolled": lambda x: x.mT.contiguous().mT.roll(0, -1).chunk(3),
     "rows of a stack": lambda x: (s := torch.stack([x, x], -1), (s[1], s.mT))[1],
-    "grown": lambda x: F.interpolate(x[None], scale_factor=2)[0].split([1, 2]),
+    "grown": lambda x: F.interpolate(x[None], scale_factor=2)[0].chunk(3),
 }  # fmt: skip
 
 
