@@ -124,7 +124,7 @@ def _elu_vjp(g: Expr, x: Expr, alpha: float, scale: float, input_scale: float) -
 
 
 op("elu(x; alpha, scale, input_scale) -> y", family=unary(), expand=_elu, domain=(-2, -0.1),
-   vjp={"x": _elu_vjp},
+   cost=CALL, vjp={"x": _elu_vjp},
    formula="scale*alpha*(exp(input_scale*x) - 1)",
    doc="scale*x where x > 0, else scale*alpha*expm1(input_scale*x); the formula is of x < 0.")
 

@@ -301,8 +301,8 @@ def _sinc_x(g: Expr, x: Expr) -> Expr:
     return g * (F.where(near, small * series, (F.cos(far) - F.sin(far) / far) / far) * math.pi)
 
 
-op("sinc(x) -> y", family=unary(), expand=_sinc, vjp={"x": _sinc_x}, formula="sin(pi*x)/(pi*x)",
-   domain=(0.4, 2), doc="sin(pi x) / (pi x), 1 at 0.")
+op("sinc(x) -> y", family=unary(), expand=_sinc, cost=CALL, vjp={"x": _sinc_x},
+   formula="sin(pi*x)/(pi*x)", domain=(0.4, 2), doc="sin(pi x) / (pi x), 1 at 0.")
 
 
 def _logaddexp2(a: Expr, b: Expr) -> Expr:

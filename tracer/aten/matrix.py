@@ -148,7 +148,10 @@ def _factored(x: Expr, pivots: Expr) -> Expr:
 
     square = F.lu_unpivoted(part(part(x, rows, 0, k), columns, 0, k))
     if m > n:
-        below = _solved(square.mT, part(x, rows, k, m).mT, upper=False).mT
+        # LAPACK leaves the column below a zero pivot as it is
+        stays = (eye_like(k, square) != 0.0) & (square == 0.0)
+        pivoted = F.where(stays, 1.0, square)
+        below = _solved(pivoted.mT, part(x, rows, k, m).mT, upper=False).mT
         return F.cat(square, below, dim=rows)
     if n > m:
         unit = _triangle(square, False, True)
