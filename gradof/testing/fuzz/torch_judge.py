@@ -225,7 +225,7 @@ class _Judge:
         allowed = ulps * largest(b)
         if off <= allowed:
             return ""
-        allowed += self._rough(ulp) * largest(b)
+        allowed += self._rough(ulp) * largest(b) + self._of_the_mean(k, ulp)
         own = self._own(k, i, b)
         if own is not None:
             exact, lost = own
@@ -273,6 +273,14 @@ class _Judge:
         """Whether a second gradient is what rounding leaves of zero: in float64 it vanishes."""
         own = self._own(k, i, array(there)) if k == 2 and eps(there) > 1e-10 else None
         return own is not None and largest(own[0]) <= 1e-6 * largest(array(there))
+
+    def _of_the_mean(self, k: int, eps: float) -> float:
+        """What a variance of equal numbers is where their mean is rounded: its square."""
+        if k or not re.search(r"\bvar(_mean)?\(", inspect.getsource(self.fn)):
+            return 0.0
+        tensors = [t for t in self.inputs() if isinstance(t, Tensor) and t.is_floating_point()]
+        equal = [t for t in tensors if not apart(t)]
+        return max(((ULPS * eps * largest(array(t))) ** 2 for t in equal), default=0.0)
 
     def _own(self, k: int, i: int, theirs: Any) -> tuple[Any, float] | None:
         """The tensor in float64, and how far eager is from it."""
