@@ -212,7 +212,8 @@ def _hardshrink(x: Expr, lambd: float) -> Expr:
 def _softshrink(x: Expr, lambd: float) -> Expr:
     # 0 and no product with 0: infinity times a gradient of zero would be nan
     inside = (x >= -float(lambd)) & (x <= float(lambd))
-    return F.where(inside, 0.0, F.where(x > 0.0, x - float(lambd), x + float(lambd)))
+    nothing = F.detach(x) * 0.0  # -0 below zero, as in torch
+    return F.where(inside, nothing, F.where(x > 0.0, x - float(lambd), x + float(lambd)))
 
 
 op("hardshrink(x; lambd) -> y", family=unary(), expand=_hardshrink)

@@ -135,6 +135,8 @@ def test_values_and_slopes_at_the_edges_of_activations() -> None:
     mine, eagers = differentiate(F.hardswish)(x), F.hardswish(x)
     assert torch.equal(mine.isnan(), eagers.isnan())
     assert torch.equal(mine[1:].signbit(), eagers[1:].signbit())
+    x = torch.tensor([-0.44, 0.08, -0.0, 2.0])
+    assert torch.equal(differentiate(F.softshrink)(x).signbit(), F.softshrink(x).signbit())
     for name in ("elu", "celu", "selu"):
         right(lambda x: getattr(F, name)(x % 1.94), [torch.tensor([0.0, 1.0, 1.94, -0.3])])  # noqa: B023
 
@@ -169,6 +171,15 @@ def test_triangles_are_solved_whether_they_are_singular_or_not(name: str) -> Non
     assert torch.equal(mine.nan_to_num(7), eagers.nan_to_num(7))
     regular = torch.tensor([[1.0, 2.0], [0.3, 1.5]], dtype=torch.float64)
     check(SINGULAR[name], (regular.requires_grad_(), torch.randn(2, 2, dtype=torch.float64)))
+
+
+def test_integers_between_ends_that_are_cut() -> None:
+    end = torch.tensor(-3)
+    for steps in (50, 7, 2, 1):
+        def fn(x: Tensor, steps: int = steps) -> Tensor:
+            return torch.linspace(4.3, x, steps, dtype=torch.int64)
+
+        assert torch.equal(differentiate(fn)(end), fn(end))
 
 
 def test_products_that_are_linear_have_a_second_derivative_of_noise_in_eager() -> None:

@@ -224,12 +224,22 @@ for _function in (torch.ctc_loss, torch.nn.functional.ctc_loss):
 
 
 def _of_ends(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`linspace` or `logspace`, which has no gradient of ends that are tensors."""
+    """`linspace` or `logspace`, which has no gradient of ends that are tensors.
+
+    Of integers torch cuts the ends before it goes from one to the other.
+    """
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
+        dtype = kwargs.get("dtype")
+        cut = function is torch.linspace and dtype is not None and not (
+            dtype.is_floating_point or dtype.is_complex
+        )
+
         def plain(x: Any) -> Any:
-            return x.detach() if isinstance(x, torch.Tensor) else x
+            if isinstance(x, torch.Tensor):
+                return x.detach().trunc() if cut and x.is_floating_point() else x.detach()
+            return int(x) if cut and type(x) is float else x
 
         return function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
 
