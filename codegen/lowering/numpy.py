@@ -248,9 +248,13 @@ def writes_zeros(node: Node) -> bool:
     return made is not None and made.kind == "full" and len(node.inputs[0].uses) == 1
 
 
+# numpy (2.4) writes anything where their `out` is not contiguous and there are 512-bit vectors.
+_WRITE_WRONGLY = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+
+
 def _writes(name: str) -> Writes:
     function = getattr(np, name, None)
-    if not isinstance(function, np.ufunc):
+    if not isinstance(function, np.ufunc) or name in _WRITE_WRONGLY:
         return "never"
     return "in place" if function.signature is None else "elsewhere"
 

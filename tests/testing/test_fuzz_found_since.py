@@ -110,6 +110,35 @@ def _squares(x: Tensor, w: Tensor) -> Tensor:
     return ((x * w) ** 2).sum()
 
 
+@pytest.mark.parametrize("how", ["amax", "amin"])
+def test_masks_that_tiles_write_in_columns(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy's `isnan(x, out=mask)` is wrong for a mask in columns."""
+    monkeypatch.setenv("GRADOF_BACKEND", "tiles")
+    generator = torch.Generator().manual_seed(0)
+    x, source = (torch.randn(257, 182, generator=generator) for _ in range(2))
+    index = torch.randint(0, 257, (257, 182), generator=generator)
+
+    def fn(x: Tensor, source: Tensor) -> Tensor:
+        return x.scatter_reduce(0, index, source, how)
+
+    compiled = differentiate(fn)
+    for _ in range(3):
+        assert torch.equal(compiled(x, source), fn(x, source))
+
+
+def test_views_that_were_moved_with_another_are_left_alone() -> None:
+    def fn(x: Tensor, v: Tensor) -> Tensor:
+        found: Tensor = torch.inner((x * x).reshape(-1)[:1].reshape(()), v[:25].reshape((5, 5)))
+        return found
+
+    def inputs() -> tuple[Any, ...]:
+        generator = torch.Generator().manual_seed(0)
+        found = (torch.rand(52085, generator=generator).half() for _ in range(2))
+        return tuple(t.requires_grad_() for t in found)
+
+    assert judge(fn, inputs, Setting(), 5).wrong == []
+
+
 def test_more_ties_than_half_precision_counts() -> None:
     x = torch.full((1, 1), -1.453, dtype=torch.float16).expand(97643, 1)
     right(lambda x: x.amax((0, 1)), [x.clone()])

@@ -26,7 +26,8 @@ _BREAKS = frozenset({"cat", "pad", "unslice", "slice_scatter"})  # what windows 
 def move_views_up(graph: Graph) -> None:
     """Move every view that pays, the lowest first."""
     for node in reversed(list(graph.nodes())):
-        if node.kind in ("reshape", "permute", "slice") and _pays(node):
+        there = node.block is not None  # one that another has moved on is not
+        if there and node.kind in ("reshape", "permute", "slice") and _pays(node):
             _move(node)
     for node in list(graph.nodes()):
         if node.kind == "cast" and (value := _there_and_back(node)) is not None:
