@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gradof import tuning
 from gradof.ir.core import Node
-from gradof.ir.types import TensorType, Type
+from gradof.ir.types import C64, F32, TensorType, Type
+
+_RUNNING = {"cumsum": np.add, "cumprod": np.multiply}
+
+
+def running(node: Node) -> Callable[..., NDArray[Any]] | None:
+    """Running sums and products of float32, which are float64's inside, as torch's."""
+    ufunc = _RUNNING.get(node.kind)
+    type_ = node.output.type if ufunc is not None else None
+    if ufunc is None or not isinstance(type_, TensorType) or type_.dtype not in (F32, C64):
+        return None
+
+    def run(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
+        within = np.float64 if x.dtype == np.float32 else np.complex128
+        return ufunc.accumulate(x, axis=dim, dtype=within).astype(x.dtype)
+
+    return run
 
 
 def is_pooled_by_torch(node: Node) -> bool:

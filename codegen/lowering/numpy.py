@@ -26,6 +26,7 @@ from gradof.codegen.lowering.by_shape import (
     are_stacks,
     is_pooled_by_torch,
     picks_columns,
+    running,
 )
 from gradof.errors import CodegenError
 from gradof.ir.attrs import Attr, to_numpy_dtype
@@ -101,6 +102,8 @@ def lowering_of(node: Node, record: Op, library: Library, native: bool = False) 
         )
     if node.kind == "slice":
         return Lowering("template", _slice(**node.attrs))  # type: ignore[arg-type]
+    if library == "numpy" and (function := running(node)) is not None:
+        return Lowering("function", node.kind, function)
     if node.kind == "pow" and _number(node.inputs[1]) == 2:
         # x**2 is x*x in numpy and in torch; np.power(x, 2.0) is not, and takes four times as long
         return Lowering("template", "np.square({a})", writes="in place")

@@ -5,11 +5,7 @@ amax and amin share the gradient evenly among ties, as torch's do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping, Sequence
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr
@@ -120,23 +116,12 @@ op("argmin(x; dim, keepdims) -> y", family=Family(_infer_arg), vjp={"x": None},
    numpy="np.argmin({x}, axis={dim}, keepdims={keepdims})")
 
 
-def np_running(ufunc: np.ufunc) -> Callable[..., NDArray[Any]]:
-    """Running sums or products along a dim; of float32 in float64, as torch's."""
-
-    def run(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
-        within = {"f": np.float64, "F": np.complex128}.get(x.dtype.char, x.dtype)
-        found: NDArray[Any] = ufunc.accumulate(x, axis=dim, dtype=within)
-        return found.astype(x.dtype, copy=False)
-
-    return run
-
-
 def _cumsum_vjp(g: Expr, dim: int) -> Expr:
     return F.flip(F.cumsum(F.flip(g, dims=(dim,)), dim=dim), dims=(dim,))
 
 
 op("cumsum(x; dim) -> y", family=Family(unary(ALL).infer), vjp={"x": _cumsum_vjp},
-   numpy=np_running(np.add),
+   numpy="np.cumsum({x}, axis={dim}, dtype={x}.dtype)",
    torch="torch.cumsum({x}, {dim}, dtype={x}.dtype)", traits={"linear"})
 
 

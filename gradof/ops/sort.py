@@ -17,7 +17,6 @@ from gradof.ir.attrs import Attr
 from gradof.ir.types import I64, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import ANY, Kinds, check_dims, known_shape, reduced_shape, tensor, unary
-from gradof.ops.reduction import np_running
 from gradof.ops.registry import Family, op
 
 Array = NDArray[Any]
@@ -199,7 +198,8 @@ def _cumprod_vjp(g: Expr, x: Expr, y: Expr, dim: int) -> Expr:
 
 
 op("cumprod(x; dim) -> y", family=Family(unary(frozenset({"float", "int"})).infer),
-   numpy=np_running(np.multiply), torch="torch.cumprod({x}, {dim}, dtype={x}.dtype)",
+   numpy="np.cumprod({x}, axis={dim}, dtype={x}.dtype)",
+   torch="torch.cumprod({x}, {dim}, dtype={x}.dtype)",
    vjp={"x": _cumprod_vjp})
 
 

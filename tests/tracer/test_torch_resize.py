@@ -41,6 +41,7 @@ def _input(dims: int, dtype: torch.dtype) -> Tensor:
     return torch.randn(SHAPE[: dims + 2], generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize(
     ("mode", "dims"),
