@@ -60,7 +60,7 @@ def _params() -> list[object]:
     return params
 
 
-@pytest.mark.cases(80)
+@pytest.mark.cases(56)
 @pytest.mark.parametrize("sequence", _params())
 def test_sequence(sequence: Sequence, record_property: Callable[[str, object], None]) -> None:
     outcome = compare(sequence)

@@ -61,9 +61,10 @@ def _states(name: str, limit: int) -> list[str]:
     return [status(rows, order) for order in range(3)]
 
 
-# two of eight ops
+# one of eight ops
 @pytest.mark.parametrize(
-    ("start", "limit"), [(2, 1), (5, 1), pytest.param(0, 4, marks=pytest.mark.long)]
+    ("start", "limit"),
+    [(2, 1), *(pytest.param(*each, marks=pytest.mark.long) for each in ((5, 1), (0, 4)))],
 )
 def test_half_precision(start: int, limit: int) -> None:
     for name in op_names()[start :: 8 if limit == 1 else 1]:
