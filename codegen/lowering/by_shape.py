@@ -13,21 +13,29 @@ from gradof import tuning
 from gradof.ir.core import Node
 from gradof.ir.types import C64, F32, TensorType, Type
 
-_RUNNING = {"cumsum": np.add, "cumprod": np.multiply}
+
+def running_sum(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
+    """Sums of float32 or complex64, in twice the precision inside."""
+    within = np.float64 if x.dtype == np.float32 else np.complex128
+    result: NDArray[Any] = np.cumsum(x, axis=dim, dtype=within).astype(x.dtype)
+    return result
+
+
+def running_product(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
+    """Products of float32 or complex64, in twice the precision inside."""
+    within = np.float64 if x.dtype == np.float32 else np.complex128
+    result: NDArray[Any] = np.cumprod(x, axis=dim, dtype=within).astype(x.dtype)
+    return result
+
+
+_RUNNING = {"cumsum": running_sum, "cumprod": running_product}
 
 
 def running(node: Node) -> Callable[..., NDArray[Any]] | None:
     """Running sums and products of float32, which are float64's inside, as torch's."""
-    ufunc = _RUNNING.get(node.kind)
-    type_ = node.output.type if ufunc is not None else None
-    if ufunc is None or not isinstance(type_, TensorType) or type_.dtype not in (F32, C64):
-        return None
-
-    def run(x: NDArray[Any], *, dim: int) -> NDArray[Any]:
-        within = np.float64 if x.dtype == np.float32 else np.complex128
-        return ufunc.accumulate(x, axis=dim, dtype=within).astype(x.dtype)
-
-    return run
+    function = _RUNNING.get(node.kind)
+    type_ = node.output.type if function is not None else None
+    return function if isinstance(type_, TensorType) and type_.dtype in (F32, C64) else None
 
 
 def is_pooled_by_torch(node: Node) -> bool:

@@ -61,6 +61,9 @@ def half_example_inputs():
 
 def plain(x, w):
     return np.sum(np.tanh(x @ w), axis=0)
+
+def running(x):
+    return np.sum(np.cumsum(x) * np.cumprod(x * 0.1 + 1))
 """
 # A process in which gradof cannot be imported runs the file against central differences.
 JUDGE = """
@@ -156,6 +159,13 @@ def test_an_exported_file_passes_finite_differences_without_gradof(
     assert len(text.splitlines()) < 300
     assert "gradof" not in "\n".join(line for line in text.splitlines() if "import" in line)
     judge(path, random(*shapes.values()), wanted, name, outputs)
+
+
+def test_running_sums_of_float32_are_functions_of_the_file(targets: str, tmp_path: Path) -> None:
+    path = tmp_path / "running.py"
+    done = export(f"{targets}:running", path, "--library", "numpy", *args(x="f32[4]"))
+    assert done.exit_code == 0, done.output
+    assert "verified" in done.output and "def cumsum" in path.read_text()
 
 
 def test_cross_entropy_with_an_ignored_row(targets: str, tmp_path: Path) -> None:
