@@ -75,6 +75,20 @@ def test_a_layout_of_channels_last() -> None:
     _right(lambda x: F.pad(x, (1, 2, 0, 1), mode="reflect"), x)
 
 
+@pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_bytes_are_rounded_as_in_eager(mode: str) -> None:
+    x = (torch.rand(1, 3, 9, 8, generator=torch.Generator().manual_seed(1)) * 255).to(torch.uint8)
+    w = torch.ones(1, requires_grad=True)
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return F.interpolate(x, size=(5, 12), mode=mode).float() * w
+
+    compiled = differentiate(fn)
+    assert torch.equal(compiled(x, w), fn(x, w))
+    assert compiled.cache_info().forward_runs and not compiled.cache_info().eager_runs
+
+
 def test_what_eager_refuses_is_refused() -> None:
     x = _input(1, torch.float32).requires_grad_()
     with pytest.raises(RuntimeError, match=r"[Pp]adding size"):

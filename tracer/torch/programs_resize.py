@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradof.errors import UnsupportedOpError
 from gradof.tracer.torch.programs import Programs, constant
 
 Tensor = torch.Tensor
@@ -37,6 +38,8 @@ def _linear(
     x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None
 ) -> Tensor:
     dtype = x.dtype
+    if not dtype.is_floating_point:  # torch has weights of its own for bytes: it is called
+        raise UnsupportedOpError("linear interpolation of integers, which torch rounds its own way")
     x = x.to(torch.float32) if dtype in _HALF else x
     for d in reversed(range(len(output_size))):
         scale = scales[d] if d < len(scales) else None
