@@ -165,3 +165,5 @@ SUMMED_TERMS = 8  # sums that one over long rows is taken apart into: each is an
 SPLIT_ROWS = 4096  # rows: of more, there are programs enough.
 SPLIT_CELLS = 64  # cells summed first: of fewer, the second step would have much to read.
 NATIVE_GUARDS = 100  # places of Python's state: of fewer, the native check saves less than 2 us.
+MOST_RULES = 3  # of one Function within its own backward, whose rule calls it again and again: each
+# gives one more derivative, and may call it several times.

@@ -22,7 +22,7 @@ from gradof.ops.guard import check_guard
 
 _TEMPLATES = {
     "once_differentiable": "{0}",
-    "second_derivative": "refuse_second_derivative({0}, None, None)",
+    "second_derivative": "refuse_second_derivative({0}, None, None, {deepest})",
     "random_seed": "torch.manual_seed({seed})",
     "random_state": "torch.get_rng_state()",
     "set_random_state": "torch.set_rng_state({0})",

@@ -101,7 +101,7 @@ def _require_pure(bound: Bound) -> None:
         raise TargetError("the function changes its arguments in place", hint="return new arrays")
     if traced.writes:
         raise TargetError(
-            "the function writes to Python state, which a file does not have",
+            "the function writes to Python state or to its arguments, which a file does not do",
             hint="return what is to be stored",
         )
 

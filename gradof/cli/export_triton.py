@@ -28,7 +28,7 @@ from gradof.errors import CodegenError, GradientMismatchError, TargetError
 from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
 from gradof.tracer.core.pytree import TreeDef
-from gradof.tracer.core.result import ConstantOut, InputOut, NumberOut, Traced
+from gradof.tracer.core.result import ConstantOut, GivenOut, InputOut, NumberOut, Traced
 
 CHECK_TENSOR = '''def check_tensor(name, tensor, dtype, shape, requires_grad):
     """Kernels are for the tensors of one call: any other is an error."""
@@ -250,6 +250,8 @@ class _Public:
                 leaves.append(self.inputs[out.index])
             elif isinstance(out, NumberOut):
                 leaves.append(f"{results[out.index]}.item()")
+            elif isinstance(out, GivenOut):
+                raise TargetError("the function changes a container among its arguments")
             else:
                 leaves.append(results[out.index] + ("" if out.requires_grad else ".detach()"))
         return _expression(self.traced.out_tree, iter(leaves))

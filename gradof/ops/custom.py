@@ -25,6 +25,7 @@ from gradof.ir.types import DType, TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import int_tuple
 from gradof.ops.registry import Family, op
+from gradof.tuning import MOST_RULES
 
 
 def _infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -67,11 +68,12 @@ op("CustomRule(*xs; results, wrt) -> *ys", family=Family(_infer), numpy=_first,
    vjp={"xs": _rule}, traits={"wirtinger"},
    doc="Values with a gradient of the user's own.")  # fmt: skip
 
-def _once_rule(g: Expr, xs: list[Expr]) -> list[Expr | None]:
+def _once_rule(g: Expr, xs: list[Expr], deepest: str) -> list[Expr | None]:
     return [
-        F.second_derivative(g, dtype=x.dtype, shape=x.shape) if has_cotangent(x.type) else None
+        F.second_derivative(g, dtype=x.dtype, shape=x.shape, deepest=deepest)
+        if has_cotangent(x.type) else None
         for x in xs
-    ]
+    ]  # fmt: skip
 
 
 def _infer_second(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:
@@ -81,18 +83,23 @@ def _infer_second(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Ty
     return (TensorType(dtype, int_tuple(attrs["shape"], "shape"), first.device),)
 
 
-def refuse_second_derivative(g: Any, dtype: Any, shape: Any) -> NoReturn:
-    """Raise CustomRuleError."""
+def refuse_second_derivative(g: Any, dtype: Any, shape: Any, deepest: str = "") -> NoReturn:
+    """Raise CustomRuleError; `deepest` is the Function whose backward calls itself, if one does."""
+    if deepest:
+        raise CustomRuleError(
+            f"a derivative of order {MOST_RULES + 1} of {deepest}, whose backward calls itself",
+            hint="take derivatives of such an order in eager mode",
+        )
     raise CustomRuleError(
         "trying to differentiate twice a function that was marked with @once_differentiable",
         hint="take the mark off its backward, if that can be differentiated",
     )
 
 
-op("once_differentiable(*xs) -> y", family=Family(_infer_once),
-   numpy=lambda *xs: xs[0].copy(), vjp={"xs": _once_rule},
+op("once_differentiable(*xs; deepest) -> y", family=Family(_infer_once),
+   numpy=lambda *xs, deepest: xs[0].copy(), vjp={"xs": _once_rule},
    doc="The first operand, a gradient that has no derivative.")  # fmt: skip
 
-op("second_derivative(g; dtype, shape) -> y", family=Family(_infer_second),
+op("second_derivative(g; dtype, shape, deepest) -> y", family=Family(_infer_second),
    numpy=refuse_second_derivative, vjp={"g": None},
    doc="An error when it is computed.")  # fmt: skip

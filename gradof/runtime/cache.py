@@ -82,13 +82,15 @@ class Entry:
 class Bound(NamedTuple):
     """An entry together with the arrays of one call, in the order of the graph's inputs.
 
-    `drawn` are the generators of an entry that is performed, with their states before the graph.
+    `drawn` are the generators of an entry that is performed, with their states before the graph;
+    `given` the arguments of the call and those by name, as the caller has them.
     """
 
     entry: Entry
     inputs: list[Any]
     call: Call
     drawn: Sequence[tuple[Any, Any]] = ()
+    given: tuple[Any, ...] = ()
 
 
 class Cache:

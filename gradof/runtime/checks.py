@@ -15,7 +15,7 @@ from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.cache import Bound
 from gradof.tracer.core.pytree import flatten
-from gradof.tracer.core.result import ConstantOut, InputOut, Traced
+from gradof.tracer.core.result import ConstantOut, GivenOut, InputOut, Traced
 
 Argnums = int | tuple[int, ...]
 
@@ -114,6 +114,8 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
             "the function returns one of its inputs as it is",
             hint="return a value computed from it, such as 1.0 * x",
         )
+    if isinstance(out, GivenOut):
+        raise given_error()
     if isinstance(out, ConstantOut):
         raise OutputError(
             f"the function returns {out.value!r}, which does not depend on any array",
@@ -138,6 +140,14 @@ def scalar_output(bound: Bound, has_aux: bool) -> int:
     return out.index
 
 
+def given_error() -> OutputError:
+    """The error for a result that is the caller's own container, changed."""
+    return OutputError(
+        "the function returns a list, dict or other container of its arguments, which it changes",
+        hint="return another one: dict(batch), [*values]",
+    )
+
+
 def is_float(graph: Graph, index: int) -> bool:
     """Whether graph output `index` is floating point."""
     type_ = graph.outputs[index].type
@@ -154,6 +164,8 @@ def cotangent_places(traced: Traced) -> tuple[int | None, ...]:
     changed = {back.input: back.output for back in traced.writebacks}
     places: list[int | None] = []
     for out in traced.outputs:
+        if isinstance(out, GivenOut):
+            raise given_error()
         if isinstance(out, ConstantOut):
             places.append(None)
             continue

@@ -50,6 +50,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
     try:
         bound = bind_with_grad(base, lifted, {}, eager=not base.is_strict)
+        bound = bound._replace(given=(args, {}))
     except Exception as error:
         found: tuple[Any, Any] = base.cache.eager.instead(
             base.fn, error, args, {}, base.is_strict, eagerly

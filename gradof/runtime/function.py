@@ -127,9 +127,14 @@ class Differentiated:
     ) -> Bound:  # fmt: skip
         """Find the entry of a call, or trace it; raises InputError, TraceError.
 
-        With `eager` a call that would better run eagerly is an error, too. `apart` is that of
-        `inspect_call`.
+        With `eager` a call that is better run eagerly is one, too; `apart` as in `inspect_call`.
         """
+        return self._bind(args, kwargs, default, eager, apart)._replace(given=(args, kwargs))
+
+    def _bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None,
+        eager: bool, apart: bool,
+    ) -> Bound:  # fmt: skip
         cache = self._cache
         for fast in cache.fast:
             if fast.apart not in (None, apart):

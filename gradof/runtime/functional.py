@@ -107,7 +107,8 @@ class Transformed:
         `eager` is that of `Differentiated.bind`.
         """
         lifted = lift_floats(args, self.positions)
-        return bind_with_grad(self.base, lifted, kwargs, self.positions, eager)
+        bound = bind_with_grad(self.base, lifted, kwargs, self.positions, eager)
+        return bound._replace(given=(args, kwargs))
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, entries and runs so far of the function that is compiled."""
@@ -188,8 +189,7 @@ class ValueAndGrad(Transformed):
             return result
         families = lengths.families
         try:
-            given, eager = lift_floats(args, self.positions), not self.base.is_strict
-            bound = bind_with_grad(self.base, given, kwargs, self.positions, eager)
+            bound = self.bind(args, kwargs, not self.base.is_strict)
         except Exception as error:
             return self._eagerly(args, kwargs, error)
         if lengths.families is not families:  # this call has shown that its length varies
@@ -201,7 +201,7 @@ class ValueAndGrad(Transformed):
         if plan is None:
             plan = self.plan_of(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
-        self._take_quick(bound, plan, given is args)
+        self._take_quick(bound, plan, lift_floats(args, self.positions) is args)
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])

@@ -36,7 +36,8 @@ def as_differentiated_at(
     if not given:
         return bound
     again = bind(tuple(marked))
-    return again._replace(inputs=[given.get(id(x), x) for x in again.inputs])
+    inputs = [given.get(id(x), x) for x in again.inputs]
+    return again._replace(inputs=inputs, given=bound.given)
 
 
 def _is_inexact(tensor: Any) -> bool:

@@ -35,6 +35,7 @@ import numpy as np
 from gradof.runtime.state_values import checksum, is_plain, is_same
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
+from gradof.tracer.state.items import items_of
 from gradof.tracer.state.kinds import HEAP, applied_by, module_of
 
 LIMIT = 2000  # objects; a function that leads to more is traced by itself
@@ -232,7 +233,7 @@ def _steps(obj: Any) -> Iterator[tuple[str, Any, Any]]:
             if isinstance(k, (str, int, tuple)) and k not in _BOOKS
         )
     elif isinstance(obj, (list, tuple)):
-        yield from (("index", i, v) for i, v in enumerate(list(obj)))
+        yield from (("index", i, v) for i, v in enumerate(items_of(obj)))
     cls: Any = type(obj)
     if cls in _CONTAINERS or isinstance(obj, (CellType, MethodType, functools.partial)):
         return

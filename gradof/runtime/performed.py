@@ -33,9 +33,12 @@ def perform(bound: Bound, results: Sequence[Any]) -> Any:
     traced = bound.entry.traced
     for generator, state in bound.drawn:
         set_state(generator, state)
-    expected = traced.leaves(traced.outputs, bound.inputs, results)
+    expected = traced.leaves(traced.outputs, bound.inputs, results, traced.containers(bound.given))
     before = [np.array(x) if is_array(x) else x for x in expected]
-    args, kwargs = bound.call.tree.unflatten([thaw(leaf) for leaf in bound.call.leaves])
+    if any(store.place.kind == "given" for store in traced.stores):
+        args, kwargs = bound.given
+    else:
+        args, kwargs = bound.call.tree.unflatten([thaw(leaf) for leaf in bound.call.leaves])
     assert bound.entry.performed is not None
     value = bound.entry.performed(*args, **kwargs)
     found, _ = flatten(value)

@@ -45,6 +45,7 @@ def vjp_at(
     lifted = lift_floats(args, positions)
     try:
         bound = bind_with_grad(base, lifted, {}, eager=not base.is_strict)
+        bound = bound._replace(given=(args, {}))
     except Exception as error:
         found: tuple[Any, Callable[[Any], tuple[Any, ...]]] = base.cache.eager.instead(
             base.fn, error, args, {}, base.is_strict, lambda: _vjp_eagerly(base, args)

@@ -79,10 +79,12 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
             if isinstance(out, TensorOut) and not out.requires_grad:
                 visible[out.index] = results[out.index].detach()
     _share_memory(bound, results, visible)
-    result = traced.rebuild(bound.inputs, visible)
+    containers = traced.containers(bound.given)  # before one of them is changed
+    result = traced.leaves(traced.outputs, bound.inputs, visible, containers)
     for store in traced.stores:
-        store.write(traced.leaves(store.outputs, bound.inputs, visible))
-    return result
+        stored = traced.leaves(store.outputs, bound.inputs, visible, containers)
+        store.write(stored, containers)
+    return traced.out_tree.unflatten(result)
 
 
 def _share_memory(bound: Bound, results: Sequence[Any], visible: list[Any]) -> None:

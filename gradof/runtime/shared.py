@@ -17,6 +17,7 @@ import numpy as np
 from gradof.runtime.arrays import Call
 from gradof.runtime.own import OwnObjects
 from gradof.runtime.state_values import is_plain
+from gradof.tracer.state.items import items_of
 from gradof.tracer.state.kinds import applied_by
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
@@ -76,9 +77,9 @@ def is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
         elif isinstance(obj, BuiltinFunctionType):
             stack.append(obj.__self__)
         elif isinstance(obj, (list, tuple)):
-            stack += obj
+            stack += items_of(obj)
         elif isinstance(obj, dict):
-            stack += obj.values()
+            stack += dict.values(obj)
         elif hasattr(type(obj), "_gradof_leads_to"):  # one of autograd's primitives
             stack += obj._gradof_leads_to()
         else:

@@ -226,6 +226,6 @@ def _general(cache: Cache, fast: Fast) -> Quick:
         if inputs is None:
             return MISS
         cache.hits += 1
-        return run_call(Bound(fast.entry, inputs, fast.call))
+        return run_call(Bound(fast.entry, inputs, fast.call, given=(args, kwargs)))
 
     return call

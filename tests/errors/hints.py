@@ -267,7 +267,6 @@ NO_PROGRAM = {
     "pass a copy of one of them": "two arguments of one memory: test_mutation.py",
     "pass a copy of it": "elements of one memory: test_argument_strides.py",
     "convert it: a.astype(np.float64)": "an argument: bad_calls.py",
-    "return the new values instead, or change": "a container among the arguments",
     "return it instead": "a global that a trace is left in: bad_functions.py",
     "rewrite it with supported functions": "where nothing else is said",
     "`gradof ops` lists the supported ops": "ufuncs that are in no library",

@@ -232,3 +232,21 @@ def test_products_that_are_linear_have_a_second_derivative_of_noise_in_eager() -
         return x.scatter_reduce(0, index, source, "prod", include_self=True)
 
     assert judge(program, inputs, Setting(), 5).wrong == []
+
+
+@pytest.mark.parametrize("rows", [3, 30])
+def test_distances_of_many_rows_have_no_gradient_where_they_vanish(rows: int) -> None:
+    torch.manual_seed(0)
+    a = torch.randint(-3, 4, (rows, 4)).double().requires_grad_()  # exact, so that none is noise
+    b = torch.cat([a.detach()[:2], torch.randint(-3, 4, (31, 4)).double()]).requires_grad_()
+    fast = differentiate(lambda a, b: torch.cdist(a, b), strict=True)
+    cotangent = torch.randn(rows, 33, dtype=torch.float64)
+    found = []
+    for run in (torch.cdist, fast):
+        distances = run(a, b)
+        grads = torch.autograd.grad(distances, [a, b], cotangent, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in grads), [a, b])
+        found.append([distances, *grads, *second])
+    assert (found[0][0] == 0).sum() > 1
+    for eagers, ours in zip(*found, strict=True):
+        assert torch.allclose(eagers, ours, rtol=1e-10, atol=1e-12)

@@ -55,7 +55,7 @@ def run(traced: Traced, fn: Any, args: tuple[Any, ...]) -> Any:
     results = interpret(traced.graph, [a.copy() for a in inputs])
     for back in traced.writebacks:
         inputs[back.input][...] = results[back.output]
-    return traced.rebuild(inputs, results)
+    return traced.out_tree.unflatten(traced.leaves(traced.outputs, inputs, results, {}))
 
 
 def check(

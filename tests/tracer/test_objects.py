@@ -171,25 +171,13 @@ def test_objects_that_no_copy_is_made_of_are_refused() -> None:
             gradof.differentiate(fn, strict=True)(torch.ones(2))
 
 
-def test_a_container_of_the_arguments_that_is_changed_is_refused() -> None:
-    def append(x: torch.Tensor, seen: list[Any]) -> torch.Tensor:
-        seen.append(x * 2)
-        return x.sum()
-
-    def set_item(x: torch.Tensor, seen: dict[str, Any]) -> torch.Tensor:
-        seen["x"] = x * 2
-        return x.sum()
-
+def test_a_container_of_another_kind_that_is_changed_is_refused() -> None:
     def attribute(x: torch.Tensor, seen: Batch) -> torch.Tensor:
-        seen.parts[0] = x * 2
+        seen.parts = [x * 2]
         return x.sum()
 
-    given: tuple[tuple[Any, Any], ...] = (
-        (append, []), (set_item, {"x": torch.ones(1)}), (attribute, Batch([1], ["n"])),
-    )  # fmt: skip
-    for fn, argument in given:
-        with pytest.raises(GradofError, match="container among the arguments"):
-            gradof.differentiate(fn, strict=True)(torch.ones(2), argument)
+    with pytest.raises(GradofError, match="a Batch among the arguments is changed"):
+        gradof.differentiate(attribute, strict=True)(torch.ones(2), Batch([1], ["n"]))
 
 
 def test_numpy_users_never_load_torch() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof.errors import UnsupportedOpError
+from gradof.errors import GradofError, UnsupportedOpError
 from gradof.ir.printer import print_graph
 
 # torch.jit.script is to be torch.compile's, says torch
@@ -87,3 +87,40 @@ def test_a_scripted_module_is_not_followed() -> None:
                gradof.differentiate(module, strict=True)):  # fmt: skip
         with pytest.raises(UnsupportedOpError, match=r"a module of torch\.jit"):
             fn(torch.ones(4, 3))
+
+
+def _picked(x: torch.Tensor, index: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor:
+    return torch.zeros(3, 4, dtype=x.dtype).index_add(0, index, x) * parts[0]
+
+
+def test_tensors_from_outside_are_given_as_they_are() -> None:
+    script = _scripted(_picked)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("index", torch.tensor([2, 0, 0]))
+            self.scale = nn.Parameter(torch.ones(4, dtype=torch.float64))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return script(x, self.index, [self.scale])
+
+    net = Net()
+    fast: Any = gradof.differentiate(net, strict=True)
+    for _ in range(2):
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+        have, want = fast(x), net(x)
+        torch.testing.assert_close(have, want)
+        inputs = [x, net.scale]
+        grads = [torch.autograd.grad(y.square().sum(), inputs) for y in (have, want)]
+        torch.testing.assert_close(*grads)
+
+
+def _by_storage(x: torch.Tensor) -> torch.Tensor:
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+
+def test_an_error_within_is_ours_and_not_of_torchs_interpreter() -> None:
+    script = _scripted(_by_storage)
+    with pytest.raises(GradofError, match=r"quantize_per_tensor|qint8"):
+        gradof.differentiate(lambda x: script(x), strict=True)(torch.ones(3))

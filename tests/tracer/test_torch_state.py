@@ -117,7 +117,7 @@ def test_results_that_are_inputs_or_repeat() -> None:
     x, free, first, second, *rest = traced.outputs
     assert (x, free) == (InputOut(0), InputOut(1))
     assert first is second and isinstance(first, TensorOut)
-    rebuilt = traced.rebuild([X, w], ["y"])
+    rebuilt = traced.out_tree.unflatten(traced.leaves(traced.outputs, [X, w], ["y"], {}))
     assert rebuilt == {"same": X, "free": w, "pair": ("y", "y"), "n": 3, "shape": X.shape}
     assert len(rest) == 2
 

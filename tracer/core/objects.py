@@ -35,9 +35,9 @@ from gradof.tracer.core.pytree import (
     TreeDef,
     closed,
     flatten,
-    is_unchanged,
 )
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.items import items_of
 
 _VALUES = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, ModuleType,
@@ -68,30 +68,17 @@ def can_be_made(cls: type) -> bool:
 def flatten_result(
     result: Any, was_there: Callable[[Any], bool], given: Sequence[Any],
     is_traced: Callable[[Any], bool], is_value: Callable[[Any], bool], loc: Loc | None,
+    is_whole: Callable[[Any], bool] | None = None,
 ) -> tuple[list[Any], TreeDef]:  # fmt: skip
     """The leaves of what a function returned or stored, and its structure.
 
     `was_there` tells which objects it could reach before the call. `given` are the leaves of the
-    arguments, `is_traced` tells tensors of the trace, `is_value` what is a leaf for the library.
+    arguments, `is_traced` tells tensors of the trace, `is_value` what is a leaf for the library,
+    `is_whole` containers that are leaves (`gradof.tracer.core.given`).
     Raises TraceError for an object that holds traced tensors where no copy of it could be made.
     """
-    return flatten(result, _Objects(was_there, given, is_traced, is_value, loc).members)
-
-
-def refuse_changed_containers(
-    arguments: Any, tree: TreeDef, leaves: Sequence[Any], loc: Loc | None
-) -> None:
-    """TraceError where the function has changed a list, dict or other container of its arguments.
-
-    It was given containers of its own: the caller's have not been changed with them.
-    """
-    if is_unchanged(tree, arguments, iter(leaves)):
-        return
-    raise TraceError(
-        "a container among the arguments is changed: an item of a list or dict, or an attribute, "
-        "is set, added or taken away",
-        loc=loc, hint="return what is new, or change tensors in place (copy_)",
-    )  # fmt: skip
+    objects = _Objects(was_there, given, is_traced, is_value, loc)
+    return flatten(result, objects.members, is_whole)
 
 
 class _Objects:
@@ -230,5 +217,5 @@ def _parts(obj: Any) -> Iterator[Any]:
     if isinstance(obj, dict):
         yield from dict.values(obj)
     elif isinstance(obj, (list, tuple, set, frozenset)):
-        yield from obj
+        yield from items_of(obj)
     yield from (value for _, value in _attributes(obj))

@@ -193,7 +193,7 @@ def shares_containers(tree: Any) -> bool:
     stack = [tree]
     while stack:
         value = stack.pop()
-        taken_apart = _take_apart(value)
+        taken_apart = take_apart(value)
         if taken_apart is None:
             continue
         if taken_apart[0] not in FIXED:
@@ -205,33 +205,40 @@ def shares_containers(tree: Any) -> bool:
 
 
 def flatten(
-    tree: Any, members: Callable[[Any], Members | None] | None = None
-) -> tuple[list[Any], TreeDef]:
+    tree: Any, members: Callable[[Any], Members | None] | None = None,
+    is_whole: Callable[[Any], bool] | None = None,
+) -> tuple[list[Any], TreeDef]:  # fmt: skip
     """The leaves of a nested value, left to right, and its structure.
 
-    `members` takes apart what would be a leaf: keys and values of an object, or None.
+    `members` takes apart what would be a leaf: keys and values of an object, or None. A container
+    that `is_whole` is a leaf.
     """
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves, members)
+    return leaves, _flatten(tree, leaves, members, is_whole)
 
 
 def _flatten(
-    tree: Any, leaves: list[Any], members: Callable[[Any], Members | None] | None
-) -> TreeDef:
-    taken_apart = _take_apart(tree, members)
+    tree: Any, leaves: list[Any], members: Callable[[Any], Members | None] | None,
+    is_whole: Callable[[Any], bool] | None,
+) -> TreeDef:  # fmt: skip
+    whole = is_whole is not None and is_whole(tree)
+    taken_apart = None if whole else take_apart(tree, members)
     if taken_apart is None:
         leaves.append(tree)
         return LEAF
     kind, keys, parts, context = taken_apart
-    children = tuple(_flatten(part, leaves, members) for part in parts)
+    children = tuple(_flatten(part, leaves, members, is_whole) for part in parts)
     cls = class_of(tree) if kind == "registered" else type(tree)
     return TreeDef(kind, cls, keys, children, context)
 
 
-def _take_apart(
+def take_apart(
     tree: Any, members: Callable[[Any], Members | None] | None = None
 ) -> tuple[Kind, tuple[Any, ...], Sequence[Any], Context | None] | None:
-    """Kind, keys, children and context of a container; None for a leaf."""
+    """Kind, keys, children and context of a container; None for a leaf.
+
+    `members` is as in `flatten`.
+    """
     cls: type = type(tree)
     known = _SPLIT.get(cls) or _split_of_class(cls)
     if known is not None:
@@ -243,20 +250,6 @@ def _take_apart(
         return "registered", *split(node, tree)
     found = None if members is None else members(tree)
     return None if found is None else ("object", *found, None)
-
-
-def is_unchanged(tree: TreeDef, value: Any, leaves: Iterator[Any]) -> bool:
-    """Whether a value that was built from `tree` still holds these leaves, and nothing else."""
-    if tree.kind == "leaf":
-        return next(leaves) is value
-    taken_apart = _take_apart(value)
-    if taken_apart is None or class_of(value) is not tree.type:
-        return False
-    _, keys, parts, context = taken_apart
-    return (keys, context) == (tree.keys, tree.context) and all(
-        is_unchanged(child, part, leaves)
-        for child, part in zip(tree.children, parts, strict=True)
-    )
 
 
 def _registered(cls: type) -> Any:

@@ -12,12 +12,12 @@
 
 One call, then: flatten the arguments; inputs = the leaves named by `arg_leaves` followed by
 `origin.read(fn)` of each origin; run the graph; copy every write-back into its input;
-`traced.rebuild(...)` the result.
+`traced.leaves(...)` are those of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,7 @@ from gradof.ir.contents import checksum
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import guards_of, split
 from gradof.tracer.core.pytree import TreeDef
+from gradof.tracer.core.refill import reach, refill
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
 from gradof.tracer.state.places import Place, fill, remove_place, write_place
 
@@ -118,6 +119,13 @@ class InputOut:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenOut:
+    """A leaf of the result that is a container of the caller's, or in one (`tracer.core.given`)."""
+
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConstantOut:
     """A leaf of the result that is no tensor: the value itself."""
 
@@ -144,7 +152,8 @@ class NumberOut:
     is_numpys: bool = False
 
 
-OutputLeaf = TensorOut | InputOut | ConstantOut | NumberOut
+OutputLeaf = TensorOut | InputOut | GivenOut | ConstantOut | NumberOut
+Containers = Mapping[tuple[int, ...], Any]  # the caller's, by their paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +169,8 @@ class Store:
     tree: TreeDef | None = None
     outputs: tuple[OutputLeaf, ...] = ()
 
-    def write(self, leaves: Sequence[Any]) -> None:
-        """Write it, given the leaves of the value."""
+    def write(self, leaves: Sequence[Any], containers: Containers) -> None:
+        """Write it, given the leaves of the value, and the caller's containers."""
         if self.mode == "remove":
             remove_place(self.place)
             return
@@ -169,6 +178,8 @@ class Store:
         value = self.tree.unflatten(leaves)
         if self.mode == "set":
             write_place(self.place, value)
+        elif self.place.kind == "given":
+            refill(containers[self.place.container], value)
         else:
             fill(self.place.container, value, keep=self.mode == "grow")
 
@@ -236,13 +247,16 @@ class Traced:
     loops: tuple[bool, ...] = ()
     sizes: Any = None
 
-    def rebuild(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
-        """The user's result from the arrays given as graph inputs and got as graph outputs."""
-        return self.out_tree.unflatten(self.leaves(self.outputs, inputs, results))
+    def containers(self, given: Sequence[Any]) -> Containers:
+        """The caller's containers that are changed or handed on, found in `(args, kwargs)`."""
+        changed = (s.place.container for s in self.stores if s.place.kind == "given")
+        handed = (out.path for out in self.all_outputs if isinstance(out, GivenOut))
+        return {path: reach(given, path) for path in (*changed, *handed)}
 
     def leaves(
-        self, outputs: Sequence[OutputLeaf], inputs: Sequence[Any], results: Sequence[Any]
-    ) -> list[Any]:
+        self, outputs: Sequence[OutputLeaf], inputs: Sequence[Any], results: Sequence[Any],
+        containers: Containers,
+    ) -> list[Any]:  # fmt: skip
         """The leaves of the result, or of a value that is stored."""
         leaves: list[Any] = []
         for out in outputs:
@@ -250,6 +264,8 @@ class Traced:
                 leaves.append(results[out.index])
             elif isinstance(out, InputOut):
                 leaves.append(inputs[out.index])
+            elif isinstance(out, GivenOut):
+                leaves.append(containers[out.path])
             elif isinstance(out, NumberOut):
                 number = results[out.index].item()
                 leaves.append(np.float64(number) if out.is_numpys else number)

@@ -145,7 +145,8 @@ class _Rule:
                     f"the rule of {self.name} writes to Python's state",
                     loc=function_loc(self.rule), hint="let it return gradients, and nothing else",
                 )
-            store.write(traced.leaves(store.outputs, (), ()))  # such as a table of a library's
+            leaves = traced.leaves(store.outputs, (), (), {})
+            store.write(leaves, {})  # such as a table of a library's
         graph = Graph(f"d{self.name}")
         count = len(traced.arg_leaves)
         params = [graph.block.add_param(v.type, v.hint) for v in traced.graph.inputs[:count]]

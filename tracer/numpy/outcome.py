@@ -16,6 +16,7 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
+from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -46,12 +47,14 @@ class Outcome:
 
     def __init__(
         self, fn: Callable[..., Any], recorder: Recorder, sight: Sight,
-        arguments: Sequence[TracedArray], given: Sequence[Any],
+        arguments: Sequence[TracedArray], given: Sequence[Any], containers: GivenContainers,
     ) -> None:  # fmt: skip
         self.loc = function_loc(fn)
         self.recorder, self.sight = recorder, sight
         self.arguments = arguments  # the traced arrays behind the inputs that are no free arrays
         self.given = given  # the leaves of the arguments
+        self.containers = containers
+        containers.look(self.loc)
         self.outputs: tuple[OutputLeaf, ...] = ()
         self.stores: tuple[Store, ...] = ()
         self._again: tuple[str, Loc | None] | None = None  # what the function has to do itself
@@ -67,10 +70,11 @@ class Outcome:
         self.outputs = tuple(map(self._note, leaves))
         left: list[Change] = []
         writer = Writer(
-            self.sight.reads, self.sight.was_there, _is_value, self._flatten, self._stored,
+            self.sight.reads, self.sight.was_there, self._is_stored, self._flatten, self._stored,
             self.loc, left,
         )  # fmt: skip
-        self.stores = writer.stores(changes)
+        stores = writer.stores(changes)
+        self.stores = (*stores, *self.containers.stores(self._flatten, self._stored))
         for change in left:
             self._perform(f"a {type(change.after).__qualname__} is stored", self.loc)
         return tree
@@ -87,14 +91,21 @@ class Outcome:
 
     def _flatten(self, value: Any) -> tuple[list[Any], TreeDef]:
         there = self.sight.was_there
-        return flatten_result(value, there, self.given, _is_traced, _is_value, self.loc)
+        return flatten_result(
+            value, there, self.given, _is_traced, _is_value, self.loc, self.containers.holds
+        )
+
+    def _is_stored(self, leaf: Any) -> bool:
+        return _is_value(leaf) or self.containers.holds(leaf)
 
     def _stored(self, leaf: Any) -> OutputLeaf:
         """A leaf of what is stored: what was taken out of the trace would be stored as it was."""
         detached = self.recorder.told.values.get(id(leaf))
         if detached is not None:
             return self._note(detached[1])
-        known = type(leaf) in _TRACED or self.sight.was_there(leaf)
+        known = (
+            type(leaf) in _TRACED or self.containers.holds(leaf) or self.sight.was_there(leaf)
+        )
         if self.recorder.told.values and not known and isinstance(leaf, _MAY_BE_MADE_OF_VALUES):
             self._perform("what may be made of gradof.value_of(...) is stored", self.loc)
         return self._note(leaf)
@@ -102,6 +113,9 @@ class Outcome:
     def _note(self, leaf: Any) -> OutputLeaf:
         """The leaf's place among those that are traced, for an index, until they are numbered."""
         leaf = number(leaf)  # of a step
+        container = self.containers.output(leaf)
+        if container is not None:
+            return container
         found = self._noted.get(id(leaf))
         if found is None:
             if is_plain(leaf) and leaf.dtype.kind in "biufc":  # an old one is an input

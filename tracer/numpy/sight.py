@@ -25,6 +25,7 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ir.contents import checksum
+from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import settle
 from gradof.tracer.core.stores import is_bookkeeping
@@ -124,16 +125,21 @@ class Sight:
             )  # fmt: skip
 
     def written(
-        self, fn: Callable[..., Any], given: Iterable[Any], lent: Iterable[TracedArray] = ()
-    ) -> list[Change]:
-        """What the run has written to what was there before it; `given` are its arguments' leaves.
+        self, fn: Callable[..., Any], given: Iterable[Any], containers: GivenContainers,
+        lent: Iterable[TracedArray] = (),
+    ) -> list[Change]:  # fmt: skip
+        """What the run has written to what was there before it; `given` are its arguments' leaves,
+        in `containers`, whose changes are not of these.
 
         `lent` stand in places of Python's state as the run begins, for what is there.
 
         Raises TraceError if the trace's own arrays were left elsewhere, where they outlive it.
         Traced numbers that were are plain again, and pinned.
         """
-        changes = [c for c in self._held.changes() if not is_bookkeeping(c)]
+        changes = [
+            c for c in self._held.changes()
+            if not is_bookkeeping(c) and not containers.owns(c.container)
+        ]  # fmt: skip
         if not changes:
             return []
         there = self._reached(fn, given).reached

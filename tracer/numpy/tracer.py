@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import GradofError, LeafTypeError, TraceError, UnsupportedOpError
+from gradof.errors import GradofError, LeafTypeError, UnsupportedOpError
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
+from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.loop_notes import Evaluate, Varying
 from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
-from gradof.tracer.core.pytree import TreeDef, flatten, flatten_call, parameters_of, thaw
+from gradof.tracer.core.pytree import flatten_call, parameters_of, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import Traced, split_guards
 from gradof.tracer.core.whiles import Whiles
@@ -67,7 +68,6 @@ from gradof.tracer.state.loop_code import handles_errors
 from gradof.tracer.state.origins import ATOMS
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
-from gradof.tracer.state.source import function_loc
 
 # Importing these registers their adaptors.
 ADAPTORS = (
@@ -156,15 +156,17 @@ def _trace(
         places.fill(held.number)
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
+            containers = GivenContainers((positional, named))
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
         reads.misses.refuse_caught()
         sight.check(fn)
         generators.check()
-        _refuse_changed_containers(fn, (positional, named), tree, values)
-        changes = sight.written(fn, thawed, held.arrays)
-        outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
+        changes = sight.written(fn, thawed, containers, held.arrays)
+        outcome = Outcome(
+            fn, recorder, sight, [*traced.values(), *held.arrays], thawed, containers
+        )
         out_tree = outcome.take(result, changes)
     except Exception:
         put_back(reads.held.changes())
@@ -333,21 +335,6 @@ def _check_leaf(leaf: Any, path: str) -> None:
     if leaf.dtype.kind not in "biufc":
         raise LeafTypeError(
             f"{path} is an array of dtype {leaf.dtype}", hint="convert it: a.astype(np.float64)"
-        )
-
-
-# --- what a trace must not touch ------------------------------------------------------------------
-
-
-def _refuse_changed_containers(
-    fn: Callable[..., Any], call: Any, tree: TreeDef, values: Sequence[Any]
-) -> None:
-    """`params["w"] = ...` changes the caller's dict in eager; a trace works on a copy of it."""
-    leaves, now = flatten(call)
-    if now != tree or any(a is not b for a, b in zip(leaves, values, strict=True)):
-        raise TraceError(
-            "a container among the arguments is changed", loc=function_loc(fn),
-            hint="return the new values instead, or change the arrays in place: p['w'][...] = v",
         )
 
 

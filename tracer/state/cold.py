@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, permutations
@@ -30,6 +29,7 @@ from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.state.caches import used_since, wrapped_by
 from gradof.tracer.state.held import Held
+from gradof.tracer.state.items import SEQUENCES, items_of
 from gradof.tracer.state.kinds import is_of_trace
 from gradof.tracer.state.source import user_loc
 
@@ -220,8 +220,8 @@ def _inside(obj: Any) -> Iterator[Any]:
     if isinstance(obj, dict):
         yield from dict.keys(obj)
         yield from dict.values(obj)
-    elif isinstance(obj, (list, tuple, set, frozenset, deque)):
-        yield from obj
+    elif isinstance(obj, SEQUENCES):
+        yield from items_of(obj)
     elif callable(obj) and type(closure := getattr(obj, "__closure__", None)) is tuple:
         yield from gc.get_referents(*closure)  # of the class of functions it is a descriptor
     attributes = getattr(obj, "__dict__", None)

@@ -38,6 +38,7 @@ from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, w
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.frames import Frames, is_frame
 from gradof.tracer.state.heard import hides, is_of_stdlib, is_opaque
+from gradof.tracer.state.items import SEQUENCES, count_of, items_of
 from gradof.tracer.state.iterators import is_iterator, position
 from gradof.tracer.state.kinds import (
     ATOMS,
@@ -170,11 +171,12 @@ class Held:
         elif isinstance(obj, GETTERS):
             self.names |= frozenset(names_of(obj))
         elif isinstance(obj, dict):
-            if len(obj) <= _LARGE:
+            if dict.__len__(obj) <= _LARGE:
                 yield from (*dict.keys(obj), *dict.values(obj))
-        elif isinstance(obj, (list, tuple, set, frozenset, deque, np.ndarray)):
-            if len(obj) <= _LARGE:
-                yield from obj.flat if isinstance(obj, np.ndarray) else obj
+        elif isinstance(obj, np.ndarray):
+            yield from obj.flat if obj.size <= _LARGE else ()
+        elif isinstance(obj, SEQUENCES):
+            yield from items_of(obj) if count_of(obj) <= _LARGE else ()
         elif isinstance(obj, FunctionType):
             yield from self._of_function(obj, bool(facts.stores) or facts.dynamic)
         elif isinstance(obj, MethodType):

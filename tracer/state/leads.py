@@ -7,11 +7,11 @@ True
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Collection, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from gradof.tracer.state.items import SEQUENCES, items_of
 from gradof.tracer.state.kinds import applied_by
 from gradof.tracer.state.libraries import is_set
 from gradof.tracer.state.origins import ATOMS, children_of
@@ -35,8 +35,8 @@ def leads_to(value: Any, kinds: Collection[type], old: Mapping[int, bool]) -> se
         seen[id(obj)] = obj
         if isinstance(obj, dict):
             todo.extend((*dict.keys(obj), *dict.values(obj)))
-        elif isinstance(obj, (list, tuple, set, frozenset, deque)):
-            todo.extend(obj)
+        elif isinstance(obj, SEQUENCES):
+            todo.extend(items_of(obj))
         elif isinstance(obj, FunctionType):
             todo.extend(c.cell_contents for c in obj.__closure__ or () if is_set(c))
             todo.extend((obj.__defaults__, obj.__kwdefaults__, obj.__dict__))

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
+from gradof.tracer.state.items import items_of
 from gradof.tracer.state.kinds import MODULE_TABLES, applied_by
 from gradof.tracer.state.libraries import from_library, is_library, is_set
 
@@ -281,9 +282,9 @@ def children_of(obj: Any, root: bool) -> Iterator[tuple[Step, Any]]:
         yield from ((Step("partial_arg", i), v) for i, v in enumerate(obj.args))
         yield from ((Step("partial_kw", k), v) for k, v in obj.keywords.items())
     elif isinstance(obj, dict):
-        yield from ((Step("item", k), v) for k, v in list(obj.items()))
+        yield from ((Step("item", k), v) for k, v in list(dict.items(obj)))
     elif isinstance(obj, (list, tuple)):
-        yield from ((Step("item", i), v) for i, v in enumerate(obj))
+        yield from ((Step("item", i), v) for i, v in enumerate(items_of(obj)))
     elif isinstance(obj, type):
         if not from_library(obj):
             yield from (

@@ -60,7 +60,7 @@ def _nonzero(x: Tensor) -> Tensor:
     for size in reversed(x.shape):
         columns.append(places % max(size, 1))
         places = places // max(size, 1)
-    return torch.stack(columns[::-1], 1)
+    return torch.stack(columns[::-1]).t()  # in columns, as torch has it
 
 
 def _true_places(flat: Tensor) -> Tensor:

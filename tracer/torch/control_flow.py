@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.scripted import scripted
 
 _COMPILE = "_hop_compile_and_call"  # what torch's operators of control flow run through, since 2.13
@@ -54,7 +55,9 @@ _OPERATORS = {"_cond_op_wrapper": run_cond, "_while_loop_op_wrapper": run_while_
 
 
 @contextmanager
-def control_flow() -> Iterator[None]:
+def control_flow(
+    recorder: Recorder, lift: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
     """Within it, torch's control flow is Python's on a recording thread.
 
     Compiled functions run as they were written, on other threads too, as torch has one setting for
@@ -80,8 +83,9 @@ def control_flow() -> Iterator[None]:
     # functions are compiled only where torch's compiler was loaded, which takes a second
     loaded = "torch._dynamo" in sys.modules
     try:
-        with torch.compiler.set_stance("force_eager") if loaded else nullcontext(), scripted():
-            yield
+        with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
+            with scripted(recorder, lift):
+                yield
     finally:
         if before is not None:
             setattr(module, _COMPILE, before)

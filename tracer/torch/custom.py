@@ -34,6 +34,7 @@ from gradof.tracer.torch.functional import inner, is_written, wrap, write_back
 from gradof.tracer.torch.modes import ApiMode
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.transforms import transformed
+from gradof.tuning import MOST_RULES
 
 _base: Any = _SingleLevelFunction
 _BY_TORCH = "torch._library.autograd"  # the gradient of a torch.library op, which is opaque
@@ -92,6 +93,8 @@ class _Call:
         """Run the Function and, where a gradient can flow to it, record its rule."""
         if not self.live:
             return run(self.args)
+        if self.recorder.rules.count(self.cls) == MOST_RULES:
+            return self._without_rule(run(self.args))
         given = {i: self._requiring(i) for i in self.live}
         self.outside = self.recorder.known()
         self.recorder.applying += 1
@@ -127,6 +130,16 @@ class _Call:
             return result
         plain = [self._without_history(o) if isinstance(o, torch.Tensor) else o for o in outs]
         return tuple(plain) if isinstance(result, tuple) else plain[0]
+
+    def _without_rule(self, result: Any) -> Any:
+        """Results of a Function within its own backward, as deep as rules are recorded."""
+        known = [Expr(self.values[i], self.recorder.emitter) for i in self.live]
+        for out in result if isinstance(result, tuple) else (result,):
+            if isinstance(out, torch.Tensor) and out.requires_grad:
+                value = Expr(self.recorder.value(inner(out), self.loc), self.recorder.emitter)
+                ended = F.once_differentiable(value, *known, deepest=self.cls.__name__)
+                self.recorder.bind(inner(out), ended.value)
+        return result
 
     def _hand_over(self, out: torch.Tensor) -> None:
         """Give memory that was written the gradient of the result: views of it are taken there."""
@@ -189,8 +202,12 @@ class _Call:
                 else torch.zeros_like(o) if isinstance(o, torch.Tensor) else None
                 for o in outs
             ]  # fmt: skip
-            with self.reads.of_backwards.of(inspect.unwrap(self.cls.backward), ctx):
-                returned = ctx.apply(*cotangents)
+            self.recorder.rules.append(self.cls)
+            try:
+                with self.reads.of_backwards.of(inspect.unwrap(self.cls.backward), ctx):
+                    returned = ctx.apply(*cotangents)
+            finally:
+                self.recorder.rules.pop()
         grads = list(returned) if isinstance(returned, tuple) else [returned]
         line = function_loc(inspect.unwrap(self.cls.backward)) or self.loc
         if len(grads) < len(self.args) or any(g is not None for g in grads[len(self.args) :]):
@@ -242,9 +259,8 @@ class _Call:
         maker = _maker(grad)
         if maker is not None and "Error" in maker.name():
             known = [*cotangents, *(self.values[k] for k in self.live)]
-            expr = F.once_differentiable(
-                expr, *(Expr(v, recorder.emitter) for v in known)
-            )
+            operands = (Expr(v, recorder.emitter) for v in known)
+            expr = F.once_differentiable(expr, *operands, deepest="")
         return expr.value
 
 

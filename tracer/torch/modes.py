@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradof.errors import (
     DataDependentError,
+    GradofError,
     LeafMutationError,
     TraceError,
     UnsupportedOpError,
@@ -97,10 +98,12 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self.recorder.paused:
                 self.recorder.deferred.settle(args, kwargs)
                 return func(*args, **(kwargs or {}))
-            site = user_site(caller(self.recorder.thread))
-            if func.namespace in _TORCHS_OWN:
-                return self._dispatch_unheard(func, args, kwargs or {}, site)
-            return self._dispatch(func, args, kwargs or {}, site)
+            run = self._dispatch_unheard if func.namespace in _TORCHS_OWN else self._dispatch
+            try:
+                return run(func, args, kwargs or {}, user_site(caller(self.recorder.thread)))
+            except GradofError as error:
+                self.recorder.refused = error
+                raise
 
     def _dispatch(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site

@@ -18,6 +18,7 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import TensorType
+from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -38,6 +39,7 @@ from gradof.tracer.torch.attributes import is_hint, set_error
 from gradof.tracer.torch.functional import inner, is_wrapper
 from gradof.tracer.torch.leaves import STATIC_TYPES
 from gradof.tracer.torch.random import GeneratorState
+from gradof.tracer.torch.stores import stores_of
 
 if TYPE_CHECKING:
     from gradof.tracer.torch.tracer import Trace
@@ -46,9 +48,11 @@ if TYPE_CHECKING:
 class Outcome:
     """See the module docstring."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, containers: GivenContainers) -> None:
         self.trace = trace
         self.loc = function_loc(trace.fn)
+        self.containers = containers
+        containers.look(self.loc)
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output
@@ -64,17 +68,28 @@ class Outcome:
         """The leaves and structure of a result or of a value that is stored."""
         trace = self.trace
         leaves, tree = flatten_result(
-            value, trace.outer.was_there, trace.given, is_traced, _is_value, self.loc
+            value, trace.outer.was_there, trace.given, is_traced, _is_value, self.loc,
+            self.containers.holds,
         )
         if trace.reads.hashed and _has_tensor_keys(tree):
             raise keys_error(self.loc)
         return leaves, tree
+
+    def stores(self) -> tuple[Store, ...]:
+        """What each call writes to Python's state, and to containers among its arguments."""
+        stores = stores_of(
+            self.trace.outer, self.flatten, self.output, self.containers.holds, self.loc
+        )
+        return (*stores, *self.containers.stores(self.flatten, self.output))
 
     def output(self, leaf: Any) -> OutputLeaf:
         """How a call gets a leaf of the result or of a value that is stored."""
         if type(leaf) is TracedNumber:
             return NumberOut(self._add(leaf.outcome()), type(leaf.value) is np.float64)
         if not isinstance(leaf, torch.Tensor):
+            given = self.containers.output(leaf)
+            if given is not None:
+                return given
             return SizeOut(leaf) if type(leaf) is torch.Size else ConstantOut(leaf)
         wrapper = self.trace.api.traced(leaf)
         if id(wrapper) not in self._outputs:

@@ -73,6 +73,16 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> T
     return norm
 
 
+@PROGRAMS.of(_ATEN._euclidean_dist.default)
+def _euclidean_dist(a: Tensor, b: Tensor) -> Tensor:
+    """Of more than 25 rows, by a product; where none is left of a distance, it has no gradient."""
+    mine, others = a.square().sum(-1, True), b.square().sum(-1, True)
+    left = torch.cat([a * -2, mine, torch.ones_like(mine)], -1)
+    squares = left @ torch.cat([b, torch.ones_like(others), others], -1).mT
+    none = squares <= 0
+    return torch.where(none, 0.0, torch.where(none, 1.0, squares).sqrt())
+
+
 @PROGRAMS.of(_ATEN._pdist_forward.default)
 def _pdist(a: Tensor, p: float = 2.0) -> Tensor:
     first, second = torch.triu_indices(a.shape[0], a.shape[0], 1, device=a.device)

@@ -24,6 +24,7 @@ import torch
 
 from gradof.errors import (
     DataDependentShapeError,
+    GradofError,
     InferenceError,
     TraceError,
     UnsupportedOpError,
@@ -60,6 +61,8 @@ class Recorder:
         self.varying: set[Value] = set()
         self.guards = 0
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
+        self.refused: GradofError | None = None  # the last error of an op
+        self.rules: list[type] = []  # the Functions whose backward is traced
         self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
         self.deferred = Deferred()
         self.numpys: dict[Value, Loc | None] = {}  # constants in the memory of numpy arrays

@@ -13,7 +13,7 @@ modules cannot be followed: their state is out of Python's sight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,9 @@ import torch
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.recorder import Recorder
 
+Lift = Callable[[torch.Tensor], torch.Tensor]
 _Function: Any = torch.jit.ScriptFunction
 _Method: Any = torch._C.ScriptMethod
 _private: Any = torch._C
@@ -30,15 +32,26 @@ _jit: Any = torch.jit
 
 
 @contextmanager
-def scripted() -> Iterator[None]:
-    """Within it, scripted functions run op by op on the threads that record."""
+def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
+    """Within it, scripted functions run op by op on the threads that record.
+
+    `lift` gives what stands for a tensor in the trace.
+    """
     call, call_method = _Function.__call__, _Method.__call__
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
             return call(function, *args, **kwargs)
         copy = _private._create_function_from_graph(function.name, function.inlined_graph)
-        return call(copy, *_bound(function, args, kwargs))
+        recorder.refused = None
+        try:
+            with torch._C.DisableTorchFunction():  # ours, not the user's
+                given = [_lifted(a, lift) for a in _bound(function, args, kwargs)]
+            return call(copy, *given)
+        except RuntimeError:  # torch's interpreter has lost what it was
+            if recorder.refused is None:
+                raise
+            raise recorder.refused from None
 
     def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
@@ -54,6 +67,16 @@ def scripted() -> Iterator[None]:
             yield
     finally:
         _Function.__call__, _Method.__call__ = call, call_method
+
+
+def _lifted(argument: Any, lift: Lift) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return lift(argument)
+    if type(argument) in (list, tuple):
+        return type(argument)(_lifted(part, lift) for part in argument)
+    if type(argument) is dict:
+        return {key: _lifted(part, lift) for key, part in argument.items()}
+    return argument
 
 
 def _bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,16 @@ _VALUES = (
 
 
 def stores_of(
-    outer: OuterState, flatten: Flatten, output: Output, loc: Loc | None
-) -> tuple[Store, ...]:
-    """The stores of a run; TraceError for a value that a call could not make again."""
-    writer = Writer(outer.reads, outer.was_there, _is_value, flatten, output, loc)
+    outer: OuterState, flatten: Flatten, output: Output, is_given: Callable[[Any], bool],
+    loc: Loc | None,
+) -> tuple[Store, ...]:  # fmt: skip
+    """The stores of a run; TraceError for a value that a call could not make again.
+
+    `is_given` tells containers of the caller's that are stored as they are.
+    """
+    def is_value(leaf: Any) -> bool:
+        return isinstance(leaf, _VALUES) or is_given(leaf)
+
+    writer = Writer(outer.reads, outer.was_there, is_value, flatten, output, loc)
     return writer.stores([change for change in outer.changes() if not is_bookkeeping(change)])
 
-
-def _is_value(leaf: Any) -> bool:
-    return isinstance(leaf, _VALUES)

@@ -46,11 +46,11 @@ from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
     special,
 )
 from gradof.tracer.aten.types import type_of
+from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.lent_type import Type
 from gradof.tracer.core.loop_notes import LoopNotes, Varying
 from gradof.tracer.core.math_numbers import traced_math
 from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.core.objects import refuse_changed_containers
 from gradof.tracer.core.place_numbers import NumbersInPlaces
 from gradof.tracer.core.pytree import flatten_call, thaw
 from gradof.tracer.core.regions import recording_into
@@ -100,7 +100,6 @@ from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.state import OuterState
-from gradof.tracer.torch.stores import stores_of
 from gradof.tracer.torch.transforms import func_transforms, outside_transforms
 
 # Fused kernels are switched off for the whole process while a trace runs.
@@ -240,21 +239,22 @@ class Trace:
         with unfused(), functionalization(), recorded_generators(self.recorder), regions:
             wrapped = self.arguments(names)
             args, kwargs = tree.unflatten(wrapped)
+            containers = GivenContainers((args, kwargs))
             self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
-            with self.aten, self.api, followed, hooks, again, control_flow(), meta_kernels_alone():
+            operators = control_flow(self.recorder, self.api.traced)
+            with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
                 with func_transforms(self.api.traced), traced_math(), self.attributes.watching():
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
-            refuse_changed_containers((args, kwargs), tree, wrapped, function_loc(self.fn))
-            outcome = Outcome(self)
+            outcome = Outcome(self, containers)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree = outcome.results(result)
-                stores = stores_of(self.outer, outcome.flatten, outcome.output, outcome.loc)
+                stores = outcome.stores()
                 outputs, stores = outcome.share(outputs, stores)
                 self.api.layouts.asks = self.reads.asks = self.reads.asks or self.api.layouts.asks
                 layouts = self.api.layouts.of_inputs(
