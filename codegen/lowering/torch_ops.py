@@ -332,9 +332,15 @@ def _within(node: Node, operands: list[str], device: str) -> str:
     return f"(({at} >= {start}) & ({at} < {stop})).reshape({literal(shape)})"
 
 
+_ERRORS = {
+    "index": "IndexError", "runtime": "RuntimeError",
+    "divisor": "lambda _: RuntimeError('ZeroDivisionError')",
+}
+
+
 def _in_range(node: Node, operands: list[str], device: str) -> str:
     size, wraps = node.attrs["size"], node.attrs["wraps"]
-    error = {"index": "IndexError", "runtime": "RuntimeError"}[str(node.attrs["error"])]
+    error = _ERRORS[str(node.attrs["error"])]
     return f"in_range({operands[0]}, {size}, wraps={wraps}, error={error})"
 
 

@@ -10,7 +10,7 @@ ten times as fast as numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,14 @@ def _infer_in_range(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[
     return (index,)
 
 
-_OUT_OF_RANGE: dict[Any, type[Exception]] = {"index": IndexError, "runtime": RuntimeError}
+def zero_division(_: str) -> RuntimeError:
+    """What torch raises for a divisor of 0 among integers, on the CPU."""
+    return RuntimeError("ZeroDivisionError")
+
+
+_OUT_OF_RANGE: dict[Any, Callable[[str], Exception]] = {
+    "index": IndexError, "runtime": RuntimeError, "divisor": zero_division,
+}  # fmt: skip
 
 
 def _np_in_range(index: Array, *, size: int, wraps: bool, error: str) -> Array:
@@ -57,7 +64,8 @@ def _np_in_range(index: Array, *, size: int, wraps: bool, error: str) -> Array:
 op("in_range(index; size, wraps, error) -> y", family=Family(_infer_in_range), traits={"view"},
    numpy=_np_in_range, vjp={"index": None},
    doc="The index, in [0, size); with `wraps`, negative entries count from the end. Anything else"
-       " raises IndexError (error='index') or RuntimeError (error='runtime').")
+       " raises IndexError (error='index') or RuntimeError (error='runtime', or 'divisor', which"
+       " says that a divisor is 0).")
 
 
 def _infer_index_select(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

@@ -32,10 +32,23 @@ def elementwise(c: Call, op: Op, *operands: Operand) -> Expr:
 def apply(c: Call, name: str, dtype: DType, *operands: Operand) -> Expr:
     """Op `name` with every tensor operand cast to `dtype`; numbers become numbers of its kind."""
     like = c.type().with_dtype(dtype)
+    if name in _DIVIDES:
+        operands = (operands[0], divisor(c, operands[1], dtype))
     cast = [
         x.cast(dtype) if isinstance(x, Expr) else scalar_for(x, like) for x in operands
     ]
     return F.__getattr__(name)(*cast)
+
+
+_DIVIDES = frozenset({"remainder", "fmod", "floor_divide"})
+
+
+def divisor(c: Call, b: Operand, dtype: DType) -> Operand:
+    """The same: of integers on the CPU a zero is eager's RuntimeError."""
+    if not isinstance(b, Expr) or dtype.kind not in ("int", "uint") or c.type().device != "cpu":
+        return b
+    b = b.cast(dtype)
+    return b + F.in_range((b == 0).cast(dtype), size=1, wraps=False, error="divisor")
 
 
 def _arithmetic(name: str, logical: str | None) -> Any:
@@ -129,23 +142,11 @@ def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) 
     if rounding_mode == "floor":
         return apply(c, "floor_divide", dtype, a, b)
     if rounding_mode == "trunc" and not dtype.is_float:
-        # |a| // |b| with the sign put back: integers would lose digits on the way through floats
-        size = F.floor_divide(F.abs(a.cast(dtype)), abs_of(b, dtype))
-        return size * F.sign(a.cast(dtype)) * sign_of(b, dtype)
+        # what is left taken off first: integers would lose digits on the way through floats
+        like = c.type().with_dtype(dtype)
+        a, b = a.cast(dtype), divisor(c, b, dtype) if isinstance(b, Expr) else scalar_for(b, like)
+        return F.floor_divide(a - F.fmod(a, b), b)
     return apply(c, "div" if rounding_mode is None else "trunc_divide", dtype, a, b)
-
-
-def abs_of(x: Operand, dtype: DType) -> Operand:
-    """|x| of a tensor or a number."""
-    return F.abs(x.cast(dtype)) if isinstance(x, Expr) else abs(x)
-
-
-def sign_of(x: Operand, dtype: DType) -> Operand:
-    """The sign of a tensor or a real number."""
-    if isinstance(x, Expr):
-        return F.sign(x.cast(dtype))
-    assert not isinstance(x, complex)
-    return (x > 0) - (x < 0)
 
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")

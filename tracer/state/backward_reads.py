@@ -27,7 +27,7 @@ from gradof.tracer.state.code_facts import Facts, facts_of
 from gradof.tracer.state.source import user_loc
 
 _STDLIB = frozenset(sys.stdlib_module_names) - {"__main__"}  # whose globals stay as they are
-_TORCHS = frozenset({"torch", "torch._ops"})  # modules of dtypes and ops
+_TORCHS = frozenset({"torch", "torch._ops", "torch.jit"})  # of dtypes, ops, scripted functions
 _FIXED = (type, ModuleType, FunctionType, BuiltinFunctionType, logging.Logger)
 _ATOMS = (int, float, complex, str, bytes, tuple, type(None))
 _CONTAINERS = (list, dict, set, deque, bytearray)

@@ -27,13 +27,13 @@ def with_sign_of_nan(nest: LoopNest) -> LoopNest:
 def _signs(i: Instr, taken: set[str]) -> list[Instr]:
     words = ("up", "down", "zero", "below")
     up, down, zero, below = (_fresh(f"{i.name}_{word}", taken) for word in words)
-    x = i.args[0]
+    x, number = i.args[0], float if i.dtype.is_float else int
     return [
-        replace(i, name=up, op="gt", args=(x, 0.0), dtype=BOOL),
-        replace(i, name=down, op="lt", args=(x, 0.0), dtype=BOOL),
-        Instr(zero, "cast", (0.0,), i.dtype, "once", 0, {"dtype": i.dtype}, i.loc),
-        replace(i, name=below, op="where", args=(down, -1.0, zero)),
-        replace(i, op="where", args=(up, 1.0, below)),
+        replace(i, name=up, op="gt", args=(x, number(0)), dtype=BOOL),
+        replace(i, name=down, op="lt", args=(x, number(0)), dtype=BOOL),
+        Instr(zero, "cast", (number(0),), i.dtype, "once", 0, {"dtype": i.dtype}, i.loc),
+        replace(i, name=below, op="where", args=(down, number(-1), zero)),
+        replace(i, op="where", args=(up, number(1), below)),
     ]
 
 
