@@ -58,7 +58,8 @@ def test_signs_and_truncated_quotients_of_integers(dtype: torch.dtype) -> None:
     for n in (3, 50_000):
         a = torch.cat([torch.tensor([least, least + 1, 0], dtype=dtype), torch.arange(n).to(dtype)])
         for fn in (
-            torch.sign, lambda a: a.abs() * a.sign(), lambda a: torch.div(a, 3, rounding_mode="trunc"),
+            torch.sign, lambda a: a.abs() * a.sign(),
+            lambda a: torch.div(a, 3, rounding_mode="trunc"),
             lambda a: torch.div(a, -a.sign() * 7 + 1, rounding_mode="trunc"),
         ):  # fmt: skip
             assert torch.equal(gradof.differentiate(fn, strict=True)(a), fn(a))
