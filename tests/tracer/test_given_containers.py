@@ -50,7 +50,8 @@ def test_items_are_set_added_and_taken_away_as_in_eager(make: Any) -> None:
     fast = gradof.differentiate(fn, strict=True)
     for _ in range(5):
         x, history = torch.randn(3), [7]
-        batch, out = make(x=x, list=history, gone=3, name="a"), {1: 2}
+        batch = make(x=x, list=history, gone=3, name="a")
+        out: dict[Any, Any] = {1: 2}
         result, total = fast(batch, out)
         assert result is batch is batch["own"]
         assert out["same"] is history is batch["list"] and out[1] == 2
@@ -58,12 +59,12 @@ def test_items_are_set_added_and_taken_away_as_in_eager(make: Any) -> None:
         assert list(batch) == ["x", "list", "name", "y", "n", "own"] and batch["n"] == 5
         W.grad = None
         (2 * total + batch["y"].square().sum() + history[1]).backward()
-        assert torch.allclose(W.grad, 3 * x + 2 * W.detach() * x * x)
+        assert W.grad is not None and torch.allclose(W.grad, 3 * x + 2 * W.detach() * x * x)
     assert fast.cache_info().hits == 4
 
 
 def test_attributes_of_records_namespaces_and_others() -> None:
-    def fn(record: Record, space: Any, users: Any, last: Any, items: Any) -> Any:
+    def fn(record: Any, space: Any, users: Any, last: Any, items: Any) -> Any:
         record.y = record.x * W
         record.new = record.y + 1
         space.y = record.new * 2
@@ -124,7 +125,8 @@ def test_a_module_keeps_the_callers_dict() -> None:
         batch = {"x": torch.randn(4, 3)}
         assert fast(batch) is batch is net.last
         net.zero_grad()
-        batch["out"].sum().backward()
+        loss: Any = batch["out"].sum()
+        loss.backward()
         assert net.linear.weight.grad is not None
         assert torch.allclose(net.linear.weight.grad[0], batch["x"].sum(0))
 

@@ -29,6 +29,7 @@ from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.scripted import scripted
+from gradof.tracer.torch.subclasses import subclasses
 
 _COMPILE = "_hop_compile_and_call"  # what torch's operators of control flow run through, since 2.13
 
@@ -84,7 +85,7 @@ def control_flow(
     loaded = "torch._dynamo" in sys.modules
     try:
         with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
-            with scripted(recorder, lift):
+            with scripted(recorder, lift), subclasses(lift):
                 yield
     finally:
         if before is not None:
