@@ -16,7 +16,6 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
-from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -47,14 +46,14 @@ class Outcome:
 
     def __init__(
         self, fn: Callable[..., Any], recorder: Recorder, sight: Sight,
-        arguments: Sequence[TracedArray], given: Sequence[Any], containers: GivenContainers,
+        arguments: Sequence[TracedArray], given: Sequence[Any],
     ) -> None:  # fmt: skip
         self.loc = function_loc(fn)
         self.recorder, self.sight = recorder, sight
         self.arguments = arguments  # the traced arrays behind the inputs that are no free arrays
         self.given = given  # the leaves of the arguments
-        self.containers = containers
-        containers.look(self.loc)
+        self.containers = sight.containers
+        self.containers.look(self.loc)
         self.outputs: tuple[OutputLeaf, ...] = ()
         self.stores: tuple[Store, ...] = ()
         self._again: tuple[str, Loc | None] | None = None  # what the function has to do itself

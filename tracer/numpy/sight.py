@@ -72,6 +72,7 @@ class Sight:
         `objects` are those of the arguments that are no arrays.
         """
         self._reach = None
+        self.containers = GivenContainers(given)
         for fn in functions:
             if self._replacing is not None:
                 self._replacing.at(fn, root=True)
@@ -125,11 +126,10 @@ class Sight:
             )  # fmt: skip
 
     def written(
-        self, fn: Callable[..., Any], given: Iterable[Any], containers: GivenContainers,
-        lent: Iterable[TracedArray] = (),
-    ) -> list[Change]:  # fmt: skip
+        self, fn: Callable[..., Any], given: Iterable[Any], lent: Iterable[TracedArray] = ()
+    ) -> list[Change]:
         """What the run has written to what was there before it; `given` are its arguments' leaves,
-        in `containers`, whose changes are not of these.
+        whose containers are not among these.
 
         `lent` stand in places of Python's state as the run begins, for what is there.
 
@@ -138,7 +138,7 @@ class Sight:
         """
         changes = [
             c for c in self._held.changes()
-            if not is_bookkeeping(c) and not containers.owns(c.container)
+            if not is_bookkeeping(c) and not self.containers.owns(c.container)
         ]  # fmt: skip
         if not changes:
             return []

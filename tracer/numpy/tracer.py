@@ -23,7 +23,6 @@ import numpy as np
 from gradof.errors import GradofError, LeafTypeError, UnsupportedOpError
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
-from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.loop_notes import Evaluate, Varying
 from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
 from gradof.tracer.core.pytree import flatten_call, parameters_of, thaw
@@ -156,17 +155,14 @@ def _trace(
         places.fill(held.number)
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
-            containers = GivenContainers((positional, named))
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
         reads.misses.refuse_caught()
         sight.check(fn)
         generators.check()
-        changes = sight.written(fn, thawed, containers, held.arrays)
-        outcome = Outcome(
-            fn, recorder, sight, [*traced.values(), *held.arrays], thawed, containers
-        )
+        changes = sight.written(fn, thawed, held.arrays)
+        outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
         out_tree = outcome.take(result, changes)
     except Exception:
         put_back(reads.held.changes())

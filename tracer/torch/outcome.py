@@ -18,7 +18,6 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import TensorType
-from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
@@ -48,11 +47,11 @@ if TYPE_CHECKING:
 class Outcome:
     """See the module docstring."""
 
-    def __init__(self, trace: Trace, containers: GivenContainers) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.loc = function_loc(trace.fn)
-        self.containers = containers
-        containers.look(self.loc)
+        self.containers = trace.containers
+        self.containers.look(self.loc)
         self.values: list[Value] = []
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output

@@ -238,8 +238,7 @@ class Trace:
         self.devices.admit_all(leaves, paths)
         with unfused(), functionalization(), recorded_generators(self.recorder), regions:
             wrapped = self.arguments(names)
-            args, kwargs = tree.unflatten(wrapped)
-            containers = GivenContainers((args, kwargs))
+            args, kwargs = self.built(tree, wrapped)
             self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
@@ -250,7 +249,7 @@ class Trace:
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
             self.outer.index()
-            outcome = Outcome(self, containers)
+            outcome = Outcome(self)
             with self.aten:  # pending changes of views are applied when results are read
                 self.api.checking = torch.is_grad_enabled()
                 outputs, out_tree = outcome.results(result)
@@ -295,6 +294,12 @@ class Trace:
             first = self.same.get(i)
             found.append(self.argument(i, leaf, names[i]) if first is None else found[first])
         return found
+
+    def built(self, tree: Any, leaves: Sequence[Any]) -> Any:
+        """The arguments, in containers of their own, which are watched."""
+        arguments = tree.unflatten(leaves)
+        self.containers = GivenContainers(arguments)
+        return arguments
 
     def argument(self, i: int, leaf: Any, name: str | None) -> Any:
         """What the function is given for a leaf of the arguments."""
