@@ -278,3 +278,22 @@ def test_functions_that_several_could_change_run_eagerly(fn: Any) -> None:
     assert torch.equal(mine(y), fn(x)(y))
     with pytest.raises(gradof.errors.TraceError, match="of the result"):
         gradof.differentiate(fn, strict=True)(x)
+
+
+def test_a_dataclass_that_is_registered_is_made_by_what_was_registered() -> None:
+    @dataclass
+    class Kept:  # as tensordict's: its fields are in an attribute that is none
+        x: Any
+
+        def __post_init__(self) -> None:
+            self.inner = {"x": self.x}
+            del self.x
+
+    pytree.register_pytree_node(
+        Kept, lambda k: ([k.inner["x"]], None), lambda parts, _: Kept(*parts)
+    )
+    try:
+        found = gradof.differentiate(lambda x: Kept(x * 2), strict=True)(torch.ones(2))
+        assert type(found) is Kept and found.inner["x"].tolist() == [2.0, 2.0]
+    finally:
+        del pytree.SUPPORTED_NODES[Kept]

@@ -240,14 +240,15 @@ def take_apart(
     `members` is as in `flatten`.
     """
     cls: type = type(tree)
-    known = _SPLIT.get(cls) or _split_of_class(cls)
+    known = _SPLIT.get(cls)
+    node = None if known is not None else _registered(cls)
+    if node is not None:  # it may be a dataclass, too, whose fields are not all there is of it
+        return "registered", *split(node, tree)
+    known = known or _split_of_class(cls)
     if known is not None:
         kind, keys, parts = known(tree)
         named = kind != "dict" or all(type(key) is str for key in keys)
         return kind, keys, parts, None if named else Context(tuple(map(exact, keys)))
-    node = _registered(cls)
-    if node is not None:
-        return "registered", *split(node, tree)
     found = None if members is None else members(tree)
     return None if found is None else ("object", *found, None)
 
