@@ -228,4 +228,12 @@ def _glu(x: Expr, dim: int) -> Expr:
     return value * F.sigmoid(F.slice(x, dim=dim, start=n // 2, stop=n, step=1))
 
 
-op("glu(x; dim) -> y", family=composite(_glu), expand=_glu)
+def _glu_vjp(g: Expr, x: Expr, dim: int) -> Expr:
+    # in torch's order: g times the value may overflow where the slope of the gate is 0
+    n = x.shape[dim]
+    value = F.slice(x, dim=dim, start=0, stop=n // 2, step=1)
+    gate = F.sigmoid(F.slice(x, dim=dim, start=n // 2, stop=n, step=1))
+    return F.cat(g * gate, (1.0 - gate) * gate * g * value, dim=dim)
+
+
+op("glu(x; dim) -> y", family=composite(_glu), expand=_glu, vjp={"x": _glu_vjp})

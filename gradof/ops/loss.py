@@ -38,7 +38,7 @@ def _mse_loss(x: Expr, target: Expr, reduction: str) -> Expr:
 def _huber_loss(x: Expr, target: Expr, delta: float, reduction: str) -> Expr:
     off = x - target
     size = F.abs(off)
-    is_far = size > float(delta)  # there the gradient of a square would be infinity times 0
+    is_far = size >= float(delta)  # there the gradient of a square would be infinity times 0
     far = (size - 0.5 * float(delta)) * float(delta)
     near = F.square(F.where(is_far, 0.0, off)) * 0.5  # of the size it would be flat at 0
     return _reduced(F.where(is_far, far, near), reduction)

@@ -245,3 +245,11 @@ def test_lu_of_a_singular_matrix_is_lapacks(dtype: torch.dtype) -> None:
         want = torch.linalg.lu(x.to(dtype))
         for mine, theirs in zip(have, want, strict=True):
             torch.testing.assert_close(mine, theirs)
+
+
+def test_the_hessian_of_a_weight_norm_is_right_where_eagers_is_not() -> None:
+    v = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
+    g = torch.ones(1, 1, dtype=torch.float64)
+    fast = gradof.differentiate(lambda v: torch._weight_norm(v[None], g, 0)[0, 0] ** 2, strict=True)
+    right = torch.autograd.functional.hessian(lambda v: (v / v.norm())[0] ** 2, v)
+    assert torch.allclose(torch.autograd.functional.hessian(fast, v), right)

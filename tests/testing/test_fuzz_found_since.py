@@ -251,3 +251,45 @@ def test_distances_of_many_rows_have_no_gradient_where_they_vanish(rows: int) ->
     assert (found[0][0] == 0).sum() > 1
     for eagers, ours in zip(*found, strict=True):
         assert torch.allclose(eagers, ours, rtol=1e-10, atol=1e-12)
+
+
+def test_gated_units_of_huge_values_have_no_gradient_where_the_gate_is_flat() -> None:
+    x = torch.tensor([[3e38, -3e38, 1.0, 200.0, 200.0, -200.0]], requires_grad=True)
+    cotangent = torch.full((1, 3), 2.5)
+    mine, eagers = (
+        torch.autograd.grad(f(x), x, cotangent)[0]
+        for f in (differentiate(F.glu, strict=True), F.glu)
+    )
+    assert eagers[0, 3:].tolist() == [0.0, 0.0, 0.0] and torch.equal(mine, eagers)
+
+
+def test_the_second_derivative_of_the_huber_loss_at_its_corner_is_that_of_the_line() -> None:
+    x = torch.tensor([1.0, -1.0, 0.5, 2.0], requires_grad=True)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return F.huber_loss(x, torch.zeros(4), reduction="sum")
+
+    for f in (loss, differentiate(loss, strict=True)):
+        slope, = torch.autograd.grad(f(x), x, create_graph=True)
+        assert slope.tolist() == [1.0, -1.0, 0.5, 1.0]
+        assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margins_that_are_just_kept_have_no_slope(p: int, reduction: str) -> None:
+    nan = math.nan
+    rows = [[1.0, 0, 0], [0.0, 1, 1], [2.0, 2, 2], [1.0, 2, nan], [1.0, math.inf, 0]]
+    labels, weight = torch.tensor([0, 1, 2, 0, 0]), torch.tensor([0.5, 1.0, 2.0])
+    x = torch.tensor(rows, requires_grad=True)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return F.multi_margin_loss(x, labels, p=p, weight=weight, reduction=reduction)
+
+    found = []
+    for f in (loss, differentiate(loss, strict=True)):
+        value = f(x)
+        found.append((value, torch.autograd.grad(value.sum(), x)[0]))
+    for eagers, ours in zip(*found, strict=True):
+        assert torch.allclose(eagers, ours, equal_nan=True)
+    assert found[1][1][0].tolist() == [0.0, 0.0, 0.0]

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from gradof.tracer.torch import programs as torch_programs
+from gradof.tracer.torch import programs_losses as torch_programs_losses
 from gradof.tracer.torch import programs_matrix as torch_programs_matrix
 from gradof.tracer.torch import programs_order as torch_programs_order
 from gradof.tracer.torch import programs_resize as torch_programs_resize
 
 _TABLES = (
-    torch_programs.PROGRAMS, torch_programs_matrix.PROGRAMS, torch_programs_order.PROGRAMS,
-    torch_programs_resize.PROGRAMS,
+    torch_programs.PROGRAMS, torch_programs_losses.PROGRAMS, torch_programs_matrix.PROGRAMS,
+    torch_programs_order.PROGRAMS, torch_programs_resize.PROGRAMS,
 )  # fmt: skip
 
 # Of these torch's programs draw other numbers than its kernels on the CPU, from the same seed.
