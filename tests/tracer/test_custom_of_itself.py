@@ -48,3 +48,38 @@ def test_a_function_whose_backward_calls_itself() -> None:
     assert torch.allclose(ours, eagers, rtol=1e-9) and fast.cache_info().backward_runs
     with pytest.raises(CustomRuleError, match="order 4 of Solve, whose backward calls itself"):
         torch.autograd.grad(ours.sum(), a, create_graph=True)
+
+
+class Covariance(torch.autograd.Function):
+    """As gpytorch's: it refuses gradients that it has not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, scale: Any) -> Any:
+        if ctx.needs_input_grad[0]:
+            raise RuntimeError("no gradient of x")
+        ctx.save_for_backward(x)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, (grad * ctx.saved_tensors[0]).sum()
+
+
+def test_a_function_that_asks_which_gradients_are_due() -> None:
+    points, scale = torch.arange(3.0), torch.tensor(2.0, requires_grad=True)
+    covariance: Any = Covariance
+
+    def fn() -> Any:
+        return covariance.apply(points.reshape(3, 1), scale).square().sum()
+
+    fast = gradof.differentiate(fn, strict=True)
+    for _ in range(2):
+        (grad,) = torch.autograd.grad(fast(), scale)
+        assert grad == 20.0
+    assert fast.cache_info().backward_runs == 2
+
+    def of(x: Any) -> Any:
+        return covariance.apply(x, scale.detach()).sum()
+
+    with pytest.raises(RuntimeError, match="no gradient of x"):
+        gradof.grad(of)(points)

@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from gradof.ir.core import Loc, Value
 from gradof.ops.expr import Expr, F
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
+from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
 from gradof.tracer.torch.functional import inner, is_written, wrap, write_back
@@ -58,7 +60,10 @@ def custom_functions(recorder: Recorder, api: ApiMode, reads: Reads) -> Iterator
             )  # fmt: skip
         if recorder.paused or not torch.is_grad_enabled():
             return run(*wrapped, **kwargs)
-        return _Call(recorder, cls, wrapped, reads).record(lambda given: run(*given, **kwargs))
+        call = _Call(recorder, cls, wrapped, reads)
+        # another call may ask for a gradient of what requires none, as `gradof.grad` does
+        api.histories.decided |= call.asks
+        return call.record(lambda given: run(*given, **kwargs))
 
     _base.apply = classmethod(apply)
     try:
@@ -84,10 +89,11 @@ class _Call:
             i: recorder.value(inner(a), self.loc)
             for i, a in enumerate(args) if isinstance(a, torch.Tensor)
         }  # fmt: skip
-        self.live = [
-            i for i, v in self.values.items()
-            if args[i].requires_grad or v in recorder.attached
-        ]  # fmt: skip
+        known = [i for i, v in self.values.items() if v in recorder.attached]
+        self.live = [i for i in self.values if args[i].requires_grad or i in known]
+        self.asks = any(not args[i].requires_grad for i in self.live) and _asks_for_inputs(cls)
+        if self.asks:  # which gradients are due, which is of these calls alone
+            self.live = [i for i in self.live if args[i].requires_grad]
 
     def record(self, run: Callable[[tuple[Any, ...]], Any]) -> Any:
         """Run the Function and, where a gradient can flow to it, record its rule."""
@@ -262,6 +268,15 @@ class _Call:
             operands = (Expr(v, recorder.emitter) for v in known)
             expr = F.once_differentiable(expr, *operands, deepest="")
         return expr.value
+
+
+def _asks_for_inputs(cls: type) -> bool:
+    """Whether the code of a Function names `ctx.needs_input_grad`."""
+    parts = (inspect.unwrap(getattr(cls, n)) for n in ("forward", "setup_context", "backward"))
+    return any(
+        "needs_input_grad" in facts_of(part.__code__).reads
+        for part in parts if isinstance(part, FunctionType)
+    )
 
 
 def _memory(tensor: torch.Tensor) -> int:
