@@ -29,7 +29,9 @@ from types import ModuleType
 from typing import Any
 
 SECONDS, MEMORY = 60, 5 << 30  # of processor time, bytes
-_NO_LIBRARY = frozenset({"tests", "test", "examples", "docs", "scripts", "cli", "__main__"})
+_NO_LIBRARY = frozenset({
+    "tests", "test", "examples", "docs", "scripts", "cli", "benchmarks", "__main__",
+})  # fmt: skip
 _FIRST = frozenset({
     "x", "input", "inputs", "pred", "preds", "y_pred", "logits", "u", "t", "a", "q",
 })  # fmt: skip
