@@ -99,14 +99,14 @@ class Transformed:
         self.positions = check_argnums(argnums)
         functools.update_wrapper(cast(Any, self), self.base.fn, updated=())  # not its attributes
 
-    def bind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], eager: bool = False
-    ) -> Bound:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], eager: bool = False) -> Bound:
         """Find or trace the call, Python floats among the differentiated arguments lifted.
 
         `eager` is that of `Differentiated.bind`.
         """
-        lifted = lift_floats(args, self.positions)
+        return self._bind(lift_floats(args, self.positions), args, kwargs, eager)
+
+    def _bind(self, lifted: Any, args: Any, kwargs: dict[str, Any], eager: bool) -> Bound:
         bound = bind_with_grad(self.base, lifted, kwargs, self.positions, eager)
         return bound._replace(given=(args, kwargs))
 
@@ -189,7 +189,8 @@ class ValueAndGrad(Transformed):
             return result
         families = lengths.families
         try:
-            bound = self.bind(args, kwargs, not self.base.is_strict)
+            given = lift_floats(args, self.positions)
+            bound = self._bind(given, args, kwargs, not self.base.is_strict)
         except Exception as error:
             return self._eagerly(args, kwargs, error)
         if lengths.families is not families:  # this call has shown that its length varies
@@ -201,7 +202,7 @@ class ValueAndGrad(Transformed):
         if plan is None:
             plan = self.plan_of(bound)
             bound.entry.checked[self.positions, self.has_aux] = plan
-        self._take_quick(bound, plan, lift_floats(args, self.positions) is args)
+        self._take_quick(bound, plan, given is args)
         results = run_plan(plan, bound.inputs)
         n = len(bound.entry.traced.graph.outputs)
         value = finish(bound, results[:n])
