@@ -293,3 +293,20 @@ def test_margins_that_are_just_kept_have_no_slope(p: int, reduction: str) -> Non
     for eagers, ours in zip(*found, strict=True):
         assert torch.allclose(eagers, ours, equal_nan=True)
     assert found[1][1][0].tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_the_largest_of_ties_is_itself(reduce: str) -> None:
+    torch.manual_seed(0)
+    index = torch.randint(0, 100, (100, 2))
+    x = torch.full((100, 2), 0.3509746979061131, dtype=torch.float64, requires_grad=True)
+
+    def fn(x: torch.Tensor) -> Any:
+        best = x.scatter_reduce(0, index, x, reduce)
+        return best, best.amin(0)
+
+    (have, least), (want, eagers) = differentiate(fn, strict=True)(x), fn(x)
+    assert torch.equal(have, want) and torch.equal(least, eagers)
+    cotangent = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    grads = [torch.autograd.grad(y, x, cotangent)[0] for y in (least, eagers)]
+    assert torch.allclose(grads[0], grads[1], rtol=1e-10)

@@ -139,7 +139,10 @@ def _scatter_extreme(
     ties = own.to(x.dtype).scatter_add(dim, index, mine.to(x.dtype)).clamp(min=1)
     ties = torch.where(lost, torch.nan, ties)
     chosen = torch.where(mine, src, 0.0) / ties.gather(dim, index)
-    return (torch.where(own, x, 0.0) / ties).scatter_add(dim, index, chosen)
+    shares = (torch.where(own, x, 0.0) / ties).scatter_add(dim, index, chosen)
+    # they may add up to a little less or more than the best itself, which is the value
+    step = shares - shares.detach()
+    return torch.where(shares.detach().isfinite(), best + step, shares)
 
 
 def _extreme(
