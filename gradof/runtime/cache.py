@@ -67,6 +67,7 @@ class Entry:
     quick_forms: set[Any] = field(default_factory=set)  # the same, of its gradients
     performed: Callable[..., Any] | None = None  # the function, if it runs beside its graph
     hits_before: int = 0  # of the function, when it was traced
+    state_containers: frozenset[int] = frozenset()  # ids: what no argument may be (`given`)
     trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:

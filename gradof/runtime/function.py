@@ -31,6 +31,7 @@ from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import Failed, may_run_eagerly
 from gradof.runtime.family import Family
 from gradof.runtime.fastcall import hasten
+from gradof.runtime.given import with_given
 from gradof.runtime.guards import Decisions
 from gradof.runtime.lengths import MISS
 from gradof.runtime.naming import name_of
@@ -129,12 +130,11 @@ class Differentiated:
 
         With `eager` a call that is better run eagerly is one, too; `apart` as in `inspect_call`.
         """
-        return self._bind(args, kwargs, default, eager, apart)._replace(given=(args, kwargs))
+        return with_given(self._bind(args, kwargs, default, eager, apart), args, kwargs)
 
     def _bind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Library | None,
-        eager: bool, apart: bool,
-    ) -> Bound:  # fmt: skip
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Any, eager: bool, apart: bool
+    ) -> Bound:
         cache = self._cache
         for fast in cache.fast:
             if fast.apart not in (None, apart):

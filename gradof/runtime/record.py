@@ -27,6 +27,7 @@ from gradof.runtime.conditions import conditions
 from gradof.runtime.eager_call import hasten_failure
 from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
+from gradof.runtime.given import containers_of_state
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.inner_results import inner_results
 from gradof.runtime.late import late_reads
@@ -348,6 +349,7 @@ class Tracing:
         )
         if call.library == "torch":
             entry.plan.inner = inner_results(entry.plan, traced)
+        entry.state_containers = containers_of_state(entry.state, traced)
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]
         hasten(cache, self.fn, entry, call)

@@ -36,6 +36,7 @@ from gradof.runtime.arrays import Call, torch_if_loaded
 from gradof.runtime.as_it_is import call_as_it_is
 from gradof.runtime.cache import Bound, Cache
 from gradof.runtime.fastcall import Fast
+from gradof.runtime.given import is_of_state
 from gradof.runtime.lengths import MISS
 from gradof.runtime.log import log
 from gradof.runtime.quickcall import Quick
@@ -223,7 +224,7 @@ def _general(cache: Cache, fast: Fast) -> Quick:
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = fast.check(args, kwargs)
-        if inputs is None:
+        if inputs is None or is_of_state(fast.entry, args, kwargs):
             return MISS
         cache.hits += 1
         return run_call(Bound(fast.entry, inputs, fast.call, given=(args, kwargs)))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gradof
-from gradof.errors import OutputError
+from gradof.errors import EagerWarning, OutputError, TraceError
 
 W = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
 
@@ -190,3 +190,29 @@ def test_derivatives_of_the_second_order_go_through_what_was_stored() -> None:
         for eagers, ours in zip(*found, strict=True):
             assert torch.allclose(eagers, ours, rtol=1e-12)
     assert fast.cache_info().backward_runs and not fast.cache_info().eager_runs
+
+
+CACHE: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("is_read_of_state", [True, False])
+def test_a_container_that_the_function_reaches_by_itself_is_one_with_the_argument(
+    is_read_of_state: bool
+) -> None:
+    def fn(batch: dict[str, Any], x: Any) -> Any:
+        written, read = (batch, CACHE) if is_read_of_state else (CACHE, batch)
+        written["y"] = x * 2
+        return read["y"] * 1.0
+
+    fast = gradof.differentiate(fn)
+    CACHE["y"] = torch.zeros(2)
+    first = fast({"y": torch.ones(2)}, torch.ones(2))
+    assert first.tolist() == [0.0 if is_read_of_state else 1.0] * 2
+    with pytest.warns(EagerWarning, match="also reaches by itself"):
+        for n in (1.0, 2.0, 3.0):
+            CACHE["y"] = torch.zeros(2)
+            assert fast(CACHE, torch.full((2,), n)).tolist() == [2 * n, 2 * n]
+    plain = gradof.differentiate(fn)
+    CACHE["y"] = np.zeros(2)
+    with pytest.raises(TraceError, match="also reaches by itself"):
+        plain(CACHE, np.ones(2))
