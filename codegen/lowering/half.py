@@ -14,7 +14,7 @@ held like bfloat16. An array of bfloat16 is one of two things in emitted code:
 - *held*: float32 numbers that bfloat16 has. Statements of numpy and torch read and write those, as
   do numpy callers, the reference interpreter and exported files.
 - *raw*: their 16 bits each, as uint16. Kernels read and write those. For a torch caller they are
-  what comes in and goes out: the tensors' own memory (`runtime.torch_bridge`). Native kernels widen
+  what comes in and goes out: the tensors' own memory (`runtime.torch_arrays`). Native kernels widen
   vectors as they load them and round after each op (`passes/widen_half`), so that a cell is 2 bytes
   in memory; float16 is loaded in the same way.
 

@@ -227,7 +227,7 @@ def _results(plan: GraphPlan, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _as_numpy(value: Any, library: Library) -> Any:
     if library == "numpy":
         return value
-    from gradof.runtime.torch_bridge import to_numpy
+    from gradof.runtime.torch_arrays import to_numpy
 
     return to_numpy(value.detach())
 

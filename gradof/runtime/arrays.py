@@ -303,6 +303,6 @@ def as_numpy(value: Any) -> Any:
     """A tensor or array of a call as numpy computes with it."""
     if not is_tensor(value):
         return np.asarray(value)
-    from gradof.runtime.torch_bridge import to_numpy
+    from gradof.runtime.torch_arrays import to_numpy
 
     return to_numpy(value)

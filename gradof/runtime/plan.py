@@ -199,7 +199,8 @@ class GradientPlan:
         self._dfs: dict[tuple[Flags, Flags], SpecializedPlan] = {}
         self._lock = forks.rlock()
         self.late, self.inner = owner.late, owner.inner
-        self.asked_of_leaves = False  # see torch_bridge._is_wanted
+        self.asked_of_leaves = False  # see torch_backward._is_wanted
+        self.is_recorded = False  # its backward was: Note [Temporaries have no history]
         # what every call reads, as plain attributes
         self.arity = len(gradient.f.inputs)
         self.outputs = len(gradient.f.outputs)
@@ -208,10 +209,17 @@ class GradientPlan:
         self.input_vjps = tuple(gradient.df_output_vjps)
         self.captured_inputs = tuple(gradient.df_input_captured_inputs)
         self.captured_outputs = tuple(gradient.df_input_captured_outputs)
-        differentiable = set(self.output_vjps)
-        self.constant_outputs = tuple(
-            i for i in range(len(gradient.f.outputs)) if i not in differentiable
-        )
+        real = self.real_outputs
+        self.captured_results = tuple(i for i in self.captured_outputs if i < real)
+        known = [*self.captured_results, *range(real, self.outputs)]
+        # of each captured output, its place among the captured results and all temporaries
+        self.captured_places = tuple(map(known.index, self.captured_outputs))
+        constant = sorted({*range(self.outputs)} - {*self.output_vjps})
+        self.constant_results = tuple(i for i in constant if i < real)
+        self.constant_temporaries = tuple(i for i in constant if i >= real)
+        # with a gradient, and not read by df: of these only the history is kept
+        self.loose_inputs = tuple(sorted({*self.input_vjps} - {*self.captured_inputs}))
+        self.holds_temporaries = any(self.f.held[real:])
         self.together = Together(self)
         self.unasked = Unasked(self, owner)
 

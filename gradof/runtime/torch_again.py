@@ -29,15 +29,14 @@ class Unrecorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: GradientPlan, apart: Apply, *tensors: Tensor) -> Any:
         """`apart` records f by itself, on the same plan."""
-        from gradof.runtime.torch_bridge import run
+        from gradof.runtime.torch_run import run
 
         ctx.set_materialize_grads(False)
         ctx.plan, ctx.apart, ctx.kept = plan, apart, None
         ctx.save_for_backward(*tensors)
         outputs = run(plan.unasked.whole, tensors)
-        if plan.constant_outputs:
-            constant = [i for i in plan.constant_outputs if i < plan.real_outputs]
-            ctx.mark_non_differentiable(*[outputs[i] for i in constant])
+        if plan.constant_results:
+            ctx.mark_non_differentiable(*[outputs[i] for i in plan.constant_results])
         return outputs
 
     @staticmethod

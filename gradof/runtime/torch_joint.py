@@ -30,7 +30,7 @@ class Joined(torch.autograd.Function):
         ctx: Any, plan: GradientPlan, begun: tuple[float, Tensor], apart: Apply, *tensors: Tensor
     ) -> Tensor:
         """`begun` is `Together.begun`; `apart` records f by itself, on the same plan."""
-        from gradof.runtime.torch_bridge import run
+        from gradof.runtime.torch_run import run
 
         ctx.seed, cotangent = begun
         value, *ctx.gradients = run(plan.together.plan(), (*tensors, cotangent))

@@ -18,7 +18,7 @@ from gradof.runtime.cache import Bound
 from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
 from gradof.runtime.thread import calling_plain
-from gradof.runtime.torch_bridge import to_numpy
+from gradof.runtime.torch_arrays import to_numpy
 from gradof.testing.closeness import FACTOR, directional, equal, largest, noise, rows
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row

@@ -18,7 +18,7 @@ from gradof import differentiate, tuning
 from gradof.codegen.llvm.kernel import NativeKernel
 from gradof.ir.types import BF16, DType
 from gradof.runtime.function import Differentiated
-from gradof.runtime.torch_bridge import from_raw, to_raw
+from gradof.runtime.torch_arrays import from_raw, to_raw
 from gradof.tracer.aten.types import from_torch_dtype
 from tests.gpu.judge import executables
 

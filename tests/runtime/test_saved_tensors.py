@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -93,6 +95,77 @@ def test_saved_tensors_go_with_the_backward() -> None:
     gc.collect()
     assert [ref() for ref in alive] == [None] * len(alive)
     assert y.grad_fn is not None, "the node lives on, without what it saved"
+
+
+def cubed(x: Tensor) -> Tensor:
+    """Of which df reads the tanh alone, and not x."""
+    t = torch.tanh(x)
+    return t * t * t
+
+
+def test_what_f_computed_for_df_goes_with_the_backward() -> None:
+    x, w = leaves()
+    y: Any = gradof.differentiate(network)(x, w)
+    assert len(y.grad_fn.values) > 0
+    first = torch.autograd.grad(y, [x, w], retain_graph=True)
+    assert len(y.grad_fn.values) > 0
+    torch.testing.assert_close(torch.autograd.grad(y, [x, w]), first, rtol=0.0, atol=0.0)
+    assert y.grad_fn.values is None
+    with pytest.raises(RuntimeError, match="a second time"):
+        torch.autograd.grad(y, [x, w])
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("hooks", [False, True])
+def test_any_derivative_by_an_input_that_df_does_not_read(order: int, hooks: bool) -> None:
+    compiled = gradof.differentiate(cubed)
+    found = []
+    for fn in (compiled, cubed):
+        leaf = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4).requires_grad_()
+        x = leaf * 1.5
+        context: Any = saved_tensors_hooks(Tensor.clone, lambda t: t) if hooks else nullcontext()
+        with context:
+            y = fn(x)
+        with torch.no_grad():
+            x.zero_()  # nobody reads it any more
+        for _ in range(order):
+            (y,) = torch.autograd.grad(y.square().sum(), leaf, create_graph=True)
+        found.append(y)
+    torch.testing.assert_close(found[0], found[1])
+    assert compiled.cache_info().backward_runs > 0
+
+
+def test_the_memory_of_an_input_that_df_does_not_read_is_free() -> None:
+    x: Any = torch.rand(3, 4, requires_grad=True) * 1.5
+    alive = weakref.ref(x)
+    y = gradof.differentiate(cubed)(x)
+    del x
+    gc.collect()
+    assert alive() is None and y.requires_grad
+
+
+def test_a_leaf_that_is_written_to_keeps_its_history() -> None:
+    found = []
+    for fn in (gradof.differentiate(cubed), cubed):
+        leaf = torch.linspace(-1, 1, 12, dtype=torch.float64).requires_grad_()
+        y = fn(leaf)
+        with torch.no_grad():
+            leaf += 1
+        (slope,) = torch.autograd.grad(y.sum(), leaf, create_graph=True)
+        found.append(torch.autograd.grad(slope.sum(), leaf)[0])
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_second_derivative_through_values_that_numpy_has_no_dtype_for(
+    dtype: torch.dtype,
+) -> None:
+    x = torch.linspace(-1, 1, 12).to(dtype).requires_grad_()
+    seconds = []
+    for fn in (gradof.differentiate(cubed), cubed):
+        (slope,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+        seconds.append(torch.autograd.grad(slope.sum(), x)[0])
+    torch.testing.assert_close(seconds[0], seconds[1], rtol=0.05, atol=0.05)
 
 
 def test_hooks_pack_and_unpack_what_is_saved() -> None:

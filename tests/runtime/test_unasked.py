@@ -37,7 +37,8 @@ def _idle() -> tuple[Any, Any, Any]:
 
 
 def _saved(value: Any) -> list[Any]:
-    return list(value.grad_fn.saved_tensors)
+    node = value.grad_fn
+    return [*node.saved_tensors, *getattr(node, "values", ())]
 
 
 def test_nothing_is_saved_but_the_inputs() -> None:

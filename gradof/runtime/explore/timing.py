@@ -81,7 +81,7 @@ def _as_taken(executable: Executable, values: Sequence[Any]) -> list[Any]:
     tensors = [v.detach().clone() for v in values]
     if executable.takes_tensors:
         return tensors
-    from gradof.runtime.torch_bridge import to_arrays
+    from gradof.runtime.torch_arrays import to_arrays
 
     return to_arrays(tensors)
 
