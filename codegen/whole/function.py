@@ -148,12 +148,19 @@ class WholeExecutable(Executable):
         """A call that the native function cannot take as it is: with other arrays, or op by op."""
         if self._watched.asks:
             return self._early_call(*arrays)
-        plain = [np.require(np.asarray(a), requirements=["C", "A"]) for a in arrays]
+        plain = [_plain(a) for a in arrays]
         others = any(a is not b for a, b in zip(plain, arrays, strict=True))
         if len(arrays) == self._arity and others:
             result: tuple[Any, ...] = self.function(*plain)
             return result
         return self.statements(*arrays)
+
+
+def _plain(array: Any) -> Any:
+    """The array where the native function can read it; in C order and aligned in any case."""
+    if type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.require(np.asarray(array), requirements=["C", "A"])
 
 
 def is_long(total: int) -> bool:

@@ -7,8 +7,8 @@ recorded (`create_graph=True`) does a second derivative flow through them. Then 
 outputs of a node of their own, `Temporaries`, whose backward is df as well. Its edges are those of
 f's inputs. Inputs that df reads are saved, with their history; leaves stay what they are; of any
 other only the history is kept (`Edge`), since it may be written to before the backward, and its
-memory given back. From the next call on they are outputs of f's own node (`plan.is_recorded`), so
-that one run of df has the second derivatives through them and through the results.
+memory given back. From the next call on they are outputs of f's own node (`edges_of`), so that one
+run of df has the second derivatives through them and through the results.
 """
 
 from __future__ import annotations
@@ -44,9 +44,19 @@ def backward(ctx: Any, cotangents: Sequence[Tensor | None]) -> Sequence[Tensor |
     return gradients
 
 
-def edges_of(plan: GradientPlan, tensors: Sequence[Tensor]) -> Edges:
-    """What is kept of the inputs that have a gradient and that df does not read."""
-    return tuple([t if (t := tensors[i]).is_leaf else _edge(t) for i in plan.loose_inputs])
+def edges_of(plan: GradientPlan, tensors: Sequence[Tensor]) -> Edges | None:
+    """What is kept of the inputs that have a gradient and that df does not read.
+
+    None where the temporaries are to be outputs of f's node: a backward was recorded before, or
+    there are so many edges to make, at 10 to 20 us each, that these would take longer.
+    """
+    if plan.is_recorded:
+        return None
+    loose = [tensors[i] for i in plan.loose_inputs]
+    to_make = sum([not t.is_leaf for t in loose])
+    if 5 * to_make > plan.outputs - plan.real_outputs:
+        return None
+    return tuple([t if t.is_leaf else _edge(t) for t in loose] if to_make else loose)
 
 
 @left_alone_in_autograd
@@ -75,7 +85,7 @@ class Temporaries(torch.autograd.Function):
         """`given` are f's inputs, as far as df or their history needs them, and its results."""
         ctx.set_materialize_grads(False)
         plan, ctx.values, ctx.late = how
-        ctx.plan, ctx.seed, ctx.have_history = plan, None, False
+        ctx.plan, ctx.seed = plan, None
         ctx.edges = tuple([given[i] for i in plan.loose_inputs])
         captured = [given[i] for i in plan.captured_inputs]
         ctx.save_for_backward(*captured, *given[plan.arity :])
@@ -132,7 +142,7 @@ def _captures(ctx: Any) -> list[Any]:
     values = unpacked if ctx.values is None else ctx.values
     if torch.is_grad_enabled():
         plan.is_recorded = True
-    if torch.is_grad_enabled() and values and not ctx.have_history:
+    if torch.is_grad_enabled() and values and ctx.edges is not None:
         given = [_NONE] * plan.arity
         places = (*plan.captured_inputs, *plan.loose_inputs)
         for i, tensor in zip(places, (*inputs, *ctx.edges), strict=True):

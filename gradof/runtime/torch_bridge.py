@@ -82,7 +82,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def _recorded(
-    gradient: GradientPlan, edges: Edges, tensors: Sequence[Tensor]
+    gradient: GradientPlan, edges: Edges | None, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     begun = gradient.together.begun
     if begun is not None and gradient.together.is_lean and _top_hooks(False) is None:
@@ -146,7 +146,9 @@ class _Compiled(torch.autograd.Function):
     """f forward, df backward; see Note [Temporaries have no history] in `torch_backward`."""
 
     @staticmethod
-    def forward(ctx: Any, how: tuple[GradientPlan, Edges], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, how: tuple[GradientPlan, Edges | None], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         plan, ctx.edges = how
         ctx.plan, ctx.seed, begun = plan, None, plan.together.begun
@@ -161,31 +163,38 @@ class _Compiled(torch.autograd.Function):
             plan.together.ran()
         outputs = results(plan.f, tensors, made[: plan.real_outputs])
         ctx.kept = None  # see `torch_inner`
-        ctx.values = made[plan.real_outputs : plan.outputs]
-        ctx.have_history = plan.is_recorded
-        saved = [tensors[i] for i in plan.captured_inputs]
-        saved += [outputs[i] for i in plan.captured_results]
-        constant = [outputs[i] for i in plan.constant_results]
-        has_hooks = _top_hooks(False) is not None
-        if has_hooks:
-            unsaved.outputs = outputs  # see Note [Ended by a hook]
-        if plan.holds_temporaries or has_hooks or ctx.have_history:
-            ctx.values = as_tensors(ctx.values, plan.f.held[plan.real_outputs :])
-        if has_hooks or ctx.have_history:
-            temporaries, ctx.values = ctx.values, None
-            saved += temporaries
-        if ctx.have_history:
-            constant += [temporaries[i - plan.real_outputs] for i in plan.constant_temporaries]
-            outputs += tuple(temporaries)
-        ctx.save_for_backward(*saved)
-        if constant:
-            ctx.mark_non_differentiable(*constant)
-        return outputs
+        return _leave(ctx, tensors, outputs, made[plan.real_outputs : plan.outputs])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
         gradients = backward(ctx, cotangents)
         return (None, *(gradients if ctx.kept is None else ctx.kept.add_to(gradients)))
+
+
+def _leave(
+    ctx: Any, tensors: Sequence[Tensor], outputs: tuple[Tensor, ...], values: Sequence[Any]
+) -> tuple[Tensor, ...]:
+    """Leave for the backward what it reads of f; the results of the node."""
+    plan: GradientPlan = ctx.plan
+    saved = [tensors[i] for i in plan.captured_inputs]
+    saved += [outputs[i] for i in plan.captured_results]
+    constant = [outputs[i] for i in plan.constant_results]
+    has_hooks, have_history = _top_hooks(False) is not None, ctx.edges is None
+    if has_hooks:
+        unsaved.outputs = outputs  # see Note [Ended by a hook]
+    ctx.values = values
+    if plan.holds_temporaries or has_hooks or have_history:
+        ctx.values = as_tensors(values, plan.f.held[plan.real_outputs :])
+    if has_hooks or have_history:
+        temporaries, ctx.values = ctx.values, None
+        saved += temporaries
+    if have_history:
+        constant += [temporaries[i - plan.real_outputs] for i in plan.constant_temporaries]
+        outputs += tuple(temporaries)
+    ctx.save_for_backward(*saved)
+    if constant:
+        ctx.mark_non_differentiable(*constant)
+    return outputs
 
 
 # The apply of torch's own, without what it does in Python for transforms: none is active here.
