@@ -137,3 +137,17 @@ def test_attention_is_laid_out_as_eagers(heads: int, fused: bool) -> None:
             for mine, theirs in zip(compiled(x), want, strict=True):
                 torch.testing.assert_close(mine, theirs)
                 assert fused or mine.stride() == theirs.stride()
+
+
+def test_a_result_that_is_expanded_beside_a_part_of_it() -> None:
+    def grids(x: Tensor, y: Tensor, z: Tensor) -> Any:
+        found = torch.meshgrid([x, y, z], indexing="xy")
+        return (*found, found[2][:-1, ::2])
+
+    x, y, z = torch.rand(3), torch.tensor(4.0, requires_grad=True), torch.rand(3)
+    leaves = x, y, z.requires_grad_()
+    compiled = differentiate(grids)
+    ours, eager = compiled(*leaves), grids(*leaves)
+    assert [t.stride() for t in ours[:3]] == [t.stride() for t in eager[:3]]
+    torch.testing.assert_close(ours, eager)
+    assert compiled.cache_info().forward_runs == 1

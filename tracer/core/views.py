@@ -98,9 +98,11 @@ class LaidOut:
             return made.contiguous()
         if made.stride() == self.strides:
             return made
-        return made.new_empty(0).set_(
-            made.new_empty(made.numel()).untyped_storage(), 0, made.shape, self.strides
-        ).copy_(made)
+        once = made[tuple([slice(None, None if step else 1) for step in self.strides])]
+        laid = made.new_empty(0).set_(
+            made.new_empty(once.numel()).untyped_storage(), 0, once.shape, self.strides
+        ).copy_(once)
+        return laid.expand(made.shape)
 
 
 def root_of(value: Value, copies: Container[str] = ()) -> Value:

@@ -51,7 +51,9 @@ def where_added_up(a: Any, b: Any, exact: Any) -> tuple[Any, Any, Any]:
 
 
 def array(tensor: Tensor) -> Any:
-    """The numbers of a tensor in float64, complex ones as pairs."""
+    """The numbers of a tensor in float64, complex ones as pairs; of a sparse one all."""
+    if tensor.is_sparse:
+        tensor = tensor.to_dense()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.double().numpy(force=True)
