@@ -109,6 +109,8 @@ class Cache:
         self.numbers = VaryingNumbers()
         self.eager = EagerRuns()
         self.places: dict[Any, Place] = {}  # of numbers that vary, by place_key
+        self.renewed: dict[Any, Place] = {}  # places whose objects are other ones at each call
+        self.kept: set[Any] = set()  # places whose objects count as who they are after all
         self.needed: set[Any] = set()  # places whose number the function needs itself
         self.last: tuple[Call, Entry] | None = None  # the last trace
         self.traces: deque[tuple[str, float]] = deque(maxlen=1000)  # reason and seconds, in order

@@ -38,6 +38,7 @@ from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
+from gradof.runtime.state_renewed import has_to_keep, note_renewed, with_renewed
 from gradof.runtime.thread import tracing
 from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.place_numbers import is_floating
@@ -204,7 +205,8 @@ class Tracing:
                     raise
                 continue
             if not self._needs_numbers(recording.traced) and not self._counts(recording):
-                return self._enter(call, recording)
+                if not self._keeps(recording):
+                    return self._enter(call, recording)
 
     def _note_places(self, call: Call) -> None:
         """Numbers of Python's state that are not what they were in the traces before: they vary."""
@@ -212,6 +214,7 @@ class Tracing:
             for _, number in entry.state.changes():
                 self.cache.add_place(number, entry.state.numbers)
             self._note_arrays(entry)
+            note_renewed(self.cache, entry)
 
     def _note_arrays(self, entry: Entry) -> None:
         """Arrays whose elements plain numpy has read, and that are other ones now: they vary."""
@@ -246,6 +249,9 @@ class Tracing:
             if varies:
                 places.setdefault(key, store.place)
         return len(places) > before
+
+    def _keeps(self, recording: _Recording) -> bool:
+        return has_to_keep(self.cache, recording.traced, lambda: self._guard(recording, ()))
 
     def _lift_written(self) -> bool:
         """Whether there are arrays, which a failed run has written to, that can be inputs."""
@@ -287,14 +293,14 @@ class Tracing:
             leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
             if leaves:
                 return leaves
-            if not needed and not self._counts(recording):
+            if not needed and not self._counts(recording) and not self._keeps(recording):
                 return self._enter(call, recording)
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
         let_full_collections_wait()
-        reads = Reads(refuse_effects=call.library == "torch")
-        places = tuple(self.cache.places.values())
+        torchs, places = call.library == "torch", tuple(self.cache.places.values())
+        reads = Reads(refuse_effects=torchs, renewed=frozenset(self.cache.renewed))
         self.reads = reads
         with _TRACING, told(f"tracing {self.name}, once for this signature"):
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
@@ -305,6 +311,7 @@ class Tracing:
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
+        traced = with_renewed(traced, self.cache.renewed.values())
         if devices_of(traced.graph) <= {"cpu"}:  # kernels of a device have no loops around them
             roll_loops(traced.graph, has_loops=any(traced.loops))
         traced.graph.nan_safe = function.nan_safe

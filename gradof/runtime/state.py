@@ -27,7 +27,9 @@ import numpy as np
 from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bases
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
+from gradof.runtime.state_contents import note_contents
 from gradof.runtime.state_extras import Extras, More
+from gradof.runtime.state_renewed import Apart, OfClass, RenewedObjects
 from gradof.runtime.state_rewritten import Rewritten
 from gradof.runtime.state_values import (
     Checked,
@@ -47,14 +49,14 @@ from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, HOOKS, module_of
+from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, module_of
 from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
-from gradof.tracer.state.reach import MANY, Edge, Reach, global_hooks
+from gradof.tracer.state.reach import Edge, Reach, global_hooks
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
-_READ_AGAIN = frozenset({"item", "cell", "slot", "class", "index"})
-_TABLES = ("_modules", "_parameters", "_buffers")
+_READ_AGAIN = frozenset({"item", "cell", "slot", "class", "index", "attr"})
+_VARYING = frozenset({"item", "cell", "slot", "class", "attr"})
 
 
 class StateGuard:
@@ -90,13 +92,14 @@ class StateGuard:
         self.environment = dict(reads.environment)
         self.variables = dict(reads.variables)
         self.switches = dict(reads.switches)
+        self.renewed = RenewedObjects(reads.renewed)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._extras, self._rewritten = Extras(reads), Rewritten(reads, stores, self._used)
         self._walk(fn, given)
         self.more += self._extras.checks(fn)
         self.compile()
-        del self._reads, self._is_array, self._used, self._class_names, self._own, self._queue
+        del self._reads, self._is_array, self._used, self._class_names, self._own
         del self._extras, self._rewritten, self._containers, self._called, self._first
 
     # --- the walk ---------------------------------------------------------------------------------
@@ -105,10 +108,11 @@ class StateGuard:
         reach = Reach(self._reads)
         self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
-        self._queue = queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
+        queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
         self._has_modules = False
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
         queue.extend((obj, path, None) for path, obj in given.items())
+        self.renewed.seeds.update(id(obj) for obj, _, _ in queue)
         self._containers: list[tuple[Any, str]] = []
         self._first: dict[int, Place] = {}  # by the id of an input, where it was found first
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
@@ -138,6 +142,7 @@ class StateGuard:
                 edges = reach.edges(obj, obj is root, last_name(path), place)
             for edge in edges:
                 shown = shown_path(path, edge.step)
+                renewed = self.renewed.place_of(edge, self._called, self.shared, shown)
                 self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
                     used = id(edge.child) in self._used
@@ -148,6 +153,9 @@ class StateGuard:
                     continue
                 if id(edge.child) in self._used:
                     continue
+                if renewed is not None:
+                    queue.append((edge.child, shown, renewed))
+                    continue
                 if (parts := self._rewritten.guard_of(edge)) is not None:
                     self.more.append((parts, shown))
                     continue
@@ -155,8 +163,13 @@ class StateGuard:
                 if not is_plain(edge.child):
                     queue.append((edge.child, shown, edge.place))
 
-        for obj, path in self._containers:
-            self._container(obj, path)
+        self._finish(seen)
+
+    def _finish(self, seen: Mapping[int, Any]) -> None:
+        """What can be said once all is known that was found."""
+        if self.renewed.first:
+            self.more.append((Apart(self.renewed.first, seen), "an object of several"))
+        note_contents(self, self._reads, self._containers, self._called)
         for space, missing in lacking_globals(self._reads):
             self.builtin.setdefault(id(space), (space, set()))[1].update(missing)
 
@@ -178,12 +191,12 @@ class StateGuard:
             name = place_key(edge.place)
             if name in self._varying:
                 return
-            if type(edge.child) in (int, float) and kind in ("item", "cell", "slot", "class"):
+            if type(edge.child) in (int, float) and kind in _VARYING:
                 self.numbers[name] = edge.place, shown
         if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it
             self.others.append((edge.place, len, len(edge.child), shown))
-        elif kind == "index":
+        elif kind in ("index", "attr"):
             self.others.append((edge.place, None, edge.child, shown))
         elif kind == "cell":
             self.cells.append((container, key, edge.child, shown))
@@ -225,24 +238,6 @@ class StateGuard:
         if first is not place and {first.kind, place.kind} <= _READ_AGAIN:
             self.shared.append((first, place, shown))
 
-    def _container(self, obj: Any, path: str) -> None:
-        """How many items a container has, or which: not of one that is only appended to."""
-        if not isinstance(obj, (dict, list, set, bytearray, deque)):
-            return
-        entry, reads, path = self._reads.entry(obj), self._reads, path or "the function"
-        names = self._called.get(id(obj), {last_name(path)})
-        if isinstance(obj, dict):
-            if len(entry) > MANY:
-                self.lengths.append((obj, len(entry), path))
-            elif None in (keys := [reads.keys_of(name) for name in names]):
-                self.contents.append((obj, tuple(entry), path))
-            elif missing := frozenset().union(*filter(None, keys)) - entry.keys():
-                self.absent.append((obj, missing, path))
-        elif isinstance(obj, (list, deque)):
-            self.lengths.append((obj, len(entry), path))
-        else:
-            self.contents.append((obj, entry if obj is not entry else obj.copy(), path))
-
     def _object(self, obj: Any, path: str, own: bool) -> None:
         path = path or "the function"
         if isinstance(obj, FunctionType) and self._reads.ran(obj):
@@ -270,10 +265,16 @@ class StateGuard:
         entry = self._reads.entry(attributes)
         if not type(obj).__flags__ & HEAP:
             return
+        if (place := self.renewed.first.get(id(obj))) is not None:
+            self._class(type(obj))
+            missing = self._class_names[type(obj)] - entry.keys()
+            every = tuple(entry) if id(obj) in self._reads.everything else None
+            self.more.append((OfClass(place, type(obj), missing, every), path))
+            return
         if type(obj) not in self._class_names:
             self._type(obj, type(obj), path)
         names = self._class_names[type(obj)]
-        tables = [entry[t] for t in _TABLES if isinstance(entry.get(t), dict)]
+        tables = [entry[t] for t in MODULE_TABLES if isinstance(entry.get(t), dict)]
         there = set().union(*tables, entry)
         missing = names - there - {"_modules", "_parameters"}
         if id(obj) in self._reads.everything:  # names are computed: any that comes may be one
@@ -282,7 +283,7 @@ class StateGuard:
             self.absent.append((attributes, missing, path))
         if "_modules" not in entry:
             return
-        for table in _TABLES:  # what is in them is looked at item by item
+        for table in MODULE_TABLES:  # what is in them is looked at item by item
             if table in self._reads.names and isinstance(entry.get(table), dict):
                 keys = tuple(self._reads.entry(entry[table]))  # in order, as they are gone through
                 self.contents.append((entry[table], keys, path))
@@ -379,8 +380,7 @@ class StateGuard:
 
     def first_change(self) -> str | None:
         """A description of the first guarded value that changed; None if nothing did."""
-        found = self.changed()
-        return None if found is None else found[0]
+        return (self.changed() or (None,))[0]
 
     def changed(self) -> tuple[str, Any] | None:
         """The first change, in words, and its `place_key` where both are numbers of one type."""

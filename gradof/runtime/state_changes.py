@@ -48,6 +48,8 @@ def changes(guard: StateGuard) -> Iterator[tuple[str, Any]]:
 
 def _number_at(guard: StateGuard, container: Any, key: Any) -> Any:
     for name, (place, _) in guard.numbers.items():
+        if place is container:  # within an object that is renewed
+            return name
         holder = vars(place.container) if place.kind == "class" else place.container
         if (holder is container or holder == container) and place.key == key:
             return name

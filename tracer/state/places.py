@@ -15,13 +15,14 @@ from gradof.tracer.state.changes import MISSING, raw_dict
 from gradof.tracer.state.frames import arrays_of
 
 # Kinds of places at which a state guard looks at an array's elements; a frame guards its blocks.
-GUARDED = frozenset({"item", "cell", "index", "class", "slot"})
+GUARDED = frozenset({"item", "cell", "index", "attr", "class", "slot"})
 
 
 class Place(NamedTuple):
     """Where a value is read again.
 
-    `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "cell",
+    `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "attr" of an
+    object that is at another place (Note [Renewed objects] in `runtime.state_renewed`), "cell",
     "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
     under a key), "block" (an array of a data frame), "step" (taken again), "type" (of an object) or
     "fixed", which cannot change.
@@ -34,7 +35,7 @@ class Place(NamedTuple):
 
 def place_key(place: Place) -> Any:
     """A hashable name of a place, good while its container lives."""
-    if place.kind == "index":
+    if place.kind in ("index", "attr"):
         return place.kind, place_key(place.container), place.key
     plain = place.kind != "cached" and isinstance(place.key, (str, int, tuple, type(None)))
     key = place.key if plain else id(place.key)
@@ -51,6 +52,8 @@ def read_place(place: Place) -> Any:
         return key.__get__(container)
     if kind == "index":
         return read_place(container)[key]
+    if kind == "attr":
+        return getattr(read_place(container), "__dict__", {})[key]
     if kind == "cached":
         return read_cached(container, key)
     if kind == "block":
@@ -67,6 +70,8 @@ def write_place(place: Place, value: Any) -> None:
         container.cell_contents = value
     elif kind == "slot":
         key.__set__(container, value)
+    elif kind == "attr":
+        vars(read_place(container))[key] = value
     elif kind == "class":
         setattr(container, key, value)
     elif isinstance(container, Raw):
@@ -82,6 +87,8 @@ def remove_place(place: Place) -> None:
         del container.cell_contents
     elif kind == "slot":
         key.__delete__(container)
+    elif kind == "attr":
+        del vars(read_place(container))[key]
     elif kind == "class":
         delattr(container, key)
     elif isinstance(container, (dict, Raw)):

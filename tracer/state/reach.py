@@ -44,7 +44,7 @@ from gradof.tracer.state.kinds import (
     slot,
 )
 from gradof.tracer.state.origins import Origin, Step, Trail
-from gradof.tracer.state.places import Place, Raw, makes_items
+from gradof.tracer.state.places import Place, Raw, makes_items, place_key
 from gradof.tracer.state.reads import Reads
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
@@ -128,7 +128,7 @@ class Reach:
         else:
             if isinstance(obj, (dict, list, tuple, deque, set, frozenset)):
                 yield from self._of_container(obj, name, place)
-            yield from self._of_instance(obj)
+            yield from self._of_instance(obj, self.renewed(place))
 
     def unreached(self) -> Iterator[Edge]:
         """Globals of code that ran, though no edge so far led to it; to be asked at the end.
@@ -273,7 +273,13 @@ class Reach:
         if type(cls) is not type:
             yield from self._of_class(type(cls))
 
-    def _of_instance(self, obj: Any) -> Iterator[Edge]:
+    def renewed(self, place: Place | None) -> Place | None:
+        """The place, if its objects are other ones at each call."""
+        known = self.reads.renewed
+        return place if place is not None and known and place_key(place) in known else None
+
+    def _of_instance(self, obj: Any, at: Place | None) -> Iterator[Edge]:
+        """`at` is where it is renewed."""
         cls: type = type(obj)
         if module_of(cls).partition(".")[0] in OPAQUE and cls.__name__ != "_local":
             return
@@ -290,8 +296,14 @@ class Reach:
             if "_modules" in entry:
                 yield from self._of_nn_module(entry)
                 names = names - frozenset(MODULE_TABLES)
-            yield from self._named(entry, attributes, names)
-        if cls.__flags__ & HEAP:
+            if at is not None:
+                for name in names & entry.keys():
+                    yield Edge(Step("attr", name), entry[name], Place("attr", at, name))
+            else:
+                yield from self._named(entry, attributes, names)
+        if at is not None:
+            yield Edge(Step("type"), cls, Place("fixed", cls, None))
+        elif cls.__flags__ & HEAP:
             yield from self._of_slots(obj, cls, everything)
             yield Edge(Step("type"), cls, Place("type", obj, None))
 

@@ -71,8 +71,11 @@ def _of_modules_setattr(frame: FrameType, facts: Facts) -> Facts:
 class Reads:
     """See the module docstring."""
 
-    def __init__(self, *, refuse_effects: bool = False) -> None:
+    def __init__(
+        self, *, refuse_effects: bool = False, renewed: frozenset[Any] = frozenset()
+    ) -> None:
         self.refuse_effects = refuse_effects  # torch's, which then runs eagerly
+        self.renewed = renewed  # keys of places whose objects are other ones at each call
         self.performs: tuple[str, Loc | None] | None = None  # the first that numpy's performs
         self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
         self.names: set[str] = set()

@@ -1,0 +1,197 @@
+"""Objects of Python's state that are others at each call: Note [Renewed objects]."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gradof import differentiate, value_and_grad
+from gradof.errors import RetraceWarning
+
+
+class Context:
+    def __init__(self, training: bool = True, scale: float = 2.0, **more: Any) -> None:
+        self.training, self.scale = training, scale
+        vars(self).update(more)
+
+
+class Mode(enum.Enum):
+    A, B, C = 1, 2, 3
+
+
+class Run:
+    def __init__(self) -> None:
+        self.context: Any = Context()
+        self.other: Any = None
+        self.stack: list[Any] = [Context()]
+        self.w = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
+
+
+run = Run()
+
+
+def read(x: Any) -> Any:
+    y = (x * run.w).tanh() * run.context.scale
+    return y.sum() if run.context.training else y.square().sum()
+
+
+def of_a_list(x: Any) -> Any:
+    return (x * run.w).sum() * run.stack[-1].scale
+
+
+def of_tensors(x: Any) -> Any:
+    return (x * run.w + run.context.bias).tanh().sum()
+
+
+def nested(x: Any) -> Any:
+    return (x * run.w).tanh().sum() * run.context.inner.scale
+
+
+def counts(x: Any) -> Any:
+    run.context.seen = getattr(run.context, "seen", 0) + 1
+    run.context.last = (x * run.w).sum()
+    return run.context.last * run.context.seen
+
+
+def takes_away(x: Any) -> Any:
+    scale = run.context.scale
+    del run.context.scale
+    return (x * run.w).sum() * scale
+
+
+def compared(x: Any) -> Any:
+    y = x * run.w
+    return y.sum() if run.context is run.other else y.square().sum() * run.other.scale
+
+
+def hands_on(x: Any) -> Any:
+    return (x * run.w).sum(), run.context
+
+
+def puts_another(x: Any) -> Any:
+    run.context.scale = 4.0
+    run.context = Context(scale=7.0)
+    return (x * run.w).sum() * run.context.scale
+
+
+def state_of(context: Any) -> Any:
+    found = {}
+    for name, value in sorted(vars(context).items()):
+        found[name] = value.detach().clone() if isinstance(value, torch.Tensor) else (
+            state_of(value) if isinstance(value, Context) else value)  # fmt: skip
+    return found
+
+
+def same(ours: Any, eager: Any) -> None:
+    if isinstance(eager, tuple):
+        assert ours[1] is run.context
+        ours, eager = ours[0], eager[0]
+    torch.testing.assert_close(ours, eager)
+    (have,) = torch.autograd.grad(ours, run.w, retain_graph=True)
+    (want,) = torch.autograd.grad(eager, run.w, retain_graph=True)
+    torch.testing.assert_close(have, want)
+
+
+def bias(i: int) -> Context:
+    return Context(bias=torch.full((4,), float(i), dtype=torch.float64))
+
+
+PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int]] = [
+    (read, lambda i: Context(training=i % 2 == 0), 3),
+    (read, lambda i: Context(scale=1.0 + i), 3),
+    (of_a_list, lambda i: Context(), 2),
+    (of_tensors, bias, 2),
+    (nested, lambda i: Context(inner=Context()), 3),
+    (counts, lambda i: Context(), 2),
+    (takes_away, lambda i: Context(), 2),
+    (compared, lambda i: Context(), 5),
+    (hands_on, lambda i: Context(), 8),
+    (puts_another, lambda i: Context(), 8),
+]
+
+
+@pytest.mark.parametrize(("fn", "make", "traces"), PROGRAMS)
+def test_each_call_has_an_object_of_its_own(
+    fn: Callable[[Any], Any], make: Callable[[int], Any], traces: int
+) -> None:
+    compiled = differentiate(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)  # of those that cannot be renewed
+        for i in range(8):
+            x = torch.linspace(0.5, 2.0 + i, 4, dtype=torch.float64)
+            found = []
+            for f in (fn, compiled):
+                run.context = given = make(i)
+                run.other = given if i % 3 else make(i)
+                run.stack[-1] = given
+                result = f(x)
+                found.append((result, state_of(given), state_of(run.context)))
+            same(found[1][0], found[0][0])
+            torch.testing.assert_close(found[1][1:], found[0][1:])
+    info = compiled.cache_info()
+    assert info.misses <= traces and info.eager_runs == 0
+
+
+def test_what_an_object_lacks_and_its_class_are_looked_at() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * getattr(run.context, "late", 1.0)
+
+    class Other(Context):
+        late = 5.0
+
+    compiled, x = differentiate(fn), torch.ones(3)
+    makes: list[Callable[[], Any]] = [
+        Context, Context, Context, lambda: Context(late=3.0), Context, Other, Context,
+        lambda: SimpleNamespace(late=2.0),
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)  # of as many changes
+        for make in makes:
+            run.context = make()
+            torch.testing.assert_close(compiled(x), fn(x))
+
+
+def test_members_of_an_enumeration_are_who_they_are() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * {Mode.A: 1.0, Mode.B: 2.0, Mode.C: 3.0}[run.context]
+
+    compiled, x = differentiate(fn), torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for mode in [Mode.A, Mode.B, Mode.C, Mode.A, Mode.C]:
+            run.context = mode
+            torch.testing.assert_close(compiled(x), fn(x))
+
+
+def test_an_object_in_a_closure_of_a_numpy_function() -> None:
+    context = Context()
+
+    def fn(x: np.ndarray[Any, Any]) -> Any:
+        return (np.tanh(x) * context.scale).sum()
+
+    compiled = value_and_grad(fn)
+    for i in range(6):
+        context = Context(scale=3.0)
+        x = np.linspace(0.0, 1.0 + i, 5)
+        value, slope = compiled(x)
+        np.testing.assert_allclose(value, fn(x))
+        np.testing.assert_allclose(slope, 3.0 / np.cosh(x) ** 2)
+    assert compiled.cache_info().misses <= 2
+
+
+def test_one_that_is_an_argument_as_well_or_elsewhere_counts_as_who_it_is() -> None:
+    def fn(x: torch.Tensor, given: Context) -> Any:
+        return x * given.scale + run.context.scale
+
+    compiled, x = differentiate(fn), torch.ones(3)
+    for i in range(5):
+        run.context = Context(scale=1.0 + i)
+        torch.testing.assert_close(compiled(x, run.context), fn(x, run.context))
+        torch.testing.assert_close(compiled(x, Context()), fn(x, Context()))
