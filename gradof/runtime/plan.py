@@ -176,7 +176,7 @@ class GraphPlan:
                     differentiate(
                         self.recognised(flags)[0], flags, memory_budget=self.memory_budget,
                         kernels=self.has_kernels, overwritten=self.overwritten,
-                    ), self,
+                    ), self, flags,
                 )  # fmt: skip
                 self._gradients[flags] = plan
             return plan
@@ -191,7 +191,7 @@ class GraphPlan:
 class GradientPlan:
     """A Gradient, the executable of its f, and its df by defined and wanted gradients."""
 
-    def __init__(self, gradient: Gradient, owner: GraphPlan) -> None:
+    def __init__(self, gradient: Gradient, owner: GraphPlan, flags: Flags) -> None:
         self.gradient = gradient
         self.f = owner.with_graph(
             gradient.f, views=owner.views, shown=gradient.f_real_outputs
@@ -217,6 +217,10 @@ class GradientPlan:
         constant = sorted({*range(self.outputs)} - {*self.output_vjps})
         self.constant_results = tuple(i for i in constant if i < real)
         self.constant_temporaries = tuple(i for i in constant if i >= real)
+        # of which no more than the shape is read, such as a state that begins anew
+        self.without_gradient = tuple(
+            i for i, asks in enumerate(flags) if asks and i not in self.input_vjps
+        )
         # with a gradient, and not read by df: of these only the history is kept
         self.loose_inputs = tuple(sorted({*self.input_vjps} - {*self.captured_inputs}))
         self.holds_temporaries = any(self.f.held[real:])

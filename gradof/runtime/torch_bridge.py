@@ -70,6 +70,9 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if True in flags:
             gradient = plan.gradient(flags)
             tensors = [_alive(t) for t in tensors]
+            if gradient.without_gradient and not plan.shows_inputs:
+                for i in gradient.without_gradient:  # or its history would hang on f's node
+                    tensors[i] = tensors[i].detach()
             edges = edges_of(gradient, tensors)
             if gradient.asked_of_leaves and not plan.shows_inputs:
                 tensors = [alias(t) if flags[i] and t.is_leaf else t

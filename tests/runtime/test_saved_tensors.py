@@ -240,3 +240,42 @@ def test_the_ledger_says_why() -> None:
     none = gradof.differentiate(layers, memory_budget=0.0).explain(x, w)
     (mask,) = [s for s in none.saved if s.why != "there anyway"]
     assert "cannot be computed again" in mask.why and mask.nbytes == 9 * 8
+
+
+class Stateful(torch.nn.Module):
+    """A layer whose state of the call before is read for its shape alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.state = torch.nn.Linear(3, 3), torch.zeros(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros_like(self.state)
+        for _ in range(3):
+            state = torch.tanh(self.layer(x) + state)
+        self.state = state
+        return state
+
+
+def nodes_behind(result: Tensor) -> int:
+    seen: set[Any] = set()
+    stack: list[Any] = [result.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack += [before for before, _ in node.next_functions]
+    return len(seen)
+
+
+def test_a_state_that_begins_anew_does_not_keep_the_calls_before_alive() -> None:
+    model = Stateful()
+    compiled, counts = gradof.differentiate(model), []
+    for _ in range(6):
+        y = compiled(torch.ones(2, 3))
+        y.sum().backward()
+        counts.append(nodes_behind(y))
+    assert len(set(counts[1:])) == 1, counts
+    model(torch.ones(2, 3)).sum().backward()  # eagerly, and compiled after it
+    compiled(torch.ones(2, 3)).sum().backward()
+    assert compiled.cache_info().eager_runs == 0
