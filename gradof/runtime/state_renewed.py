@@ -9,7 +9,8 @@ Where the trace before found another object of the same class in a place, the pl
 what code has read of the object is looked at by way of the place (`Place("attr", ...)`), as is done
 with tuples, and what it sets is set in the object that is there at the call. Some things leave the
 place to be compared as ever: the run puts another object there, or hands the object on, within its
-result or what it stores; or the object is found in a place as well that is not renewed.
+result or what it stores; or the object is found in a place as well that is not renewed. Lists and
+dicts are compared by how they are built (`state_rewritten`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard
 
 
+_BUILT = (list, dict)
 # Members of an enumeration are told by who they are
 _OTHERS = (type, dict, list, tuple, set, frozenset, Iterator, enum.Enum)
 
@@ -53,7 +55,9 @@ class RenewedObjects:
 
         `seen` are the ids that edges have led to; of an object in two such places `shared` is told.
         """
-        key = place_key(edge.place) if self._keys else None
+        if not self._keys or type(edge.child) in _BUILT:
+            return None
+        key = place_key(edge.place)
         is_renewed, first = key in self._keys, self.first.get(id(edge.child))
         if first is None:
             if not is_renewed:
@@ -169,9 +173,13 @@ def _places(rows: Iterable[Checked], kind: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _are_alike(found: Any, expected: Any) -> bool:
-    """Whether two are other objects of one class that has all its state in attributes."""
+    """Whether two are other objects of one class that has all its state in attributes or items."""
     cls = type(expected)
-    if found is expected or type(found) is not cls or not cls.__flags__ & HEAP:
+    if found is expected or type(found) is not cls:
+        return False
+    if cls in _BUILT:
+        return True
+    if not cls.__flags__ & HEAP:
         return False
     if isinstance(expected, _OTHERS) or is_frame(cls):
         return False

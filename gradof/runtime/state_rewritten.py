@@ -4,7 +4,8 @@
         self.kept = [x * self.w, x * 2]     another list at the next call
         return self.kept[0]
 
-The list of the call before is another object each time. What code could have asked of it is how it
+The list of the call before is another object each time, as is one that the caller makes for each
+call (Note [Renewed objects] in `state_renewed`). What code could have asked of it is how it
 is built, its plain values, and the types of its tensors; a tensor of it that the graph reads is an
 input with a place of its own, and then the list counts as who it is.
 """
@@ -18,7 +19,7 @@ from gradof.runtime.arrays import is_tensor
 from gradof.runtime.state_values import array_type
 from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
-from gradof.tracer.state.places import Place, read_place
+from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import Edge
 from gradof.tracer.state.reads import Reads
 
@@ -31,7 +32,7 @@ class Rewritten:
 
     def __init__(self, reads: Reads, stores: Iterable[Store], used: set[int]) -> None:
         stores = list(stores)
-        self._used = used
+        self._used, self._renewed = used, reads.renewed
         self._asks = any(  # who an object is
             facts_of(code).compared for code, space in reads.codes.items()
             if not str(space.get("__name__")).startswith("torch.")
@@ -45,9 +46,10 @@ class Rewritten:
     def guard_of(self, edge: Edge) -> Parts | None:
         """What to hold against the next container at a place; None where this one counts itself."""
         place = edge.place
-        if place.kind != "item" or (id(place.container), place.key) not in self._set:
-            return None
         if self._asks or type(edge.child) not in (list, tuple, dict):
+            return None
+        is_set = place.kind == "item" and (id(place.container), place.key) in self._set
+        if not is_set and not (self._renewed and place_key(place) in self._renewed):
             return None
         parts = self._parts(edge.child, _DEPTH)
         return None if parts is None else Parts(place, parts)

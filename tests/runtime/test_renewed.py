@@ -66,6 +66,17 @@ def takes_away(x: Any) -> Any:
     return (x * run.w).sum() * scale
 
 
+def of_options(x: Any) -> Any:
+    options, (first, *_) = run.context.options, run.context.parts
+    y = (x * run.w).tanh() * options["scale"] * first
+    return y.sum() if options["inner"]["sums"] else y.square().sum()
+
+
+def grows(x: Any) -> Any:
+    run.context.parts.append((x * run.w).sum())
+    return run.context.parts[-1] * run.context.parts[0]
+
+
 def compared(x: Any) -> Any:
     y = x * run.w
     return y.sum() if run.context is run.other else y.square().sum() * run.other.scale
@@ -85,7 +96,9 @@ def state_of(context: Any) -> Any:
     found = {}
     for name, value in sorted(vars(context).items()):
         found[name] = value.detach().clone() if isinstance(value, torch.Tensor) else (
-            state_of(value) if isinstance(value, Context) else value)  # fmt: skip
+            state_of(value) if isinstance(value, Context) else
+            [float(torch.as_tensor(part).detach()) for part in value] if name == "parts" else
+            value)  # fmt: skip
     return found
 
 
@@ -103,12 +116,19 @@ def bias(i: int) -> Context:
     return Context(bias=torch.full((4,), float(i), dtype=torch.float64))
 
 
+def options(i: int) -> Context:
+    inner = {"sums": i % 4 != 0, "sizes": [1, 2]}
+    return Context(options={"scale": 2.0, "inner": inner}, parts=[3.0, 4.0])
+
+
 PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int]] = [
     (read, lambda i: Context(training=i % 2 == 0), 3),
     (read, lambda i: Context(scale=1.0 + i), 3),
     (of_a_list, lambda i: Context(), 2),
     (of_tensors, bias, 2),
     (nested, lambda i: Context(inner=Context()), 3),
+    (of_options, options, 4),
+    (grows, options, 8),
     (counts, lambda i: Context(), 2),
     (takes_away, lambda i: Context(), 2),
     (compared, lambda i: Context(), 5),
