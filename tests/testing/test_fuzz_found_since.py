@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from gradof import differentiate
+from gradof.errors import EagerWarning
 from gradof.testing import check
 from gradof.testing.fuzz import Setting
 from gradof.testing.fuzz.torch_judge import judge
@@ -310,3 +311,20 @@ def test_the_largest_of_ties_is_itself(reduce: str) -> None:
     cotangent = torch.tensor([1.0, -2.0], dtype=torch.float64)
     grads = [torch.autograd.grad(y, x, cotangent)[0] for y in (least, eagers)]
     assert torch.allclose(grads[0], grads[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("cut", [torch.Tensor.detach, lambda t: t.data])
+def test_windows_with_gaps_that_are_changed_without_a_history(
+    cut: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """What no window covers was zero after it: torch's functionalization puts them back so."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        whole = x.flatten()
+        cut(x.unfold(-1, 1, 2)).view(-1).add_(1)
+        return whole
+
+    x, y = torch.tensor([0.25, 0.5, 2.0]), torch.tensor([0.25, 0.5, 2.0])
+    with pytest.warns(EagerWarning, match="windows leave gaps"):
+        assert torch.equal(differentiate(fn)(x.requires_grad_()), fn(y.requires_grad_()))
+    assert torch.equal(x, y)

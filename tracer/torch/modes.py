@@ -290,7 +290,7 @@ class ApiMode(TorchFunctionMode):
         if func is torch.Tensor.register_hook:
             return self.register_hook(*args, **kwargs)
         if func in DETACHES and not transformed(args[0]):
-            return self.histories.cut(args[0], func == GET_DATA)
+            return self.windows.detached(args[0], self.histories.cut(args[0], func == GET_DATA))
         loc = user_loc(sys._getframe(1))
         self.transforms.watch(func, args, cuts=func in CUTS, loc=loc)
         with overwriting(self.recorder, self.histories, func, args):

@@ -77,6 +77,12 @@ class WindowViews:
             self._note(result, t)
         return result
 
+    def detached(self, view: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        """What `view.detach()` gave, which the same holds of: in the trace it has other memory."""
+        if id(view) in self._views:
+            self._views[id(result)] = result
+        return result
+
     def _note(self, result: Any, view: torch.Tensor) -> None:
         for t in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(t, torch.Tensor) and is_wrapper(t) and _memory(t) == _memory(view):
