@@ -21,6 +21,7 @@ from dataclasses import replace
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from gradof.runtime.state_check import GONE
 from gradof.runtime.state_values import Checked
 from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.frames import is_frame
@@ -147,7 +148,7 @@ def _there(place: Place) -> Any:
     """What a place holds; None where it is gone."""
     try:
         return read_place(place)
-    except (LookupError, AttributeError, ValueError):
+    except GONE:
         return None
 
 

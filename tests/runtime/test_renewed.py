@@ -178,6 +178,31 @@ def test_what_an_object_lacks_and_its_class_are_looked_at() -> None:
             torch.testing.assert_close(compiled(x), fn(x))
 
 
+def test_a_tuple_of_objects_that_is_gone() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * (run.other[0].scale if run.other else 1.0)
+
+    compiled, x = differentiate(fn), torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for other in [(Context(),), None, (Context(scale=3.0),), (Context(scale=3.0),), (), None]:
+            run.other = other
+            torch.testing.assert_close(compiled(x), fn(x))
+
+
+def test_a_tuple_of_tensors_that_is_gone() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * (run.other[0] if run.other else run.w[:3].detach())
+
+    compiled, x = differentiate(fn), torch.ones(3)
+    pair = (torch.full((3,), 2.0), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for other in [pair, pair, pair, None, None, pair, (torch.zeros(3), 1), (), None]:
+            run.other = other
+            torch.testing.assert_close(compiled(x), fn(x))
+
+
 def test_members_of_an_enumeration_are_who_they_are() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * {Mode.A: 1.0, Mode.B: 2.0, Mode.C: 3.0}[run.context]

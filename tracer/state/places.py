@@ -51,7 +51,10 @@ def read_place(place: Place) -> Any:
     if kind == "slot":
         return key.__get__(container)
     if kind == "index":
-        return read_place(container)[key]
+        found = read_place(container)
+        if not isinstance(found, tuple):
+            raise LookupError(f"there is no tuple any more, but a {type(found).__name__}")
+        return found[key]
     if kind == "attr":
         return getattr(read_place(container), "__dict__", {})[key]
     if kind == "cached":
