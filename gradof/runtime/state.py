@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bases
+from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bases, may_come
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
 from gradof.runtime.state_contents import note_contents
@@ -219,10 +219,7 @@ class StateGuard:
         if cls in self._class_names:
             return
         self.absent += lacking_in_bases(cls, self._reads)
-        self._class_names[cls] = frozenset(
-            name for base in cls.__mro__ for name, value in vars(base).items()
-            if name in self._reads.names and not hasattr(type(value), "__set__")
-        ) | self._reads.probes  # fmt: skip
+        self._class_names[cls] = may_come(cls, self._reads)
 
     def _array(self, edge: Edge, shown: str) -> None:
         """An array that is no input: code may have asked for its shape or dtype."""

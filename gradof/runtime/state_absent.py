@@ -20,7 +20,7 @@ from typing import Any
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import is_users, module_of
+from gradof.tracer.state.kinds import HEAP, is_users, module_of
 from gradof.tracer.state.reads import Reads
 
 
@@ -65,3 +65,17 @@ def lacking_in_bases(
         if is_heard(module_of(base)) and (missing := found - space.keys()):
             yield space, frozenset(missing), f"class {base.__qualname__}"
         found |= space.keys() if every else reads.names & space.keys()
+
+
+def may_come(cls: type, reads: Reads) -> frozenset[str]:
+    """Names that code has read, and that an instance may get though the class knows of them.
+
+    Where the class makes up what an instance lacks (`__getattr__`), these are all names.
+    """
+    own = (base for base in cls.__mro__ if base.__flags__ & HEAP and is_heard(module_of(base)))
+    if any("__getattr__" in vars(base) for base in own):
+        return frozenset(reads.names) | reads.probes
+    return frozenset(
+        name for base in cls.__mro__ for name, value in vars(base).items()
+        if name in reads.names and not hasattr(type(value), "__set__")
+    ) | reads.probes  # fmt: skip

@@ -240,3 +240,40 @@ def test_one_that_is_an_argument_as_well_or_elsewhere_counts_as_who_it_is() -> N
         run.context = Context(scale=1.0 + i)
         torch.testing.assert_close(compiled(x, run.context), fn(x, run.context))
         torch.testing.assert_close(compiled(x, Context()), fn(x, Context()))
+
+
+class Lenient(Context):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return 7.0
+
+
+WHOLE: dict[str, Callable[[Any], Any]] = {
+    "vars": lambda x: x * sum(vars(run.context).values()),
+    "__dict__": lambda x: x * sum(run.context.__dict__.values()),
+    "inner": lambda x: x * sum(vars(run.context.inner).values()),
+    "made up": lambda x: x * run.other.late,
+}
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+@pytest.mark.parametrize("name", WHOLE)
+def test_attributes_that_no_name_in_the_code_says(name: str, is_fresh: bool) -> None:
+    fn, x = WHOLE[name], torch.ones(3)
+    run.context, run.other = Context(inner=0.0), Lenient()
+    if name == "inner":
+        run.context.inner = Context()
+    compiled = differentiate(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of as many changes
+        for i in range(6):
+            if is_fresh:
+                run.context, run.other = Context(inner=0.0), Lenient()
+                if name == "inner":
+                    run.context.inner = Context()
+            held = run.context.inner if name == "inner" else run.context
+            held.training, held.scale = i % 2, float(i // 2)
+            if i == 4:
+                run.other.late = held.late = 3.0
+            torch.testing.assert_close(compiled(x), fn(x))

@@ -27,6 +27,7 @@ from types import CodeType
 from gradof.tracer.state.bytecode import Instruction, instructions
 
 GROWS = frozenset({"append", "extend", "appendleft", "extendleft", "add"})
+TAKES_APART = frozenset({"vars", "dir", "__dict__", "getmembers", "asdict", "astuple"})
 _COMPUTED = frozenset({
     "vars", "dir", "globals", "locals", "eval", "exec", "__dict__", "attrgetter", "methodcaller",
     "getattr_static", "getmembers", "asdict", "astuple", "__slots__",

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
-from gradof.tracer.state.code_facts import Facts
+from gradof.tracer.state.code_facts import TAKES_APART, Facts
 from gradof.tracer.state.kinds import ATOMS, HEAP, led_to
 
 
@@ -18,6 +19,20 @@ def note(everything: dict[int, Any], value: Any) -> None:
         everything[id(type(value))] = type(value)
 
 
+def _follow(everything: dict[int, Any], value: Any, facts: Facts, depth: int) -> None:
+    """Note what the names in code lead to from an object: `vars(run.context)`."""
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is not dict:
+        return
+    for name in facts.reads & attributes.keys():
+        part = attributes[name]
+        if type(part) in ATOMS or id(part) in everything or type(part) is ModuleType:
+            continue
+        note(everything, part)
+        if depth:
+            _follow(everything, part, facts, depth - 1)
+
+
 def note_given(everything: dict[int, Any], value: Any, facts: Facts, depth: int = 2) -> None:
     """Note an object that code with these facts is given, where it computes names."""
     if facts.dynamic:
@@ -26,5 +41,7 @@ def note_given(everything: dict[int, Any], value: Any, facts: Facts, depth: int 
             for part in value.values() if type(value) is dict else value:
                 if type(part) not in ATOMS and id(part) not in everything:
                     note_given(everything, part, facts, depth - 1)
+    if not TAKES_APART.isdisjoint(facts.reads):
+        _follow(everything, value, facts, depth)
     if facts.reduces:
         everything.update((id(obj), obj) for obj in led_to(value))
