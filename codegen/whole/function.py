@@ -157,7 +157,7 @@ class WholeExecutable(Executable):
 
 
 def _plain(array: Any) -> Any:
-    """The array where the native function can read it; in C order and aligned in any case."""
+    """The array itself if it is aligned and in C order, as native code wants it, or a copy."""
     if type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned:
         return array
     return np.require(np.asarray(array), requirements=["C", "A"])

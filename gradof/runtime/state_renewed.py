@@ -15,20 +15,16 @@ dicts are compared by how they are built (`state_rewritten`).
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_check import GONE
 from gradof.runtime.state_values import Checked
 from gradof.tracer.core.result import ConstantOut, Store, Traced
-from gradof.tracer.state.frames import is_frame
-from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, module_of
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reach import Edge
+from gradof.tracer.state.renewable import is_renewable
 
 if TYPE_CHECKING:
     from gradof.runtime.cache import Cache, Entry
@@ -36,8 +32,6 @@ if TYPE_CHECKING:
 
 
 _BUILT = (list, dict)
-# Members of an enumeration are told by who they are
-_OTHERS = (type, dict, list, tuple, set, frozenset, Iterator, enum.Enum)
 
 
 class RenewedObjects:
@@ -56,7 +50,7 @@ class RenewedObjects:
 
         `seen` are the ids that edges have led to; of an object in two such places `shared` is told.
         """
-        if not self._keys or type(edge.child) in _BUILT:
+        if not self._keys or not is_renewable(edge.child):
             return None
         key = place_key(edge.place)
         is_renewed, first = key in self._keys, self.first.get(id(edge.child))
@@ -178,17 +172,7 @@ def _are_alike(found: Any, expected: Any) -> bool:
     cls = type(expected)
     if found is expected or type(found) is not cls:
         return False
-    if cls in _BUILT:
-        return True
-    if not cls.__flags__ & HEAP:
-        return False
-    if isinstance(expected, _OTHERS) or is_frame(cls):
-        return False
-    attributes = getattr(expected, "__dict__", None)
-    if type(attributes) is not dict or "_modules" in attributes or not is_heard(module_of(cls)):
-        return False
-    members = (member for base in cls.__mro__[:-1] for member in vars(base).values())
-    return not any(type(member) is MemberDescriptorType for member in members)
+    return cls in _BUILT or is_renewable(expected)
 
 
 def _handed_on(traced: Traced, places: Iterable[Place]) -> set[Any]:

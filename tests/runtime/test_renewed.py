@@ -253,6 +253,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "vars": lambda x: x * sum(vars(run.context).values()),
     "__dict__": lambda x: x * sum(run.context.__dict__.values()),
     "inner": lambda x: x * sum(vars(run.context.inner).values()),
+    "a list": lambda x: x * sum(sum(vars(each).values()) for each in run.stack),
     "made up": lambda x: x * run.other.late,
 }
 
@@ -274,6 +275,34 @@ def test_attributes_that_no_name_in_the_code_says(name: str, is_fresh: bool) -> 
                     run.context.inner = Context()
             held = run.context.inner if name == "inner" else run.context
             held.training, held.scale = i % 2, float(i // 2)
+            run.stack[-1] = held if name == "a list" else Context()
             if i == 4:
                 run.other.late = held.late = 3.0
             torch.testing.assert_close(compiled(x), fn(x))
+
+
+class Slots:
+    __slots__ = ("scale",)
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+
+def of_anything(x: torch.Tensor) -> torch.Tensor:
+    held = run.context
+    if held is None:
+        return x
+    return x * (held if isinstance(held, (int, float, torch.Tensor)) else held.scale)
+
+
+def test_what_is_no_such_object_counts_as_ever_where_one_was() -> None:
+    slots, x = Slots(5.0), torch.ones(2)
+    compiled = differentiate(of_anything)
+    held = [Context(), Context(), Context(), None, 4.0, 3, 5.5, None, torch.full((2,), 2.0),
+            Context(scale=3.0), slots, slots, Context(), None]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of as many changes
+        for i, run.context in enumerate(held):
+            if i == 11:
+                slots.scale = 6.0
+            torch.testing.assert_close(compiled(x), of_anything(x))

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 import gradof
+from tests.runtime.compare import grad_nodes
 
 
 def network(x: Tensor, w: Tensor) -> Tensor:
@@ -257,24 +258,13 @@ class Stateful(torch.nn.Module):
         return state
 
 
-def nodes_behind(result: Tensor) -> int:
-    seen: set[Any] = set()
-    stack: list[Any] = [result.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            stack += [before for before, _ in node.next_functions]
-    return len(seen)
-
-
 def test_a_state_that_begins_anew_does_not_keep_the_calls_before_alive() -> None:
     model = Stateful()
     compiled, counts = gradof.differentiate(model), []
     for _ in range(6):
         y = compiled(torch.ones(2, 3))
         y.sum().backward()
-        counts.append(nodes_behind(y))
+        counts.append(len(list(grad_nodes(y))))
     assert len(set(counts[1:])) == 1, counts
     model(torch.ones(2, 3)).sum().backward()  # eagerly, and compiled after it
     compiled(torch.ones(2, 3)).sum().backward()

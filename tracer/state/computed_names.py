@@ -24,11 +24,15 @@ def _follow(everything: dict[int, Any], value: Any, facts: Facts, depth: int) ->
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is not dict:
         return
-    for name in facts.reads & attributes.keys():
-        part = attributes[name]
+    parts = [attributes[name] for name in facts.reads & attributes.keys()]
+    for part in parts:
         if type(part) in ATOMS or id(part) in everything or type(part) is ModuleType:
             continue
         note(everything, part)
+        if type(part) in (tuple, list):  # `for each in run.parts: vars(each)`
+            parts += part
+        elif type(part) is dict:
+            parts += part.values()
         if depth:
             _follow(everything, part, facts, depth - 1)
 

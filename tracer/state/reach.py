@@ -46,6 +46,7 @@ from gradof.tracer.state.kinds import (
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items, place_key
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.renewable import is_renewable
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
@@ -128,7 +129,7 @@ class Reach:
         else:
             if isinstance(obj, (dict, list, tuple, deque, set, frozenset)):
                 yield from self._of_container(obj, name, place)
-            yield from self._of_instance(obj, self.renewed(place))
+            yield from self._of_instance(obj, self._renewed(obj, place))
 
     def unreached(self) -> Iterator[Edge]:
         """Globals of code that ran, though no edge so far led to it; to be asked at the end.
@@ -273,10 +274,11 @@ class Reach:
         if type(cls) is not type:
             yield from self._of_class(type(cls))
 
-    def renewed(self, place: Place | None) -> Place | None:
-        """The place, if its objects are other ones at each call."""
+    def _renewed(self, obj: Any, place: Place | None) -> Place | None:
+        """The place of an object, if there is another one at each call."""
         known = self.reads.renewed
-        return place if place is not None and known and place_key(place) in known else None
+        found = known and place is not None and place_key(place) in known and is_renewable(obj)
+        return place if found else None
 
     def _of_instance(self, obj: Any, at: Place | None) -> Iterator[Edge]:
         """`at` is where it is renewed."""
