@@ -25,7 +25,9 @@ from gradof.ir.forks import cached_property
 from gradof.tracer.core.exact import Same, exact
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.frames import is_frame
+from gradof.tracer.state.handed import Handed
 from gradof.tracer.state.origins import Origins
+from gradof.tracer.state.renewable import BUILT, is_renewable
 from gradof.tracer.state.source import function_name
 
 Library = Literal["numpy", "torch"]
@@ -36,6 +38,7 @@ MODES = (  # what `_modes` lists
 # Where the part of a tensor says which leaf it is the same object as, or, if it is an input of its
 # own, the complement of that.
 SAME = 6
+HANDED = "handed"  # in the key of an object that is in a place (`gradof.runtime.handed`)
 FIRST_LEAF = 2  # where the parts of the leaves begin in a key
 # Functions without arguments that read tensors, by themselves or by what they are bound to.
 _STATELESS = (
@@ -67,12 +70,19 @@ class Call:
     key: tuple[Any, ...]
     plain_key: tuple[Any, ...]
     numbers: frozenset[int] = frozenset()
+    handed: frozenset[int] = frozenset()  # leaves that are objects in places, of
+    room: Handed | None = None
 
     @cached_property
     def objects(self) -> dict[str, Any]:
-        """The arguments that are objects with state of their own, by path: it is guarded."""
-        found = zip(self.paths, map(thaw, self.leaves), strict=True)
-        return {path: leaf for path, leaf in found if has_state(leaf)}
+        """The arguments that are objects with state of their own, by path: it is guarded.
+
+        Not those that are in places.
+        """
+        found = enumerate(map(thaw, self.leaves))
+        return {
+            self.paths[i]: leaf for i, leaf in found if i not in self.handed and has_state(leaf)
+        }
 
     def same_leaves(self) -> dict[int, int]:
         """Leaves that are the same tensor as an earlier one, which is the input."""
@@ -130,8 +140,11 @@ def is_data(value: Any) -> bool:
 
 
 def without_arrays(call: Call) -> Call:
-    """The call with None in the places of its arrays, to be kept."""
-    leaves = tuple(None if is_tensor(x) or is_array(x) else x for x in call.leaves)
+    """The call with None for its arrays and objects in places, to be kept."""
+    leaves = tuple(
+        None if i in call.handed or is_tensor(x) or is_array(x) else x
+        for i, x in enumerate(call.leaves)
+    )
     return replace(call, leaves=leaves)
 
 
@@ -226,7 +239,7 @@ def has_free_tensors(fn: Callable[..., Any]) -> bool:
         known = _FREE.setdefault(owner, set())
     except TypeError:  # no weak reference to it, or it is not hashable
         known = set()
-    if function not in known and Origins(fn, is_tensor).tensors():
+    if function not in known and Origins(fn, is_tensor).any():
         known.add(function)
     return function in known
 
@@ -239,7 +252,7 @@ def _is_module(fn: Callable[..., Any]) -> bool:
 def names_torch(fn: Callable[..., Any]) -> bool:
     """Whether a function can reach torch tensors or torch itself, which may make some."""
     torch = torch_if_loaded()
-    return torch is not None and bool(Origins(fn, lambda x: x is torch or is_tensor(x)).tensors())
+    return torch is not None and Origins(fn, lambda x: x is torch or is_tensor(x)).any()
 
 
 def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
@@ -261,12 +274,17 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
     try:
         return exact(value)
     except TypeError:
-        if is_frame(type(value)):  # what is read of it is guarded, as that of objects is
+        if is_frame(type(value)) or _is_kept_apart(value):  # what is read of it is guarded
             return type(value), Same(value)
         raise LeafTypeError(
             f"{path} is a {type(value).__name__}: neither an array nor hashable",
             hint="pass arrays, numbers, strings, or tuples, lists, dicts, dataclasses of them",
         ) from None
+
+
+def _is_kept_apart(value: Any) -> bool:
+    """Whether what is read of an object that is not hashable can be guarded."""
+    return is_renewable(value) and type(value) not in BUILT
 
 
 def check_array(array: Any, path: str) -> None:

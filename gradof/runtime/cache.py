@@ -28,6 +28,7 @@ from gradof.runtime.shapes import Shapes
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.result import Traced
+from gradof.tracer.state.handed import Handed
 from gradof.tracer.state.places import Place
 
 
@@ -110,6 +111,7 @@ class Cache:
         self.eager = EagerRuns()
         self.places: dict[Any, Place] = {}  # of numbers that vary, by place_key
         self.renewed: dict[Any, Place] = {}  # places whose objects are other ones at each call
+        self.handed = Handed()  # where objects among the arguments are found
         self.kept: set[Any] = set()  # places whose objects count as who they are after all
         self.needed: set[Any] = set()  # places whose number the function needs itself
         self.last: tuple[Call, Entry] | None = None  # the last trace
@@ -193,3 +195,17 @@ def graph_input(leaf: Any, library: Library) -> Any:
         torch = torch_if_loaded()
         return torch.tensor(leaf, dtype=torch.float64 if type(leaf) is float else torch.int64)
     return np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
+
+
+def inputs_of(call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
+    """The inputs of the graph: leaves of the call, then free arrays."""
+    leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
+    return [graph_input(leaf, call.library) for leaf in leaves]
+
+
+def read_free(fn: Any, traced: Traced) -> list[Any] | None:
+    """The free arrays of a trace as they are now; None where one is gone: a trace is due."""
+    try:
+        return [origin.read(fn) for origin in traced.origins]
+    except (LookupError, AttributeError):
+        return None

@@ -34,7 +34,7 @@ from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 from gradof.tracer.state.caches import read_cached
-from gradof.tracer.state.places import read_place
+from gradof.tracer.state.places import built, read_place
 
 _Tensors = list[tuple[str, Any, tuple[Any, ...]]]  # name in the code, the tensor, its part of a key
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
@@ -138,6 +138,9 @@ class Writer:
     def check_leaf(self, i: int) -> None:
         """One leaf is as it was in the trace."""
         leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
+        if i in self.call.handed:
+            self.handed(i, part)
+            return
         if isinstance(part[0], np.dtype):
             self.array(f"a{i}", part, i)
         elif self.call.library == "torch" and isinstance(part[0], torch_if_loaded().dtype):
@@ -147,6 +150,15 @@ class Writer:
         else:
             any_ = i in self.call.numbers or self.is_length(f"a{i}", (i, ITSELF))
             self.unless(self.same(f"a{i}", leaf, any_))
+
+    def handed(self, i: int, part: tuple[Any, ...]) -> None:
+        """An object that is in a place is of the class it was, and is put there."""
+        cls, _, first = part
+        self.unless(f"type(a{i}) is {self.bind(cls, 'cls')}" + (
+            "" if first is None else f" and a{i} is a{first}"
+        ))  # fmt: skip
+        assert self.call.room is not None
+        self.lines.append(f"{self.bind(self.call.room.put, 'put')}({self.call.paths[i]!r}, a{i})")
 
     def identities(self) -> bool | None:
         """Which tensors are the same object: of those alike, as others cannot be. `Fast.apart`.
@@ -363,6 +375,11 @@ class Writer:
         if place.kind == "cached":
             container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
             return f"{self.bind(read_cached, 'read')}({container}, {key})"
+        if place.kind == "attr":
+            return f"{self.place(place.container)}.__dict__[{self.key(place.key)}]"
+        if place.kind == "entry":
+            code = self.place(place.container)
+            return f"{self.bind(built, 'built')}({code})[{self.key(place.key)}]"
         if place.kind in ("block", "slot", "class", "step"):
             return f"{self.bind(read_place, 'read')}({self.bind(place, 'place')})"
         if place.kind != "item":

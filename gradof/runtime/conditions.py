@@ -23,8 +23,9 @@ from gradof.runtime.arrays import is_tensor
 from gradof.runtime.state_check import GONE
 from gradof.runtime.state_values import array_type, reference
 from gradof.tracer.core.result import Traced
+from gradof.tracer.state.edges import ATOMS
 from gradof.tracer.state.places import Place, read_place
-from gradof.tracer.state.reach import ATOMS, Reach
+from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
@@ -92,6 +93,7 @@ def _tensors(fn: Any, reads: Reads) -> list[tuple[Place, Any]]:
     seen: dict[int, Any] = {}
     queue = deque[tuple[Any, Any, Any]]([(fn, None, None)])
     queue.extend((value, None, None) for value in reads.variables.values())
+    queue.extend((obj, None, place) for obj, place in reads.handed.values())
     while queue:
         obj, name, place = queue.popleft()
         if id(obj) in seen:

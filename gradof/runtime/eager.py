@@ -196,7 +196,7 @@ def _holds_tensors(leaf: Any) -> bool:
     """Whether a leaf that is no tensor leads to one: an object, or an iterator with one left."""
     if isinstance(leaf, (str, bytes, int, float, type(None))) or is_array(leaf):
         return False
-    if Origins(leaf, is_tensor).tensors():
+    if Origins(leaf, is_tensor).any():
         return True
     stack, seen = [leaf], set[int]()
     while stack and len(seen) < _LOOKED_AT:

@@ -14,7 +14,7 @@ tensors, which are read anew each time.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
@@ -26,13 +26,14 @@ from gradof.ops.guard import Number
 from gradof.runtime import kin
 from gradof.runtime.arrays import Call, Library, inspect_call
 from gradof.runtime.audit import Audit, AuditInfo, checked_audit
-from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, graph_input
+from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, inputs_of, read_free
 from gradof.runtime.dynamo import leave_alone, left_alone
 from gradof.runtime.eager import Failed, may_run_eagerly
 from gradof.runtime.family import Family
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.given import with_given
 from gradof.runtime.guards import Decisions
+from gradof.runtime.handed import CountsItself, with_handed
 from gradof.runtime.lengths import MISS
 from gradof.runtime.naming import name_of
 from gradof.runtime.performed import drawn
@@ -48,7 +49,6 @@ from gradof.runtime.refuse import (
 from gradof.runtime.results import gradient_flags, run_call
 from gradof.runtime.thread import is_tracing
 from gradof.runtime.trial import tried
-from gradof.tracer.core.result import Traced
 
 
 @left_alone
@@ -145,14 +145,18 @@ class Differentiated:
                 if fast is not cache.fast[0]:  # the latest is tried first
                     cache.fast = (fast, *(f for f in cache.fast if f is not fast))
                 return Bound(fast.entry, inputs, fast.call)
-        call = inspect_call(self._fn, args, kwargs, self._static, default, apart)
+        plain = inspect_call(self._fn, args, kwargs, self._static, default, apart)
+        call = with_handed(cache, plain)
         found = self._find_any(call)
         if found is None:
             with self._cache.lock:
                 found = self._find_any(call) or self._of_kin(call)
-                if found is None:
-                    entry, call = Tracing(self, self._cache).trace(call, eager)
-                    return self._bound(entry, call)
+                while found is None:
+                    try:
+                        return self._bound(*Tracing(self, self._cache).trace(call, eager))
+                    except CountsItself:
+                        call = with_handed(cache, plain)
+                        found = self._find_any(call)
         self._cache.hits += 1
         return found
 
@@ -202,24 +206,20 @@ class Differentiated:
         """The entries of this signature whose Python state holds, with the inputs of the call."""
         for entry in self._cache.entries.get(call.key, ()):
             if entry.state.check() and entry.traced.holds_content(self._fn):
-                free = self._read_free(entry.traced)
+                free = read_free(self._fn, entry.traced)
                 if free is not None and free_keys(free) == entry.free_keys:
-                    inputs = self._inputs(call, entry.traced, free)
+                    inputs = inputs_of(call, entry.traced, free)
                     laid_out = all(x.holds(inputs[x.input]) for x in entry.traced.layouts)
                     if laid_out and all(holds(inputs) for holds in entry.conditions):
                         yield Bound(entry, inputs, call, drawn(entry.traced))
 
     def _bound(self, entry: Entry, call: Call) -> Bound:
-        free = self._read_free(entry.traced)
+        free = read_free(self._fn, entry.traced)
         assert free is not None
-        inputs = self._inputs(call, entry.traced, free)
+        inputs = inputs_of(call, entry.traced, free)
         if entry.decisions is not None:
             entry.decisions.supply(inputs)
         return Bound(entry, inputs, call, drawn(entry.traced))
-
-    def _inputs(self, call: Call, traced: Traced, free: Sequence[Any]) -> list[Any]:
-        leaves = [*(call.leaves[i] for i in traced.arg_leaves), *free]
-        return [graph_input(leaf, call.library) for leaf in leaves]
 
     def _to_front(self, key: tuple[Any, ...], entry: Entry) -> None:
         """The path that was taken last is tried first."""
@@ -228,12 +228,6 @@ class Differentiated:
             with self._cache.lock:
                 rest = [e for e in self._cache.entries[key] if e is not entry]
                 self._cache.entries[key] = [entry, *rest]
-
-    def _read_free(self, traced: Traced) -> list[Any] | None:
-        try:
-            return [origin.read(self._fn) for origin in traced.origins]
-        except (LookupError, AttributeError):
-            return None  # the path is gone: another trace is due
 
     def prepare(self, *args: Any, **kwargs: Any) -> Prepared:
         """The function for arguments like these, without the check of each call.

@@ -29,7 +29,7 @@ from gradof.runtime.lengths import MISS
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.results import shared_view
 from gradof.tracer.core.pytree import TreeDef
-from gradof.tracer.core.result import ConstantOut, SizeOut, TensorOut
+from gradof.tracer.core.result import ConstantOut, PlaceOut, SizeOut, TensorOut
 
 MAX_QUICK = 4  # generated calls per function; each that fails costs its check
 Quick = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -73,7 +73,7 @@ def quick_call(
             leaves.append(
                 f"v{out.index}" if again else _result(plan, out.index, out.requires_grad)
             )
-        elif isinstance(out, SizeOut):
+        elif isinstance(out, (SizeOut, PlaceOut)):
             names[f"make{len(leaves)}"] = out.make
             leaves.append(f"make{len(leaves)}()")
         elif isinstance(out, ConstantOut):

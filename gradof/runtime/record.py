@@ -15,7 +15,7 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradof.codegen import devices_of, has_small_kernels, is_worth_a_function
-from gradof.errors import OpaqueOpWarning, PathLimitError, RetraceWarning, TraceError
+from gradof.errors import OpaqueOpWarning, RetraceWarning, TraceError
 from gradof.ir import forks
 from gradof.ir.contents import checksum
 from gradof.ir.garbage import let_full_collections_wait
@@ -29,6 +29,13 @@ from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.given import containers_of_state
 from gradof.runtime.guards import Decisions, path_limit
+from gradof.runtime.handed import (
+    CountsItself,
+    count_themselves,
+    handed_of,
+    other_tensors,
+    without_handed,
+)
 from gradof.runtime.inner_results import inner_results
 from gradof.runtime.late import late_reads
 from gradof.runtime.limits import limits
@@ -38,8 +45,14 @@ from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
-from gradof.runtime.state_renewed import has_to_keep, note_renewed, with_renewed
+from gradof.runtime.state_renewed import (
+    RenewedObjects,
+    has_to_keep,
+    note_renewed,
+    with_renewed,
+)
 from gradof.runtime.thread import tracing
+from gradof.runtime.trace_counts import count_changes, count_new_paths, forget_a_path
 from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.place_numbers import is_floating
 from gradof.tracer.core.pytree import thaw
@@ -47,7 +60,8 @@ from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.cold import ColdCache
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
-from gradof.tracer.state.source import function_loc, warn_user
+from gradof.tracer.state.renewable import Renewed
+from gradof.tracer.state.source import function_loc
 
 if TYPE_CHECKING:
     from gradof.runtime.function import Differentiated
@@ -56,11 +70,16 @@ _TRACING = forks.finish_first(threading.RLock())  # tracers set process-wide fla
 
 
 class _Recording(NamedTuple):
-    """A finished trace, what it read of Python's state, and what it took."""
+    """A finished trace, what it read of Python's state, what it took, and what it wrote.
+
+    The trace itself writes to the objects that are in renewed places (`with_renewed`).
+    """
 
     traced: Traced
     reads: Reads
     seconds: float
+    stores: tuple[Store, ...]
+    renewed: RenewedObjects
 
 
 class Tracing:
@@ -92,15 +111,18 @@ class Tracing:
         is_known = call.key in self.cache.entries  # another path, or Python state
         if may_run_eagerly and not is_known and self.cache.shapes.is_new(call, self.name):
             raise NotYet(f"{self.name} meets such arguments for the first time")
+        inside = other_tensors(self.fn, self.cache, call) if is_known else None
+        if may_run_eagerly and inside and self.cache.shapes.is_new_inside(call, inside, self.name):
+            raise NotYet(f"{self.name} meets such tensors in its arguments for the first time")
         self.cache.misses += 1
         try:
             if may_run_eagerly:
-                self._count_changes(call)
-                self._count_new_paths(call)
+                count_changes(self.cache, call, self.fn, self.name)
+                count_new_paths(self.cache, call, self.name)
             start = thread_time()
             found = self._trace(call, may_run_eagerly)
-            if not is_known:
-                self.cache.shapes.took(call, thread_time() - start)
+            if not is_known or inside:
+                self.cache.shapes.took(call, thread_time() - start, bool(inside))
             return found
         except ColdCache as error:
             self.cache.misses -= 1
@@ -108,8 +130,8 @@ class Tracing:
                 raise NotYet(error.message) from None
             eager.note(call.key, error, self._state_of_failure())
             raise
-        except (RetraceWarning, OpaqueOpWarning):
-            raise  # the user has made errors of them
+        except (RetraceWarning, OpaqueOpWarning, CountsItself):
+            raise  # the user has made errors of the first two
         except Exception as error:
             if may_run_eagerly and call.library == "torch":
                 eager.note(call.key, error, self._state_of_failure())
@@ -122,44 +144,6 @@ class Tracing:
 
     def _state_of_failure(self) -> StateGuard | None:
         return None if self.reads is None else self._state(self.reads, (), by_content=True)
-
-    def _warn(self, count: int, text: str) -> None:
-        """Say, once, that traces go on, from the `limits.warn_at`-th on."""
-        if count >= limits.warn_at and not self.cache.warned:
-            self.cache.warned = True
-            warn_user(f"{self.name} {text}", RetraceWarning)
-
-    def _count_changes(self, call: Call) -> None:
-        """Warn of a place that costs a trace each time it changes; RetraceLimit at the last."""
-        entries = self.cache.entries.get(call.key, ())
-        change = entries[0].state.first_change() if entries else None
-        if change is None:
-            return
-        place = change.partition(" was ")[0].partition(" had ")[0]
-        count = self.cache.changed[place] = self.cache.changed.get(place, 1) + 1
-        self._warn(
-            count, f"has been traced {count} times, now because {change}; make it a "
-            "tensor or an argument, or keep it out of what the function reads",
-        )  # fmt: skip
-        if len(entries) >= limits.state_traces and call.library == "torch":
-            raise TraceError(
-                f"Python state has changed {len(entries)} times, the last: {change}",
-                loc=function_loc(self.fn),
-                hint="make it a tensor or an argument, or raise gradof.limits.state_traces",
-            )
-
-    def _count_new_paths(self, call: Call) -> None:
-        """PathLimitError, and no entries, where each call of late has taken a path of its own."""
-        lifted = self.cache.numbers.lifted(call)
-        for which in [call] if lifted is None else [call, lifted]:
-            entries = self.cache.entries.get(which.key, ())
-            fresh = [
-                entry.decisions for entry in entries
-                if entry.decisions is not None and entry.hits_before == self.cache.hits
-            ]  # fmt: skip
-            if len(fresh) >= limits.new_paths and call.library == "torch":
-                self.cache.forget(which.key)
-                raise path_limit(self.name, fresh)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
@@ -177,23 +161,8 @@ class Tracing:
             error = path_limit(self.name, paths)
             if may_run_eagerly and call.library == "torch":
                 raise error
-            self._forget_a_path(call, paths[limits.paths - 1 :], error)
+            forget_a_path(self.cache, call, paths[limits.paths - 1 :], error)
         return self._trace_places(call)
-
-    def _forget_a_path(
-        self, call: Call, oldest: Sequence[Decisions], error: PathLimitError
-    ) -> None:
-        """Let go of the paths that were not taken for the longest time: there is no way but on."""
-        if not self.cache.warned:
-            self.cache.warned = True
-            warn_user(
-                f"{error.message}; each further one is traced, and the one that was not taken for "
-                f"the longest time is forgotten; {error.hint}", RetraceWarning,
-            )  # fmt: skip
-        entries = self.cache.entries[call.key]
-        self.cache.entries[call.key] = [
-            entry for entry in entries if not any(entry.decisions is path for path in oldest)
-        ]
 
     def _trace_places(self, call: Call) -> tuple[Entry, Call]:
         """A trace whose inputs include the numbers of Python's state that vary, where they can."""
@@ -205,7 +174,7 @@ class Tracing:
                     raise
                 continue
             if not self._needs_numbers(recording.traced) and not self._counts(recording):
-                if not self._keeps(recording):
+                if not self._keeps(call, recording):
                     return self._enter(call, recording)
 
     def _note_places(self, call: Call) -> None:
@@ -250,8 +219,11 @@ class Tracing:
                 places.setdefault(key, store.place)
         return len(places) > before
 
-    def _keeps(self, recording: _Recording) -> bool:
-        return has_to_keep(self.cache, recording.traced, lambda: self._guard(recording, ()))
+    def _keeps(self, call: Call, recording: _Recording) -> bool:
+        keeps = has_to_keep(self.cache, recording.traced, recording.reads, recording.renewed)
+        if keeps and count_themselves(self.cache, call):
+            raise CountsItself
+        return keeps
 
     def _lift_written(self) -> bool:
         """Whether there are arrays, which a failed run has written to, that can be inputs."""
@@ -293,14 +265,17 @@ class Tracing:
             leaves = [(key, loc) for key, loc in recording.traced.pinned if type(key) is int]
             if leaves:
                 return leaves
-            if not needed and not self._counts(recording) and not self._keeps(recording):
+            if not needed and not self._counts(recording) and not self._keeps(call, recording):
                 return self._enter(call, recording)
 
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
         let_full_collections_wait()
         torchs, places = call.library == "torch", tuple(self.cache.places.values())
-        reads = Reads(refuse_effects=torchs, renewed=frozenset(self.cache.renewed))
+        handed = handed_of(call)
+        keys = {*self.cache.renewed, *(place_key(place) for _, place in handed.values())}
+        known = Renewed(frozenset(keys), frozenset(self.cache.kept))
+        reads = Reads(refuse_effects=torchs, renewed=known, handed=handed)
         self.reads = reads
         with _TRACING, told(f"tracing {self.name}, once for this signature"):
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
@@ -311,13 +286,16 @@ class Tracing:
                     self.fn, args, kwargs, static_argnames=function.static_argnames,
                     numbers=call.numbers, reads=reads,
                 )
-        traced = with_renewed(traced, self.cache.renewed.values())
         if devices_of(traced.graph) <= {"cpu"}:  # kernels of a device have no loops around them
             roll_loops(traced.graph, has_loops=any(traced.loops))
         traced.graph.nan_safe = function.nan_safe
         traced.graph.small_kernels = has_small_kernels(traced.graph)
         traced.graph.whole = is_worth_a_function(traced.graph)
-        return _Recording(traced, reads, perf_counter() - start)
+        renewed = self._guard(traced, reads, traced.stores).renewed if reads.renewed else (
+            RenewedObjects(reads)
+        )  # fmt: skip
+        anew = without_handed(with_renewed(traced, renewed), call)
+        return _Recording(anew, reads, perf_counter() - start, traced.stores, renewed)
 
     def _enter(self, call: Call, recording: _Recording) -> tuple[Entry, Call]:
         traced, cache = recording.traced, self.cache
@@ -325,6 +303,7 @@ class Tracing:
         log(f"traced {self.name} in {1e3 * recording.seconds:.1f} ms: {reason}; "
             f"{len(traced.graph.block)} nodes, {len(traced.graph.inputs)} inputs")  # fmt: skip
         free = [origin.read(self.fn) for origin in traced.origins]
+        state = self._guard(traced, recording.reads, recording.stores, free)
         leaves = [call.leaves[i] for i in traced.arg_leaves]
         entry = Entry(
             traced=traced,
@@ -333,7 +312,7 @@ class Tracing:
                 views=traced.views, cuda_graph=self.function.cuda_graph,
                 overwritten=tuple(back.input for back in traced.writebacks),
             ),
-            state=self._guard(recording, free),
+            state=state,
             free_keys=free_keys(free),
             derived={},
             checked={},
@@ -371,10 +350,11 @@ class Tracing:
             self.cache.forget(key)
             self.cache.eager.note(key, error, None)
 
-    def _guard(self, recording: _Recording, free: Sequence[Any]) -> StateGuard:
-        torchs = recording.traced.library == "torch"
-        stores = recording.traced.stores if torchs else ()
-        guard = self._state(recording.reads, free, torchs, stores)
+    def _guard(
+        self, traced: Traced, reads: Reads, stores: Iterable[Store], free: Sequence[Any] = ()
+    ) -> StateGuard:
+        torchs = traced.library == "torch"
+        guard = self._state(reads, free, torchs, stores if torchs else ())
         if torchs and guard.untraceable is not None:
             raise TraceError(
                 f"{guard.untraceable} is an iterator: what it gives next is not known before",

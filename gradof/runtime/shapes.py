@@ -9,8 +9,8 @@ Long traces are fewer: those of a stream of lengths shall not take more than eag
 A text, a number that cannot be an input, or a list of another length makes a signature as a shape
 does.
 
-    for batch in loader:              # an object that is made for each call is never traced:
-        loss(model, batch).backward() # a module is at once, another object when it comes again
+    loss(model, batch).backward()     # objects are traced at once (`gradof.runtime.handed`); one
+                                      # that counts as who it is runs eagerly until it comes again
 """
 
 from __future__ import annotations
@@ -48,18 +48,22 @@ class Shapes:
         """Whether a torch call is to run eagerly, as its signature may never come again."""
         if call.library != "torch":
             return False
-        if self._has_new_object(call, name):
-            return True
-        kinds = _kinds(call)
+        return self._has_new_object(call, name) or self._is_new(_kinds(call), call.key, name)
+
+    def is_new_inside(self, call: Call, inside: Any, name: str) -> bool:
+        """The same, of what tensors are `inside` the objects among its arguments."""
+        return self._is_new(call.key, (call.key, inside), name)
+
+    def _is_new(self, kinds: Any, key: Any, name: str) -> bool:
         traced = self._traced.get(kinds, 0)
         is_quick = self._seconds.get(kinds, 0.0) <= limits.shape_seconds
         if traced < limits.shapes and is_quick:
             self._traced[kinds] = traced + 1
             return False
-        if call.key in self._once:
-            del self._once[call.key]
+        if key in self._once:
+            del self._once[key]
             return False
-        _remember(self._once, call.key)
+        _remember(self._once, key)
         self._warn(
             f"{name} was traced for {traced} shapes of its arguments, or values of what is no "
             "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
@@ -68,9 +72,9 @@ class Shapes:
         )
         return True
 
-    def took(self, call: Call, seconds: float) -> None:
-        """Note the processor time of a trace."""
-        kinds = _kinds(call)
+    def took(self, call: Call, seconds: float, inside: bool) -> None:
+        """Note the processor time of a trace, of a call that is new by what is `inside` objects."""
+        kinds = call.key if inside else _kinds(call)
         if self._traced.get(kinds, 0) > 1:
             self._seconds[kinds] = self._seconds.get(kinds, 0.0) + seconds
 

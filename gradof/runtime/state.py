@@ -37,26 +37,27 @@ from gradof.runtime.state_values import (
     array_type,
     checksum,
     content_of,
-    environment_has,
     is_plain,
-    is_same,
     last_name,
     read_at,
     reference,
     shown_path,
+    surroundings_are,
 )
 from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.edges import Edge
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, module_of
 from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
-from gradof.tracer.state.reach import Edge, Reach, global_hooks
+from gradof.tracer.state.reach import Reach, global_hooks
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.renewable import NESTED
 from gradof.tracer.state.surroundings import is_installed
 
-_READ_AGAIN = frozenset({"item", "cell", "slot", "class", "index", "attr"})
-_VARYING = frozenset({"item", "cell", "slot", "class", "attr"})
+_READ_AGAIN = frozenset({"item", "cell", "slot", "class", *NESTED})
+_VARYING = frozenset({"item", "cell", "slot", "class", "attr", "entry"})
 
 
 class StateGuard:
@@ -92,11 +93,12 @@ class StateGuard:
         self.environment = dict(reads.environment)
         self.variables = dict(reads.variables)
         self.switches = dict(reads.switches)
-        self.renewed = RenewedObjects(reads.renewed)
+        self.renewed = RenewedObjects(reads)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._extras, self._rewritten = Extras(reads), Rewritten(reads, stores, self._used)
         self._walk(fn, given)
+        self.renewed.forget()
         self.more += self._extras.checks(fn)
         self.compile()
         del self._reads, self._is_array, self._used, self._class_names, self._own
@@ -113,6 +115,7 @@ class StateGuard:
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
         queue.extend((obj, path, None) for path, obj in given.items())
         self.renewed.seeds.update(id(obj) for obj, _, _ in queue)
+        queue.extend((obj, place.key, place) for obj, place in self._reads.handed.values())
         self._containers: list[tuple[Any, str]] = []
         self._first: dict[int, Place] = {}  # by the id of an input, where it was found first
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
@@ -137,12 +140,16 @@ class StateGuard:
                 edges = reach.attributes_of(obj)
             else:
                 self._object(obj, path, obj is own)
-                self._containers.append((obj, path))
+                if id(obj) not in self.renewed.first:
+                    self._containers.append((obj, path))
                 self._extras.see(obj, path)
                 edges = reach.edges(obj, obj is root, last_name(path), place)
             for edge in edges:
                 shown = shown_path(path, edge.step)
-                renewed = self.renewed.place_of(edge, self._called, self.shared, shown)
+                parts = self._rewritten.guard_of(edge)
+                renewed = None if parts is not None else self.renewed.place_of(
+                    edge, self._called, self.shared, shown
+                )  # fmt: skip
                 self._called.setdefault(id(edge.child), set()).add(last_name(shown))
                 if self._is_array(edge.child):
                     used = id(edge.child) in self._used
@@ -156,13 +163,12 @@ class StateGuard:
                 if renewed is not None:
                     queue.append((edge.child, shown, renewed))
                     continue
-                if (parts := self._rewritten.guard_of(edge)) is not None:
+                if parts is not None:
                     self.more.append((parts, shown))
                     continue
                 self._edge(edge, shown)
                 if not is_plain(edge.child):
                     queue.append((edge.child, shown, edge.place))
-
         self._finish(seen)
 
     def _finish(self, seen: Mapping[int, Any]) -> None:
@@ -196,7 +202,7 @@ class StateGuard:
         if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it
             self.others.append((edge.place, len, len(edge.child), shown))
-        elif kind in ("index", "attr"):
+        elif kind in NESTED:
             self.others.append((edge.place, None, edge.child, shown))
         elif kind == "cell":
             self.cells.append((container, key, edge.child, shown))
@@ -237,7 +243,9 @@ class StateGuard:
 
     def _object(self, obj: Any, path: str, own: bool) -> None:
         path = path or "the function"
-        if isinstance(obj, FunctionType) and self._reads.ran(obj):
+        if (built_as := self.renewed.built_as(obj)) is not None:
+            self.more.append((built_as, path))
+        elif isinstance(obj, FunctionType) and self._reads.ran(obj):
             self.codes.append((obj, obj.__code__))
             if not is_installed(obj.__code__):  # `len = ...` in the module would be another one
                 space = obj.__globals__
@@ -367,13 +375,7 @@ class StateGuard:
 
     def surroundings_are_same(self) -> bool:
         """Whether environment, switches and context variables are."""
-        switched = any(switch() != value for switch, value in self.switches.items())
-        if switched or not environment_has(self.environment):
-            return False
-        return all(
-            (now := variable.get(None)) is value or is_same(now, value)
-            for variable, value in self.variables.items()
-        )
+        return surroundings_are(self.switches, self.environment, self.variables)
 
     def first_change(self) -> str | None:
         """A description of the first guarded value that changed; None if nothing did."""

@@ -58,6 +58,13 @@ def _number_at(guard: StateGuard, container: Any, key: Any) -> Any:
 
 def other_change(guard: StateGuard) -> tuple[str, Any] | None:
     """The first change of what is no single value in a place."""
+    try:
+        return _other_change(guard)
+    except GONE:
+        return "what was in an object is gone", None
+
+
+def _other_change(guard: StateGuard) -> tuple[str, Any] | None:
     for container, n, shown in guard.lengths:
         if len(container) != n:
             return f"{shown} had {n} items and has {len(container)}", None

@@ -21,7 +21,7 @@ from gradof.codegen.machine.same_objects import Places, same_objects
 from gradof.runtime.state_extras import Functions
 from gradof.runtime.state_values import Checked, are_equal, read_at
 from gradof.tracer.state.origins import Step
-from gradof.tracer.state.places import Place, read_place
+from gradof.tracer.state.places import Place, built, read_place
 
 if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard
@@ -173,6 +173,10 @@ class _Writer:
             return f"{self.bind(container)}.cell_contents"
         if kind == "item":
             return f"{self.bind(container)}[{self.key(key)}]"
+        if kind == "attr":
+            return f"{self.place(container)}.__dict__[{self.key(key)}]"
+        if kind == "entry":
+            return f"{self.bind(built)}({self.place(container)})[{self.key(key)}]"
         return f"{self.bind(read_place)}({self.bind(place)})"
 
 

@@ -7,41 +7,45 @@ Note [Renewed objects]
 An object in Python's state counts as who it is, so such a function would be traced at each call.
 Where the trace before found another object of the same class in a place, the place is *renewed*:
 what code has read of the object is looked at by way of the place (`Place("attr", ...)`), as is done
-with tuples, and what it sets is set in the object that is there at the call. Some things leave the
-place to be compared as ever: the run puts another object there, or hands the object on, within its
-result or what it stores; or the object is found in a place as well that is not renewed. Lists and
-dicts are compared by how they are built (`state_rewritten`).
+with tuples, and what it sets is set in the object that is there at the call, which is handed on as
+well where that is in a result. So are places within such an object; and the objects among the
+arguments of a torch call are in places (`tracer.state.handed`) from the first call on. Some things
+leave a place to be compared as ever: the run puts another object there, a backward of the user's
+may read it, or the object is found in a place as well that is not renewed. Long lists and dicts are
+compared by how they are built (`state_rewritten`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradof.runtime.state_check import GONE
-from gradof.runtime.state_values import Checked
-from gradof.tracer.core.result import ConstantOut, Store, Traced
-from gradof.tracer.state.places import Place, place_key, read_place
-from gradof.tracer.state.reach import Edge
-from gradof.tracer.state.renewable import is_renewable
+from gradof.runtime.state_values import Checked, is_plain
+from gradof.tracer.core.result import ConstantOut, OutputLeaf, PlaceOut, Store, Traced
+from gradof.tracer.state.edges import Edge
+from gradof.tracer.state.handed import Handed
+from gradof.tracer.state.places import Place, Raw, place_key, read_place
+from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.renewable import BUILT, is_renewable
 
 if TYPE_CHECKING:
     from gradof.runtime.cache import Cache, Entry
-    from gradof.runtime.state import StateGuard
-
-
-_BUILT = (list, dict)
 
 
 class RenewedObjects:
     """The objects of renewed places, as a guard's walk comes by them."""
 
-    def __init__(self, keys: frozenset[Any]) -> None:
-        self._keys = keys
+    def __init__(self, reads: Reads) -> None:
+        self._known, self._reads = reads.renewed, reads
         self.seeds: set[int] = set()  # ids of what the walk begins with
         self.first: dict[int, Place] = {}  # by the id of an object, where it was found first
+        self.homes: dict[int, Place] = {}  # the same, by the id of what is written to
         self.conflicts: set[Any] = set()  # keys of places whose objects are elsewhere, too
+        for obj, place in reads.handed.values():
+            self._note(obj, place)
 
     def place_of(
         self, edge: Edge, seen: Container[int], shared: list[tuple[Place, Place, str]], shown: str
@@ -50,17 +54,17 @@ class RenewedObjects:
 
         `seen` are the ids that edges have led to; of an object in two such places `shared` is told.
         """
-        if not self._keys or not is_renewable(edge.child):
+        if not self._known or not is_renewable(edge.child):
             return None
         key = place_key(edge.place)
-        is_renewed, first = key in self._keys, self.first.get(id(edge.child))
+        is_renewed, first = key in self._known, self.first.get(id(edge.child))
         if first is None:
             if not is_renewed:
                 return None
             if id(edge.child) in seen or id(edge.child) in self.seeds:
                 self.conflicts.add(key)
                 return None
-            self.first[id(edge.child)] = edge.place
+            self._note(edge.child, edge.place)
             return edge.place
         if not is_renewed:
             self.conflicts.add(place_key(first))
@@ -68,6 +72,22 @@ class RenewedObjects:
         if edge.place != first:
             shared.append((first, edge.place, shown))
         return first
+
+    def built_as(self, obj: Any) -> BuiltAs | None:
+        """The guard of a list, dict or weak reference of these; None of other objects."""
+        place = self.first.get(id(obj)) if type(obj) in BUILT else None
+        if place is None:
+            return None
+        entry = obj if isinstance(obj, weakref.ref) else self._reads.entry(obj)
+        return BuiltAs(place, type(obj), _has_now(entry))
+
+    def forget(self) -> None:
+        """Let go of what the run has read."""
+        del self._reads
+
+    def _note(self, obj: Any, place: Place) -> None:
+        self.first[id(obj)] = place
+        self.homes[id(obj if type(obj) in BUILT else vars(obj))] = place
 
 
 class Apart:
@@ -79,7 +99,7 @@ class Apart:
     def __init__(self, renewed: Mapping[int, Place], seen: Mapping[int, Any]) -> None:
         """`renewed` and `seen` are by the ids of objects."""
         self._places = tuple(renewed.values())
-        classes = {type(seen[key]) for key in renewed}
+        classes = {type(seen[key]) for key in renewed if key in seen}  # not those that grow alone
         self._others = {
             key: obj for key, obj in seen.items() if type(obj) in classes and key not in renewed
         }
@@ -110,32 +130,79 @@ class OfClass:
         return attributes.keys().isdisjoint(self._missing)
 
 
+class BuiltAs:
+    """Whether in a place there is a list, dict or weak reference with these items."""
+
+    def __init__(self, place: Place, cls: type, has: Any) -> None:
+        """`has` is how many a list has, the keys of a dict in order, whether a reference leads."""
+        self._place, self._class, self._has = place, cls, has
+
+    def __call__(self) -> bool:
+        """Whether there is, now; LookupError where the place is gone."""
+        found = read_place(self._place)
+        return type(found) is self._class and bool(_has_now(found) == self._has)
+
+
+def _has_now(built: Any) -> Any:
+    """What `BuiltAs` compares of a list, a dict or a weak reference."""
+    if isinstance(built, weakref.ref):
+        return built() is not None
+    return len(built) if isinstance(built, list) else tuple(built)
+
+
 def note_renewed(cache: Cache, entry: Entry) -> None:
     """Note where another object of the same class is than this trace found."""
     guard = entry.state
     for place, expected in (
         *_places(guard.items, "item"), *_places(guard.cells, "cell"), *_places(guard.others, "")
     ):  # fmt: skip
-        if place_key(place) in cache.kept:
+        found = _there(place)
+        if found is expected or is_plain(expected):  # such as a flag
             continue
-        if _are_alike(_there(place), expected):
+        root = _root(place)
+        if isinstance(root.container, Handed):
+            cache.kept.add(place_key(root))  # each call would be traced
+        elif place_key(place) not in cache.kept and _are_alike(found, expected):
             cache.renewed[place_key(place)] = place
 
 
-def with_renewed(traced: Traced, renewed: Iterable[Place]) -> Traced:
-    """The trace, whose stores set attributes of the objects that are in these places at a call."""
-    homes: dict[int, Place] = {}
-    for place in renewed:
-        homes.setdefault(id(getattr(_there(place), "__dict__", None)), place)
-    if not any(id(store.place.container) in homes for store in traced.stores):
+def _root(place: Place) -> Place:
+    while isinstance(place.container, Place):
+        place = place.container
+    return place
+
+
+def with_renewed(traced: Traced, renewed: RenewedObjects) -> Traced:
+    """The trace, which writes to the objects that are in renewed places at a call.
+
+    Such an object that is handed on is read there at a call.
+    """
+    if not renewed.first:
         return traced
-    return replace(traced, stores=tuple(_at_home(store, homes) for store in traced.stores))
+    stores = [_at_home(store, renewed.homes) for store in traced.stores]
+    return replace(
+        traced, outputs=_read_anew(traced.outputs, renewed.first),
+        stores=tuple(replace(s, outputs=_read_anew(s.outputs, renewed.first)) for s in stores),
+    )  # fmt: skip
+
+
+def _read_anew(outputs: Iterable[OutputLeaf], first: Mapping[int, Place]) -> tuple[Any, ...]:
+    return tuple(
+        PlaceOut(None, first[id(out.value)])
+        if isinstance(out, ConstantOut) and id(out.value) in first else out
+        for out in outputs
+    )  # fmt: skip
 
 
 def _at_home(store: Store, homes: Mapping[int, Place]) -> Store:
     kind, container, key = store.place
-    home = homes.get(id(container)) if kind == "item" else None
-    return store if home is None else replace(store, place=Place("attr", home, key))
+    home = homes.get(id(container.of if isinstance(container, Raw) else container))
+    if home is None or kind == "given":
+        return store
+    if store.mode in ("fill", "grow"):
+        return replace(store, place=Place("content", home, None))
+    within = "entry" if type(_there(home)) in BUILT else "attr"
+    return replace(store, place=Place(within, home, key))
 
 
 def _there(place: Place) -> Any:
@@ -146,11 +213,13 @@ def _there(place: Place) -> Any:
         return None
 
 
-def has_to_keep(cache: Cache, traced: Traced, guard: Callable[[], StateGuard]) -> bool:
+def has_to_keep(
+    cache: Cache, traced: Traced, reads: Reads, renewed: RenewedObjects
+) -> bool:
     """Whether objects of renewed places have to count as who they are: they do from now on."""
-    if not cache.renewed:
-        return False
-    kept = _handed_on(traced, cache.renewed.values()) or guard().renewed.conflicts
+    kept = _replaced(traced, renewed) | renewed.conflicts
+    if reads.of_backwards.rules:  # a backward would read the object of another call
+        kept |= set(map(place_key, renewed.first.values()))
     cache.kept |= kept
     for key in kept:
         cache.renewed.pop(key, None)
@@ -169,22 +238,10 @@ def _places(rows: Iterable[Checked], kind: str) -> Iterator[tuple[Place, Any]]:
 
 def _are_alike(found: Any, expected: Any) -> bool:
     """Whether two are other objects of one class that has all its state in attributes or items."""
-    cls = type(expected)
-    if found is expected or type(found) is not cls:
-        return False
-    return cls in _BUILT or is_renewable(expected)
+    return type(found) is type(expected) and is_renewable(expected)
 
 
-def _handed_on(traced: Traced, places: Iterable[Place]) -> set[Any]:
-    """Of renewed places the keys of those whose objects a run has changed, or handed on."""
-    written = {id(store.place.container) for store in traced.stores}
-    replaced = {place_key(store.place) for store in traced.stores}
-    out = [o for store in traced.stores for o in store.outputs] + list(traced.outputs)
-    given = {id(o.value) for o in out if isinstance(o, ConstantOut)}
-    found = set()
-    for place in places:
-        obj, key = _there(place), place_key(place)
-        ids = {id(obj), id(getattr(obj, "__dict__", obj))}
-        if obj is not None and (ids & (written | given) or key in replaced):
-            found.add(key)
-    return found
+def _replaced(traced: Traced, renewed: RenewedObjects) -> set[Any]:
+    """The keys of renewed places in which a run puts another object."""
+    written = {place_key(store.place) for store in traced.stores}
+    return written & set(map(place_key, renewed.first.values()))

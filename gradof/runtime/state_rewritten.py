@@ -19,12 +19,13 @@ from gradof.runtime.arrays import is_tensor
 from gradof.runtime.state_values import array_type
 from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
+from gradof.tracer.state.edges import Edge
 from gradof.tracer.state.places import Place, place_key, read_place
-from gradof.tracer.state.reach import Edge
 from gradof.tracer.state.reads import Reads
 
 _ATOMS = (int, float, complex, bool, str, bytes, type(None))
 _DEPTH = 6
+_LONG = 16  # items of a renewed container: those of shorter ones are looked at one by one
 
 
 class Rewritten:
@@ -49,7 +50,8 @@ class Rewritten:
         if self._asks or type(edge.child) not in (list, tuple, dict):
             return None
         is_set = place.kind == "item" and (id(place.container), place.key) in self._set
-        if not is_set and not (self._renewed and place_key(place) in self._renewed):
+        long = self._renewed and len(edge.child) > _LONG and place_key(place) in self._renewed
+        if not is_set and not long:
             return None
         parts = self._parts(edge.child, _DEPTH)
         return None if parts is None else Parts(place, parts)

@@ -51,6 +51,18 @@ def environment_has(expected: Mapping[str, Any]) -> bool:
     return not any(data.get(name.encode()) != value for name, value in expected.items())
 
 
+def surroundings_are(
+    switches: Mapping[Any, Any], environment: Mapping[str, Any], variables: Mapping[Any, Any]
+) -> bool:
+    """Whether switches of torch, the environment and context variables are as expected."""
+    if any(switch() != value for switch, value in switches.items()):
+        return False
+    return environment_has(environment) and all(
+        (now := variable.get(None)) is value or is_same(now, value)
+        for variable, value in variables.items()
+    )
+
+
 def content_of(cell: Any, _: Any) -> Any:
     """What a closure cell holds; ValueError if it is empty."""
     return cell.cell_contents

@@ -133,7 +133,7 @@ def test_transforms_of_functions_of_modules() -> None:
         close(gradof.hessian(energy)(x, model), curvature)
 
 
-def test_an_object_is_traced_when_it_comes_again() -> None:
+def test_an_object_that_comes_again_and_has_changed() -> None:
     def total(model: nn.Module, batch: Batch) -> Tensor:
         batch.seen += 1
         return model(batch.x).sum() * batch.weight  # type: ignore[no-any-return]
@@ -147,23 +147,37 @@ def test_an_object_is_traced_when_it_comes_again() -> None:
         batch.seen -= 1
     assert batch.seen == 6
     info = compiled.cache_info()
-    assert (info.eager_runs, info.misses) == (1, 2)
+    assert (info.eager_runs, info.misses) == (0, 2)
 
 
-def test_objects_that_come_once_are_not_kept_and_are_told() -> None:
+def test_an_object_that_counts_itself_is_traced_when_it_comes_again() -> None:
     def total(batch: Batch) -> Tensor:
-        return batch.x.sum() * batch.weight
+        return batch.x.sum() * (2.0 if batch is known[0] else 3.0)
 
-    compiled, alive = gradof.differentiate(total), []
+    batch, known = Batch(), [Batch()]
+    known.append(batch)
+    compiled = gradof.differentiate(total)
+    for _ in range(4):
+        close(compiled(batch), total(batch))
+    info = compiled.cache_info()
+    assert (info.eager_runs, info.misses) == (1, 2)  # a trace has found out
+
+
+def test_objects_that_count_themselves_are_not_kept_and_are_told() -> None:
+    def total(batch: Batch) -> Tensor:
+        return batch.x.sum() * (2.0 if batch is latest[0] else 3.0)
+
+    compiled, alive, latest = gradof.differentiate(total), [], [Batch()]
     with pytest.warns(RetraceWarning, match=r"args\[0\].*Batch") as told:
         for i in range(2 * gradof.limits.shapes):
-            batch = Batch(i)
+            latest[0] = batch = Batch(i)
             close(compiled(batch), total(batch))
             alive.append(weakref.ref(batch))
     del batch
+    latest.clear()
     gc.collect()
     assert [ref() for ref in alive] == [None] * len(alive)
-    assert len(told) == 1 and compiled.cache_info().misses == 0
+    assert len(told) == 1 and compiled.cache_info().misses == 1
 
 
 def test_functions_made_for_each_call_are_not_traced_for_ever() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradof.tracer.core.number import TracedNumber
-from gradof.tracer.state.origins import Origin, Origins, put_back
+from gradof.tracer.state.origins import MISSING, Origin, Origins, Step
 
 
 def plain(tree: Any) -> Any:
@@ -40,4 +40,24 @@ def settle(fn: Callable[..., Any]) -> None:
     while left := Origins(fn, lambda o: type(o) is TracedNumber).all():
         for number, origin in left:
             holder = Origin(origin.steps[:-1]).read(fn)
-            put_back(holder, origin.steps[-1], number.pin())
+            _put_back(holder, origin.steps[-1], number.pin())
+
+
+def _put_back(holder: Any, step: Step, old: Any) -> None:
+    """Take the step to `old` from now on; with MISSING, nowhere."""
+    if step.kind in ("item", "global"):
+        table = holder.__globals__ if step.kind == "global" else holder
+        if old is MISSING:
+            del table[step.key]
+        else:
+            table[step.key] = old
+    elif step.kind == "closure":
+        cell = holder.__closure__[holder.__code__.co_freevars.index(step.key)]
+        if old is MISSING:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = old
+    elif old is MISSING:
+        delattr(holder, step.key)
+    else:
+        setattr(holder, step.key, old)

@@ -102,6 +102,8 @@ class _Objects:
             self._refuse_enclosing(obj)
         if self._is_leaf(obj):
             return None
+        if type(obj) is not weakref.ref and self._was_before(obj):
+            return None  # the same object; what is set in it is stored
         if not self._holds_traced(obj, set()) and not self._is_new(obj):
             return None
         if id(obj) in self.taken:
@@ -181,9 +183,10 @@ class _Objects:
         cls: type = type(obj)
         if not can_be_made(cls) or not hasattr(obj, "__dict__"):
             return False
-        if any(obj is leaf for leaf in self.given):
-            return False
-        return not self.was_there(obj)
+        return not self._was_before(obj)
+
+    def _was_before(self, obj: Any) -> bool:
+        return any(obj is leaf for leaf in self.given) or self.was_there(obj)
 
     def _error(self, obj: Any, what: str) -> TraceError:
         return TraceError(

@@ -29,7 +29,7 @@ from gradof.passes.guards import guards_of, split
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.refill import reach, refill
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
-from gradof.tracer.state.places import Place, fill, remove_place, write_place
+from gradof.tracer.state.places import Place, fill, read_place, remove_place, write_place
 
 
 class Readable(Protocol):
@@ -142,6 +142,17 @@ class SizeOut(ConstantOut):
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceOut(ConstantOut):
+    """A leaf of the result that is an object which was there: another one at every call."""
+
+    place: Place
+
+    def make(self) -> Any:
+        """The one that is there now."""
+        return read_place(self.place)
+
+
+@dataclass(frozen=True, slots=True)
 class NumberOut:
     """A leaf of the result that is a Python number: graph output `index`, read off.
 
@@ -181,7 +192,9 @@ class Store:
         elif self.place.kind == "given":
             refill(containers[self.place.container], value)
         else:
-            fill(self.place.container, value, keep=self.mode == "grow")
+            there = self.place.container
+            container = read_place(self.place) if self.place.kind == "content" else there
+            fill(container, value, keep=self.mode == "grow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +282,7 @@ class Traced:
             elif isinstance(out, NumberOut):
                 number = results[out.index].item()
                 leaves.append(np.float64(number) if out.is_numpys else number)
-            elif isinstance(out, SizeOut):
+            elif isinstance(out, (SizeOut, PlaceOut)):
                 leaves.append(out.make())
             else:
                 leaves.append(out.value)

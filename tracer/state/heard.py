@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import Any
 
+from gradof.tracer.state.kinds import module_of
+
 # Packages whose code keeps no state that a trace depends on, or is our own.
 _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
@@ -46,7 +48,7 @@ def is_heard(module: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def joins_threads(cls: Any) -> bool:
     """Whether instances are how threads wait for each other: locks, queues, loggers."""
-    top = str(cls.__module__).partition(".")[0]
+    top = module_of(cls).partition(".")[0]
     return top in _BETWEEN_THREADS and cls.__name__ != "_local"
 
 
@@ -61,11 +63,11 @@ def hides(cls: Any) -> bool:
 
     Such as a graph of networkx, or a queue: code that is not heard reads their attributes.
     """
-    module = str(cls.__module__)
+    module = module_of(cls)
     top = module.partition(".")[0]
     return not is_heard(module) and top not in OPAQUE and top not in _OURS
 
 
 def is_of_stdlib(cls: Any) -> bool:
     """Whether a class is of Python's standard library."""
-    return str(cls.__module__).partition(".")[0] in sys.stdlib_module_names
+    return module_of(cls).partition(".")[0] in sys.stdlib_module_names

@@ -31,8 +31,13 @@ def private(cls: type) -> frozenset[str]:
 
 
 def module_of(cls: type) -> str:
-    """The module of a class; "" where a metaclass makes something else of the attribute."""
+    """The module of a class; "" where a metaclass makes something else of the attribute.
+
+    One that a metaclass of the user's makes is said to be of `abc`: it is where its base is.
+    """
     name = cls.__module__
+    if name == "abc" and cls.__name__ != "ABC":
+        return module_of(cls.__mro__[1])
     return name if isinstance(name, str) else ""
 
 

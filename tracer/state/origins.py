@@ -31,11 +31,12 @@ from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.items import items_of
 from gradof.tracer.state.kinds import MODULE_TABLES, applied_by
 from gradof.tracer.state.libraries import from_library, is_library, is_set
+from gradof.tracer.state.places import read_place
 
 StepKind = Literal[
     "attr", "item", "closure", "global", "default", "kwdefault", "self", "function",
     "partial", "partial_arg", "partial_kw", "method", "module", "closed", "class", "import", "type",
-    "refers", "cached", "given", "block", "hook",
+    "refers", "cached", "given", "handed", "block", "hook",
 ]  # fmt: skip
 
 MISSING = object()
@@ -129,16 +130,17 @@ _READ: dict[StepKind, Callable[[Any, Any], Any]] = {
     "hook": lambda module, key: vars(module)[key[0]][key[1]],
     "cached": read_cached,
     "given": lambda _, obj: obj,  # an object among the arguments, which the signature names
+    "handed": lambda _, place: read_place(place),
     "block": lambda frame, i: arrays_of(frame)[i],
 }
 _SHOWN = {
     "closure": "closure {key!r}", "global": "global {key!r}", "default": "default of {key!r}",
     "kwdefault": "default of {key!r}", "partial_arg": "partial argument {key}",
     "partial_kw": "partial argument {key!r}", "self": "self", "function": "", "partial": "",
-    "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'",
-    "closed": "closure '{key[0]}.{key[1]}'",
-    "class": "{key[0].__name__}.{key[1]}", "import": "module {key!r}", "type": "", "refers": "",
-    "cached": "what is cached", "given": "an argument", "block": "a column", "hook": "a hook",
+    "method": "method {key!r}", "module": "global '{key[0]}.{key[1]}'", "import": "module {key!r}",
+    "closed": "closure '{key[0]}.{key[1]}'", "class": "{key[0].__name__}.{key[1]}", "type": "",
+    "cached": "what is cached", "given": "an argument", "handed": "{key.key}", "refers": "",
+    "block": "a column", "hook": "a hook",
 }  # fmt: skip
 
 
@@ -158,8 +160,7 @@ class Origin:
     @property
     def name(self) -> str:
         """A short name for the IR value: the last name on the path, such as `weight`."""
-        names = [str(s.key) for s in self.steps if isinstance(s.key, str)]
-        return names[-1] if names else "free"
+        return next((s.key for s in reversed(self.steps) if isinstance(s.key, str)), "free")
 
     def __str__(self) -> str:
         text = ""
@@ -215,9 +216,13 @@ class Origins:
 
     def paths(self, wanted: Iterable[Any]) -> dict[int, tuple[Any, Origin]]:
         """By id, the shortest paths to these tensors; the search ends when it has all."""
-        found: dict[int, tuple[Any, Trail]] = {}
-        self._walk(found, {id(tensor) for tensor in wanted})
+        self._walk(found := dict[int, tuple[Any, Trail]](), {id(tensor) for tensor in wanted})
         return {key: (tensor, trail.origin()) for key, (tensor, trail) in found.items()}
+
+    def any(self) -> bool:
+        """Whether there is a tensor; the search ends at the first."""
+        self._walk(found := dict[int, tuple[Any, Trail]](), limit=1)
+        return bool(found)
 
     def tensors(self) -> dict[Origin, Any]:
         """Every tensor that was found, by its shortest path."""
@@ -239,7 +244,7 @@ class Origins:
         return [(tensor, trail.origin()) for tensor, trail in self._index().values()]
 
     def _walk(
-        self, found: dict[int, tuple[Any, Trail]], wanted: Collection[int] | None = None
+        self, found: dict[int, Any], wanted: Collection[int] | None = None, limit: int = 0
     ) -> None:
         # `seen` keeps its objects alive: those made on the fly must not give their id to others.
         seen: dict[int, Any] = {}
@@ -255,7 +260,7 @@ class Origins:
             if self.is_tensor(obj):
                 if trail is not None and (wanted is None or id(obj) in wanted):
                     found[id(obj)] = (obj, trail)
-                    if wanted is not None and len(found) == len(wanted):
+                    if len(found) == (limit if wanted is None else len(wanted)):
                         return
                 continue
             children = list(children_of(obj, trail is None))
@@ -377,23 +382,3 @@ def _names(code: CodeType) -> frozenset[str]:
         if isinstance(const, CodeType):
             names |= _names(const)
     return frozenset(names)
-
-
-def put_back(holder: Any, step: Step, old: Any) -> None:
-    """Take the step to `old` from now on; with MISSING, nowhere."""
-    if step.kind in ("item", "global"):
-        table = holder.__globals__ if step.kind == "global" else holder
-        if old is MISSING:
-            del table[step.key]
-        else:
-            table[step.key] = old
-    elif step.kind == "closure":
-        cell = holder.__closure__[holder.__code__.co_freevars.index(step.key)]
-        if old is MISSING:
-            del cell.cell_contents
-        else:
-            cell.cell_contents = old
-    elif old is MISSING:
-        delattr(holder, step.key)
-    else:
-        setattr(holder, step.key, old)

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from gradof.tracer.state.caches import read_cached
@@ -15,14 +17,17 @@ from gradof.tracer.state.changes import MISSING, raw_dict
 from gradof.tracer.state.frames import arrays_of
 
 # Kinds of places at which a state guard looks at an array's elements; a frame guards its blocks.
-GUARDED = frozenset({"item", "cell", "index", "attr", "class", "slot"})
+GUARDED = frozenset({"item", "cell", "index", "attr", "entry", "class", "slot"})
+_WITHIN = frozenset({"index", "attr", "entry", "refer", "content"})  # a place is their container
 
 
 class Place(NamedTuple):
     """Where a value is read again.
 
     `kind` is "item" of a dict or list, "index" into a tuple that is at another place, "attr" of an
-    object that is at another place (Note [Renewed objects] in `runtime.state_renewed`), "cell",
+    object, "entry" of a dict or list, "refer", what a weak reference leads to, and "content", all
+    that a dict or list has, of one that is at another place (Note [Renewed objects] in
+    `runtime.state_renewed`), "cell",
     "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
     under a key), "block" (an array of a data frame), "step" (taken again), "type" (of an object) or
     "fixed", which cannot change.
@@ -35,7 +40,7 @@ class Place(NamedTuple):
 
 def place_key(place: Place) -> Any:
     """A hashable name of a place, good while its container lives."""
-    if place.kind in ("index", "attr"):
+    if place.kind in _WITHIN:
         return place.kind, place_key(place.container), place.key
     plain = place.kind != "cached" and isinstance(place.key, (str, int, tuple, type(None)))
     key = place.key if plain else id(place.key)
@@ -57,6 +62,12 @@ def read_place(place: Place) -> Any:
         return found[key]
     if kind == "attr":
         return getattr(read_place(container), "__dict__", {})[key]
+    if kind == "entry":
+        return built(read_place(container))[key]
+    if kind == "refer":
+        return _referent(read_place(container))
+    if kind == "content":
+        return read_place(container)
     if kind == "cached":
         return read_cached(container, key)
     if kind == "block":
@@ -64,6 +75,20 @@ def read_place(place: Place) -> Any:
     if kind == "step":
         return key.read(container)
     return vars(container)[key] if kind == "class" else container[key]
+
+
+def built(found: Any) -> Any:
+    """A list or dict itself; LookupError for anything else."""
+    if type(found) in (list, dict, OrderedDict):
+        return found
+    raise LookupError(f"there is no list or dict any more, but a {type(found).__name__}")
+
+
+def _referent(found: Any) -> Any:
+    there = found() if type(found) is weakref.ref else None
+    if there is None:
+        raise LookupError("there is no weak reference to an object any more")
+    return there
 
 
 def write_place(place: Place, value: Any) -> None:
@@ -75,6 +100,8 @@ def write_place(place: Place, value: Any) -> None:
         key.__set__(container, value)
     elif kind == "attr":
         vars(read_place(container))[key] = value
+    elif kind == "entry":
+        read_place(container)[key] = value
     elif kind == "class":
         setattr(container, key, value)
     elif isinstance(container, Raw):
@@ -92,6 +119,8 @@ def remove_place(place: Place) -> None:
         key.__delete__(container)
     elif kind == "attr":
         del vars(read_place(container))[key]
+    elif kind == "entry":
+        del read_place(container)[key]
     elif kind == "class":
         delattr(container, key)
     elif isinstance(container, (dict, Raw)):

@@ -23,7 +23,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from gradof.tracer.state.caches import LRU, used_since, wrapped_by
 from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.code_of import absolute, code_of, makes_names, wraps
+from gradof.tracer.state.edges import ATOMS, Edge, edges_of_built
 from gradof.tracer.state.frames import arrays_of, attributes_of, is_frame
 from gradof.tracer.state.heard import OPAQUE, hides, is_heard, is_of_stdlib
 from gradof.tracer.state.kinds import (
@@ -46,10 +47,11 @@ from gradof.tracer.state.kinds import (
 from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items, place_key
 from gradof.tracer.state.reads import Reads
-from gradof.tracer.state.renewable import is_renewable
+from gradof.tracer.state.renewable import BUILT, is_renewable
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
+_FIRST = frozenset({"given", "handed"})  # steps to an argument
 _OF_SYS = frozenset({"argv", "path"})
 _BUILTINS = frozenset(vars(builtins))
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
@@ -62,14 +64,6 @@ def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
     names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
              "_global_backward_hooks")  # fmt: skip
     return [] if module is None else [(name, getattr(module, name)) for name in names]
-
-
-class Edge(NamedTuple):
-    """One step from an object, the value at entry, and its place."""
-
-    step: Step
-    child: Any
-    place: Place
 
 
 class Reach:
@@ -86,7 +80,10 @@ class Reach:
         self, obj: Any, root: bool = False, name: Any = None, place: Place | None = None
     ) -> Iterator[Edge]:
         """The edges from one object, which was found under a name, in a place."""
-        if isinstance(obj, FunctionType):
+        at = self._renewed(obj, place)
+        if at is not None and type(obj) in BUILT:
+            yield from edges_of_built(obj, at, self.reads.held)
+        elif isinstance(obj, FunctionType):
             if root or self.reads.ran(obj):
                 yield from self._of_function(obj)
             elif wraps(obj):
@@ -124,12 +121,12 @@ class Reach:
         elif is_frame(type(obj)):
             yield from self._of_frame(obj)
         elif isinstance(obj, np.ndarray):  # of objects
-            for at, value in np.ndenumerate(obj):
-                yield Edge(Step("item", at), value, Place("item", obj, at))
+            for index, value in np.ndenumerate(obj):
+                yield Edge(Step("item", index), value, Place("item", obj, index))
         else:
             if isinstance(obj, (dict, list, tuple, deque, set, frozenset)):
                 yield from self._of_container(obj, name, place)
-            yield from self._of_instance(obj, self._renewed(obj, place))
+            yield from self._of_instance(obj, at)
 
     def unreached(self) -> Iterator[Edge]:
         """Globals of code that ran, though no edge so far led to it; to be asked at the end.
@@ -355,12 +352,12 @@ class Reach:
     ) -> dict[int, tuple[Any, Origin]]:
         """Every tensor that is reached from `fn`, by id, with its shortest path.
 
-        `given` are the objects among the arguments.
+        `given` are the objects among the arguments (those of `reads.handed` are in a place).
         """
         found: dict[int, tuple[Any, Trail]] = {}
         seen: dict[int, Any] = {}
         queue: deque[tuple[Any, Trail | None]] = deque([(fn, None)])
-        queue.extend((obj, Trail(None, Step("given", obj))) for obj in given)
+        queue.extend((obj, self._trail(obj)) for obj in given)
         while len(seen) < limit:
             if not queue:
                 queue.extend((e.child, Trail(None, e.step, e.place)) for e in self.unreached())
@@ -379,11 +376,16 @@ class Reach:
                 for edge in self.attributes_of(obj):
                     queue.append((edge.child, Trail(trail, edge.step, edge.place)))
                 continue
-            last = None if trail is None or trail.step.kind == "given" else trail.step.key
+            last = None if trail is None or trail.step.kind in _FIRST else trail.step.key
             where = None if trail is None else trail.place
             for edge in self.edges(obj, trail is None, last, where):
                 queue.append((edge.child, Trail(trail, edge.step, edge.place)))
         return {key: (obj, trail.origin()) for key, (obj, trail) in found.items()}
+
+    def _trail(self, given: Any) -> Trail:
+        _, place = self.reads.handed.get(id(given), (None, None))
+        step = Step("given", given) if place is None else Step("handed", place)
+        return Trail(None, step, place)
 
     def _reached(self, obj: Any) -> None:
         self.reached.add(id(obj))
@@ -396,5 +398,3 @@ class Reach:
                 self.reached.add(id(obj.__globals__))  # what is patched there is the tracer's
             self.reached.update(map(id, obj.__closure__ or ()))
 
-
-ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice})

@@ -24,9 +24,9 @@ from __future__ import annotations
 import importlib
 import io
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from gradof.ir.core import Loc
@@ -39,6 +39,8 @@ from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_per
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS
+from gradof.tracer.state.places import Place
+from gradof.tracer.state.renewable import NOWHERE, Renewed
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
     OUTSIDE,
@@ -72,10 +74,12 @@ class Reads:
     """See the module docstring."""
 
     def __init__(
-        self, *, refuse_effects: bool = False, renewed: frozenset[Any] = frozenset()
-    ) -> None:
+        self, *, refuse_effects: bool = False, renewed: Renewed = NOWHERE,
+        handed: Mapping[int, tuple[Any, Place]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.refuse_effects = refuse_effects  # torch's, which then runs eagerly
-        self.renewed = renewed  # keys of places whose objects are other ones at each call
+        self.renewed = renewed  # places whose objects are other ones at each call
+        self.handed = handed  # by id, objects among the arguments that are in such places
         self.performs: tuple[str, Loc | None] | None = None  # the first that numpy's performs
         self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
         self.names: set[str] = set()

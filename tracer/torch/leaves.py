@@ -12,6 +12,7 @@ import torch
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.tracer.aten.types import from_torch_dtype
 from gradof.tracer.core.pytree import positional_names, thaw
+from gradof.tracer.state.renewable import is_renewable
 from gradof.tracer.state.source import function_loc
 
 STATIC_TYPES = (
@@ -26,7 +27,9 @@ def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., 
     for leaf, path in zip(leaves, paths, strict=True):
         if isinstance(leaf, torch.Tensor):
             check_tensor(leaf, path, fn)
-        elif isinstance(leaf, np.ndarray) or type(leaf).__hash__ is None:
+        elif isinstance(leaf, np.ndarray) or (
+            type(leaf).__hash__ is None and not is_renewable(thaw(leaf))
+        ):
             raise LeafTypeError(
                 f"{path} is a {type(leaf).__qualname__}", loc=function_loc(fn),
                 hint="pass tensors (torch.as_tensor), in tuples, lists, dicts or dataclasses",
