@@ -144,32 +144,32 @@ class StateGuard:
                     self._containers.append((obj, path))
                 self._extras.see(obj, path)
                 edges = reach.edges(obj, obj is root, last_name(path), place)
-            for edge in edges:
-                shown = shown_path(path, edge.step)
-                parts = self._rewritten.guard_of(edge)
-                renewed = None if parts is not None else self.renewed.place_of(
-                    edge, self._called, self.shared, shown
-                )  # fmt: skip
-                self._called.setdefault(id(edge.child), set()).add(last_name(shown))
-                if self._is_array(edge.child):
-                    used = id(edge.child) in self._used
-                    (self._input if used else self._array)(edge, shown)
-                    self._lacks(edge.child, shown)
-                    if getattr(edge.child, "__dict__", None):
-                        queue.append((edge.child, shown, edge.place))
-                    continue
-                if id(edge.child) in self._used:
-                    continue
-                if renewed is not None:
-                    queue.append((edge.child, shown, renewed))
-                    continue
-                if parts is not None:
-                    self.more.append((parts, shown))
-                    continue
-                self._edge(edge, shown)
-                if not is_plain(edge.child):
-                    queue.append((edge.child, shown, edge.place))
+            queue.extend(part for edge in edges if (part := self._follow(edge, path)))
         self._finish(seen)
+
+    def _follow(self, edge: Edge, path: str) -> tuple[Any, str, Place | None] | None:
+        """Guard where an edge leads to; what is to be looked into further, by path and place."""
+        shown = shown_path(path, edge.step)
+        parts = self._rewritten.guard_of(edge)
+        renewed = None if parts is not None else self.renewed.place_of(
+            edge, self._called, self.shared, shown
+        )  # fmt: skip
+        self._called.setdefault(id(edge.child), set()).add(last_name(shown))
+        if self._is_array(edge.child):
+            used = id(edge.child) in self._used
+            (self._input if used else self._array)(edge, shown)
+            self._lacks(edge.child, shown)
+            has_attributes = getattr(edge.child, "__dict__", None)
+            return (edge.child, shown, edge.place) if has_attributes else None
+        if id(edge.child) in self._used:
+            return None
+        if renewed is not None:
+            return edge.child, shown, renewed
+        if parts is not None:
+            self.more.append((parts, shown))
+            return None
+        self._edge(edge, shown)
+        return None if is_plain(edge.child) else (edge.child, shown, edge.place)
 
     def _finish(self, seen: Mapping[int, Any]) -> None:
         """What can be said once all is known that was found."""

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-import gc
-import threading
 import warnings
-import weakref
 from abc import ABCMeta
-from collections import OrderedDict, UserDict
-from collections.abc import Callable, Iterator
+from collections import UserDict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from gradof import differentiate, value_and_grad
+from gradof import differentiate
 from gradof.errors import RetraceWarning
-
-
-class Batch:
-    def __init__(self, x: Any, **more: Any) -> None:
-        self.x = x
-        vars(self).update(more)
-
-    @property
-    def rows(self) -> int:
-        return len(self.x)
-
-    def scaled(self, by: float) -> Any:
-        return self.x * by
+from tests.runtime.batches import (
+    Batch,
+    Graph,
+    everything,
+    nested,
+    number,
+    of_graph,
+    reads,
+    state_of,
+    w,
+    with_options,
+)
 
 
 class Larger(Batch):
@@ -49,44 +44,6 @@ class Slotted:
 
     def __init__(self, x: Any) -> None:
         self.x = x
-
-
-class Store:
-    """As a graph of PyG's: attributes are in a store, which knows its owner by a weak reference."""
-
-    def __init__(self, owner: Graph) -> None:
-        self.__dict__["mapping"] = {}
-        self.__dict__["owner"] = weakref.ref(owner)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["mapping"][name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self.mapping[name] = value
-
-
-class Graph:
-    def __init__(self, **given: Any) -> None:
-        self.__dict__["store"] = Store(self)
-        for name, value in given.items():
-            setattr(self.store, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        if "store" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.store, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.store, name, value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.store.mapping)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.store.mapping
 
 
 class Dynamic(ABCMeta):
@@ -123,26 +80,8 @@ class Scaled(torch.autograd.Function):
         return g * ctx.batch.scale, None
 
 
-w = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
 held: Any = Batch(None, scale=3.0)
 history: list[Any] = []
-
-
-def number(i: int) -> torch.Tensor:
-    return torch.linspace(0.5, 2.0 + i, 4, dtype=torch.float64)
-
-
-def reads(batch: Any) -> Any:
-    return (batch.x * w).tanh().sum() / batch.rows
-
-
-def with_options(batch: Any) -> Any:
-    y = (batch.x * w).tanh() * batch.scale
-    return y.sum() if batch.training else y.square().sum()
-
-
-def nested(batch: Any) -> Any:
-    return (batch.inner.x * w + batch.data["bias"]).sin().sum() * batch.parts[-1].sum()
 
 
 def sums_all(batch: Any) -> Any:
@@ -213,25 +152,12 @@ def of_function(batch: Any) -> Any:
     return apply(batch.x * w, batch).sum()
 
 
-def of_graph(graph: Any) -> Any:
-    graph.h = graph.x * w
-    scale = sum(len(name) for name in graph)
-    return graph.h.sin().sum() * scale * (2.0 if "y" in graph else 1.0)
-
-
 def of_owner(graph: Any) -> Any:
     return (graph.store.owner().x * w).sum()
 
 
 def of_encoding(batch: Any) -> Any:
     return (batch["x"] * w).sum() * (2.0 if "y" in batch else 1.0)
-
-
-def everything(i: int) -> Any:
-    return Batch(
-        number(i), inner=Batch(number(i + 1)), count=i, parts=[number(i), number(i + 2)],
-        data=OrderedDict(bias=number(i + 3)) if i % 2 else {"bias": number(i + 3)},
-    )  # fmt: skip
 
 
 def alternates(i: int) -> Any:
@@ -277,20 +203,6 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int, int]] = [
 ]
 
 
-def state_of(obj: Any) -> Any:
-    if isinstance(obj, torch.Tensor):
-        return obj.detach().clone()
-    if isinstance(obj, (list, tuple)):
-        return [state_of(part) for part in obj]
-    if isinstance(obj, (dict, UserDict)):
-        return {key: state_of(value) for key, value in obj.items()}
-    if isinstance(obj, weakref.ref):
-        return None
-    if isinstance(obj, Slotted):
-        return obj.x
-    return state_of(vars(obj)) if hasattr(obj, "__dict__") else obj
-
-
 def total(result: Any) -> Any:
     if isinstance(result, tuple):
         return result[0]
@@ -321,135 +233,3 @@ def test_each_call_has_an_object_of_its_own(
             torch.testing.assert_close(found[1], found[0])
     info = compiled.cache_info()
     assert (info.misses, info.eager_runs) == (traces, eager)
-
-
-def of_two(a: Any, b: Any) -> Any:
-    a.y = a.x * w
-    y = (b.x * w).sin().sum() + a.y.sum()
-    return y * 2 if a is b else y + b.y.sum() if hasattr(b, "y") else y
-
-
-def test_two_objects_may_be_one() -> None:
-    compiled = differentiate(of_two)
-    for i in range(8):
-        found = []
-        for f in (of_two, compiled):
-            a: Any = Batch(number(i))
-            b: Any = Batch(number(i + 1))
-            if i % 3 == 0:
-                b = a
-            elif i % 3 == 1:
-                b.x = a.x
-            loss = f(a, b)
-            found.append((loss, *torch.autograd.grad(loss, w), state_of(a), state_of(b)))
-        torch.testing.assert_close(found[1], found[0])
-    info = compiled.cache_info()
-    assert (info.misses, info.eager_runs) == (3, 0)
-
-
-@pytest.mark.parametrize("nest", [
-    lambda b: ([b], {}), lambda b: ((b, 2.0), {}), lambda b: ((), {"batch": b}),
-    lambda b: ({"a": b},), lambda b: ([[b, b]],),
-])  # fmt: skip
-def test_objects_in_containers_and_by_name(nest: Callable[[Any], Any]) -> None:
-    def loss(x: Any, given: Any, named: Any = None) -> Any:
-        batch = (named or given)
-        while not isinstance(batch, Batch):
-            batch = batch["batch" if "batch" in batch else "a"] if isinstance(batch, dict) else (
-                batch[0])  # fmt: skip
-        return (batch.x * x).sin().sum()
-
-    compiled = differentiate(loss)
-    for i in range(4):
-        x, batch = number(i).requires_grad_(), Batch(number(2 * i))
-        mine, theirs = compiled(x, *nest(batch)), loss(x, *nest(batch))
-        torch.testing.assert_close(mine, theirs)
-        torch.testing.assert_close(torch.autograd.grad(mine, x), torch.autograd.grad(theirs, x))
-    assert compiled.cache_info()[:2] == (3, 1)
-
-
-def test_gradients_of_other_arguments() -> None:
-    def loss(v: Any, batch: Any) -> Any:
-        return (batch.x * v).sin().sum()
-
-    ours = value_and_grad(loss)
-    for i in range(4):
-        v, batch = number(i), Batch(number(2 * i))
-        value, slope = ours(v, batch)
-        torch.testing.assert_close(value, loss(v, batch))
-        torch.testing.assert_close(slope, batch.x * (batch.x * v).cos())
-    assert ours.base.cache_info().misses == 1
-
-
-def test_batches_are_not_kept_alive() -> None:
-    compiled = differentiate(of_graph)
-    for i in range(3):
-        graph = Graph(x=number(i))
-        tensor = weakref.ref(graph.x)
-        compiled(graph).backward()
-        there = weakref.ref(graph)
-        del graph
-        gc.collect()
-        assert there() is None
-        assert tensor() is None
-
-
-def test_threads_have_objects_of_their_own() -> None:
-    compiled = differentiate(reads)
-    compiled(Batch(number(0)))
-    wrong: list[Any] = []
-
-    def run(k: int) -> None:
-        for i in range(100):
-            batch = Batch(number(100 * k + i))
-            if not torch.allclose(compiled(batch), reads(batch)):
-                wrong.append((k, i))
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert compiled.cache_info().misses == 1
-
-
-def test_backward_after_the_next_call() -> None:
-    compiled = differentiate(reads)
-    batches = [Batch(number(i)) for i in range(3)]
-    losses = [compiled(batch) for batch in batches]
-    for batch, loss in zip(batches, losses, strict=True):
-        (mine,), (theirs,) = (torch.autograd.grad(y, w) for y in (loss, reads(batch)))
-        torch.testing.assert_close(mine, theirs)
-
-
-def test_a_tensor_of_the_object_has_a_gradient() -> None:
-    compiled = differentiate(nested)
-    for i in range(4):
-        batch = everything(2 * i)
-        for tensor in (batch.inner.x, batch.data["bias"], batch.parts[1]):
-            tensor.requires_grad_(i > 0)
-        inputs = [batch.inner.x, batch.data["bias"], batch.parts[1]] if i else [w]
-        mine = torch.autograd.grad(compiled(batch), inputs)
-        theirs = torch.autograd.grad(nested(batch), inputs)
-        torch.testing.assert_close(mine, theirs)
-
-
-def test_a_copy_is_as_good() -> None:
-    compiled = differentiate(with_options)
-    batch: Any = Batch(number(1), scale=2.0, training=True)
-    first = compiled(batch)
-    torch.testing.assert_close(compiled(copy.copy(batch)), first)
-    batch.scale = 3.0
-    torch.testing.assert_close(compiled(batch), with_options(batch))
-    assert compiled.cache_info().entries <= 2
-
-
-def test_shapes_that_never_come_again_are_traced_a_few_times() -> None:
-    compiled = differentiate(lambda batch: (batch.x.sin() * w[0]).sum())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RetraceWarning)
-        for n in range(1, 60):
-            batch = Batch(torch.ones(n, dtype=torch.float64))
-            torch.testing.assert_close(compiled(batch), (batch.x.sin() * w[0]).sum())
-    assert compiled.cache_info().misses <= 20

@@ -1,0 +1,162 @@
+"""Calls with objects among their arguments: which is which, how long they live, threads, shapes."""
+
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gradof import differentiate, value_and_grad
+from gradof.errors import RetraceWarning
+from tests.runtime.batches import (
+    Batch,
+    Graph,
+    everything,
+    nested,
+    number,
+    of_graph,
+    reads,
+    state_of,
+    w,
+    with_options,
+)
+
+
+def of_two(a: Any, b: Any) -> Any:
+    a.y = a.x * w
+    y = (b.x * w).sin().sum() + a.y.sum()
+    return y * 2 if a is b else y + b.y.sum() if hasattr(b, "y") else y
+
+
+def test_two_objects_may_be_one() -> None:
+    compiled = differentiate(of_two)
+    for i in range(8):
+        found = []
+        for f in (of_two, compiled):
+            a: Any = Batch(number(i))
+            b: Any = Batch(number(i + 1))
+            if i % 3 == 0:
+                b = a
+            elif i % 3 == 1:
+                b.x = a.x
+            loss = f(a, b)
+            found.append((loss, *torch.autograd.grad(loss, w), state_of(a), state_of(b)))
+        torch.testing.assert_close(found[1], found[0])
+    info = compiled.cache_info()
+    assert (info.misses, info.eager_runs) == (3, 0)
+
+
+@pytest.mark.parametrize("nest", [
+    lambda b: ([b], {}), lambda b: ((b, 2.0), {}), lambda b: ((), {"batch": b}),
+    lambda b: ({"a": b},), lambda b: ([[b, b]],),
+])  # fmt: skip
+def test_objects_in_containers_and_by_name(nest: Callable[[Any], Any]) -> None:
+    def loss(x: Any, given: Any, named: Any = None) -> Any:
+        batch = (named or given)
+        while not isinstance(batch, Batch):
+            batch = batch["batch" if "batch" in batch else "a"] if isinstance(batch, dict) else (
+                batch[0])  # fmt: skip
+        return (batch.x * x).sin().sum()
+
+    compiled = differentiate(loss)
+    for i in range(4):
+        x, batch = number(i).requires_grad_(), Batch(number(2 * i))
+        mine, theirs = compiled(x, *nest(batch)), loss(x, *nest(batch))
+        torch.testing.assert_close(mine, theirs)
+        torch.testing.assert_close(torch.autograd.grad(mine, x), torch.autograd.grad(theirs, x))
+    assert compiled.cache_info()[:2] == (3, 1)
+
+
+def test_gradients_of_other_arguments() -> None:
+    def loss(v: Any, batch: Any) -> Any:
+        return (batch.x * v).sin().sum()
+
+    ours = value_and_grad(loss)
+    for i in range(4):
+        v, batch = number(i), Batch(number(2 * i))
+        value, slope = ours(v, batch)
+        torch.testing.assert_close(value, loss(v, batch))
+        torch.testing.assert_close(slope, batch.x * (batch.x * v).cos())
+    assert ours.base.cache_info().misses == 1
+
+
+def test_batches_are_not_kept_alive() -> None:
+    compiled = differentiate(of_graph)
+    for i in range(3):
+        graph = Graph(x=number(i))
+        tensor = weakref.ref(graph.x)
+        compiled(graph).backward()
+        there = weakref.ref(graph)
+        del graph
+        gc.collect()
+        assert there() is None
+        assert tensor() is None
+
+
+def test_threads_have_objects_of_their_own() -> None:
+    compiled = differentiate(reads)
+    compiled(Batch(number(0)))
+    wrong: list[Any] = []
+
+    def run(k: int) -> None:
+        for i in range(100):
+            batch = Batch(number(100 * k + i))
+            if not torch.allclose(compiled(batch), reads(batch)):
+                wrong.append((k, i))
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert compiled.cache_info().misses == 1
+
+
+def test_backward_after_the_next_call() -> None:
+    compiled = differentiate(reads)
+    batches = [Batch(number(i)) for i in range(3)]
+    losses = [compiled(batch) for batch in batches]
+    for batch, loss in zip(batches, losses, strict=True):
+        (mine,), (theirs,) = (torch.autograd.grad(y, w) for y in (loss, reads(batch)))
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_tensor_of_the_object_has_a_gradient() -> None:
+    compiled = differentiate(nested)
+    for i in range(4):
+        batch = everything(2 * i)
+        for tensor in (batch.inner.x, batch.data["bias"], batch.parts[1]):
+            tensor.requires_grad_(i > 0)
+        inputs = [batch.inner.x, batch.data["bias"], batch.parts[1]] if i else [w]
+        mine = torch.autograd.grad(compiled(batch), inputs)
+        theirs = torch.autograd.grad(nested(batch), inputs)
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_copy_is_as_good() -> None:
+    compiled = differentiate(with_options)
+    batch: Any = Batch(number(1), scale=2.0, training=True)
+    first = compiled(batch)
+    torch.testing.assert_close(compiled(copy.copy(batch)), first)
+    batch.scale = 3.0
+    torch.testing.assert_close(compiled(batch), with_options(batch))
+    assert compiled.cache_info().entries <= 2
+
+
+def test_shapes_that_never_come_again_are_traced_a_few_times() -> None:
+    compiled = differentiate(lambda batch: (batch.x.sin() * w[0]).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for n in range(1, 60):
+            batch = Batch(torch.ones(n, dtype=torch.float64))
+            torch.testing.assert_close(compiled(batch), (batch.x.sin() * w[0]).sum())
+    assert compiled.cache_info().misses <= 20
