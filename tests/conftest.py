@@ -113,6 +113,17 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.fixture
+def products_of_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MKL multiplies, within native functions, as on Intel's processors."""
+    from gradof.codegen.lowering import products
+    from gradof.codegen.whole import library_products
+
+    for module in (products, library_products):
+        monkeypatch.setattr(module, "float32_library", lambda: "MKL")
+        monkeypatch.setattr(module, "has_native", lambda: False)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Random numbers of a test are the same in any order of tests, alone and on any worker."""

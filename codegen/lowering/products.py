@@ -10,6 +10,8 @@ vectors; on an AMD processor with 512-bit vectors two others take half the time:
   for which torch has nothing but MKL, and for float32 `mm` where it is quicker than oneDNN: where
   the first operand is transposed, as in the gradient of a weight, which oneDNN copies first, where
   both are long and narrow, and where both are small.
+- numpy, part by part, for a few numbers that are long sums: MKL takes two to nine times as long
+  there, and adds one product after the other.
 
 Small products are numpy's, without the microseconds of torch's call, as long as OpenBLAS stays on
 one thread: its others would keep the cores from torch's for a tenth of a second.
@@ -165,9 +167,20 @@ def _library_of(a: Any, b: Any) -> str:
     if m * k * n <= small and k <= tuning.SUM_ROWS and a.dtype.char in "fd":
         return "numpy"  # which adds longer rows one product after the other
     if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
-        return "torch"
+        few = m * tuning.SUM_ROWS * n <= small and k > tuning.SUM_ROWS and a.dtype.char == "f"
+        return "numpy in parts" if few and float32_library() == "oneDNN" else "torch"
     turned = n * tuning.MATMUL_NARROW <= m and a.strides[0] == a.itemsize
     return "oneDNN turned" if turned else "oneDNN"
+
+
+def _in_parts(a: Any, b: Any) -> Any:
+    """A product of few numbers, each a long sum, which MKL adds one after the other on AMD's."""
+    (m, k), n, rows = a.shape, b.shape[1], tuning.SUM_ROWS
+    parts = k // rows
+    long = parts * rows
+    stacks = a[:, :long].reshape(m, parts, rows).swapaxes(0, 1)
+    total = np.matmul(stacks, b[:long].reshape(parts, rows, n)).sum(0)
+    return total if long == k else total + np.matmul(a[:, long:], b[long:])
 
 
 def _onednn(a: Any, b: Any) -> Any:
@@ -190,6 +203,7 @@ def _native(a: Any, b: Any) -> Any:
 WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "native": _native,
     "numpy": np.matmul,
+    "numpy in parts": _in_parts,
     "oneDNN": _onednn,
     "oneDNN turned": _onednn_turned,
     "torch": lambda a, b: _torch(as_tensor(a), as_tensor(b)),

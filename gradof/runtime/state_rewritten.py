@@ -46,12 +46,12 @@ class Rewritten:
 
     def guard_of(self, edge: Edge) -> Parts | None:
         """What to hold against the next container at a place; None where this one counts itself."""
-        place = edge.place
-        if self._asks or type(edge.child) not in (list, tuple, dict):
+        place, kind = edge.place, type(edge.child)
+        if self._asks or kind not in (list, tuple, dict, set):
             return None
         is_set = place.kind == "item" and (id(place.container), place.key) in self._set
-        long = self._renewed and len(edge.child) > _LONG and place_key(place) in self._renewed
-        if not is_set and not long:
+        whole = kind is set or len(edge.child) > _LONG
+        if not is_set and not (self._renewed and whole and place_key(place) in self._renewed):
             return None
         parts = self._parts(edge.child, _DEPTH)
         return None if parts is None else Parts(place, parts)
@@ -80,6 +80,8 @@ def parts_of(value: Any, inner: Any) -> Any:
         return "tensor", array_type(value)
     if kind in _ATOMS:
         return kind, repr(value)
+    if kind is set and all(type(part) in _ATOMS for part in value):
+        return kind, frozenset((type(part), part) for part in value)
     if kind not in (list, tuple, dict):
         return None
     keys = tuple(value) if kind is dict else ()

@@ -26,7 +26,10 @@ from gradof.codegen.whole.function import StretchKernel
 from gradof.ir.parser import parse_graph
 from gradof.testing import check
 
-pytestmark = pytest.mark.skipif(not vector_bits(), reason="no native code here")
+pytestmark = [
+    pytest.mark.skipif(not vector_bits(), reason="no native code here"),
+    pytest.mark.usefixtures("products_of_mkl"),
+]
 HAS_BLAS = vector_bits() and torch_blas() is not None
 
 

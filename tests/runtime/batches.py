@@ -100,6 +100,8 @@ def state_of(obj: Any) -> Any:
         return [state_of(part) for part in obj]
     if isinstance(obj, (dict, UserDict)):
         return {key: state_of(value) for key, value in obj.items()}
+    if isinstance(obj, set):
+        return {name: 1 for name in sorted(obj)}
     if isinstance(obj, weakref.ref):
         return None
     if hasattr(type(obj), "__slots__"):

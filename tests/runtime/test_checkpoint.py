@@ -15,10 +15,8 @@ from torch import Tensor
 
 import gradof
 from gradof.autodiff.gradient import Gradient
-from gradof.codegen.lowering import products
 from gradof.codegen.machine import python_entry
 from gradof.codegen.machine.arena import arena_of
-from gradof.codegen.whole import library_products
 from gradof.errors import InputError, TraceError
 from tests.runtime.compare import check
 
@@ -208,6 +206,7 @@ def test_errors() -> None:
     assert helpers[0].__module__ == "torch.utils.checkpoint" and helpers[1].requires_grad
 
 
+@pytest.mark.usefixtures("products_of_mkl")  # those of AMD's are torch's, and not counted
 def test_peak_memory_of_a_torch_training_step_falls_with_the_budget(monkeypatch: Any) -> None:
     """Twelve layers, forward and backward: numpy arrays, and the scratch of native functions."""
     scratch: list[int] = []
@@ -217,9 +216,6 @@ def test_peak_memory_of_a_torch_training_step_falls_with_the_budget(monkeypatch:
         return arena_of(size)
 
     monkeypatch.setattr(python_entry, "arena_of", counted)
-    for module in (products, library_products):  # AMD's are torch's tensors, and not counted
-        monkeypatch.setattr(module, "float32_library", lambda: "MKL")
-        monkeypatch.setattr(module, "has_native", lambda: False)
     torch.manual_seed(0)
     weights = [(torch.randn(32, 32) / 6).requires_grad_() for _ in range(12)]
     x = torch.randn(4096, 32)

@@ -156,8 +156,27 @@ def of_owner(graph: Any) -> Any:
     return (graph.store.owner().x * w).sum()
 
 
+def of_a_set(batch: Any) -> Any:
+    return (batch.x * w).sum() * (2.0 if "a" in batch.flags else 3.0)
+
+
+def adds_to_a_set(batch: Any) -> Any:
+    batch.flags.add("c")
+    return (batch.x * w).sum() * len(batch.flags)
+
+
+def of_one_list(batch: Any) -> Any:
+    batch.parts.append(batch.x)
+    return (batch.others[-1] * w).sum() * (2.0 if batch.parts is batch.others else 3.0)
+
+
 def of_encoding(batch: Any) -> Any:
     return (batch["x"] * w).sum() * (2.0 if "y" in batch else 1.0)
+
+
+def one_list_or_two(i: int) -> Batch:
+    parts = [number(i + 1)]
+    return Batch(number(i), parts=parts, others=parts if i % 2 else list(parts))
 
 
 def alternates(i: int) -> Any:
@@ -198,6 +217,9 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int, int]] = [
     (of_graph, lambda i: Joined(x=number(i)), 1, 0),
     (lambda policy: policy(w), lambda i: Policy(1.0 + i), 2, 0),
     (of_owner, lambda i: Graph(x=number(i)), 1, 0),
+    (of_a_set, lambda i: Batch(number(i), flags={"a", "b"} if i % 2 else {"b"}), 2, 0),
+    (adds_to_a_set, lambda i: Batch(number(i), flags={"a"}), 2, 8),
+    (of_one_list, one_list_or_two, 2, 0),
     (of_encoding, lambda i: UserDict(x=number(i), **{"yz"[i % 2]: 1}), 2, 0),
     (lambda b: (b.x * w).sum(), lambda i: Slotted(number(i)), 0, 10),
 ]
