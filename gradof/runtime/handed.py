@@ -4,8 +4,8 @@
         loss(model, batch).backward()     # one trace: what code reads of `batch` is read anew
 
 See Note [Renewed objects] in `gradof.runtime.state_renewed`. An object that has to count as who it
-is, as it is found in Python's state as well, or is returned, is as any other static argument:
-its first call runs eagerly (`gradof.runtime.shapes`).
+is, as it is found in Python's state as well, or a backward of the user's may read it, is as any
+other static argument: the first call with it runs eagerly (`gradof.runtime.shapes`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradof.runtime.arrays import FIRST_LEAF, HANDED, Call
-from gradof.runtime.cache import Cache, free_keys
+from gradof.runtime.cache import Cache, free_keys, read_free
 from gradof.tracer.core.exact import Same
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import Traced
@@ -66,12 +66,14 @@ def count_themselves(cache: Cache, call: Call) -> bool:
 
 def other_tensors(fn: Any, cache: Cache, call: Call) -> tuple[Any, ...] | None:
     """The types of the tensors in objects, where these alone are others than traces have had."""
+    found = None
     for entry in cache.entries.get(call.key, ()) if call.handed else ():
-        if entry.state.check():
-            now = free_keys([origin.read(fn) for origin in entry.traced.origins])
-            if now != entry.free_keys:
-                return now
-    return None
+        free = read_free(fn, entry.traced) if entry.state.check() else None
+        if free is not None:
+            found = free_keys(free)
+            if found == entry.free_keys:  # something else is another
+                return None
+    return found
 
 
 def without_handed(traced: Traced, call: Call) -> Traced:
@@ -83,5 +85,6 @@ def without_handed(traced: Traced, call: Call) -> Traced:
 
 
 def _can_be(obj: Any) -> bool:
-    return is_renewable(obj) and type(obj) not in BUILT
+    has_references = type(obj).__weakrefoffset__ != 0  # not with `__slots__ = ("__dict__",)`
+    return is_renewable(obj) and type(obj) not in BUILT and has_references
 

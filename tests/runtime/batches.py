@@ -105,5 +105,5 @@ def state_of(obj: Any) -> Any:
     if isinstance(obj, weakref.ref):
         return None
     if hasattr(type(obj), "__slots__"):
-        return obj.x
+        return obj.x.detach()
     return state_of(vars(obj)) if hasattr(obj, "__dict__") else obj

@@ -46,6 +46,13 @@ class Slotted:
         self.x = x
 
 
+class Unreferenced:
+    __slots__ = ("__dict__",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
 class Dynamic(ABCMeta):
     """Makes a class for each call, as PyG's batches are of."""
 
@@ -221,6 +228,7 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int, int]] = [
     (adds_to_a_set, lambda i: Batch(number(i), flags={"a"}), 2, 8),
     (of_one_list, one_list_or_two, 2, 0),
     (of_encoding, lambda i: UserDict(x=number(i), **{"yz"[i % 2]: 1}), 2, 0),
+    (lambda b: (b.x * w).sum(), lambda i: Unreferenced(number(i)), 0, 10),
     (lambda b: (b.x * w).sum(), lambda i: Slotted(number(i)), 0, 10),
 ]
 
