@@ -10,7 +10,8 @@ what code has read of the object is looked at by way of the place (`Place("attr"
 with tuples, and what it sets is set in the object that is there at the call, which is handed on as
 well where that is in a result. So are places within such an object; and the objects among the
 arguments of a torch call are in places (`tracer.state.handed`) from the first call on. Some things
-leave a place to be compared as ever: the run puts another object there, a backward of the user's
+leave a place to be compared as ever: the run puts another object there and writes to the one before
+or stores it, a backward of the user's
 may read it, or the object is found in a place as well that is not renewed. Long lists and dicts are
 compared by how they are built (`state_rewritten`).
 """
@@ -242,6 +243,13 @@ def _are_alike(found: Any, expected: Any) -> bool:
 
 
 def _replaced(traced: Traced, renewed: RenewedObjects) -> set[Any]:
-    """The keys of renewed places in which a run puts another object."""
+    """The keys of renewed places in which a run puts another object, and uses the one before."""
     written = {place_key(store.place) for store in traced.stores}
-    return written & set(map(place_key, renewed.first.values()))
+    used = set[Any]()
+    for store in traced.stores:
+        places = [out.place for out in store.outputs if isinstance(out, PlaceOut)]
+        for place in (store.place.container, *places):
+            while isinstance(place, Place):
+                used.add(place_key(place))
+                place = place.container
+    return written & used & set(map(place_key, renewed.first.values()))

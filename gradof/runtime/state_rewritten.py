@@ -81,7 +81,7 @@ def parts_of(value: Any, inner: Any) -> Any:
     if kind in _ATOMS:
         return kind, repr(value)
     if kind is set and all(type(part) in _ATOMS for part in value):
-        return kind, frozenset((type(part), part) for part in value)
+        return kind, tuple((type(part), part) for part in value)  # in order, as it is gone through
     if kind not in (list, tuple, dict):
         return None
     keys = tuple(value) if kind is dict else ()

@@ -177,6 +177,18 @@ def of_one_list(batch: Any) -> Any:
     return (batch.others[-1] * w).sum() * (2.0 if batch.parts is batch.others else 3.0)
 
 
+def replaces(batch: Any) -> Any:
+    y = (batch.inner.x * w).sum() + (batch.data["bias"] * w).sin().sum()
+    batch.inner, batch.data, batch.parts = Batch(y * 2), {"y": y}, [y, batch.parts[0]]
+    return y * batch.inner.x + batch.parts[1].sum()
+
+
+def replaces_what_it_writes_to(batch: Any) -> Any:
+    batch.inner.y = batch.x * w
+    before, batch.inner = batch.inner, Batch(batch.x)
+    return (before.y + batch.inner.x).sum()
+
+
 def of_encoding(batch: Any) -> Any:
     return (batch["x"] * w).sum() * (2.0 if "y" in batch else 1.0)
 
@@ -227,6 +239,8 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int, int]] = [
     (of_a_set, lambda i: Batch(number(i), flags={"a", "b"} if i % 2 else {"b"}), 2, 0),
     (adds_to_a_set, lambda i: Batch(number(i), flags={"a"}), 2, 8),
     (of_one_list, one_list_or_two, 2, 0),
+    (replaces, lambda i: everything(2 * i), 1, 0),
+    (replaces_what_it_writes_to, lambda i: everything(2 * i), 2, 8),
     (of_encoding, lambda i: UserDict(x=number(i), **{"yz"[i % 2]: 1}), 2, 0),
     (lambda b: (b.x * w).sum(), lambda i: Unreferenced(number(i)), 0, 10),
     (lambda b: (b.x * w).sum(), lambda i: Slotted(number(i)), 0, 10),

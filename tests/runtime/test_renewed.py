@@ -92,6 +92,12 @@ def puts_another(x: Any) -> Any:
     return (x * run.w).sum() * run.context.scale
 
 
+def puts_a_fresh_one(x: Any) -> Any:
+    scale = run.context.scale
+    run.context = Context(scale=scale + 1.0, kept=(x * run.w).sum())
+    return run.context.kept * scale
+
+
 def state_of(context: Any) -> Any:
     found = {}
     for name, value in sorted(vars(context).items()):
@@ -133,6 +139,7 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int]] = [
     (takes_away, lambda i: Context(), 2),
     (compared, lambda i: Context(), 3),
     (hands_on, lambda i: Context(), 2),
+    (puts_a_fresh_one, lambda i: Context(), 2),
     (puts_another, lambda i: Context(), 8),
 ]
 
