@@ -233,7 +233,7 @@ def _goals() -> list[Any] | None:
 
 def _in_engine(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames of a thread that called torch's engine, the innermost first."""
-    while frame is not None:
+    while isinstance(frame, FrameType):  # CPython 3.11 has given a lock once
         if frame.f_code is _ENGINE:
             yield frame
         frame = frame.f_back
