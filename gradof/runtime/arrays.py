@@ -27,7 +27,7 @@ from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, 
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.handed import Handed
 from gradof.tracer.state.origins import Origins
-from gradof.tracer.state.renewable import BUILT, is_renewable
+from gradof.tracer.state.renewable import has_attributes_alone
 from gradof.tracer.state.source import function_name
 
 Library = Literal["numpy", "torch"]
@@ -274,17 +274,12 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
     try:
         return exact(value)
     except TypeError:
-        if is_frame(type(value)) or _is_kept_apart(value):  # what is read of it is guarded
+        if is_frame(type(value)) or has_attributes_alone(value):  # what is read of it is guarded
             return type(value), Same(value)
         raise LeafTypeError(
             f"{path} is a {type(value).__name__}: neither an array nor hashable",
             hint="pass arrays, numbers, strings, or tuples, lists, dicts, dataclasses of them",
         ) from None
-
-
-def _is_kept_apart(value: Any) -> bool:
-    """Whether what is read of an object that is not hashable can be guarded."""
-    return is_renewable(value) and type(value) not in BUILT
 
 
 def check_array(array: Any, path: str) -> None:

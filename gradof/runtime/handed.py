@@ -20,7 +20,7 @@ from gradof.tracer.core.exact import Same
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import Traced
 from gradof.tracer.state.places import Place, place_key
-from gradof.tracer.state.renewable import BUILT, is_renewable
+from gradof.tracer.state.renewable import has_attributes_alone
 
 
 class CountsItself(Exception):
@@ -86,5 +86,5 @@ def without_handed(traced: Traced, call: Call) -> Traced:
 
 def _can_be(obj: Any) -> bool:
     has_references = type(obj).__weakrefoffset__ != 0  # not with `__slots__ = ("__dict__",)`
-    return is_renewable(obj) and type(obj) not in BUILT and has_references
+    return has_references and has_attributes_alone(obj)
 

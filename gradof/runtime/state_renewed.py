@@ -10,10 +10,9 @@ what code has read of the object is looked at by way of the place (`Place("attr"
 with tuples, and what it sets is set in the object that is there at the call, which is handed on as
 well where that is in a result. So are places within such an object; and the objects among the
 arguments of a torch call are in places (`tracer.state.handed`) from the first call on. Some things
-leave a place to be compared as ever: the run puts another object there and writes to the one before
-or stores it, a backward of the user's
-may read it, or the object is found in a place as well that is not renewed. Long lists and dicts are
-compared by how they are built (`state_rewritten`).
+leave a place to be compared as ever: the run puts another object there, and writes to the one
+before or stores it; a backward of the user's may read it; or the object is found in a place as well
+that is not renewed. Long lists and dicts are compared by how they are built (`state_rewritten`).
 """
 
 from __future__ import annotations

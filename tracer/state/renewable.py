@@ -23,21 +23,24 @@ _OTHERS = (type, dict, list, tuple, set, frozenset, Iterator, enum.Enum)
 
 
 def is_renewable(obj: Any) -> bool:
-    """Whether an object is a list or dict, or a user's and has all its state in attributes."""
+    """Whether an object is a list, dict or weak reference, or one of `has_attributes_alone`."""
+    return type(obj) in BUILT or has_attributes_alone(obj)
+
+
+def has_attributes_alone(obj: Any) -> bool:
+    """Whether an object is of a class of the user's, and has all its state in attributes."""
     cls = type(obj)
-    if cls in BUILT:
-        return True
     if not cls.__flags__ & HEAP or isinstance(obj, _OTHERS) or is_frame(cls):
         return False
     attributes = getattr(obj, "__dict__", None)
     if type(attributes) is not dict or "_modules" in attributes or not is_heard(module_of(cls)):
         return False
     kind: Any = cls
-    return bool(_has_attributes_alone(kind))
+    return bool(_adds_nothing(kind))
 
 
 @functools.lru_cache(maxsize=1024)
-def _has_attributes_alone(cls: Any) -> bool:
+def _adds_nothing(cls: Any) -> bool:
     """Whether instances have no slots and nothing of C's, as a `functools.partial` has."""
     members = (member for base in cls.__mro__[:-1] for member in vars(base).values())
     if any(type(member) is MemberDescriptorType for member in members):

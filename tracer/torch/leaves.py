@@ -12,7 +12,7 @@ import torch
 from gradof.errors import DeviceError, LeafTypeError
 from gradof.tracer.aten.types import from_torch_dtype
 from gradof.tracer.core.pytree import positional_names, thaw
-from gradof.tracer.state.renewable import is_renewable
+from gradof.tracer.state.renewable import has_attributes_alone
 from gradof.tracer.state.source import function_loc
 
 STATIC_TYPES = (
@@ -28,7 +28,7 @@ def check_leaves(leaves: Sequence[Any], paths: Sequence[str], fn: Callable[..., 
         if isinstance(leaf, torch.Tensor):
             check_tensor(leaf, path, fn)
         elif isinstance(leaf, np.ndarray) or (
-            type(leaf).__hash__ is None and not is_renewable(thaw(leaf))
+            type(leaf).__hash__ is None and not has_attributes_alone(thaw(leaf))
         ):
             raise LeafTypeError(
                 f"{path} is a {type(leaf).__qualname__}", loc=function_loc(fn),
