@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from gradof import differentiate
-from gradof.errors import EagerWarning
+from gradof.errors import EagerWarning, OpaqueOpWarning
 from gradof.testing import check
 from gradof.testing.fuzz import Setting
 from gradof.testing.fuzz.torch_judge import judge
@@ -328,3 +328,29 @@ def test_windows_with_gaps_that_are_changed_without_a_history(
     with pytest.warns(EagerWarning, match="windows leave gaps"):
         assert torch.equal(differentiate(fn)(x.requires_grad_()), fn(y.requires_grad_()))
     assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("alpha", [True, False, 0, 1])
+def test_a_sum_of_booleans_with_a_factor(alpha: Any) -> None:
+    """`torch.add(a, b, alpha=False)` is `a`; the factor was taken to be True."""
+    a, b = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return torch.add(a, b, alpha=alpha), torch.add(a, True, alpha=alpha)
+
+    for have, want in zip(differentiate(fn, strict=True)(a, b), fn(a, b), strict=True):
+        assert torch.equal(have, want)
+
+
+def test_residuals_of_lstsq_that_are_left_empty_have_no_gradient() -> None:
+    """They had zeros, where torch's rule has None."""
+    a, b = torch.randn(3, 2, 3, requires_grad=True), torch.randn(3, 2, 1, requires_grad=True)
+
+    def fn(a: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> Any:
+        return torch.linalg.lstsq(a, b, driver="gelsy").residuals.sum() * x
+
+    x = torch.tensor(2.0, requires_grad=True)
+    with pytest.warns(OpaqueOpWarning):
+        value = differentiate(fn)(a, b, x)
+    for y in (value, fn(a, b, x)):
+        assert torch.autograd.grad(y, (a, b, x), allow_unused=True)[:2] == (None, None)

@@ -108,8 +108,8 @@ def _is_rounded_twice(c: Call, alpha: Number) -> bool:
 
 @aten("add.Tensor", "add.Scalar")
 def add(c: Call, a: Expr, b: Operand, alpha: Number = 1) -> Expr:
-    if c.type().dtype is BOOL:
-        return apply(c, "logical_or", BOOL, a, b)
+    if c.type().dtype is BOOL:  # a | (alpha & b)
+        return apply(c, "logical_or", BOOL, a, b if alpha else False)
     if _is_rounded_twice(c, alpha):
         return in_float32(add)(c, a, b, alpha)
     return apply(c, "add", c.type().dtype, a, _scaled(c, b, alpha))

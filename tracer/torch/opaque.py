@@ -18,11 +18,15 @@ import torch
 
 from gradof.errors import OpaqueOpWarning, UnsupportedOpError
 from gradof.ir.core import Loc, Node, Value
+from gradof.ir.types import TensorType
 from gradof.ops.expr import Emitter
 from gradof.tracer.aten.types import type_of
 
 # Arguments that torch refuses a gradient, though they are tensors of floats.
 _WITHOUT_GRADIENT = {"aten::linalg_pinv.atol_rtol_tensor": frozenset({"atol", "rtol"})}
+# Of an empty result of these torch's rule makes no gradient, where it would make zeros of others:
+# the residuals of lstsq, which are left empty for systems of less than full rank.
+_NO_GRADIENT_OF_EMPTY = frozenset({"aten::linalg_lstsq"})
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -69,6 +73,12 @@ def emit_opaque(
         raise refusal(name, "it has no tensor arguments", loc)
     types = tuple((type_of(r).dtype, tuple(r.shape)) for r in results)
     return emitter.body.emit_node("Opaque", *operands, name=name, call=call, types=types, vjps=())
+
+
+def is_cut(name: str, result: Value) -> bool:
+    """Whether no gradient comes from a result of such an op, though it requires one."""
+    return (name in _NO_GRADIENT_OF_EMPTY and isinstance(result.type, TensorType)
+            and 0 in result.type.shape)  # fmt: skip
 
 
 def _is_sparse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -40,7 +40,7 @@ from gradof.tracer.aten.types import dense_of, type_of
 from gradof.tracer.state.source import Site
 from gradof.tracer.torch.deferred import Deferred
 from gradof.tracer.torch.narrow import in_range
-from gradof.tracer.torch.opaque import emit_opaque, refusal, warn_opaque
+from gradof.tracer.torch.opaque import emit_opaque, is_cut, refusal, warn_opaque
 
 
 class Recorder:
@@ -226,7 +226,9 @@ class Recorder:
         if name not in self._warned:
             self._warned.add(name)
             warn_opaque(name, site.loc)
-        return [self.emitter.wrap(out) for out in node.outputs]
+        outputs = [self.builder.emit("detach", out) if is_cut(name, out) else out
+                   for out in node.outputs]  # fmt: skip
+        return [self.emitter.wrap(out) for out in outputs]
 
     def _record_missing(
         self, call: Call, results: Sequence[torch.Tensor], values: Sequence[Value | None],
