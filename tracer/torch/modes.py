@@ -63,7 +63,7 @@ from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch.refused import MAKES_LEAF, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
-from gradof.tracer.torch.rows import in_rows_as, needs_rows, on_rows
+from gradof.tracer.torch.rows import laid_out_as, needs_rows, on_rows
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch.windows import WindowViews
 
@@ -169,7 +169,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         recorder.parts += 1
         try:
             with self:
-                return in_rows_as(parts(*args, **kwargs), want)  # it may cover some arguments only
+                found = parts(*args, **kwargs)  # it may cover some arguments only
+                return laid_out_as(found, want, (args, kwargs), self._stand_for)
         except UnsupportedOpError:
             if recorder.strict or recorder.parts > 1:
                 raise
@@ -177,6 +178,9 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         finally:
             recorder.parts -= 1
+
+    def _stand_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        self.recorder.bind(tensor, self.recorder.value(other, user_loc()))
 
     def _constant(self, tensor: torch.Tensor, site: Site) -> None:
         if self.recorder.find(tensor) is not None:

@@ -5,11 +5,12 @@
 The ops themselves then need not know. An index without elements may be of any integer dtype.
 
 Rows are also what most ops give, however their operands are laid out; a program in place of an op
-may leave its result as they are: `in_rows_as` makes rows of it.
+may leave its result as they are: `laid_out_as` makes rows of it, or what the op gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -56,21 +57,45 @@ def on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return pytree.tree_map(lambda t, w: t.reshape(w.shape), found, want)
 
 
-def in_rows_as(found: Any, want: Any) -> Any:
-    """Results of a program, in rows where those of the op itself, if it has run, are."""
+def laid_out_as(
+    found: Any, want: Any, given: Sequence[Any], bind: Callable[[torch.Tensor, torch.Tensor], None]
+) -> Any:
+    """Results of a program, laid out as those of the op itself, `want`, if it has run.
+
+    Rows are copied into rows. Where the op gives another order of dims (that of its operand, of
+    images by channels, say), its own result stands for the program's: `bind(own, program's)`.
+    """
     if want is None:
         return found
     ours, tree = pytree.tree_flatten(found)
     theirs = pytree.tree_leaves(want)
     if len(ours) != len(theirs):
         return found
-    return pytree.tree_unflatten([_in_rows_as(a, b) for a, b in zip(ours, theirs, strict=True)],
-                                 tree)  # fmt: skip
+    memory = {t.untyped_storage()._cdata for t in pytree.tree_leaves(given)
+              if isinstance(t, torch.Tensor)}  # fmt: skip
+
+    def laid_out(found: Any, want: Any) -> Any:
+        if not isinstance(found, torch.Tensor) or not isinstance(want, torch.Tensor):
+            return found
+        if found.stride() == want.stride() or found.dim() < 2 or not found.numel():
+            return found
+        if want.is_contiguous():
+            if found.is_contiguous():
+                return found
+            return _ATEN.clone.default(found, memory_format=torch.contiguous_format)
+        if is_dense(want) and want.untyped_storage()._cdata not in memory:
+            bind(want, found)
+            return want
+        return found
+
+    return pytree.tree_unflatten([laid_out(a, b) for a, b in zip(ours, theirs, strict=True)], tree)
 
 
-def _in_rows_as(found: Any, want: Any) -> Any:
-    if not isinstance(found, torch.Tensor) or not isinstance(want, torch.Tensor):
-        return found
-    if found.is_contiguous() or not want.is_contiguous():
-        return found
-    return _ATEN.clone.default(found, memory_format=torch.contiguous_format)
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a tensor fills its memory, in some order of its dims."""
+    step = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
