@@ -92,7 +92,7 @@ lifelines: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pandas>=2.1,<3' formulaic matplotlib autograd flaky dill -c constraints.txt
 	@$(BIN)/python benchmarks/lifelines_fits.py $(ARGS)
 
-# About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 bert" runs these alone.
+# About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 BertForMaskedLM" runs these alone.
 models: $(READY)
 	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
 	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py

@@ -23,6 +23,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 import gradof
 from gradof.testing.closeness import rows
+from tests.models.heads import heads, labelled
 from tests.models.inputs import again, candidates
 from tests.models.shrink import SIZES, shrunk
 
@@ -60,6 +61,14 @@ def architectures() -> list[str]:
     return list(MODEL_MAPPING_NAMES)
 
 
+def _class_and_config(name: str) -> tuple[str, Any]:
+    """Of an architecture, or of a class with a head."""
+    if name in heads():
+        return name, CONFIG_MAPPING[heads()[name]]
+    entry = MODEL_MAPPING_NAMES[name]
+    return entry if isinstance(entry, str) else entry[0], CONFIG_MAPPING[name]
+
+
 def compare(name: str) -> Outcome:
     """Build, run and compare one architecture."""
     outcome = Outcome(name)
@@ -82,17 +91,18 @@ def _size(model: Any) -> int:
 
 def _runnable(name: str, outcome: Outcome) -> tuple[Any, dict[str, Any]] | None:
     """The first small model and inputs that eager runs and that have a gradient."""
-    entry = MODEL_MAPPING_NAMES[name]
-    class_name = entry if isinstance(entry, str) else entry[0]
+    class_name, kind = _class_and_config(name)
     reasons: list[str] = []
     for sizes in SIZES:
         try:
-            config = shrunk(CONFIG_MAPPING[name], sizes)
+            config = shrunk(kind, sizes)
             if sizes != "fixed" and _is_large(class_name, config):
                 reasons.append(f"more than {LARGEST:,} parameters")
                 continue
             _seed(0)
-            model = getattr(transformers, class_name)(config).eval()
+            if name in heads() and getattr(config, "pad_token_id", None) is None:
+                config.pad_token_id = 0  # a head of sentences looks for their end
+            model = getattr(transformers, class_name)(config).train(name in heads())
         except Exception as error:  # whatever the library says of such a config is the reason
             reasons.append(f"not built: {_said(error)}")
             continue
@@ -101,7 +111,7 @@ def _runnable(name: str, outcome: Outcome) -> tuple[Any, dict[str, Any]] | None:
             continue
         tried = ""
         _seed(1)
-        for inputs in candidates(model):
+        for inputs in _given(name, model):
             try:
                 _, gradients = _run(model, model, inputs)
             except Exception as error:  # likewise of such inputs
@@ -113,6 +123,14 @@ def _runnable(name: str, outcome: Outcome) -> tuple[Any, dict[str, Any]] | None:
         reasons.append(tried or "no inputs for " + ", ".join(_parameters(model)))
     outcome.status, outcome.reason = "noeager", " | ".join(dict.fromkeys(reasons))
     return None
+
+
+def _given(name: str, model: Any) -> Iterator[dict[str, Any]]:
+    for inputs in candidates(model):
+        if name in heads():
+            yield from labelled(model, inputs)
+        else:
+            yield inputs
 
 
 def _is_large(class_name: str, config: Any) -> bool:
@@ -142,14 +160,19 @@ def _seed(seed: int) -> None:
 def _run(
     call: Any, model: Any, inputs: dict[str, Any], seed: int = 0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values and gradients of one call, by name; None for a parameter without a gradient."""
+    """Values and gradients of one call, by name; None for a parameter without a gradient.
+
+    The gradients are those of the loss, of a model that computes one, else for random cotangents.
+    """
     model.zero_grad(set_to_none=True)
     _seed(seed)
     result = call(**inputs)
     values = dict(tensors(result))
     generator = torch.Generator().manual_seed(seed)
     terms = []
-    for value in values.values():
+    if ".loss" in values and values[".loss"].requires_grad:
+        terms = [values[".loss"].sum()]
+    for value in values.values() if not terms else ():
         if value.is_floating_point():
             weight = torch.randn(value.shape, generator=generator, dtype=torch.float64)
             if value.requires_grad:

@@ -13,11 +13,15 @@ Row = dict[str, Any]
 _LISTED = ("equal", "fallback", "wrong", "error", "killed")
 
 
-def page(rows: Sequence[Row]) -> str:
+def page(bodies: Sequence[Row], heads: Sequence[Row]) -> str:
     """The whole page."""
-    rows = sorted(rows, key=lambda row: str(row["name"]))
-    ran = [r for r in rows if r["status"] in _LISTED]
-    parts = [_head(rows, ran), _failing(ran), _equal(ran), _left_out(rows)]
+    bodies, heads = (sorted(rows, key=lambda row: str(row["name"])) for rows in (bodies, heads))
+    ran, trained = ([r for r in rows if r["status"] in _LISTED] for rows in (bodies, heads))
+    parts = [
+        _HEAD, _counts("architectures", bodies), _failing(ran), _HEADS,
+        _counts("classes with a head", heads), _failing(trained), _equal(ran), _left_out(bodies),
+        _not_run(heads),
+    ]  # fmt: skip
     return "\n".join(parts)
 
 
@@ -37,9 +41,7 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _head(rows: Sequence[Row], ran: Sequence[Row]) -> str:
-    f = figures(rows)
-    return f"""# Models
+_HEAD = f"""# Models
 Written by `make models`; transformers {version("transformers")}, torch \
 {version("torch").partition("+")[0]}, Python {platform.python_version()}, one thread.
 
@@ -50,10 +52,21 @@ wrapped in `gradof.differentiate` and called five times on different inputs, eac
 its own that starts without compiled kernels. Values and the gradients of all parameters, for random
 cotangents of all outputs, are compared with eager's in the first and the last call; the bound comes
 from the same model in float64 (Note [Closeness] in `gradof/testing/closeness.py`).
+"""
 
-| | |
+_HEADS = """## With a head and a loss, in training
+Every class that transformers' other `Auto` classes know (`AutoModelForCausalLM` and the like),
+small in the same way, in training mode with the dropout of its config, and given labels
+(`tests/models/heads.py`). The gradient is that of the loss. Masks are drawn from the same seed, so
+eager, gradof and float64 drop the same elements.
+"""
+
+
+def _counts(what: str, rows: Sequence[Row]) -> str:
+    f = figures(rows)
+    return f"""| | |
 |---|---|
-| architectures | {f["known"]:.0f} |
+| {what} | {f["known"]:.0f} |
 | built small and run by eager | {f["ran"]:.0f} |
 | equal, with our own backward | {f["equal"]:.0f} ({f["passed"]:.1f} %) |
 | equal, run eagerly with a warning | {f["fallback"]:.0f} |
@@ -67,7 +80,7 @@ from the same model in float64 (Note [Closeness] in `gradof/testing/closeness.py
 
 
 def _failing(ran: Sequence[Row]) -> str:
-    lines = ["## Not equal, or not compiled\n", "| architecture | | reason |", "|---|---|---|"]
+    lines = ["### Not equal, or not compiled\n", "| model | | reason |", "|---|---|---|"]
     for row in ran:
         if row["status"] != "equal":
             lines.append(f"| {row['name']} | {row['status']} | {_cell(row['reason'])} |")
@@ -95,6 +108,11 @@ def _left_out(rows: Sequence[Row]) -> str:
              "another kind.\n", "| architecture | reason |", "|---|---|"]
     lines += [f"| {r['name']} | {_cell(r['reason'])} |" for r in rows if r["status"] not in _LISTED]
     return "\n".join([*lines, ""])
+
+
+def _not_run(heads: Sequence[Row]) -> str:
+    left = [str(r["name"]) for r in heads if r["status"] not in _LISTED]
+    return f"Of the classes with a head, {len(left)}: {', '.join(left) or 'none'}.\n"
 
 
 def _cell(text: Any) -> str:

@@ -1,4 +1,5 @@
-"""Every architecture of transformers' AutoModel, each in a process of its own.
+"""Every architecture of transformers' AutoModel, and every class with a head, each in a process of
+its own.
 
     python -m tests.models.survey                              all, and docs/models.md
     python -m tests.models.survey --out o.jsonl bert gpt2      these, as lines of JSON
@@ -107,17 +108,21 @@ def main() -> None:
     args = parser.parse_args()
     _prepare()
     from tests.models.compare import architectures
+    from tests.models.heads import heads
 
     rows = []
     with open(args.out or os.devnull, "w") as out:
-        for row in survey(args.names or architectures(), args.jobs):
+        for row in survey(args.names or [*architectures(), *heads()], args.jobs):
             rows.append(row)
             out.write(json.dumps(row) + "\n")
             out.flush()
             print(row["name"], row["status"], str(row.get("reason", ""))[:200], flush=True)
-    print(*(f"{name} {number:.4g}" for name, number in figures(rows).items()), sep=", ")
+    of_heads = [row for row in rows if row["name"] in heads()]
+    bodies = [row for row in rows if row["name"] not in heads()]
+    for part in filter(None, (bodies, of_heads)):
+        print(*(f"{name} {number:.4g}" for name, number in figures(part).items()), sep=", ")
     if not args.names:
-        (ROOT / "docs" / "models.md").write_text(page(rows), encoding="utf-8")
+        (ROOT / "docs" / "models.md").write_text(page(bodies, of_heads), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@ from tests.models.page import figures, page
 
 # A decoder with a cache, one with rotary positions and grouped heads, an encoder, both together,
 # experts, images, two towers, sound.
-SAMPLE = (("llama", "bert", "mixtral", "clip"), ("gpt2", "t5", "vit", "whisper"))
+# With a head, in training: words with dropout, labels of rows, of words and of pixels.
+SAMPLE = (
+    ("llama", "bert", "mixtral", "clip", "GPT2LMHeadModel", "SegformerForSemanticSegmentation"),
+    ("gpt2", "t5", "vit", "whisper", "BertForSequenceClassification", "T5ForTokenClassification"),
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,5 +55,6 @@ def test_the_page_counts_what_failed() -> None:
     found = figures(rows)
     assert (found["known"], found["ran"], found["equal"], found["wrong"]) == (4, 3, 2, 1)
     assert found["once"] == 50 and found["passed"] == pytest.approx(200 / 3)
-    text = page(rows)
+    text = page(rows, [equal, {"name": "e", "status": "noeager", "reason": "not built"}])
     assert "| c | wrong | x/y |" in text and "a (2)" in text and "| d | not built |" in text
+    assert "| classes with a head | 2 |" in text and "with a head, 1: e." in text

@@ -77,7 +77,7 @@ def test_a_mask_of_what_an_op_gives_is_eagers(op: Any) -> None:
         lambda x: functional.interpolate(x, size=(3, 5), mode="bilinear", align_corners=False),
         lambda x: functional.channel_shuffle(x, 2),
         lambda x: functional.pad(x, (5, -4, 0, 1), mode="replicate"),
-        lambda x: functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), 2),
+        lambda x: functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), (2, 2)),
         lambda x: torch.copysign(x, IMAGE[0, 0]),
     ],
     ids=["nearest", "bilinear", "shuffle", "pad", "unpool", "copysign"],

@@ -77,8 +77,8 @@ def emit_opaque(
 
 def is_cut(name: str, result: Value) -> bool:
     """Whether no gradient comes from a result of such an op, though it requires one."""
-    return (name in _NO_GRADIENT_OF_EMPTY and isinstance(result.type, TensorType)
-            and 0 in result.type.shape)  # fmt: skip
+    shape = result.type.shape if isinstance(result.type, TensorType) else None
+    return name in _NO_GRADIENT_OF_EMPTY and shape is not None and 0 in shape
 
 
 def _is_sparse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
