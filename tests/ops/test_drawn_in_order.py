@@ -70,6 +70,11 @@ def test_a_mask_of_what_an_op_gives_is_eagers(op: Any) -> None:
             compared += _assert_masks_agree(fn, _in_columns(x))
 
 
+def _pooled(x: Tensor) -> tuple[Tensor, Tensor]:
+    found: tuple[Tensor, Tensor] = functional.max_pool2d(x, 2, return_indices=True)
+    return found
+
+
 @pytest.mark.parametrize(
     "op",
     [
@@ -77,7 +82,7 @@ def test_a_mask_of_what_an_op_gives_is_eagers(op: Any) -> None:
         lambda x: functional.interpolate(x, size=(3, 5), mode="bilinear", align_corners=False),
         lambda x: functional.channel_shuffle(x, 2),
         lambda x: functional.pad(x, (5, -4, 0, 1), mode="replicate"),
-        lambda x: functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), (2, 2)),
+        lambda x: functional.max_unpool2d(*_pooled(x), (2, 2)),
         lambda x: torch.copysign(x, IMAGE[0, 0]),
     ],
     ids=["nearest", "bilinear", "shuffle", "pad", "unpool", "copysign"],
