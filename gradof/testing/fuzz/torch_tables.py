@@ -43,6 +43,8 @@ WRONG_WHERE = {"nn.functional.embedding_bag": "scale_grad_by_freq"}
 WITHIN = {
     "op polar": "eager's gradient of a negative absolute value has the wrong sign",
 }
+# Ops that read a sign: that of a nan is the processor's, and the library's of C, to choose.
+_OF_SIGNS = {"signbit": "{x}", "copysign": "{y:a}"}
 DOMAINS = {"polar": ((0.2, 2.0), (-2.0, 2.0))}
 _WORDS = ("None", "True", "False")
 _LITERALS = (bool, int, float, complex, str, slice)
@@ -84,6 +86,9 @@ def _resolve(path: str) -> Any:
 def _form(path: str, op: Op) -> Form:
     """The function on what the program has; `squash` is how to bring it into the domain."""
     operands = "{x}" if len(op.inputs) == 1 else "{x}, {y:a}"
+    if op.name in _OF_SIGNS:
+        read = _OF_SIGNS[op.name]
+        operands = operands.replace(read, f"torch.nan_to_num({read})")
     return Form(f"{path}({operands})", name=f"op {op.name}", squash=DOMAINS.get(op.name, op.domain))
 
 
