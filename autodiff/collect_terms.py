@@ -8,8 +8,8 @@
     s = add a p
     t = add s n              →         t = a
 
-Both are the sum; these are rounded once less: p may be much larger than a. Only sums that the reverse transform made are
-rewritten: what is added in a function stays as it was written.
+Both are the sum; these are rounded once less: p may be much larger than a. Only sums that the
+reverse transform made are rewritten: what is added in a function stays as it was written.
 """
 
 from __future__ import annotations
