@@ -171,17 +171,22 @@ def _like(gradient: Any, arg: Any) -> Any:
     ])  # fmt: skip
 
 
-def _checked(fun: Any) -> Primitive:
+def _ruled(fun: Any) -> Any:
     """The primitive that a rule is given to.
 
     For a function of numpy's, or a ufunc, that is one which takes its place in traces from now on.
+    A function that is none is differentiated through, as in autograd: the rule has no effect.
     """
     if isinstance(fun, Primitive):
         return fun
+    if not callable(fun):
+        raise TypeError(f"{fun!r} is no function, and has no rule")
     if not isinstance(fun, np.ufunc) and not hasattr(fun, "_implementation"):
-        raise TypeError(
-            f"{getattr(fun, '__name__', fun)} is no primitive: wrap it with @primitive"
-        )
+        warnings.warn(
+            f"{getattr(fun, '__name__', fun)} is no primitive, and its rule is not used: wrap it "
+            "with @primitive", UserWarning, stacklevel=4,
+        )  # fmt: skip
+        return fun
     made = OVERRIDES.setdefault(fun, Primitive(fun))
     assert isinstance(made, Primitive)
     return made
@@ -192,7 +197,7 @@ def _checked(fun: Any) -> Primitive:
 
 def defvjp_argnums(fun: Any, vjpmaker: Function) -> None:
     """`vjpmaker(argnums, ans, args, kwargs)(g)` gives the gradients of these arguments."""
-    primitive_vjps[_checked(fun)] = vjpmaker
+    primitive_vjps[_ruled(fun)] = vjpmaker
 
 
 def defvjp_argnum(fun: Any, vjpmaker: Function) -> None:
@@ -226,7 +231,7 @@ def defvjp(fun: Any, *vjpmakers: Any, argnums: Iterable[int] | None = None) -> N
 
 def defjvp_argnums(fun: Any, jvpmaker: Function) -> None:
     """`jvpmaker(argnums, gs, ans, args, kwargs)` gives the tangent of the result."""
-    primitive_jvps[_checked(fun)] = jvpmaker
+    primitive_jvps[_ruled(fun)] = jvpmaker
 
 
 def defjvp_argnum(fun: Any, jvpmaker: Function) -> None:

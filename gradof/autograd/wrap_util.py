@@ -42,6 +42,10 @@ def wrap_nary_f(fun: Any, op: Any, argnum: Any) -> Callable[[Any], Any]:
     return wraps(fun, "{op}_of_{fun}_wrt_argnum_{argnum}", text, op=get_name(op), argnum=argnum)
 
 
+def _places(argnum: Any) -> tuple[int, ...]:
+    return (argnum,) if isinstance(argnum, int) else tuple(argnum)
+
+
 def unary_to_nary(unary_operator: Function) -> Any:
     """`operator(fun, x, ...)` as `operator(fun, argnum, ...)(*args, **kwargs)`."""
 
@@ -51,12 +55,17 @@ def unary_to_nary(unary_operator: Function) -> Any:
 
         @wrap_nary_f(fun, unary_operator, argnum)
         def nary_f(*args: Any, **kwargs: Any) -> Any:
+            x = args[argnum] if isinstance(argnum, int) else tuple(args[i] for i in argnum)
+            if argnum in (0, -1) and len(args) == 1 and not kwargs:
+                return unary_operator(fun, x, *op_args, **op_kwargs)  # its traces are its own
+            # Without x, which is another at each call: what a function holds is part of its traces.
+            others = subvals(args, [(i, None) for i in _places(argnum)])
+
             @wraps(fun)
             def unary_f(x: Any) -> Any:
-                places = [(argnum, x)] if isinstance(argnum, int) else zip(argnum, x, strict=True)
-                return fun(*subvals(args, places), **kwargs)
+                values = (x,) if isinstance(argnum, int) else x
+                return fun(*subvals(others, zip(_places(argnum), values, strict=True)), **kwargs)
 
-            x = args[argnum] if isinstance(argnum, int) else tuple(args[i] for i in argnum)
             return unary_operator(unary_f, x, *op_args, **op_kwargs)
 
         return nary_f

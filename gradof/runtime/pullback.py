@@ -1,5 +1,8 @@
 """vjp: the value of a function and its pullback, each one compiled graph.
 
+In numpy the first saves what the second reads; in torch, which may record the second, that computes
+the function again.
+
 >>> value, pullback = vjp(lambda x: x ** 2, np.array([1.0, 2.0]))
 >>> pullback(np.ones(2))
 (array([2., 4.]),)
@@ -7,8 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from gradof.autodiff.compose import pullback_graph, with_inputs_returned
 from gradof.ir.types import TensorType
@@ -18,17 +23,22 @@ from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import bind_with_grad
 from gradof.runtime.nested import session_for, vjp_inside
 from gradof.runtime.once import compiled_once
+from gradof.runtime.plan import GradientPlan
 from gradof.runtime.refuse import check_numerics_inside
 from gradof.runtime.results import finish, inputs_at_entry, run_plan
 from gradof.tracer.core.result import Traced
 from gradof.tracer.state.generators import Rewound
+
+Places = tuple[int, ...]
+Pull = Callable[[Sequence[Any]], Sequence[Any]]  # from cotangents, in order, to gradients
 
 
 def vjp(fn: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`(fn(*args), pullback)`; `pullback(cotangents)` gives one gradient per argument.
 
     Cotangents have the structure, shapes and dtypes of the result, or CotangentError is raised. A
-    leaf that is not floating point gets None.
+    leaf that is not floating point gets None. A pullback may be called often; it reads the arrays
+    of the arguments, so that one that is to be changed is changed after the last call.
     """
     return vjp_at(fn, tuple(range(len(args))), args)
 
@@ -69,6 +79,63 @@ def _vjp_of(
     wrt = tuple(i for i in wrt_leaves(traced) if places[traced.arg_leaves[i]] in positions)
     outputs = cotangent_places(traced)
     unique = tuple(sorted({i for i in outputs if i is not None}))
+    if traced.library == "numpy":
+        value, pull = _from_saved(bound, wrt, unique)
+    else:
+        value, pull = _from_inputs(bound, wrt, unique)
+
+    def pullback(cotangents: Any) -> tuple[Any, ...]:
+        grads = plain(pull(cotangents_for(bound, cotangents, outputs)))
+        leaves: list[Any] = [None] * len(bound.call.leaves)
+        for i, grad_ in zip(wrt, grads, strict=True):
+            leaves[traced.arg_leaves[i]] = grad_
+        result: tuple[Any, ...] = bound.call.tree.children[0].unflatten(
+            leaves[: bound.call.tree.children[0].num_leaves]
+        )
+        return result
+
+    return value, pullback
+
+
+def _from_saved(bound: Bound, wrt: Places, unique: Places) -> tuple[Any, Pull]:
+    """f with what its df reads, and df of that: nothing is computed twice, however often.
+
+    A result that df reads is copied: the caller may change the one that it gets.
+    """
+    late, inputs = bound.entry.plan.late, inputs_at_entry(bound)
+    split = _split(bound, wrt, unique)
+    then = () if late is None else late.snapshot()
+    results = split.f(*inputs)
+    saved = [np.array(results[i]) if i < split.real_outputs else results[i]
+             for i in split.captured_outputs]  # fmt: skip
+    value = finish(bound, results[: len(bound.entry.traced.graph.outputs)])
+    defined = tuple(i in unique for i in split.output_vjps)
+    special = split.df(defined, (True,) * len(split.input_vjps))
+
+    def pull(seeds: Sequence[Any]) -> list[Any]:
+        if late is not None:
+            late.check(then)
+        by_output = dict(zip(unique, seeds, strict=True))
+        given = [*map(by_output.get, split.output_vjps),
+                 *(inputs[i] for i in split.captured_inputs), *saved]  # fmt: skip
+        found = special.plan(*(given[i] for i in special.inputs))
+        by_input = dict(zip((split.input_vjps[i] for i in special.outputs), found, strict=True))
+        return [by_input[i] if i in by_input else np.zeros_like(inputs[i]) for i in wrt]
+
+    return value, pull
+
+
+def _split(bound: Bound, wrt: Places, unique: Places) -> GradientPlan:
+    """f and df of an entry, or of one that returns its inputs, too, where a cotangent is theirs."""
+    plan, count = bound.entry.plan, len(bound.entry.traced.graph.outputs)
+    if max(unique, default=0) >= count:
+        plan = bound.entry.derive("with its inputs", with_inputs_returned)
+    return plan.gradient([i in wrt for i in range(len(plan.graph.inputs))])
+
+
+def _from_inputs(bound: Bound, wrt: Places, unique: Places) -> tuple[Any, Pull]:
+    """The value, and one graph of the inputs and the cotangents, which torch may record."""
+    traced = bound.entry.traced
     inputs = inputs_at_entry(bound)
     draws, late = Rewound(traced.generators), bound.entry.plan.late
     then = () if late is None else late.snapshot()
@@ -80,21 +147,13 @@ def _vjp_of(
         ),
     )
 
-    def pullback(cotangents: Any) -> tuple[Any, ...]:
-        seeds = cotangents_for(bound, cotangents, outputs)
+    def pull(seeds: Sequence[Any]) -> Sequence[Any]:
         if late is not None:
             late.check(then)
         with draws.again():
-            grads = plain(run_plan(plan, [*inputs, *seeds]))
-        leaves: list[Any] = [None] * len(bound.call.leaves)
-        for i, grad_ in zip(wrt, grads, strict=True):
-            leaves[traced.arg_leaves[i]] = grad_
-        result: tuple[Any, ...] = bound.call.tree.children[0].unflatten(
-            leaves[: bound.call.tree.children[0].num_leaves]
-        )
-        return result
+            return run_plan(plan, [*inputs, *seeds])
 
-    return value, pullback
+    return value, pull
 
 
 def wrt_leaves(traced: Traced) -> tuple[int, ...]:
