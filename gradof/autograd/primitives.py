@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -71,7 +73,9 @@ class Primitive:
                 return self.fun(*given, **named)
 
         name = getattr(self.fun, "__name__", "primitive")
-        found = black_box.call(recorder, name, run, (args, kwargs), None, gradients, known=known)
+        found = black_box.call(
+            recorder, name, run, (args, kwargs), None, gradients, known=known, rule_is_called=True
+        )
         if not self.is_constant:
             return found
         from gradof.runtime.escapes import stop_gradient
@@ -89,7 +93,7 @@ class Primitive:
     def _gradients(self, live: list[int], call: Any, ans: Any, g: Any) -> list[Any]:
         """One gradient or None for each leaf of the arguments, of those at the places `live`."""
         args, kwargs = call
-        with tracing(is_nan_safe()):
+        with tracing(is_nan_safe()), _within_a_rule():
             found = self._by_argument(live, ans, args, kwargs, conjugated(g))
         leaves: list[Any] = []
         for i, arg in enumerate(args):
@@ -157,6 +161,27 @@ def conjugated(tree: Any) -> Any:
 def _zeros(tree: Any) -> Any:
     leaves, structure = flatten(tree)
     return structure.unflatten([np.zeros(np.shape(x), getattr(x, "dtype", float)) for x in leaves])
+
+
+class _Thread(threading.local):
+    in_rule = False
+
+
+_THREAD = _Thread()
+
+
+def is_in_rule() -> bool:
+    """Whether a primitive's vjp is computed, or traced, so that it may be differentiated itself."""
+    return _THREAD.in_rule
+
+
+@contextmanager
+def _within_a_rule() -> Iterator[None]:
+    before, _THREAD.in_rule = _THREAD.in_rule, True
+    try:
+        yield
+    finally:
+        _THREAD.in_rule = before
 
 
 def _like(gradient: Any, arg: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradof.autograd.primitives import Primitive
+from gradof.autograd.primitives import Primitive, is_in_rule
 from gradof.autograd.tape import Box, Node, is_boxed, new_box, notrace_primitives, trace
-from gradof.runtime.escapes import value_of
+from gradof.runtime.escapes import stop_gradient, value_of
 from gradof.tracer.numpy.array import TracedArray
 
 
@@ -17,8 +17,14 @@ def isbox(value: Any) -> bool:
 
 
 def getval(value: Any) -> Any:
-    """The value of what is traced, or on a tape."""
-    return getval(value._value) if is_boxed(value) else value_of(value)
+    """The value of what is traced, or on a tape.
+
+    In a primitive's rule it is one that no gradient goes through: rules that are differentiated
+    once more cut derivatives so.
+    """
+    if is_boxed(value):
+        return getval(value._value)
+    return stop_gradient(value) if is_in_rule() else value_of(value)
 
 
 def primitive(f_raw: Callable[..., Any]) -> Primitive:

@@ -15,6 +15,8 @@ import gradof.autograd.numpy as agnp
 from gradof import autograd as ag
 from gradof.autodiff.compose import value_and_gradient_graph
 from gradof.autograd.extend import defvjp, primitive
+from gradof.autograd.tracer import getval
+from gradof.errors import UnsupportedOpError
 from gradof.passes.pipeline import PREPARE, run_passes
 from gradof.runtime import kin
 from gradof.runtime.once import compiled_once
@@ -194,3 +196,40 @@ def test_no_trace_is_kept_for_a_call_whose_graph_is_known() -> None:
     kin.forget()
     gc.collect()
     assert gone() is None
+
+
+def test_a_rule_that_takes_values_and_branches_is_called() -> None:
+    """As surpyval's: differences of a function of scipy's, of what `getval` gives."""
+
+    @primitive
+    def cubed(x: Any) -> Any:
+        return np.array([v**3 for v in np.asarray(x)])
+
+    @primitive
+    def slope(x: Any) -> Any:
+        return np.array([3 * v**2 if v > 1 else 3 * v * v for v in np.asarray(x)])
+
+    def curvature(ans: Any, x: Any) -> Any:
+        value = getval(x)
+        found = np.array([6 * v if v > 1 else 6 * v + 0.0 for v in value])
+        return lambda g: getval(g) * found
+
+    defvjp(cubed, lambda ans, x: lambda g: g * slope(x))
+    defvjp(slope, curvature)
+    fn = ag.grad(lambda x: agnp.sum(cubed(x)))
+    np.testing.assert_allclose(fn(X), 3 * X**2)
+    compiled_hessian = ag.hessian(lambda x: agnp.sum(cubed(x)))
+    for x in (X, X + 1, X / 3):
+        np.testing.assert_allclose(compiled_hessian(x), np.diag(6 * x))
+    with pytest.raises(UnsupportedOpError, match="no derivative|no rule"):
+        ag.grad(lambda x: agnp.sum(ag.elementwise_grad(ag.elementwise_grad(cubed))(x)))(X)
+
+
+def test_a_value_within_a_rule_has_no_gradient() -> None:
+    @primitive
+    def product(x: Any) -> Any:
+        return np.sin(x)
+
+    defvjp(product, lambda ans, x: lambda g: g * np.cos(getval(x)) * x / getval(x))
+    second = ag.elementwise_grad(ag.elementwise_grad(product))
+    np.testing.assert_allclose(second(X), np.cos(X) / X)  # of the factor x alone

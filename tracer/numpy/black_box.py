@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from gradof.ir.attrs import Dense
 from gradof.ir.builder import Builder
 from gradof.ir.clone import inline
 from gradof.ir.core import Graph
+from gradof.ir.types import TensorType
 from gradof.ops.expr import Expr
 from gradof.ops.python_call import Derivative, Known, held
 from gradof.passes.guards import guards_of
@@ -30,18 +31,20 @@ from gradof.tracer.numpy.recorder import Recorder, is_plain, real
 from gradof.tracer.state.source import function_loc
 from gradof.tracer.state.unheard import unprofiled
 
+Types = tuple[tuple[Any, Any], ...]  # dtypes and shapes
 _ATOMS = (int, float, complex, str, bytes, type(None))
 
 
 def call(
     recorder: Recorder, name: str, fn: Callable[..., Any], args: tuple[Any, ...],
     example: Callable[..., Any] | None, rule: Callable[..., Any] | None, generator: Any = None,
-    known: Known | None = None,
+    known: Known | None = None, rule_is_called: bool = False,
 ) -> Any:  # fmt: skip
     """Record one call; the result has the types of `example`'s, or of the function's own now.
 
     `rule(args, result, cotangent)` gives one gradient or None per argument; it is traced when a
-    gradient is first asked for (Note [Rules that are traced late]). A function that draws from a
+    gradient is first asked for (Note [Rules that are traced late]). With `rule_is_called` one that
+    cannot be traced is called whenever the gradient is computed. A function that draws from a
     `generator` is called once for each call in the program, in the same order. The graph of a
     `known` function of arrays is what runs (`gradof.passes.open_calls`).
 
@@ -74,7 +77,10 @@ def call(
 
     called = None if known is None else known.function
     if called is None:
-        derivative = rule and _Rule(rule, name, tree, now, places, results, out_tree)
+        derivative = rule and _Rule(
+            rule, name, tree, now, places, results, out_tree, types,
+            tuple((o.expr.dtype, o.expr.shape) for o in operands), rule_is_called,
+        )  # fmt: skip
         uses, graph = (fn, rule, *others), None if known is None else known.graph
         called = held(name, function, derivative, recorder.loc, generator, uses, graph)
     if known is not None:
@@ -99,30 +105,73 @@ class _Rule:
 
     def __init__(
         self, rule: Callable[..., Any], name: str, tree: TreeDef, leaves: list[Any],
-        places: list[int], results: list[Any], out_tree: TreeDef,
+        places: list[int], results: list[Any], out_tree: TreeDef, types: Types, operands: Types,
+        may_be_called: bool,
     ) -> None:  # fmt: skip
         self.rule, self.name, self.tree, self.out_tree = rule, name, tree, out_tree
         self.leaves, self.places, self.results = leaves, places, results
+        self.types, self.operands, self.may_be_called = types, operands, may_be_called
         self.found: Derivative | None = None
 
     def __call__(self) -> Derivative:
         if self.found is None:
-            self.found = self._traced()
+            try:
+                self.found = self._traced()
+            except (DataDependentError, TraceError):
+                if not self.may_be_called:
+                    raise
+                self.found = self._called()
         return self.found
+
+    def _called(self) -> Derivative:
+        """A call of the rule, which has no derivative itself."""
+        ones = [np.ones(np.shape(r), np.asarray(r).dtype)[()] for r in self.results]
+        with untraced():
+            shown = self._run(ones, self.results, [self.leaves[i] for i in self.places])
+        with_gradient = [k for k, (place, grad) in enumerate(zip(self.places, shown, strict=True))
+                         if grad is not None and _is_float(self.leaves[place])]  # fmt: skip
+        count = len(self.results)
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            given = [a[()] if np.ndim(a) == 0 else a for a in arrays]
+            with untraced():
+                grads = self._run(given[:count], given[count : 2 * count], given[2 * count :])
+            return tuple(
+                np.asarray(grads[k]).astype(arrays[2 * count + k].dtype, copy=False)
+                for k in with_gradient
+            )
+
+        graph = Graph(f"d{self.name}")
+        params = [graph.block.add_param(TensorType(dtype, shape))
+                  for dtype, shape in (*self.types, *self.types, *self.operands)]  # fmt: skip
+        called = held(f"d{self.name}", run, None, function_loc(self.rule), None, (self.rule,))
+        node = Builder(graph.block).emit_node(
+            "python_call", *params, function=called,
+            types=tuple(self.operands[k] for k in with_gradient),
+        )  # fmt: skip
+        graph.set_outputs(list(node.outputs))
+        return Derivative(graph, tuple(with_gradient))
+
+    def _run(
+        self, cotangents: Sequence[Any], results: Sequence[Any], operands: Sequence[Any]
+    ) -> list[Any]:
+        """The rule's gradients of the operands."""
+        leaves = list(self.leaves)
+        for place, operand in zip(self.places, operands, strict=True):
+            leaves[place] = operand
+        result, cotangent = (self.out_tree.unflatten(list(x)) for x in (results, cotangents))
+        grads = self.rule(self.tree.unflatten(leaves), result, cotangent)
+        return [grads[place] for place in self.places]
 
     def _traced(self) -> Derivative:
         from gradof.tracer.numpy.tracer import trace_numpy
 
         def rule(cotangents: Any, results: Any, operands: Any) -> Any:
-            leaves = list(self.leaves)
-            for place, operand in zip(self.places, operands, strict=True):
-                leaves[place] = operand
-            result, cotangent = (self.out_tree.unflatten(list(x)) for x in (results, cotangents))
-            grads = self.rule(self.tree.unflatten(leaves), result, cotangent)
+            grads = self._run(cotangents, results, operands)
             return [
-                None if grads[place] is None or not _is_float(self.leaves[place])
-                else as_array(grads[place]).astype(operand.dtype, copy=False)
-                for place, operand in zip(self.places, operands, strict=True)
+                None if grad is None or not _is_float(self.leaves[place])
+                else as_array(grad).astype(operand.dtype, copy=False)
+                for grad, place, operand in zip(grads, self.places, operands, strict=True)
             ]
 
         operands = [self.leaves[i] for i in self.places]
