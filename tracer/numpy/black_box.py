@@ -77,27 +77,24 @@ def call(
 
     called = None if known is None else known.function
     if called is None:
-        derivative = rule and _Rule(
-            rule, name, tree, now, places, results, out_tree, types,
-            tuple((o.expr.dtype, o.expr.shape) for o in operands), rule_is_called,
-        )  # fmt: skip
+        taken = tuple((o.expr.dtype, o.expr.shape) for o in operands)
+        derivative = rule and _Rule(rule, name, tree, now, places, results, out_tree, types, taken,
+                                    rule_is_called)  # fmt: skip
         uses, graph = (fn, rule, *others), None if known is None else known.graph
         called = held(name, function, derivative, recorder.loc, generator, uses, graph)
     if known is not None:
         known.function = called
     node = recorder.builder.emit_node(
         "python_call" if generator is None else "python_draw", *(o.expr.value for o in operands),
-        *given_none, types=types,
-        function=called,
-    )
+        *given_none, types=types, function=called,
+    )  # fmt: skip
     if generator is not None:
         for value in node.outputs:
             recorder.note_varying(value)
-    values = [
+    return out_tree.unflatten([
         recorder.wrap(np.array(r) if isinstance(r, np.ndarray) else r, Expr(v, recorder.emitter))
         for r, v in zip(results, node.outputs, strict=True)
-    ]
-    return out_tree.unflatten(list(values))
+    ])  # fmt: skip
 
 
 class _Rule:

@@ -168,9 +168,8 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = recorder.graph.block.returns._prev
         recorder.parts += 1
         try:
-            with self:
-                found = parts(*args, **kwargs)  # it may cover some arguments only
-                return laid_out_as(found, want, (args, kwargs), self._stand_for)
+            with self:  # it may cover some arguments only
+                return laid_out_as(parts(*args, **kwargs), want, (args, kwargs), recorder)
         except UnsupportedOpError:
             if recorder.strict or recorder.parts > 1:
                 raise
@@ -178,9 +177,6 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         finally:
             recorder.parts -= 1
-
-    def _stand_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        self.recorder.bind(tensor, self.recorder.value(other, user_loc()))
 
     def _constant(self, tensor: torch.Tensor, site: Site) -> None:
         if self.recorder.find(tensor) is not None:

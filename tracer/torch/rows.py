@@ -10,11 +10,14 @@ may leave its result as they are: `laid_out_as` makes rows of it, or what the op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.recorder import Recorder
 
 _ATEN = torch.ops.aten
 # op -> positions of the operands that are rows
@@ -57,13 +60,11 @@ def on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return pytree.tree_map(lambda t, w: t.reshape(w.shape), found, want)
 
 
-def laid_out_as(
-    found: Any, want: Any, given: Sequence[Any], bind: Callable[[torch.Tensor, torch.Tensor], None]
-) -> Any:
+def laid_out_as(found: Any, want: Any, given: Sequence[Any], recorder: Recorder) -> Any:
     """Results of a program, laid out as those of the op itself, `want`, if it has run.
 
     Rows are copied into rows. Where the op gives another order of dims (that of its operand, of
-    images by channels, say), its own result stands for the program's: `bind(own, program's)`.
+    images by channels, say), its own result stands for the program's.
     """
     if want is None:
         return found
@@ -84,7 +85,7 @@ def laid_out_as(
                 return found
             return _ATEN.clone.default(found, memory_format=torch.contiguous_format)
         if is_dense(want) and want.untyped_storage()._cdata not in memory:
-            bind(want, found)
+            recorder.bind(want, recorder.value(found, user_loc()))
             return want
         return found
 
