@@ -1,15 +1,11 @@
-"""Equal contributions to a gradient, added once, and opposite ones, which cancel.
+"""Equal contributions to a gradient, added once.
 
     p = d * x                          the two gradients of x * x are the same value
     s = add a p
     t = add s p              →         t = add a (mul p 2)
 
-    n = neg p                          those of x - mean(x) of a single number
-    s = add a p
-    t = add s n              →         t = a
-
-Both are the sum; these are rounded once less: p may be much larger than a. Only sums that the
-reverse transform made are rewritten: what is added in a function stays as it was written.
+Both are the sum; this one is rounded once less. Only sums that the reverse transform made are
+rewritten: what is added in a function stays as it was written.
 """
 
 from __future__ import annotations
@@ -39,9 +35,6 @@ def _collected(node: Node, sums: Collection[Node]) -> Value | None:
     if a is b:
         return _doubled(a, node)
     for before, term in ((a, b), (b, a)):
-        rest = _without_opposite(before, term, sums)
-        if rest is not None and rest.type == node.output.type:
-            return rest
         inner = before.node
         if inner is None or inner not in sums or term not in inner.inputs:
             continue
@@ -53,16 +46,6 @@ def _collected(node: Node, sums: Collection[Node]) -> Value | None:
         builder = Builder(node.block, node, joined(node.loc, inner.loc))
         return builder.emit("add", other, _doubled(term, node))
     return None
-
-
-def _without_opposite(before: Value, term: Value, sums: Collection[Node]) -> Value | None:
-    """The other part of a sum of which one part is what `term` takes away."""
-    inner, taken = before.node, term.node
-    if inner is None or inner not in sums or taken is None or taken.kind != "neg":
-        return None
-    first, second = inner.inputs
-    opposite = taken.inputs[0]
-    return second if first is opposite else first if second is opposite else None
 
 
 def _doubled(term: Value, before: Node) -> Value:

@@ -64,3 +64,15 @@ def eps(tensor: Tensor) -> float:
     if tensor.is_floating_point() or tensor.is_complex():
         return float(torch.finfo(tensor.dtype).eps)
     return 0.0
+
+
+def is_in_rows(strides: Any, result: torch.Tensor | None) -> bool:
+    """Whether a result lies in rows, so that a view of any shape can be taken of it."""
+    if strides is None or result is None or len(strides) < 2:
+        return False
+    step = 1
+    for n, stride in zip(reversed(result.shape), reversed(strides), strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True

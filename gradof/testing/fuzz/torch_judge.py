@@ -18,6 +18,7 @@ they are added.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -39,6 +40,7 @@ from gradof.testing.fuzz.torch_arrays import (
     apart,
     array,
     eps,
+    is_in_rows,
     where_added_up,
     where_finite,
     where_number,
@@ -166,6 +168,11 @@ class _Judge:
         self._exact: Run | None = None
         self._moved: list[Run | None] = []
 
+    @functools.cached_property
+    def _text(self) -> str:
+        """The program; nothing for a function of the library's own."""
+        return inspect.getsource(self.fn) if inspect.isfunction(self.fn) else ""
+
     def wrong(self) -> list[str]:
         """What is wrong, of the lowest order at which anything is."""
         mine, other = self.ours, self.theirs
@@ -196,7 +203,7 @@ class _Judge:
             found = [
                 f"strides {i}: {a}, eager {b}"
                 for i, (a, b) in enumerate(zip(mine.strides, other.strides, strict=True))
-                if _rows(b, other.groups[0][i]) and not _rows(a, other.groups[0][i])
+                if is_in_rows(b, other.groups[0][i]) and not is_in_rows(a, other.groups[0][i])
                 and self._is_promised(i, b)
             ]  # fmt: skip
         return found
@@ -267,20 +274,20 @@ class _Judge:
 
     def _is_at_a_kink(self) -> bool:
         """Whether a second derivative may be that of either side, as in our table of edges."""
-        text = inspect.getsource(self.fn)
+        text = self._text
         zeros = any(isinstance(t, Tensor) and bool((t == 0).any()) for t in self.inputs())
         return zeros and _KINKS.search(text) is not None
 
     def _is_at_nan(self) -> bool:
         """Whether eager's gradient depends on where in its vectors a nan is, as in our table."""
         nan = any(isinstance(t, Tensor) and bool((t != t).any()) for t in self.theirs.left)
-        return nan and _AT_NAN.search(inspect.getsource(self.fn)) is not None
+        return nan and _AT_NAN.search(self._text) is not None
 
     def _rough(self, eps: float) -> float:
         """What eager itself loses in float64, where no other run says so: Note [Rough in eager]."""
         if eps > 1e-10:
             return 0.0
-        text = inspect.getsource(self.fn)
+        text = self._text
         rough = max((rough for name, rough in ROUGH.items() if name in text), default=0.0)
         if not _ONE_BY_ONE.search(text):
             return rough
@@ -295,16 +302,16 @@ class _Judge:
         """Whether eager's value may be nan, and ours right: it multiplies a mean by the weights."""
         tensors = [t for t in self.inputs() if isinstance(t, Tensor) and t.is_floating_point()]
         infinite = any(bool(t.isinf().any()) for t in tensors)
-        norm = re.search(r"\b(group|batch)_norm\(", inspect.getsource(self.fn))
+        norm = re.search(r"\b(group|batch)_norm\(", self._text)
         return infinite and norm is not None
 
     def _of_one_hot(self, k: int, eps: float) -> float:
         """What a second derivative of log_softmax is where a probability is rounded to 1."""
-        return FACTOR * eps if k == 2 and "log_softmax(" in inspect.getsource(self.fn) else 0.0
+        return FACTOR * eps if k == 2 and "log_softmax(" in self._text else 0.0
 
     def _of_the_mean(self, k: int, eps: float) -> float:
         """What a variance of equal numbers is where their mean is rounded: its square."""
-        if k or not re.search(r"\bvar(_mean)?\(", inspect.getsource(self.fn)):
+        if k or not re.search(r"\bvar(_mean)?\(", self._text):
             return 0.0
         tensors = [t for t in self.inputs() if isinstance(t, Tensor) and t.is_floating_point()]
         equal = [t for t in tensors if not apart(t)]
@@ -372,18 +379,6 @@ class _Judge:
                 return derivatives(self.fn, args, self.setting.order, self.seed, move)
         except Exception:  # a moved input may take another path, which may be refused
             return None
-
-
-def _rows(strides: Any, result: Tensor | None) -> bool:
-    """Whether a result lies in rows, so that a view of any shape can be taken of it."""
-    if strides is None or result is None or len(strides) < 2:
-        return False
-    step = 1
-    for n, stride in zip(reversed(result.shape), reversed(strides), strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
 
 
 @contextmanager
