@@ -53,7 +53,7 @@ def check_numbers(fn: Any, compiled: Any, p: Array, obs: Array) -> None:
     np.testing.assert_allclose(slope @ line, want, rtol=1e-6, atol=1e-8 * max(1.0, abs(value)))
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", ANY_LENGTH)
 def test_two_traces_serve_every_length(name: str) -> None:
     fn = ANY_LENGTH[name]
@@ -90,7 +90,7 @@ def test_a_short_sequence_is_what_python_makes_of_it(fn: Any) -> None:
             check(fn, compiled, P, values(n))
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_looks_at_its_length_is_never_wrong(name: str) -> None:
     fn = OTHERS[name]

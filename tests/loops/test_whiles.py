@@ -29,7 +29,7 @@ def counting_loops(compiled: Any) -> list[int]:
     ]
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(15)
 @pytest.mark.parametrize("name", [*ROLLED, *OTHERS])
 def test_a_loop_that_a_value_ends_is_right_for_any_number_of_steps(name: str) -> None:
     fn = {**ROLLED, **OTHERS}[name]
@@ -43,7 +43,7 @@ def test_a_loop_that_a_value_ends_is_right_for_any_number_of_steps(name: str) ->
         assert any(counting_loops(compiled.base))
 
 
-@pytest.mark.cases(16)
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("name", ROLLED)
 def test_second_derivatives_through_a_loop_that_a_value_ends(name: str) -> None:
     slope = gradof.grad(ROLLED[name])

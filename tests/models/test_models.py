@@ -17,8 +17,9 @@ from tests.models.page import figures, page
 # experts, images, two towers, sound.
 # With a head, in training: words with dropout, labels of rows, of words and of pixels.
 SAMPLE = (
-    ("llama", "bert", "mixtral", "clip", "GPT2LMHeadModel", "SegformerForSemanticSegmentation"),
-    ("gpt2", "t5", "vit", "whisper", "BertForSequenceClassification", "T5ForTokenClassification"),
+    ("llama", "bert", "GPT2LMHeadModel", "SegformerForSemanticSegmentation"),
+    ("mixtral", "clip", "BertForSequenceClassification", "T5ForTokenClassification"),
+    ("gpt2", "t5", "vit", "whisper"),
 )
 ROOT = Path(__file__).parents[2]
 

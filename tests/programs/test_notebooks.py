@@ -28,7 +28,7 @@ def made(name: str) -> Callable[[Any], Any]:
     return f
 
 
-@pytest.mark.cases(20)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_value_and_gradient(name: str) -> None:
     fn = made(name)

@@ -53,7 +53,7 @@ def differences(fn: Callable[[Any], Any], step: float = 1e-6) -> Any:
     return np.stack(columns, axis=-1)
 
 
-@pytest.mark.cases(40)
+@pytest.mark.cases(28)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_value_and_gradient(name: str) -> None:
     fn = made(name)

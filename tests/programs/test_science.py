@@ -48,7 +48,7 @@ def made(name: str) -> types.ModuleType:
     return module
 
 
-@pytest.mark.cases(14)
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_value_and_gradient(name: str) -> None:
     module, step = made(name), 1e-3 if name in ROUGH else 1e-6

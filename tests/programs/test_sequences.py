@@ -60,7 +60,7 @@ def _params() -> list[object]:
     return params
 
 
-@pytest.mark.cases(56)
+@pytest.mark.cases(36)
 @pytest.mark.parametrize("sequence", _params())
 def test_sequence(sequence: Sequence, record_property: Callable[[str, object], None]) -> None:
     outcome = compare(sequence)

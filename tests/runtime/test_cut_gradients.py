@@ -205,6 +205,7 @@ def function_of(source: str) -> Program:
     return made
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("start", range(0, 100, 20))
 def test_random_programs_are_right_or_refused(start: int) -> None:
     right = 0

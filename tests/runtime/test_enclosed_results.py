@@ -87,7 +87,7 @@ def _three_calls(name: str, wrap: Callable[..., Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.cases(16)
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("name", sorted({*MADE} - {*COMPILED}))
 def test_each_call_gives_its_own(name: str) -> None:
     with pytest.warns(EagerWarning, match="of the result"):

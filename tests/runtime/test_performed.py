@@ -83,7 +83,7 @@ def _slope(f: Callable[[Any], Any], x: Any) -> Any:
     return np.array([(f(x + d) - f(x - d)) / 2e-6 for d in np.eye(x.size) * 1e-6])
 
 
-@pytest.mark.cases(40)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_plain_python(
     name: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

@@ -31,7 +31,7 @@ def rows_of_the_page() -> dict[str, list[str]]:
 WRITTEN = rows_of_the_page()
 
 
-@pytest.mark.cases(48)
+@pytest.mark.cases(36)
 @pytest.mark.parametrize("name", op_names())
 def test_some_samples(name: str) -> None:
     states = _states(name, 1)

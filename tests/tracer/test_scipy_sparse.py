@@ -46,7 +46,7 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(15)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", ["array", "matrix"])
