@@ -25,6 +25,7 @@ from gradof.tracer.core.pytree import flatten
 from gradof.tracer.numpy.active import OVERRIDES, active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.state.source import warn_user
 from gradof.tracer.state.unheard import unheard
 
 Function = Callable[..., Any]
@@ -207,10 +208,9 @@ def _ruled(fun: Any) -> Any:
     if not callable(fun):
         raise TypeError(f"{fun!r} is no function, and has no rule")
     if not isinstance(fun, np.ufunc) and not hasattr(fun, "_implementation"):
-        warnings.warn(
-            f"{getattr(fun, '__name__', fun)} is no primitive, and its rule is not used: wrap it "
-            "with @primitive", UserWarning, stacklevel=4,
-        )  # fmt: skip
+        name = getattr(fun, "__name__", fun)
+        text = f"{name} is no primitive, and its rule is not used: wrap it with @primitive"
+        warn_user(text, UserWarning)
         return fun
     made = OVERRIDES.setdefault(fun, Primitive(fun))
     assert isinstance(made, Primitive)

@@ -52,9 +52,10 @@ def _assert_masks_agree(fn: Callable[[Tensor], Any], x: Tensor) -> bool:
     if not isinstance(want, Tensor) or want.layout is not torch.strided or want.dim() < 2:
         return False
     torch.manual_seed(0)
-    have = differentiate(fn)(x)
+    compiled = differentiate(fn)
+    have = compiled(x)
     assert torch.equal(have == 0, want == 0)
-    return True
+    return not compiled.cache_info().eager_runs
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -68,6 +69,8 @@ def test_a_mask_of_what_an_op_gives_is_eagers(op: Any) -> None:
         if isinstance(x, Tensor) and x.dim() > 1 and x.layout is torch.strided:
             fn = _masked(op.op, *sample.args, **sample.kwargs)
             compared += _assert_masks_agree(fn, _in_columns(x))
+    if not compared:
+        pytest.skip("no sample that we trace has a result of two dims")
 
 
 def _pooled(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from gradof import autograd as ag
 from gradof.autodiff.compose import value_and_gradient_graph
 from gradof.autograd.extend import defvjp, primitive
 from gradof.autograd.tracer import getval
-from gradof.errors import UnsupportedOpError
+from gradof.errors import OutputError, UnsupportedOpError
 from gradof.passes.pipeline import PREPARE, run_passes
 from gradof.runtime import kin
 from gradof.runtime.once import compiled_once
@@ -233,3 +233,23 @@ def test_a_value_within_a_rule_has_no_gradient() -> None:
     defvjp(product, lambda ans, x: lambda g: g * np.cos(getval(x)) * x / getval(x))
     second = ag.elementwise_grad(ag.elementwise_grad(product))
     np.testing.assert_allclose(second(X), np.cos(X) / X)  # of the factor x alone
+
+
+def test_a_called_rule_gives_the_gradients_that_it_gave() -> None:
+    """One that comes later would be left out, and is an error."""
+
+    @primitive
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    def of_y(ans: Any, x: Any, y: Any) -> Any:
+        return (lambda g: g * x) if np.asarray(getval(x)).sum() > 100 else (lambda g: None)
+
+    defvjp(product, lambda ans, x, y: lambda g: g * y if getval(y)[0] > 0 else g * y * 1.0, of_y)
+    fn = ag.grad(lambda x, y: agnp.sum(product(x, y)), (0, 1))
+    small = np.array([0.5, 2.0, 3.0])
+    dx, dy = fn(small, X)
+    np.testing.assert_allclose(dx, X)
+    np.testing.assert_allclose(dy, np.zeros(3))
+    with pytest.raises(OutputError, match="gives gradients of other arguments than it did"):
+        fn(X, X)

@@ -125,14 +125,19 @@ class _Rule:
         ones = [np.ones(np.shape(r), np.asarray(r).dtype)[()] for r in self.results]
         with untraced():
             shown = self._run(ones, self.results, [self.leaves[i] for i in self.places])
-        with_gradient = [k for k, (place, grad) in enumerate(zip(self.places, shown, strict=True))
-                         if grad is not None and _is_float(self.leaves[place])]  # fmt: skip
+        floats = [k for k, place in enumerate(self.places) if _is_float(self.leaves[place])]
+        with_gradient = [k for k in floats if shown[k] is not None]
         count = len(self.results)
 
         def run(*arrays: Any) -> tuple[Any, ...]:
             given = [a[()] if np.ndim(a) == 0 else a for a in arrays]
             with untraced():
                 grads = self._run(given[:count], given[count : 2 * count], given[2 * count :])
+            if with_gradient != [k for k in floats if grads[k] is not None]:
+                raise OutputError(
+                    f"the rule of {self.name} gives gradients of other arguments than it did",
+                    loc=function_loc(self.rule), hint="return zeros, and not None, where one is 0",
+                )
             return tuple(
                 np.asarray(grads[k]).astype(arrays[2 * count + k].dtype, copy=False)
                 for k in with_gradient
@@ -141,6 +146,8 @@ class _Rule:
         graph = Graph(f"d{self.name}")
         params = [graph.block.add_param(TensorType(dtype, shape))
                   for dtype, shape in (*self.types, *self.types, *self.operands)]  # fmt: skip
+        if not with_gradient:
+            return Derivative(graph, ())
         called = held(f"d{self.name}", run, None, function_loc(self.rule), None, (self.rule,))
         node = Builder(graph.block).emit_node(
             "python_call", *params, function=called,
