@@ -47,10 +47,11 @@ from gradof.runtime.state_extras import Each, Functions, Loaded
 from gradof.runtime.state_values import is_plain, reference
 from gradof.tracer.core.exact import is_value
 from gradof.tracer.core.objects import can_be_made
+from gradof.tracer.core.place_numbers import NumberAt
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
 from gradof.tracer.state.frames import Frame
-from gradof.tracer.state.origins import Origin, Step
+from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, place_key
 from gradof.tracer.state.reads import Reads
 
@@ -80,23 +81,19 @@ class Likeness(NamedTuple):
 
     def entry_of(self, fn: Any, call: Call) -> Entry | None:
         """The entry as that of another function; None where it is no other of this kind."""
-        objects = self.own.of(_root(fn, call))
-        if objects is None:
+        placed = self._placing(fn, call)
+        if placed is None:
             return None
-
-        def placed(value: Any) -> Any:
-            return objects[value.number] if type(value) is _Own else value
-
         try:
             guard = _mapped(self.entry.state, placed, placed)
             if guard is None or not guard.places_are_equal():
                 return None
             origins = _origins(self.entry.traced.origins, placed)
             content = _content(self.entry, placed)
-            arrays = {id(origin.read(fn)) for origin in origins}
+            arrays = [origin.read(fn) for origin in origins if not _is_number(origin.read(fn))]
         except GONE:
             return None
-        if len(arrays) != len(origins):
+        if len({*map(id, arrays)}) != len(arrays):
             return None  # each input was an array of its own
         guard.compile()
         traced = replace(
@@ -109,6 +106,22 @@ class Likeness(NamedTuple):
             self.entry, traced=traced, state=guard, quick_made=False, quick_forms=set(),
             reason="another function of the same code was traced",
         )
+
+    def _placing(self, fn: Any, call: Call) -> Callable[[Any], Any] | None:
+        objects = self.own.of(_root(fn, call))
+        if objects is None:
+            return None
+        return lambda value: objects[value.number] if type(value) is _Own else value
+
+    def varied(self, fn: Any, call: Call) -> dict[Any, tuple[Place, str]]:
+        """The numbers of Python's state that another function has, and this one has not."""
+        placed = self._placing(fn, call)
+        try:
+            guard = placed and _mapped(self.entry.state, placed, placed)
+            changed = [number for _, number in guard.changes()] if guard else []
+        except GONE:
+            return {}
+        return {key: guard.numbers[key] for key in changed if guard and key in guard.numbers}
 
 
 def key_of(function: Differentiated, call: Call) -> Any:
@@ -175,6 +188,16 @@ def find(function: Differentiated, given: Call) -> Iterator[tuple[Entry, Call]]:
                 yield entry, call
 
 
+def varied(function: Differentiated, call: Call) -> dict[Any, tuple[Place, str]]:
+    """Numbers of Python's state that are other ones in functions of the same code, by place."""
+    with _lock:
+        known = _known.get(key_of(function, call), [])
+    found: dict[Any, tuple[Place, str]] = {}
+    for likeness in known:
+        found.update(likeness.varied(function.fn, call))
+    return found
+
+
 def _lifted(function: Differentiated, call: Call) -> Call | None:
     blank = without_numbers(call)
     varying = _varying.get(key_of(function, blank)) if blank.numbers else None
@@ -215,7 +238,7 @@ def _is_shareable(entry: Entry) -> bool:
     traced, guard = entry.traced, entry.state
     if traced.stores or traced.performs or traced.generators or guard.size > _LARGE:
         return False
-    if guard.data or guard.variables or not all(isinstance(o, Origin) for o in traced.origins):
+    if guard.data or guard.variables:
         return False
     return all(
         is_plain(out.value) for out in traced.all_outputs if isinstance(out, ConstantOut)
@@ -268,16 +291,21 @@ def _likeness(fn: Any, entry: Entry, reads: Reads, call: Call) -> Likeness | Non
     return Likeness(replace(entry, traced=traced, state=guard), own, function.__code__)
 
 
-def _origins(origins: Iterable[Any], container: Callable[[Any], Any]) -> tuple[Origin, ...]:
-    """Where free arrays are, in other containers, and from other objects among the arguments."""
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _origins(origins: Iterable[Any], container: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Where free inputs are, in other containers, and from other objects among the arguments."""
     return tuple(
-        replace(o, place=o.place and _placed(o.place, container), steps=tuple(
+        NumberAt(_placed(o.place, container)) if isinstance(o, NumberAt)
+        else replace(o, place=o.place and _placed(o.place, container), steps=tuple(
             Step("given", container(s.key)) if s.kind == "given" else s for s in o.steps
-        )) for o in origins if isinstance(o, Origin)
+        )) for o in origins
     )  # fmt: skip
 
 
-def _content(entry: Entry, container: Callable[[Any], Any]) -> tuple[tuple[Origin, int], ...]:
+def _content(entry: Entry, container: Callable[[Any], Any]) -> tuple[tuple[Any, int], ...]:
     """Where arrays are whose elements are baked in, in other containers."""
     content = entry.traced.content
     found = _origins((origin for origin, _ in content), container)

@@ -184,6 +184,10 @@ class Tracing:
                 self.cache.add_place(number, entry.state.numbers)
             self._note_arrays(entry)
             note_renewed(self.cache, entry)
+        if call.objects or not self.cache.entries:
+            others = kin.varied(self.function, call)
+            for number in others:
+                self.cache.add_place(number, others)
 
     def _note_arrays(self, entry: Entry) -> None:
         """Arrays whose elements plain numpy has read, and that are other ones now: they vary."""

@@ -76,6 +76,8 @@ def is_free_of(used: Any, own: OwnObjects, shared: set[int]) -> bool:
             stack += (applied_by(obj), *obj.args, *obj.keywords.values())
         elif isinstance(obj, BuiltinFunctionType):
             stack.append(obj.__self__)
+        elif hasattr(obj, "_implementation"):
+            stack.append(obj._implementation)  # of a function of numpy's
         elif isinstance(obj, (list, tuple)):
             stack += items_of(obj)
         elif isinstance(obj, dict):

@@ -18,6 +18,7 @@ from gradof.autograd.extend import defvjp, primitive
 from gradof.runtime import kin
 from gradof.runtime.function import Differentiated
 from gradof.runtime.once import compiled_once
+from gradof.tracer.numpy.active import OVERRIDES
 
 P = np.array([1.0, -2.0, 0.5])
 UNIT = object()
@@ -259,3 +260,55 @@ def test_calls_of_a_primitive_are_shared() -> None:
         fn = made(scale)
         np.testing.assert_allclose(gradof.grad(fn)(P), 3 * P**2 * scale)
     assert traces(fn) == 0
+
+
+def test_a_number_that_differs_between_instances_is_an_input_from_then_on() -> None:
+    first, second, third = Model(0, scale=2.0), Model(1, scale=3.0), Model(2, scale=7.0)
+    assert (checked(first), checked(second), checked(third)) == (1, 1, 0)
+    third.scale = 11.0  # its own number is the input, too
+    assert checked(third) == 0
+    fourth = Model(3, scale=4)  # a whole number is another type
+    assert checked(fourth) == 1
+    fifth = Model(4, scale=2.0)
+    fifth.options["power"] = 4  # needed by its value
+    assert checked(fifth) == 1
+    sixth = Model(5, scale=9.0)
+    sixth.options["power"] = 6
+    assert checked(sixth) <= 1
+    assert checked(Model(6, scale=13.0)) == 0
+
+
+class Part:
+    def __init__(self, unit: float) -> None:
+        self.unit = unit
+
+    def apply(self, p: Any) -> Any:
+        return p * self.unit if self.unit < 100 else p
+
+
+def test_numbers_of_objects_among_the_arguments_that_differ_are_inputs() -> None:
+    def loss(p: Any, parts: list[Part], data: np.ndarray) -> Any:
+        return np.sum((parts[0].apply(p) - parts[1].apply(data)) ** 2)
+
+    compiled = gradof.grad(loss)
+    for k, (a, b) in enumerate([(2.0, 3.0), (4.0, 5.0), (6.0, 7.0), (1.5, 1.5), (200.0, 2.0)]):
+        gradient = compiled(P, [Part(a), Part(b)], P + k)
+        scale = a if a < 100 else 1.0
+        np.testing.assert_allclose(gradient, 2 * scale * (scale * P - b * (P + k)))
+        if k == 3:
+            assert compiled.cache_info().misses == 2
+
+
+def test_calls_of_a_function_of_numpys_that_was_given_a_rule_are_shared() -> None:
+    defvjp(np.i0, lambda ans, x: lambda g: g * 2.0)  # any, to see that it is taken
+    try:
+
+        def made(scale: np.ndarray) -> Callable[[Any], Any]:
+            return lambda p: np.sum(np.i0(p) * scale)
+
+        for scale in (P, 5 * P):
+            fn = made(scale)
+            np.testing.assert_allclose(gradof.grad(fn)(P), 2 * scale)
+        assert traces(fn) == 0
+    finally:
+        del OVERRIDES[np.i0]
