@@ -29,7 +29,7 @@ from gradof.runtime.lengths import MISS
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.results import shared_view
 from gradof.tracer.core.pytree import TreeDef
-from gradof.tracer.core.result import ConstantOut, PlaceOut, SizeOut, TensorOut
+from gradof.tracer.core.result import ConstantOut, TensorOut
 
 MAX_QUICK = 4  # generated calls per function; each that fails costs its check
 Quick = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -73,12 +73,12 @@ def quick_call(
             leaves.append(
                 f"v{out.index}" if again else _result(plan, out.index, out.requires_grad)
             )
-        elif isinstance(out, (SizeOut, PlaceOut)):
-            names[f"make{len(leaves)}"] = out.make
-            leaves.append(f"make{len(leaves)}()")
-        elif isinstance(out, ConstantOut):
+        elif type(out) is ConstantOut:
             names[f"k{len(leaves)}"] = out.value
             leaves.append(f"k{len(leaves)}")
+        elif isinstance(out, ConstantOut):
+            names[f"make{len(leaves)}"] = out.make
+            leaves.append(f"make{len(leaves)}()")
         else:
             return None
     at = len(traced.graph.outputs)

@@ -224,7 +224,7 @@ class Tracing:
         return len(places) > before
 
     def _keeps(self, call: Call, recording: _Recording) -> bool:
-        keeps = has_to_keep(self.cache, recording.traced, recording.reads, recording.renewed)
+        keeps = has_to_keep(self.cache, recording.reads, recording.renewed)
         if keeps and count_themselves(self.cache, call):
             raise CountsItself
         return keeps

@@ -81,8 +81,11 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     _share_memory(bound, results, visible)
     containers = traced.containers(bound.given)  # before one of them is changed
     result = traced.leaves(traced.outputs, bound.inputs, visible, containers)
-    for store in traced.stores:
-        stored = traced.leaves(store.outputs, bound.inputs, visible, containers)
+    stores = [
+        (store.found(), traced.leaves(store.outputs, bound.inputs, visible, containers))
+        for store in traced.stores
+    ]  # each as Python is at entry, before one of them is written
+    for store, stored in stores:
         store.write(stored, containers)
     return traced.out_tree.unflatten(result)
 

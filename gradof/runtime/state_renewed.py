@@ -10,9 +10,10 @@ what code has read of the object is looked at by way of the place (`Place("attr"
 with tuples, and what it sets is set in the object that is there at the call, which is handed on as
 well where that is in a result. So are places within such an object; and the objects among the
 arguments of a torch call are in places (`tracer.state.handed`) from the first call on. Some things
-leave a place to be compared as ever: the run puts another object there, and writes to the one
-before or stores it; a backward of the user's may read it; or the object is found in a place as well
-that is not renewed. Long lists and dicts are compared by how they are built (`state_rewritten`).
+leave a place to be compared as ever: a backward of the user's may read it, or the object is found
+in a place as well that is not renewed. Where the run puts another object there, and writes to the
+one before or stores it, that is looked up before anything is written. Long lists and dicts are
+compared by how they are built (`state_rewritten`).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class RenewedObjects:
         return first
 
     def built_as(self, obj: Any) -> BuiltAs | None:
-        """The guard of a list, dict or weak reference of these; None of other objects."""
+        """The guard of a list, dict, set or weak reference of these; None of other objects."""
         place = self.first.get(id(obj)) if type(obj) in BUILT else None
         if place is None:
             return None
@@ -131,10 +132,12 @@ class OfClass:
 
 
 class BuiltAs:
-    """Whether in a place there is a list, dict or weak reference with these items."""
+    """Whether in a place there is a list, dict, set or weak reference with these items."""
 
     def __init__(self, place: Place, cls: type, has: Any) -> None:
-        """`has` is how many a list has, the keys of a dict in order, whether a reference leads."""
+        """`has` is how many a list has, the keys of a dict in order, the items of a set, or whether
+        a reference leads.
+        """
         self._place, self._class, self._has = place, cls, has
 
     def __call__(self) -> bool:
@@ -144,7 +147,9 @@ class BuiltAs:
 
 
 def _has_now(built: Any) -> Any:
-    """What `BuiltAs` compares of a list, a dict or a weak reference."""
+    """What `BuiltAs` compares of a list, a dict, a set or a weak reference."""
+    if isinstance(built, set):
+        return frozenset(built)
     if isinstance(built, weakref.ref):
         return built() is not None
     return len(built) if isinstance(built, list) else tuple(built)
@@ -213,11 +218,9 @@ def _there(place: Place) -> Any:
         return None
 
 
-def has_to_keep(
-    cache: Cache, traced: Traced, reads: Reads, renewed: RenewedObjects
-) -> bool:
+def has_to_keep(cache: Cache, reads: Reads, renewed: RenewedObjects) -> bool:
     """Whether objects of renewed places have to count as who they are: they do from now on."""
-    kept = _replaced(traced, renewed) | renewed.conflicts
+    kept = set(renewed.conflicts)
     if reads.of_backwards.rules:  # a backward would read the object of another call
         kept |= set(map(place_key, renewed.first.values()))
     cache.kept |= kept
@@ -240,15 +243,3 @@ def _are_alike(found: Any, expected: Any) -> bool:
     """Whether two are other objects of one class that has all its state in attributes or items."""
     return type(found) is type(expected) and is_renewable(expected)
 
-
-def _replaced(traced: Traced, renewed: RenewedObjects) -> set[Any]:
-    """The keys of renewed places in which a run puts another object, and uses the one before."""
-    written = {place_key(store.place) for store in traced.stores}
-    used = set[Any]()
-    for store in traced.stores:
-        places = [out.place for out in store.outputs if isinstance(out, PlaceOut)]
-        for place in (store.place.container, *places):
-            while isinstance(place, Place):
-                used.add(place_key(place))
-                place = place.container
-    return written & used & set(map(place_key, renewed.first.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import uuid
 from typing import Any
 
 import numpy as np
@@ -174,3 +175,26 @@ def test_what_a_cached_function_prints_is_printed_once(capsys: pytest.CaptureFix
         assert compiled(np.ones(2)) == 12.0
     assert capsys.readouterr().out == "scale of 3\n"
     assert "runs, too" not in str(compiled.explain(np.ones(2)))
+
+
+def _parsed(pattern: str, *, parts: int) -> tuple[str, int]:
+    return f"{pattern} {uuid.uuid4()}", parts
+
+
+def test_what_a_cached_partial_does_is_done_once() -> None:
+    """As a library that parses patterns, whose first call cannot be traced."""
+    parse = functools.cache(functools.partial(_parsed, parts=2))
+
+    def fn(x: Any) -> Any:
+        return (x * parse("a b -> b")[1]).sum()
+
+    compiled = differentiate(fn)
+    for _ in range(3):
+        x = torch.ones(3, requires_grad=True)
+        compiled(x).backward()
+        torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
+    info = compiled.cache_info()
+    assert (info.misses, info.eager_runs, parse.cache_info().currsize) == (1, 1, 1)
+    parse.cache_clear()
+    np.testing.assert_array_equal(value_and_grad(fn)(np.ones(3))[1], np.full(3, 2.0))
+    assert parse.cache_info().currsize == 1

@@ -98,13 +98,32 @@ def puts_a_fresh_one(x: Any) -> Any:
     return run.context.kept * scale
 
 
+def copies_all(x: Any) -> Any:
+    before, run.context = run.context, Context(names=set(), parts=[])
+    run.context.names.update(before.names)
+    run.context.names.add("d")
+    run.context.parts.extend(before.parts)
+    before.parts = []
+    return (x * run.w).sum() * len(run.context.names) + run.context.parts[0]
+
+
+def adds_to_the_set(x: Any) -> Any:
+    run.context.names.add("d")
+    run.context.names.discard("a")
+    return (x * run.w).sum() * len(run.context.names) + run.context.parts[0]
+
+
+def of_a_set(i: int) -> Context:
+    return Context(names={"a", "b"} if i % 3 else {"c"}, parts=[3.0, 4.0])
+
+
 def state_of(context: Any) -> Any:
     found = {}
     for name, value in sorted(vars(context).items()):
         found[name] = value.detach().clone() if isinstance(value, torch.Tensor) else (
             state_of(value) if isinstance(value, Context) else
             [float(torch.as_tensor(part).detach()) for part in value] if name == "parts" else
-            value)  # fmt: skip
+            [ord(part) for part in sorted(value)] if isinstance(value, set) else value)  # fmt: skip
     return found
 
 
@@ -140,7 +159,9 @@ PROGRAMS: list[tuple[Callable[[Any], Any], Callable[[int], Any], int]] = [
     (compared, lambda i: Context(), 3),
     (hands_on, lambda i: Context(), 2),
     (puts_a_fresh_one, lambda i: Context(), 2),
-    (puts_another, lambda i: Context(), 8),
+    (puts_another, lambda i: Context(), 2),
+    (copies_all, of_a_set, 3),
+    (adds_to_the_set, of_a_set, 3),
 ]
 
 

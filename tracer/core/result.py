@@ -18,7 +18,7 @@ One call, then: flatten the arguments; inputs = the leaves named by `arg_leaves`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -131,14 +131,9 @@ class ConstantOut:
 
     value: Any
 
-
-@dataclass(frozen=True, slots=True)
-class SizeOut(ConstantOut):
-    """A leaf of the result that is a torch.Size: one of its own at every call."""
-
     def make(self) -> Any:
-        """Another one."""
-        return type(self.value)(self.value)
+        """What a call gives."""
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +175,17 @@ class Store:
     tree: TreeDef | None = None
     outputs: tuple[OutputLeaf, ...] = ()
 
+    def found(self) -> Store:
+        """The same, to the object that is there now: another store may put a new one there."""
+        kind, container, key = self.place
+        if kind == "attr":
+            return replace(self, place=Place("item", vars(read_place(container)), key))
+        if kind == "entry":
+            return replace(self, place=Place("item", read_place(container), key))
+        if kind == "content":
+            return replace(self, place=Place("fill", read_place(container), key))
+        return self
+
     def write(self, leaves: Sequence[Any], containers: Containers) -> None:
         """Write it, given the leaves of the value, and the caller's containers."""
         if self.mode == "remove":
@@ -192,9 +198,7 @@ class Store:
         elif self.place.kind == "given":
             refill(containers[self.place.container], value)
         else:
-            there = self.place.container
-            container = read_place(self.place) if self.place.kind == "content" else there
-            fill(container, value, keep=self.mode == "grow")
+            fill(self.place.container, value, keep=self.mode == "grow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +286,8 @@ class Traced:
             elif isinstance(out, NumberOut):
                 number = results[out.index].item()
                 leaves.append(np.float64(number) if out.is_numpys else number)
-            elif isinstance(out, (SizeOut, PlaceOut)):
-                leaves.append(out.make())
             else:
-                leaves.append(out.value)
+                leaves.append(out.make())
         return leaves
 
     def holds_content(self, fn: Any) -> bool:

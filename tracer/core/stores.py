@@ -130,6 +130,7 @@ class Writer:
             or self.was_there(leaf)
             or (type(leaf) is weakref.ref and self._can_be_stored(leaf(), change))
             or any(leaf is item for item in _items(change.before))
+            or (type(leaf) is set and all(self._can_be_stored(x, change) for x in leaf))
         )
 
 

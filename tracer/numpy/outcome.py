@@ -16,11 +16,11 @@ import numpy as np
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
+from gradof.tracer.core.anew import constant
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import (
-    ConstantOut,
     InputOut,
     NumberOut,
     OutputLeaf,
@@ -124,9 +124,12 @@ class Outcome:
             else:
                 baked = isinstance(leaf, (np.ndarray, np.generic))
                 self.recorder.baked = self.recorder.baked or baked
-                return ConstantOut(leaf)
+                return constant(leaf, self._was_before)
             found = self._noted[id(leaf)] = len(self._noted), leaf, traced
         return TensorOut(found[0])
+
+    def _was_before(self, leaf: Any) -> bool:
+        return any(leaf is each for each in self.given) or self.sight.was_there(leaf)
 
     # --- once the inputs are known --------------------------------------------------------------
 

@@ -10,20 +10,21 @@ Note [A cold cache]
 A cached function that runs while a trace is made runs once for many calls. Its result stays in the
 cache where it is a value like any other, and what it logs is logged, once, as in eager. Where it
 holds a tensor of the trace, or the function wrote to what was there before or did more than compute
-(`print`), the trace ends with a ColdCache before anything is kept: this call runs eagerly, and the
-next one finds the result. A numpy function, which has no eager gradient, is traced again after the
-cached function alone has run plainly, with the arguments that it had (`Warming`).
+(`print`, `uuid.uuid4`), the trace ends with a ColdCache before anything is kept: this call runs
+eagerly, and the next one finds the result. A numpy function, which has no eager gradient, is traced
+again after the cached function alone has run plainly, with the arguments that it had (`Warming`).
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, permutations
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
@@ -133,8 +134,8 @@ class Misses:
     def note(self, frame: FrameType) -> None:
         """Whether this is a cached function that runs, as its result is not there."""
         for cached, before in self._held.caches.values():
-            code = getattr(wrapped_by(cached), "__code__", None)
-            if code is frame.f_code and cached.cache_info().misses > before.misses:
+            is_its = _code_of(wrapped_by(cached)) is frame.f_code
+            if is_its and cached.cache_info().misses > before.misses:
                 self._running.append(
                     _Miss(frame, ColdCall(cached, frame), self._written(), self.performs())
                 )
@@ -159,10 +160,19 @@ class Misses:
         there = self.reached() if new else set()
         performs = self.performs() and not began.performs
         if holds(result, self.is_traced) or performs or (self._refuse_effects and new & there):
-            self.cold = cold_cache(frame.f_code.co_qualname, user_loc(frame), outermost)
-            self._running.clear()
-            raise self.cold
+            self._refuse(frame, outermost)
         self._held.renew(new - there)  # the function made them: they are as it gave them
+
+    def refuse_effect(self, frame: FrameType) -> None:
+        """Raise ColdCache where a cached function does what a trace must not, as none does it."""
+        if self._running:
+            self._refuse(frame, self._running[0].call)
+
+    def _refuse(self, frame: FrameType, outermost: ColdCall) -> NoReturn:
+        name = self._running[0].frame.f_code.co_qualname if self._running else None
+        self.cold = cold_cache(name or frame.f_code.co_qualname, user_loc(frame), outermost)
+        self._running.clear()
+        raise self.cold
 
     def refuse_caught(self) -> None:
         """Raise the ColdCache that the function has caught."""
@@ -178,6 +188,12 @@ class Misses:
             if any(holds(pair, self.is_traced) for pair in used_since(cached, before)):
                 cached.cache_clear()
                 raise cold_cache(getattr(cached, "__name__", "a function"), None)
+
+
+def _code_of(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__code__", None)
 
 
 class Warming:

@@ -22,7 +22,12 @@ class Edge(NamedTuple):
 
 
 def edges_of_built(obj: Any, at: Place, held: Held) -> Iterator[Edge]:
-    """What a list, dict or weak reference holds, by way of the place in which there is another."""
+    """What a list, dict or weak reference holds, by way of the place in which there is another.
+
+    A set holds plain values alone, which its guard has.
+    """
+    if isinstance(obj, set):
+        return
     if isinstance(obj, weakref.ref):
         if (child := obj()) is not None:
             yield Edge(Step("refers"), child, Place("refer", at, None))

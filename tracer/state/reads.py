@@ -307,6 +307,7 @@ class Reads:
         loc = user_loc(frame)
         self.effects.append((what, loc))
         if self.refuse_effects or not is_performed(what):
+            self.misses.refuse_effect(frame)
             raise effect_error(what, loc)
         if self.performs is None and not what.startswith("a "):
             self.performs = what, loc

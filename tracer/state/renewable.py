@@ -14,7 +14,8 @@ from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, module_of
 
-BUILT = frozenset({list, dict, OrderedDict, weakref.ref})
+BUILT = frozenset({list, dict, OrderedDict, set, weakref.ref})
+_PLAIN = (str, bytes, int, float, bool, type(None))  # of which equal ones are one
 # Kinds of places whose container is itself a place: read anew on the way to what they hold
 NESTED = frozenset({"attr", "entry", "refer", "index"})
 _WORD = object.__basicsize__ // 2
@@ -23,7 +24,12 @@ _OTHERS = (type, dict, list, tuple, set, frozenset, Iterator, enum.Enum)
 
 
 def is_renewable(obj: Any) -> bool:
-    """Whether an object is a list, dict or weak reference, or one of `has_attributes_alone`."""
+    """Whether an object is a list, dict, set of plain values or weak reference.
+
+    Or one of `has_attributes_alone`.
+    """
+    if type(obj) is set:
+        return all(type(item) in _PLAIN for item in obj)
     return type(obj) in BUILT or has_attributes_alone(obj)
 
 

@@ -18,16 +18,15 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import TensorType
+from gradof.tracer.core.anew import FreshOut, constant
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import (
     Attributes,
-    ConstantOut,
     InputOut,
     NumberOut,
     OutputLeaf,
-    SizeOut,
     Store,
     TensorOut,
     WriteBack,
@@ -89,11 +88,16 @@ class Outcome:
             given = self.containers.output(leaf)
             if given is not None:
                 return given
-            return SizeOut(leaf) if type(leaf) is torch.Size else ConstantOut(leaf)
+            if type(leaf) is torch.Size:
+                return FreshOut(leaf)
+            return constant(leaf, self._was_before)
         wrapper = self.trace.api.traced(leaf)
         if id(wrapper) not in self._outputs:
             self._outputs[id(wrapper)] = self._tensor(wrapper)
         return self._outputs[id(wrapper)]
+
+    def _was_before(self, leaf: Any) -> bool:
+        return any(leaf is each for each in self.trace.given) or self.trace.outer.was_there(leaf)
 
     def _add(self, value: Value) -> int:
         self.values.append(value)
