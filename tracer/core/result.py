@@ -112,6 +112,18 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
+class NoGradient:
+    """Graph input `input` is a leaf whose `.grad` was read, and None."""
+
+    input: int
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is for the tensor of another call; of one that is no leaf torch warns."""
+        tensor = inputs[self.input]
+        return tensor.is_leaf and tensor.grad is None
+
+
+@dataclass(frozen=True, slots=True)
 class InputOut:
     """A leaf of the result that *is* graph input `index`, the same object, written back or not."""
 
@@ -259,7 +271,7 @@ class Traced:
     stores: tuple[Store, ...] = ()
     performs: str = ""
     layouts: tuple[Layout, ...] = ()
-    attributes: tuple[Attributes, ...] = ()
+    attributes: tuple[Attributes | NoGradient, ...] = ()
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
     sizes: Any = None

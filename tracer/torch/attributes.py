@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.result import Attributes
+from gradof.tracer.core.result import Attributes, NoGradient
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
 
@@ -35,12 +35,28 @@ class ReadAttributes:
         self.reads = reads
         self._given: dict[int, dict[str, Any]] = {}
         self._missed: dict[int, set[str]] = {}
+        self._real: dict[int, torch.Tensor] = {}
+        self._without: set[int] = set()  # those whose `.grad` was read
 
     def give(self, wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
         """Let a tensor of the trace have the attributes of the one it stands for."""
         attributes = self._given[id(wrapper)] = dict(vars(tensor))
+        self._real[id(wrapper)] = tensor
         if attributes:
             vars(wrapper).update(attributes)
+
+    def lacks_gradient(self, wrapper: torch.Tensor) -> bool:
+        """Whether it stands for a leaf whose `.grad` is None; the trace holds for such alone."""
+        tensor = self._real.get(id(wrapper))
+        if tensor is None or not tensor.is_leaf or tensor.grad is not None:
+            return False
+        self._without.add(id(wrapper))
+        return True
+
+    def without_gradients(self, wrappers: Sequence[torch.Tensor]) -> tuple[NoGradient, ...]:
+        """Those of the graph inputs that are to have no gradient."""
+        found = [i for i, wrapper in enumerate(wrappers) if id(wrapper) in self._without]
+        return tuple(map(NoGradient, found))
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

@@ -42,3 +42,8 @@ FROM_NUMPY = frozenset({
     torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.Tensor.new_tensor,
     torch.Tensor.new,
 })  # fmt: skip
+
+
+def cuts_inside(func: Any) -> bool:
+    """Whether a function of torch changes its argument under no_grad."""
+    return getattr(func, "__module__", None) == "torch.nn.init"

@@ -50,6 +50,7 @@ from gradof.tracer.torch.known_calls import (
     METADATA,
     NUMBERS_OUT,
     PRINTS,
+    cuts_inside,
 )
 from gradof.tracer.torch.layout import ASKING as LAYOUT
 from gradof.tracer.torch.layout import Layouts
@@ -213,11 +214,6 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out[:3]
 
 
-def _cuts_inside(func: Any) -> bool:
-    """Whether a function of torch changes its argument under no_grad."""
-    return getattr(func, "__module__", None) == "torch.nn.init"
-
-
 def _shown(arg: Any) -> Any:
     return inner(arg) if isinstance(arg, torch.Tensor) and is_wrapper(arg) else arg
 
@@ -238,6 +234,7 @@ class ApiMode(TorchFunctionMode):
         self.picks = Picks(recorder, self.numbers)
         self.of_numpy = NumpyMemory(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
+        self.lacks_gradient: Callable[[torch.Tensor], bool]  # see attributes
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
     @unheard
@@ -251,7 +248,8 @@ class ApiMode(TorchFunctionMode):
                 args = (self.traced(args[0]), *args[1:])
                 self.layouts.note(func, args, kwargs)
             return func(*plain(args), **kwargs)
-        refuse(func, args, kwargs, sys._getframe(1), self.histories.has_gradient)
+        if refuse(func, args, kwargs, sys._getframe(1), self):
+            return None  # of a gradient that is not there
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
@@ -315,7 +313,7 @@ class ApiMode(TorchFunctionMode):
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
-            cutting = not torch.is_grad_enabled() or _cuts_inside(func)
+            cutting = not torch.is_grad_enabled() or cuts_inside(func)
             calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
             if not torch.is_grad_enabled():

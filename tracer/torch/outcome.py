@@ -25,6 +25,7 @@ from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import (
     Attributes,
     InputOut,
+    NoGradient,
     NumberOut,
     OutputLeaf,
     Store,
@@ -189,11 +190,15 @@ class Outcome:
         steps = zip(like.strides, self._steps[out.index], like.shape, strict=True)
         return all(mine == eagers for mine, eagers, n in steps if n > 1)
 
-    def read_attributes(self, n: int) -> tuple[Attributes, ...]:
-        """What was read of the attributes of arguments, which are the first `n` inputs."""
+    def read_attributes(self, n: int) -> tuple[Attributes | NoGradient, ...]:
+        """What was read of the attributes of arguments, which are the first `n` inputs.
+
+        And which inputs had no gradient, where that was asked.
+        """
         trace = self.trace
         found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
-        return tuple(attributes for attributes in found[:n] if attributes is not None)
+        without = trace.attributes.without_gradients(trace.wrappers)
+        return (*(each for each in found[:n] if each is not None), *without)
 
     def writebacks(self) -> tuple[WriteBack, ...]:
         """Inputs that the function changed in place; their new values become outputs."""

@@ -1,18 +1,20 @@
 """What of torch's API a trace refuses before it does anything: what a graph would not do again.
 
-    x.grad; x.data = y; loss.backward(); y.grad_fn; x._version      each is a TraceError
+    x.data = y; loss.backward(); y.grad_fn; x._version      each is a TraceError
+    x.grad                                                  where it is not None
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.histories import Histories
 
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
@@ -49,18 +51,33 @@ _GRAD_FN = _TENSOR.grad_fn.__get__
 _saved_tensors_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 
 
+class Api(Protocol):
+    """What a mode knows of the tensors that it is given."""
+
+    @property
+    def histories(self) -> Histories:
+        """Which of them may be given a gradient by `gradof.grad`."""
+        ...
+
+    @property
+    def lacks_gradient(self) -> Callable[[torch.Tensor], bool]:
+        """Whether one stands for a leaf whose `.grad` is None; the trace holds for such alone."""
+        ...
+
+
 def refuse(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType,
-    has_gradient: Callable[[torch.Tensor], bool],
-) -> None:  # fmt: skip
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, api: Api
+) -> bool:
     """Raise a TraceError for a call that a trace cannot hold.
 
-    `has_gradient`: whether a tensor that requires no grad may be given a gradient by `gradof.grad`.
+    Whether it is one of a gradient that is not there, and so gives None.
     """
+    if func in _OF_NONE and all(arg is None for arg in args[1:2]) and api.lacks_gradient(args[0]):
+        return True
     found = _REFUSED.get(func)
     if found is None and func in _BY_HISTORY:
         tensor = args[0]
-        if tensor.requires_grad or (func in _OF_GRAPH and has_gradient(tensor)):
+        if tensor.requires_grad or (func in _OF_GRAPH and api.histories.has_gradient(tensor)):
             found = _of_history(func, args, kwargs)
     if found is None and _saved_tensors_hooks(False) is not None:
         found = (
@@ -69,8 +86,10 @@ def refuse(
         )
     if found is not None:
         raise TraceError(found[0], loc=user_loc(frame), hint=found[1])
+    return False
 
 
+_OF_NONE = frozenset({_TENSOR.grad.__get__, _TENSOR.grad.__set__})
 _OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})
 _BY_HISTORY = MAKES_LEAF | _OF_GRAPH | {torch.Tensor.detach_, torch.detach_}
 

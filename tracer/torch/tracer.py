@@ -184,6 +184,7 @@ class Trace:
         self.outer = OuterState(fn, reads)
         self.api.of_numpy.guarded = self.outer.arrays
         self.attributes = ReadAttributes(reads)
+        self.api.lacks_gradient = lambda x: self.attributes.lacks_gradient(self.api.traced(x))
         self.devices = OneDevice(fn)
         self.found: list[Readable] = []
         self.params: list[Value] = []
