@@ -208,6 +208,7 @@ class GradientPlan:
         self.output_vjps = tuple(gradient.df_input_vjps)
         self.input_vjps = tuple(gradient.df_output_vjps)
         self.captured_inputs = tuple(gradient.df_input_captured_inputs)
+        self.changed = tuple(i for i in self.captured_inputs if i in owner.overwritten)
         self.captured_outputs = tuple(gradient.df_input_captured_outputs)
         real = self.real_outputs
         self.captured_results = tuple(i for i in self.captured_outputs if i < real)

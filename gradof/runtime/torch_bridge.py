@@ -70,6 +70,8 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if True in flags:
             gradient = plan.gradient(flags)
             tensors = [_alive(t) for t in tensors]
+            for i in gradient.changed:
+                tensors[i] = _as_it_is(tensors[i])
             if gradient.without_gradient and not plan.shows_inputs:
                 for i in gradient.without_gradient:  # or its history would hang on f's node
                     tensors[i] = tensors[i].detach()
@@ -82,6 +84,16 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             kept = Kept(tensors, plan.overwritten, gradient.inner)
             return apart(gradient.inner, _recorded(gradient, edges, tensors), kept, call)
     return run(plan, tensors)
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    """A copy with the history and strides of a tensor that the call changes, for df to read."""
+    copy = tensor.clone()
+    if copy.stride() != tensor.stride():
+        copy = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        ).copy_(tensor)
+    return copy
 
 
 def _recorded(

@@ -22,14 +22,14 @@ decided here by `requires_grad` would be decided otherwise then, and `decided` s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from gradof.errors import TraceError
-from gradof.ir.core import Value
+from gradof.ir.core import Node, Value
 from gradof.ops.registry import get_op
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
@@ -83,6 +83,7 @@ class _Before:
     family: _Family
     handed: bool = False  # the memory as a whole has its gradient
     value: Value | None = None  # what it had before that
+    after: Node | None = None  # its nodes are those after this one, where it is the only operand
 
 
 class Histories:
@@ -240,14 +241,25 @@ class Histories:
             recorder.attached.add(made)
         return made
 
-    def _is_used(self, value: Value) -> bool:
-        """Whether an op with a gradient has read a value, or a view of it: it may be saved."""
+    def _is_used(self, value: Value, but: Collection[Node]) -> bool:
+        """Whether an op with a gradient has read a value, or a view of it: it may be saved.
+
+        The nodes in `but` are the write's own: torch saves a copy of what an op changes.
+        """
         attached, unsaved = self.recorder.attached, self.recorder.unsaved
         return any(
-            any(map(self._is_used, use.node.outputs)) if _is_same(use.node.kind)
+            any(self._is_used(out, but) for out in use.node.outputs)
+            if _is_same(use.node.kind)
             else any(out in attached and out not in unsaved for out in use.node.outputs)
-            for use in value.uses
+            for use in value.uses if use.node not in but
         )  # fmt: skip
+
+    def _since(self, node: Node | None) -> set[Node]:
+        found, at = set[Node](), self.recorder.graph.block.returns._prev
+        while node is not None and at is not node and at is not None:
+            found.add(at)
+            at = at._prev
+        return found
 
     def _refusal(self, tensor: Tensor) -> TraceError:
         return TraceError(
@@ -258,7 +270,9 @@ class Histories:
 
     # --- a call -----------------------------------------------------------------------------
 
-    def before(self, tensors: Sequence[Tensor], cutting: bool) -> list[_Before]:
+    def before(
+        self, tensors: Sequence[Tensor], cutting: bool, is_one_op: bool
+    ) -> list[_Before]:
         """Note what a call may write to; `cutting` where its writes leave histories alone."""
         if self.recorder.applying:
             return []
@@ -274,6 +288,9 @@ class Histories:
                 self.read(family.base)
                 found[id(family)] = _Before(memory, family)
         calls = list(found.values())
+        if is_one_op and len(tensors) == len({*map(address, tensors)}):
+            for call in calls:
+                call.after = self.recorder.graph.block.returns._prev
         for call in calls:
             if not cutting and sum(call.memory is other.memory for other in calls) == 1:
                 self._hand_over(call)
@@ -284,7 +301,9 @@ class Histories:
         if torch.is_grad_enabled():
             for tensor in wrappers_in(results):
                 self._cut_off(tensor)
-        written = [self._notice(call.memory, call.family, call.handed) for call in calls]
+        written = [
+            self._notice(call.memory, call.family, call.handed, call.after) for call in calls
+        ]
         if self._memories:
             sound = {id(call.memory) for call in calls if call.handed}
             for tensor in wrappers_in(results):
@@ -319,10 +338,13 @@ class Histories:
         value = self.recorder.value(inner(family.base), None)
         self.recorder.bind(place, reshaped(self.recorder, value, memory.root))
 
-    def _notice(self, memory: _Memory, family: _Family, handed: bool) -> bool:
+    def _notice(
+        self, memory: _Memory, family: _Family, handed: bool, after: Node | None = None
+    ) -> bool:
         """Whether the family was written to since it was looked at last.
 
-        `handed`: the memory as a whole had its gradient before.
+        `handed`: the memory as a whole had its gradient before. `after`: the nodes of the op that
+        wrote are those after it, if it is known, and read nothing else of the memory.
         """
         base = family.base
         if base._version == family.version:
@@ -330,10 +352,11 @@ class Histories:
         family.version = base._version
         memory.writes += 1
         grad_fn, memory.holder = base.grad_fn, None
+        own = self._since(after)
         for note in memory.notes.values():
             other = self._family(memory, note.tensor)
             counted_apart = other is not family and (family.is_data or other.is_data)
-            if counted_apart and self._is_used(note.value):
+            if counted_apart and self._is_used(note.value, own):
                 raise self._refusal(base)
         if not base.requires_grad:
             self.decided = True

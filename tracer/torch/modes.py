@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -314,7 +314,8 @@ class ApiMode(TorchFunctionMode):
         )
         try:
             cutting = not torch.is_grad_enabled() or cuts_inside(func)
-            calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting)
+            one_op = not isinstance(func, FunctionType)
+            calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting, one_op)
             result = self.windows.watch(func, args, kwargs, loc)
             if not torch.is_grad_enabled():
                 self.histories.see_leaves(args, result)

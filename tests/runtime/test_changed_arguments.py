@@ -1,0 +1,106 @@
+# mypy: disable-error-code="no-untyped-call"
+"""Arguments and state that a function changes in place, where the gradient needs what they were.
+
+    def step(state, x):
+        state.mul_(x)            # the gradient with respect to x is what `state` was
+        return state.sum()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import gradof
+from gradof import differentiate
+
+Tensor = torch.Tensor
+ORDINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mul": lambda b, x: b.mul_(x).square().sum(),
+    "div": lambda b, x: b.div_(x).square().sum(),
+    "pow": lambda b, x: b.pow_(x).square().sum(),
+    "twice": lambda b, x: b.mul_(x).mul_(x).square().sum(),
+    "view": lambda b, x: (b[1:].mul_(x[1:]), b.square().sum())[1],
+    "addcmul": lambda b, x: (b.addcmul_(x, x) * b * x).sum(),
+    "handed on": lambda b, x: b.mul_(x),
+}
+
+
+def argument(kind: str) -> tuple[Tensor, list[Tensor]]:
+    """What is changed, and what has its gradient."""
+    base = (torch.arange(12.0, dtype=torch.float64) + 2).reshape(3, 4)
+    if kind == "plain":
+        return base, []
+    base.requires_grad_()
+    made = base * 1.0
+    return (made, [base]) if kind == "with history" else (made.t()[:3], [base])
+
+
+def derivatives(fn: Any, kind: str) -> list[Tensor]:
+    found: list[Tensor] = []
+    for _ in range(3):
+        b, inputs = argument(kind)
+        x = torch.linspace(0.5, 1.5, b.numel(), dtype=torch.float64).reshape(b.shape)
+        inputs.append(x.requires_grad_())
+        value = fn(b, x).sum()
+        first = torch.autograd.grad(value, inputs, create_graph=True)
+        total = torch.stack([g.square().sum() for g in first]).sum()
+        curved = total.requires_grad  # not where the gradient is what the argument was
+        second = torch.autograd.grad(total, inputs, allow_unused=True) if curved else ()
+        found += [t.detach() for t in (value, *first, *second, b) if t is not None]
+    return found
+
+
+@pytest.mark.cases(21)
+@pytest.mark.parametrize("kind", ["plain", "with history", "of columns"])
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_argument_that_is_changed_has_eagers_gradients(name: str, kind: str) -> None:
+    compiled = differentiate(ORDINARY[name])
+    torch.testing.assert_close(derivatives(compiled, kind), derivatives(ORDINARY[name], kind))
+    assert compiled.cache_info().eager_runs == 0
+
+
+def test_functional_gradients_of_an_argument_that_is_changed() -> None:
+    b, x = torch.arange(1.0, 4.0), torch.tensor([0.5, 0.7, 1.3])
+    fn = ORDINARY["mul"]
+    torch.testing.assert_close(gradof.grad(fn, argnums=1)(b.clone(), x), 2 * b * b * x)
+    torch.testing.assert_close(gradof.grad(fn)(b.clone(), x), 2 * b * x * x)
+
+
+BUFFER = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+# what runs eagerly, as torch there saves memory that is changed behind its back
+THROUGH_DATA: dict[str, tuple[Callable[[Tensor, Tensor], Any], bool]] = {
+    "lerp": (lambda b, x: (b.data.lerp_(x, 0.3), b * x)[1], True),
+    "mul": (lambda b, x: (b.data.mul_(x), b * x)[1], True),
+    "detach": (lambda b, x: (b.detach().mul_(x), b * x)[1], True),
+    "view": (lambda b, x: (b.data[1:].mul_(x[1:]), b * x)[1], True),
+    "twice": (lambda b, x: (b.data.mul_(x), b.data.add_(x), b * x)[2], True),
+    "kept": (lambda b, x: ((d := b.data), d.mul_(x), d * b * x)[2], True),
+    "also read": (lambda b, x: (b.data.addcmul_(b, x), b * x)[1], False),
+    "read in a view": (lambda b, x: (b.data[:2].mul_(b[1:] * x[1:]), b * x)[1], False),
+    "saved before": (lambda b, x: ((y := b * x), b.data.mul_(x), y)[2], False),
+    "read by a sum": (lambda b, x: ((y := (b + x) ** 2), b.data.mul_(x), y + b)[2], False),
+}
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.cases(10)
+@pytest.mark.parametrize("name", THROUGH_DATA)
+def test_state_that_is_changed_through_data(name: str) -> None:
+    fn, is_compiled = THROUGH_DATA[name]
+    found = []
+    compiled: Any = None
+    for wrap in (lambda f: f, differentiate):
+        buffer = BUFFER.clone()
+        compiled = wrap(lambda x, buffer=buffer: fn(buffer, x).sum())
+        rows: list[Tensor] = []
+        for n in range(3):
+            x = torch.tensor([0.5, 0.7, 1.3 + n], dtype=torch.float64, requires_grad=True)
+            value = compiled(x)
+            rows += [value.detach(), *torch.autograd.grad(value, x), buffer.clone()]
+        found.append(rows)
+    torch.testing.assert_close(found[1], found[0])
+    assert bool(compiled.cache_info().eager_runs) is not is_compiled
