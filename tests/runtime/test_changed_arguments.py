@@ -80,14 +80,20 @@ THROUGH_DATA: dict[str, tuple[Callable[[Tensor, Tensor], Any], bool]] = {
     "twice": (lambda b, x: (b.data.mul_(x), b.data.add_(x), b * x)[2], True),
     "kept": (lambda b, x: ((d := b.data), d.mul_(x), d * b * x)[2], True),
     "also read": (lambda b, x: (b.data.addcmul_(b, x), b * x)[1], False),
-    "read in a view": (lambda b, x: (b.data[:2].mul_(b[1:] * x[1:]), b * x)[1], False),
+    "read in a view": (lambda b, x: (b.data[:2].mul_(b[1:] * x[1:]), b * x)[1], True),
     "saved before": (lambda b, x: ((y := b * x), b.data.mul_(x), y)[2], False),
+    "read for a count": (
+        lambda b, x: ((n := (b * x).argmax()), b.data.mul_(x), (b * x)[n])[2], True,
+    ),
+    "a gradient within": (
+        lambda b, x: ((n := (b * x)), b.data.mul_(x), torch.autograd.grad(n.sum(), x)[0])[2], False,
+    ),
     "read by a sum": (lambda b, x: ((y := (b + x) ** 2), b.data.mul_(x), y + b)[2], False),
 }
 
 
 @pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
-@pytest.mark.cases(10)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("name", THROUGH_DATA)
 def test_state_that_is_changed_through_data(name: str) -> None:
     fn, is_compiled = THROUGH_DATA[name]
@@ -100,7 +106,8 @@ def test_state_that_is_changed_through_data(name: str) -> None:
         for n in range(3):
             x = torch.tensor([0.5, 0.7, 1.3 + n], dtype=torch.float64, requires_grad=True)
             value = compiled(x)
-            rows += [value.detach(), *torch.autograd.grad(value, x), buffer.clone()]
+            slopes = torch.autograd.grad(value, x) if value.requires_grad else ()
+            rows += [value.detach(), *slopes, buffer.clone()]
         found.append(rows)
     torch.testing.assert_close(found[1], found[0])
     assert bool(compiled.cache_info().eager_runs) is not is_compiled

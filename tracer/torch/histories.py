@@ -22,15 +22,15 @@ decided here by `requires_grad` would be decided otherwise then, and `decided` s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Node, Value
-from gradof.ops.registry import get_op
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
@@ -38,6 +38,7 @@ from gradof.tracer.torch.composites import TAKE_VIEWS
 from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written, wrap
 from gradof.tracer.torch.memory import address, base_of, reshaped, same_elements
 from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.saved import SavedMemory
 
 Tensor = torch.Tensor
 
@@ -92,6 +93,7 @@ class Histories:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.decided = False
+        self.saved = SavedMemory(recorder)
         self._leaves: set[Value] = set()
         self._memories: dict[int, _Memory] = {}
 
@@ -241,26 +243,6 @@ class Histories:
             recorder.attached.add(made)
         return made
 
-    def _is_used(self, value: Value, but: Collection[Node]) -> bool:
-        """Whether an op with a gradient has read a value, or a view of it: it may be saved.
-
-        The nodes in `but` are the write's own: torch saves a copy of what an op changes.
-        """
-        attached, unsaved = self.recorder.attached, self.recorder.unsaved
-        return any(
-            any(self._is_used(out, but) for out in use.node.outputs)
-            if _is_same(use.node.kind)
-            else any(out in attached and out not in unsaved for out in use.node.outputs)
-            for use in value.uses if use.node not in but
-        )  # fmt: skip
-
-    def _since(self, node: Node | None) -> set[Node]:
-        found, at = set[Node](), self.recorder.graph.block.returns._prev
-        while node is not None and at is not node and at is not None:
-            found.add(at)
-            at = at._prev
-        return found
-
     def _refusal(self, tensor: Tensor) -> TraceError:
         return TraceError(
             f"a {type_of(tensor)} that requires grad was changed behind autograd's back",
@@ -270,10 +252,10 @@ class Histories:
 
     # --- a call -----------------------------------------------------------------------------
 
-    def before(
-        self, tensors: Sequence[Tensor], cutting: bool, is_one_op: bool
-    ) -> list[_Before]:
+    def before(self, func: Any, tensors: Sequence[Tensor], cutting: bool) -> list[_Before]:
         """Note what a call may write to; `cutting` where its writes leave histories alone."""
+        if func is torch.autograd.grad:
+            self.saved.refuse()
         if self.recorder.applying:
             return []
         found: dict[int, _Before] = {}
@@ -288,6 +270,7 @@ class Histories:
                 self.read(family.base)
                 found[id(family)] = _Before(memory, family)
         calls = list(found.values())
+        is_one_op = not isinstance(func, FunctionType)
         if is_one_op and len(tensors) == len({*map(address, tensors)}):
             for call in calls:
                 call.after = self.recorder.graph.block.returns._prev
@@ -352,12 +335,11 @@ class Histories:
         family.version = base._version
         memory.writes += 1
         grad_fn, memory.holder = base.grad_fn, None
-        own = self._since(after)
+        own = self.saved.since(after)
         for note in memory.notes.values():
             other = self._family(memory, note.tensor)
-            counted_apart = other is not family and (family.is_data or other.is_data)
-            if counted_apart and self._is_used(note.value, own):
-                raise self._refusal(base)
+            if other is not family and (family.is_data or other.is_data):  # counted apart
+                self.saved.changed(note.value, own, self._refusal(base))
         if not base.requires_grad:
             self.decided = True
         if not base.requires_grad or grad_fn is not family.grad_fn:
@@ -400,8 +382,3 @@ def wrappers_in(tree: Any) -> Iterator[Tensor]:
             yield from wrappers_in(item)
     elif isinstance(tree, dict):
         yield from wrappers_in(list(tree.values()))
-
-
-def _is_same(kind: str) -> bool:
-    """Whether an op's result is its operand, or a view of it."""
-    return kind == "CustomRule" or "view" in get_op(kind).traits

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -314,8 +314,7 @@ class ApiMode(TorchFunctionMode):
         )
         try:
             cutting = not torch.is_grad_enabled() or cuts_inside(func)
-            one_op = not isinstance(func, FunctionType)
-            calls = self.histories.before(list(wrappers_in((args, kwargs))), cutting, one_op)
+            calls = self.histories.before(func, list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
             if not torch.is_grad_enabled():
                 self.histories.see_leaves(args, result)
