@@ -15,7 +15,9 @@ Of a process that has imported a large library a look at all objects takes a qua
 Python begins one when a quarter is new, it came in nearly every second first gradient of a network.
 So before a trace all that is there counts as just looked at. What is made meanwhile is looked at as
 before, while it is young. After `MOST_WAITS` traces without a full look Python begins one when it
-wants to.
+wants to. Where others have frozen objects, to thaw them is not ours, and nothing is done. Python
+counts what is frozen one by one, which took more than the rest of a trace: it is asked again after
+`FROZEN_FOR` traces.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from contextlib import contextmanager
 
 YOUNG = 100_000  # new objects between two looks at them
 MOST_WAITS = 16
+FROZEN_FOR = 256  # traces
 _OLDEST = 2  # generation
 _waits = (0, 0)  # full collections so far, and the traces since the last one
+_frozen = 0  # traces to come for which objects count as frozen by others
 
 
 @contextmanager
@@ -47,10 +51,16 @@ def few_collections() -> Iterator[None]:
 
 def let_full_collections_wait() -> None:
     """Begin the count to the next full collection anew; see the note."""
-    global _waits
+    global _waits, _frozen
+    if _frozen:
+        _frozen -= 1
+        return
     done = gc.get_stats()[_OLDEST]["collections"]
     since = _waits[1] if _waits[0] == done else 0
-    if since == MOST_WAITS or gc.get_freeze_count():  # to thaw what others froze is not ours
+    if since == MOST_WAITS:
+        return
+    if gc.get_freeze_count():
+        _frozen = FROZEN_FOR
         return
     _waits = done, since + 1
     gc.freeze()  # all objects leave the generations, whose counters start at 0,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gradof.autodiff.differentiate import differentiate
+from gradof.ir import garbage
 from gradof.ir.garbage import MOST_WAITS, YOUNG, few_collections, let_full_collections_wait
 from gradof.ir.parser import parse_graph
 
@@ -78,8 +79,9 @@ def test_a_long_graph_is_differentiated_in_few_collections() -> None:
 
 
 @pytest.fixture
-def full_is_due() -> Iterator[None]:
+def full_is_due(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ten generations of objects have grown old since the last full look, and none is frozen."""
+    monkeypatch.setattr(garbage, "_frozen", 0)
     gc.unfreeze()
     gc.collect()
     for _ in range(11):
@@ -117,3 +119,18 @@ def test_what_others_have_frozen_stays_frozen() -> None:
     finally:
         gc.unfreeze()
     assert any(one is mine for one in gc.get_objects())
+
+
+def test_what_others_have_frozen_is_counted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    def count() -> int:
+        counted.append(1)
+        return 700_000
+
+    monkeypatch.setattr(garbage, "_frozen", 0)
+    monkeypatch.setattr(garbage, "_waits", (0, 0))
+    monkeypatch.setattr(gc, "get_freeze_count", count)
+    for _ in range(2 * garbage.FROZEN_FOR + 3):
+        let_full_collections_wait()
+    assert len(counted) == 3

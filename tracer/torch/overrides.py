@@ -138,6 +138,12 @@ def _bernoulli(
     return fresh.bernoulli_(p, generator=generator)
 
 
+@_instead_of(torch._assert_async)
+def _assert_async(input: torch.Tensor, assert_msg: str = "") -> None:
+    if not bool(input):  # guarded: the trace holds where it is so
+        raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")
+
+
 @_instead_of(torch.nn.functional.one_hot)
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if num_classes < 0:
