@@ -326,3 +326,19 @@ def test_products_of_three(expanded: Any) -> None:
         for dims in expanded[:3]
     ]
     check(lambda a, b, c: torch.ops.aten._trilinear.default(a, b, c, *expanded), *given)
+
+
+def test_an_assertion_of_a_tensor_is_made_at_each_call() -> None:
+    def fn(x: Tensor) -> Tensor:
+        torch._assert_async((x > 0).all(), "not positive")
+        return x.log().sum()
+
+    compiled = differentiate(fn)
+    for value in (1.0, 2.0, 3.0):
+        x = torch.full((3,), value, requires_grad=True)
+        (found,) = torch.autograd.grad(compiled(x), x)
+        torch.testing.assert_close(found, torch.full((3,), 1 / value))
+    info = compiled.cache_info()
+    assert (info.misses, info.eager_runs) == (1, 0)
+    with pytest.raises(RuntimeError, match="not positive"):
+        compiled(torch.zeros(3))

@@ -222,6 +222,7 @@ class Outcome:
             origin = GeneratorState(generator)
             i = len(trace.wrappers) - len(trace.found) + trace.found.index(origin)
             changed.append(WriteBack(self._add(state), i, generator=generator))
+        trace.api.histories.saved.check(self.values)
         return tuple(changed)
 
     def _refuse_overlap(self, index: int) -> None:

@@ -261,7 +261,6 @@ class Trace:
                     self.params, self.real, self.wrappers, outputs, outcome.values
                 )
                 writebacks = outcome.writebacks()
-                self.api.histories.saved.check(outcome.values)
                 attributes = outcome.read_attributes(len(arg_leaves))
         self.recorder.finish(outcome.values)
         graph, recorded, deciding = split_guards(self.recorder.graph)
