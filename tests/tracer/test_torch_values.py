@@ -329,7 +329,7 @@ def test_products_of_three(expanded: Any) -> None:
 
 
 def test_an_assertion_of_a_tensor_is_made_at_each_call() -> None:
-    def fn(x: Tensor) -> Tensor:
+    def fn(x: torch.Tensor) -> torch.Tensor:
         torch._assert_async((x > 0).all(), "not positive")
         return x.log().sum()
 
