@@ -198,3 +198,47 @@ def test_what_a_cached_partial_does_is_done_once() -> None:
     parse.cache_clear()
     np.testing.assert_array_equal(value_and_grad(fn)(np.ones(3))[1], np.full(3, 2.0))
     assert parse.cache_info().currsize == 1
+
+
+class Quadrature:
+    @staticmethod
+    @functools.cache
+    def nodes(n: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """A trace could not hold tensors of numpy's memory that a cache keeps."""
+        places, weights = np.polynomial.legendre.leggauss(n)
+        return torch.as_tensor(places, **options), torch.as_tensor(weights, **options)
+
+    @staticmethod
+    def integral(a: torch.Tensor, n: int) -> torch.Tensor:
+        places, weights = Quadrature.nodes(n, dtype=a.dtype, device=a.device)
+        return ((a[..., None] * places).exp() * weights).sum(-1)
+
+
+class _ByFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(a)
+        return Quadrature.integral(a, 4)
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
+        (a,) = ctx.saved_tensors
+        return g * a.exp()
+
+
+@pytest.mark.parametrize(
+    ("fn", "n"), [(lambda a: Quadrature.integral(a, 3), 3), (_ByFunction.apply, 4)]
+)
+def test_a_cached_static_method_is_filled_eagerly_and_read(fn: Any, n: int) -> None:
+    Quadrature.nodes.cache_clear()
+    compiled = differentiate(lambda a: fn(a).sum())
+    for k in range(3):
+        a = torch.full((2,), 0.5 + k, dtype=torch.float64, requires_grad=True)
+        b = a.detach().clone().requires_grad_()
+        found, wanted = compiled(a), fn(b).sum()
+        torch.testing.assert_close(found, wanted)
+        (have,), (want,) = torch.autograd.grad(found, a), torch.autograd.grad(wanted, b)
+        torch.testing.assert_close(have, want)
+    info = compiled.cache_info()
+    assert info.eager_runs <= 1 and info.forward_runs >= 2
+    assert Quadrature.nodes.cache_info().currsize == 1

@@ -111,3 +111,29 @@ def test_state_that_is_changed_through_data(name: str) -> None:
         found.append(rows)
     torch.testing.assert_close(found[1], found[0])
     assert bool(compiled.cache_info().eager_runs) is not is_compiled
+
+
+class Converted(torch.nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight, self.dtype = torch.nn.Parameter(torch.arange(1.0, 4.0)), dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.data = self.weight.data.to(device=x.device, dtype=self.dtype)
+        return (x * self.weight.to(x.dtype)).square().sum()
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.parametrize(("dtype", "eager"), [(torch.float32, 0), (torch.float64, 1)])
+def test_a_parameter_is_given_its_own_memory(dtype: torch.dtype, eager: int) -> None:
+    """As losses with proxies do at each call, in case that the device is another one."""
+    model, other = Converted(dtype), Converted(dtype)
+    compiled = differentiate(other)
+    for n in range(3):
+        x = torch.full((3,), 1.0 + n)
+        for call, each in ((model, model), (compiled, other)):
+            each.zero_grad()
+            call(x).backward()
+        torch.testing.assert_close(other.weight.grad, model.weight.grad)
+        assert other.weight.dtype == model.weight.dtype == dtype
+    assert compiled.cache_info().eager_runs == eager

@@ -11,8 +11,9 @@ A cached function that runs while a trace is made runs once for many calls. Its 
 cache where it is a value like any other, and what it logs is logged, once, as in eager. Where it
 holds a tensor of the trace, or the function wrote to what was there before or did more than compute
 (`print`, `uuid.uuid4`), the trace ends with a ColdCache before anything is kept: this call runs
-eagerly, and the next one finds the result. A numpy function, which has no eager gradient, is traced
-again after the cached function alone has run plainly, with the arguments that it had (`Warming`).
+eagerly, and the next one finds the result. So does a torch trace that is refused within it. A
+numpy function, which has no eager gradient, is traced again after the cached function alone has run
+plainly, with the arguments that it had (`Warming`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from itertools import islice, permutations
 from types import FrameType
 from typing import Any, NoReturn
 
-from gradof.errors import TraceError
-from gradof.ir.core import Loc
+from gradof.errors import GradofError, TraceError
 from gradof.tracer.state.caches import used_since, wrapped_by
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.items import SEQUENCES, items_of
@@ -44,7 +44,7 @@ class ColdCache(TraceError):
     call: ColdCall | None = None  # how it was called, where that is known
 
 
-def cold_cache(name: str, loc: Loc | None, call: ColdCall | None = None) -> ColdCache:
+def cold_cache(name: str, loc: Any, call: ColdCall | None = None) -> ColdCache:
     """The error for a cached function whose result a trace must not keep."""
     error = ColdCache(
         f"{name} is cached, and computed for the first time: its result stays for later calls",
@@ -167,6 +167,17 @@ class Misses:
         """Raise ColdCache where a cached function does what a trace must not, as none does it."""
         if self._running:
             self._refuse(frame, self._running[0].call)
+
+    def refuse_within(self, error: GradofError) -> None:
+        """Raise ColdCache where a cached function was running as a trace was refused."""
+        at = error.__traceback__
+        while at is not None:
+            for cached, before in self._held.caches.values():
+                code = at.tb_frame.f_code
+                if _code_of(wrapped_by(cached)) is code:
+                    if cached.cache_info().misses > before.misses:
+                        raise cold_cache(code.co_qualname, error.loc) from error
+            at = at.tb_next
 
     def _refuse(self, frame: FrameType, outermost: ColdCall) -> NoReturn:
         name = self._running[0].frame.f_code.co_qualname if self._running else None

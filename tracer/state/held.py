@@ -238,6 +238,8 @@ class Held:
                 if not isinstance(value, (FunctionType, property, staticmethod, classmethod)):
                     self._class_names.setdefault((base, name), value)
                     yield value
+                elif type(found := getattr(value, "__func__", None)) is LRU:
+                    yield found
                 elif self.sight is not None:  # methods lead to arrays by closures and defaults
                     yield getattr(value, "fget", None) or getattr(value, "__func__", value)
                 elif stores and isinstance(value, FunctionType):

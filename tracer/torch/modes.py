@@ -249,7 +249,7 @@ class ApiMode(TorchFunctionMode):
                 self.layouts.note(func, args, kwargs)
             return func(*plain(args), **kwargs)
         if refuse(func, args, kwargs, sys._getframe(1), self):
-            return None  # of a gradient that is not there
+            return None
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options

@@ -15,6 +15,7 @@ import torch
 from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.histories import Histories
+from gradof.tracer.torch.memory import address, same_elements
 
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
@@ -59,6 +60,10 @@ class Api(Protocol):
         """Which of them may be given a gradient by `gradof.grad`."""
         ...
 
+    def traced(self, tensor: Any, /) -> Any:
+        """The tensor of the trace that stands for one."""
+        ...
+
     @property
     def lacks_gradient(self) -> Callable[[torch.Tensor], bool]:
         """Whether one stands for a leaf whose `.grad` is None; the trace holds for such alone."""
@@ -70,10 +75,16 @@ def refuse(
 ) -> bool:
     """Raise a TraceError for a call that a trace cannot hold.
 
-    Whether it is one of a gradient that is not there, and so gives None.
+    Whether it is one of a gradient that is not there, or gives a tensor its own memory, as
+    `w.data = w.data.to(x.device)` may, and so does nothing and gives None.
     """
     if func in _OF_NONE and all(arg is None for arg in args[1:2]) and api.lacks_gradient(args[0]):
         return True
+    if func == _SETS_DATA and isinstance(args[1], torch.Tensor):
+        tensor, other = map(api.traced, args)
+        same = address(tensor) == address(other) and tensor.shape == other.shape
+        if same and same_elements(tensor, other):
+            return True
     found = _REFUSED.get(func)
     if found is None and func in _BY_HISTORY:
         tensor = args[0]
@@ -89,6 +100,7 @@ def refuse(
     return False
 
 
+_SETS_DATA = _TENSOR.data.__set__
 _OF_NONE = frozenset({_TENSOR.grad.__get__, _TENSOR.grad.__set__})
 _OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})
 _BY_HISTORY = MAKES_LEAF | _OF_GRAPH | {torch.Tensor.detach_, torch.detach_}

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gradof.errors import FreeTensorError, TraceError
+from gradof.errors import FreeTensorError, GradofError, TraceError
 from gradof.ir import forks
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
@@ -216,6 +216,9 @@ class Trace:
             with without_saved_tensors_hooks():
                 traced = self.trace(leaves, tree, paths)
             generators.check()
+        except GradofError as error:
+            self.reads.misses.refuse_within(error)
+            raise
         finally:
             generators.put_back()
             for generator, state in self.recorder.seeded_elsewhere.items():
