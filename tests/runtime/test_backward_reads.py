@@ -217,3 +217,46 @@ def test_what_the_call_writes_elsewhere_under_the_same_name_is_compiled() -> Non
     x = torch.ones(3, requires_grad=True)
     (call(x) + call(x)).backward()  # each with the rate that it had
     assert torch.equal(x.grad, torch.full((3,), -6.0))  # type: ignore[arg-type]
+
+
+class Net(torch.nn.Sequential):
+    """Whose forward goes through its table of modules."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Linear(1, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+
+
+class Integral(torch.autograd.Function):
+    """The integral of a function with parameters, whose backward has functions of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Any, x: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.f = f
+        ctx.save_for_backward(x, *parameters)
+        return f(x / 2) * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, *parameters = ctx.saved_tensors
+
+        def slopes(at: Tensor) -> Any:
+            with torch.enable_grad():
+                area = ctx.f(at / 2) * at
+                return torch.autograd.grad(area, (at, *parameters), g)
+
+        return (None, *slopes(x.detach().requires_grad_()))
+
+
+def test_a_backward_may_have_functions_and_run_modules() -> None:
+    torch.manual_seed(0)
+    net = Net()
+    compiled = differentiate(lambda x: Integral.apply(net, x, *net.parameters()).sum())
+    for n in range(3):
+        x, y = (torch.linspace(0.0, 1.0 + n, 4).unsqueeze(1).requires_grad_() for _ in range(2))
+        found, wanted = compiled(x), (net(y / 2) * y).sum()
+        torch.testing.assert_close(found, wanted)
+        weights = list(net.parameters())
+        have = torch.autograd.grad(found, [x, *weights])
+        torch.testing.assert_close(have, torch.autograd.grad(wanted, [y, *weights]))
+    info = compiled.cache_info()
+    assert (info.eager_runs, info.misses) == (0, 1)

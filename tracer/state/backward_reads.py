@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -42,15 +42,18 @@ class BackwardReads:
         self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
         self.names: set[str] = set()
         self.probes: set[str] = set()
+        self._runner: FrameType | None = None  # which calls the backward that runs
 
     @contextmanager
     def of(self, backward: Any, ctx: Any) -> Iterator[None]:
         """Within it, the code that runs is this backward's."""
         self.rules.append((backward, dict(vars(ctx))))
         self.running += 1
+        before, self._runner = self._runner, sys._getframe(2)  # beyond this one's __enter__
         try:
             yield
         finally:
+            self._runner = before
             self.running -= 1
 
     def enter(self, frame: FrameType, facts: Facts) -> None:
@@ -58,13 +61,24 @@ class BackwardReads:
         self.codes[frame.f_code] = frame.f_globals
         self.names |= facts.reads
         self.probes |= facts.probes
-        _refuse_reads(frame, facts)
+        _refuse_reads(frame, facts, self._made_within)
+
+    def _made_within(self, frame: FrameType, name: str, value: object) -> bool:
+        """Whether a variable that a function closes over is one of the backward's own code."""
+        at = frame.f_back
+        while at is not None and at is not self._runner:
+            if name in at.f_code.co_cellvars and at.f_locals.get(name) is value:
+                return True
+            at = at.f_back
+        return False
 
 
-def _refuse_reads(frame: FrameType, facts: Facts) -> None:
+def _refuse_reads(
+    frame: FrameType, facts: Facts, is_own: Callable[[FrameType, str, object], bool]
+) -> None:
     space, cells = frame.f_globals, frame.f_locals
-    if str(space.get("__name__", "")).partition(".")[0] in _STDLIB:
-        return
+    if str(space.get("__name__", "")).partition(".")[0] in _STDLIB | {"torch"}:
+        return  # as a Sequential of the user's, which goes through its `_modules`
     found = [
         n for n in facts.reads & space.keys()
         if not isinstance(space[n], _FIXED)
@@ -75,6 +89,8 @@ def _refuse_reads(frame: FrameType, facts: Facts) -> None:
         value = space[name] if name in space else cells.get(name)
         if hasattr(value, "dtype") or type(value).__module__ in _TORCHS:
             continue  # tensors are inputs
+        if name not in space and is_own(frame, name, value):
+            continue
         raise TraceError(
             f"a backward reads {name}, which may be another when it runs", loc=user_loc(frame),
             hint="give it to the forward, and keep it on ctx",
