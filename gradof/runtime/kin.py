@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import (
     CodeType,
@@ -78,6 +78,7 @@ class Likeness(NamedTuple):
     entry: Entry  # its guard has numbers for own objects, and is never asked
     own: OwnObjects
     code: CodeType  # kept, as the key has its id
+    needed: frozenset[Any] = frozenset()  # numbers whose values were asked for, by own place
 
     def entry_of(self, fn: Any, call: Call) -> Entry | None:
         """The entry as that of another function; None where it is no other of this kind."""
@@ -113,15 +114,21 @@ class Likeness(NamedTuple):
             return None
         return lambda value: objects[value.number] if type(value) is _Own else value
 
-    def varied(self, fn: Any, call: Call) -> dict[Any, tuple[Place, str]]:
+    def varied(
+        self, fn: Any, call: Call, needed: Collection[Any]
+    ) -> dict[Any, tuple[Place, str]]:
         """The numbers of Python's state that another function has, and this one has not."""
-        placed = self._placing(fn, call)
+        objects, placed = self.own.of(_root(fn, call)), self._placing(fn, call)
         try:
             guard = placed and _mapped(self.entry.state, placed, placed)
             changed = [number for _, number in guard.changes()] if guard else []
         except GONE:
             return {}
-        return {key: guard.numbers[key] for key in changed if guard and key in guard.numbers}
+        numbers = {id(obj): n for n, obj in enumerate(objects or ())}
+        return {
+            key: guard.numbers[key] for key in changed
+            if guard and key in guard.numbers and _own_key(key, numbers) not in needed
+        }
 
 
 def key_of(function: Differentiated, call: Call) -> Any:
@@ -193,9 +200,18 @@ def varied(function: Differentiated, call: Call) -> dict[Any, tuple[Place, str]]
     with _lock:
         known = _known.get(key_of(function, call), [])
     found: dict[Any, tuple[Place, str]] = {}
+    needed = frozenset[Any]().union(*(likeness.needed for likeness in known))
     for likeness in known:
-        found.update(likeness.varied(function.fn, call))
+        found.update(likeness.varied(function.fn, call, needed))
     return found
+
+
+def _own_key(key: Any, numbers: Mapping[int, int]) -> Any:
+    """A `place_key` with the number of the own object in the place of its id."""
+    kind, container, name = key
+    if isinstance(container, tuple):
+        return kind, _own_key(container, numbers), name
+    return kind, ("own", numbers[container]) if container in numbers else container, name
 
 
 def _lifted(function: Differentiated, call: Call) -> Call | None:
@@ -204,8 +220,13 @@ def _lifted(function: Differentiated, call: Call) -> Call | None:
     return None if varying is None else lift(call, varying)
 
 
-def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> None:
-    """Keep an entry that was just made for other functions of the same code."""
+def note(
+    function: Differentiated, call: Call, entry: Entry, reads: Reads, needed: Iterable[Any]
+) -> None:
+    """Keep an entry that was just made for other functions of the same code.
+
+    `needed` are the places, by `place_key`, of numbers whose values the function asked for.
+    """
     key = key_of(function, call)
     if key is None or not _is_shareable(entry):
         return
@@ -216,6 +237,8 @@ def note(function: Differentiated, call: Call, entry: Entry, reads: Reads) -> No
     made = _likeness(fn, entry, reads, call)
     if made is None:
         return
+    asked = frozenset(_own_key(place, made.own.numbers) for place in needed)
+    made = made._replace(needed=asked)
     with _lock:
         _known[key] = [made, *_known.get(key, [])][:EACH]
         _known.move_to_end(key)

@@ -345,7 +345,7 @@ class Tracing:
         hasten(cache, self.fn, entry, call)
         cache.traces.append((entry.reason, entry.seconds))
         note_lengths(cache, self.fn, call, entry)
-        kin.note(self.function, call, entry, recording.reads)
+        kin.note(self.function, call, entry, recording.reads, self.cache.needed)
         return entry, call
 
     def _run_eagerly(self, key: Any, error: TraceError) -> None:

@@ -18,6 +18,7 @@ from gradof.autograd.extend import defvjp, primitive
 from gradof.runtime import kin
 from gradof.runtime.function import Differentiated
 from gradof.runtime.once import compiled_once
+from gradof.runtime.record import Tracing
 from gradof.tracer.numpy.active import OVERRIDES
 
 P = np.array([1.0, -2.0, 0.5])
@@ -276,6 +277,35 @@ def test_a_number_that_differs_between_instances_is_an_input_from_then_on() -> N
     sixth.options["power"] = 6
     assert checked(sixth) <= 1
     assert checked(Model(6, scale=13.0)) == 0
+
+
+class Steps:
+    def __init__(self, n: int) -> None:
+        self.n, self.A = n, np.eye(3) * 2
+
+    def loss(self, p: Any) -> Any:
+        for _ in range(self.n):
+            p = np.tanh(self.A @ p)
+        return np.sum(p)
+
+
+def test_a_number_that_is_needed_is_tried_as_an_input_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[Any] = []
+    record = Tracing._record
+
+    def counted(self: Tracing, call: Any) -> Any:
+        runs.append(call)
+        return record(self, call)
+
+    monkeypatch.setattr(Tracing, "_record", counted)
+    counts = []
+    for n in (1, 2, 3, 4):
+        runs.clear()
+        gradof.grad(Steps(n).loss)(P)
+        counts.append(len(runs))
+    assert counts == [1, 2, 1, 1]
 
 
 class Part:
