@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import torch
+
 from gradof.errors import GradientMismatchError
 from gradof.ops.expr import Expr
 from gradof.ops.registry import get_op
@@ -61,3 +63,16 @@ def test_a_planted_mistake_is_found_and_written(
     monkeypatch.undo()
     if library == "torch":  # of numpy the judge is differences, which are not as sharp
         runpy.run_path(str(path))["test_program"]()
+
+
+def test_programs_change_arguments_that_require_no_gradient() -> None:
+    changing = []
+    for seed in range(60):
+        program = generate("torch", seed, "small")
+        args = program.arguments()
+        before = [a.detach().clone() for a in args]
+        program.function()(*args)
+        pairs = zip(args, before, strict=True)
+        changed = [a for a, b in pairs if ((a != b) & (b == b)).any()]
+        changing += [seed] if any(a.is_floating_point() for a in changed) else []
+    assert changing

@@ -108,9 +108,10 @@ class TorchWorld:
         return size <= LARGEST.get(value.dtype, 1e4)
 
     def owned(self, value: torch.Tensor, inputs: Sequence[Any]) -> bool:
-        """Whether no input would be changed with it."""
+        """Whether no input that requires grad would be changed with it, nor one in two places."""
         memory = value.untyped_storage().data_ptr()
-        return all(x.untyped_storage().data_ptr() != memory for x in inputs)
+        of = [x for x in inputs if x.untyped_storage().data_ptr() == memory]
+        return not of or (len(of) == 1 and not of[0].requires_grad and 0 not in of[0].stride())
 
     def dtypes(self, kind: str) -> Sequence[tuple[str, float]]:
         """Dtypes of a kind, by weight."""
