@@ -125,7 +125,7 @@ class Draw:
 
     def fresh(
         self, shape: Shape, kind: str = "f", dtype: str | None = None, drawn: Any = None,
-        plain: bool = False,
+        plain: bool = False, has_gradient: bool = True,
     ) -> str:  # fmt: skip
         """The name of a new input."""
         rng = self.rng
@@ -140,14 +140,14 @@ class Draw:
         value = self.world.make(drawn, dtype)
         if not plain and rng.random() < 0.35:
             value = self.world.laid_out(value, rng)
-        return self.enter(value)
+        return self.enter(value, has_gradient)
 
-    def enter(self, value: Any) -> str:
-        """The name of a new input with this value."""
+    def enter(self, value: Any, has_gradient: bool = True) -> str:
+        """The name of a new input with this value, which may get a gradient."""
         name = f"x{len(self.inputs)}"
         self.inputs.append(name)
         self.values[name] = value
-        if self.world.kind(value) in "fc" and self.rng.random() < 0.88:
+        if self.world.kind(value) in "fc" and has_gradient and self.rng.random() < 0.88:
             self.grads.add(name)
         self.space[name] = self.live[name] = self.world.live(value)
         if name in self.grads and self.world.library == "torch":

@@ -51,7 +51,10 @@ class Context:
             if place == "v" and not world.owned(value, [space[n] for n in self.draw.inputs]):
                 continue
             fits.append(name)
-        if not fits or (place != "v" and self.rng.random() < 0.08):
+        if place == "v" and world.library == "torch" and self.rng.random() < 0.12:
+            shape = self.fresh_shape(least, exact)
+            self.subject = self.draw.fresh(shape, kinds[0], has_gradient=False)  # and is changed
+        elif not fits or (place != "v" and self.rng.random() < 0.08):
             if place == "v":
                 return None
             self.subject = self.draw.fresh(self.fresh_shape(least, exact), kinds[0])
