@@ -51,7 +51,7 @@ from gradof.tracer.core.place_numbers import NumberAt
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut
 from gradof.tracer.state.frames import Frame
-from gradof.tracer.state.origins import Step
+from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, place_key
 from gradof.tracer.state.reads import Reads
 
@@ -262,6 +262,8 @@ def _is_shareable(entry: Entry) -> bool:
     if traced.stores or traced.performs or traced.generators or guard.size > _LARGE:
         return False
     if guard.data or guard.variables:
+        return False
+    if not all(isinstance(origin, (Origin, NumberAt)) for origin in traced.origins):
         return False
     return all(
         is_plain(out.value) for out in traced.all_outputs if isinstance(out, ConstantOut)

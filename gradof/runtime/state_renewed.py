@@ -149,7 +149,7 @@ class BuiltAs:
 def _has_now(built: Any) -> Any:
     """What `BuiltAs` compares of a list, a dict, a set or a weak reference."""
     if isinstance(built, set):
-        return frozenset(built)
+        return frozenset(built), frozenset(map(type, built))  # 1 is True
     if isinstance(built, weakref.ref):
         return built() is not None
     return len(built) if isinstance(built, list) else tuple(built)

@@ -334,3 +334,16 @@ def test_what_is_no_such_object_counts_as_ever_where_one_was() -> None:
             if i == 11:
                 slots.scale = 6.0
             torch.testing.assert_close(compiled(x), of_anything(x))
+
+
+def test_a_set_of_another_type_of_numbers_is_another_set() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x * run.w).sum() * (2.0 if any(n is True for n in run.context.names) else 3.0)
+
+    compiled = differentiate(fn)
+    x = torch.ones(4, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetraceWarning)
+        for names in ({1}, {1}, {1}, {True}, {1}, {1.0}):
+            run.context = Context(names=set(names))
+            torch.testing.assert_close(compiled(x), fn(x))

@@ -15,7 +15,7 @@ from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, module_of
 
 BUILT = frozenset({list, dict, OrderedDict, set, weakref.ref})
-_PLAIN = (str, bytes, int, float, bool, type(None))  # of which equal ones are one
+_PLAIN = (str, bytes, int, type(None))  # of one type equal ones are one
 # Kinds of places whose container is itself a place: read anew on the way to what they hold
 NESTED = frozenset({"attr", "entry", "refer", "index"})
 _WORD = object.__basicsize__ // 2
