@@ -82,16 +82,17 @@ class Likeness(NamedTuple):
 
     def entry_of(self, fn: Any, call: Call) -> Entry | None:
         """The entry as that of another function; None where it is no other of this kind."""
-        placed = self._placing(fn, call)
-        if placed is None:
+        objects = self.own.of(_root(fn, call))
+        if objects is None:
             return None
+        placed = _placing(objects)
         try:
             guard = _mapped(self.entry.state, placed, placed)
             if guard is None or not guard.places_are_equal():
                 return None
             origins = _origins(self.entry.traced.origins, placed)
             content = _content(self.entry, placed)
-            arrays = [origin.read(fn) for origin in origins if not _is_number(origin.read(fn))]
+            arrays = [x for x in (origin.read(fn) for origin in origins) if not _is_number(x)]
         except GONE:
             return None
         if len({*map(id, arrays)}) != len(arrays):
@@ -108,27 +109,29 @@ class Likeness(NamedTuple):
             reason="another function of the same code was traced",
         )
 
-    def _placing(self, fn: Any, call: Call) -> Callable[[Any], Any] | None:
-        objects = self.own.of(_root(fn, call))
-        if objects is None:
-            return None
-        return lambda value: objects[value.number] if type(value) is _Own else value
-
     def varied(
         self, fn: Any, call: Call, needed: Collection[Any]
     ) -> dict[Any, tuple[Place, str]]:
         """The numbers of Python's state that another function has, and this one has not."""
-        objects, placed = self.own.of(_root(fn, call)), self._placing(fn, call)
+        objects = self.own.of(_root(fn, call))
+        if objects is None:
+            return {}
+        placed, numbers = _placing(objects), {id(obj): n for n, obj in enumerate(objects)}
         try:
-            guard = placed and _mapped(self.entry.state, placed, placed)
-            changed = [number for _, number in guard.changes()] if guard else []
+            guard = _mapped(self.entry.state, placed, placed)
+            changed = [] if guard is None else [number for _, number in guard.changes()]
         except GONE:
             return {}
-        numbers = {id(obj): n for n, obj in enumerate(objects or ())}
+        known = {} if guard is None else guard.numbers
         return {
-            key: guard.numbers[key] for key in changed
-            if guard and key in guard.numbers and _own_key(key, numbers) not in needed
+            key: known[key] for key in changed
+            if key in known and _own_key(key, numbers) not in needed
         }
+
+
+def _placing(objects: list[Any]) -> Callable[[Any], Any]:
+    """Puts the objects of one function in the places of own ones."""
+    return lambda value: objects[value.number] if type(value) is _Own else value
 
 
 def key_of(function: Differentiated, call: Call) -> Any:
