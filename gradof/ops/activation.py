@@ -40,10 +40,25 @@ def _gelu(x: Expr, approximate: str) -> Expr:
     raise InferenceError(f"gelu knows approximate='none' and 'tanh', not {approximate!r}")
 
 
-op("gelu(x; approximate) -> y", family=unary(), expand=_gelu, domain=(-3, 3),
-   formula="x*(1 + erf(x/sqrt(2)))/2")
-op("silu(x) -> y", family=unary(), expand=lambda x: x * F.sigmoid(x),
-   names=["aten.silu"], formula="x/(1 + exp(-x))", domain=(-3, 3))
+# The cotangent is multiplied by a whole slope: g * x overflows before the slope of Phi is 0.
+def _gelu_vjp(g: Expr, x: Expr, approximate: str) -> Expr:
+    if approximate == "none":
+        density = F.exp(x * x * -0.5) * (0.5 * SQRT_TWO_OVER_PI)
+        return g * ((F.erf(x * SQRT_HALF) + 1.0) * 0.5 + x * density)
+    t = F.tanh(x * (x * x * (0.044715 * SQRT_TWO_OVER_PI) + SQRT_TWO_OVER_PI))
+    inner = x * x * (3 * 0.044715 * SQRT_TWO_OVER_PI) + SQRT_TWO_OVER_PI
+    return g * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * inner)
+
+
+def _silu_vjp(g: Expr, x: Expr) -> Expr:
+    s = F.sigmoid(x)
+    return g * (s * (x * (1.0 - s) + 1.0))
+
+
+op("gelu(x; approximate) -> y", family=unary(), expand=_gelu, vjp={"x": _gelu_vjp},
+   cost=CALL, domain=(-3, 3), formula="x*(1 + erf(x/sqrt(2)))/2")
+op("silu(x) -> y", family=unary(), expand=lambda x: x * F.sigmoid(x), vjp={"x": _silu_vjp},
+   cost=CALL, names=["aten.silu"], formula="x/(1 + exp(-x))", domain=(-3, 3))
 
 
 def _np_softplus(x: Array, *, beta: float, threshold: float) -> Array:
@@ -98,7 +113,13 @@ def _mish(x: Expr) -> Expr:
     return x * F.tanh(F.softplus(x, beta=1.0, threshold=20.0))
 
 
-op("mish(x) -> y", family=unary(), expand=_mish, names=["aten.mish"],
+def _mish_vjp(g: Expr, x: Expr) -> Expr:
+    t = F.tanh(F.softplus(x, beta=1.0, threshold=20.0))
+    return g * (t + x * ((1.0 - t * t) * F.sigmoid(x)))
+
+
+op("mish(x) -> y", family=unary(), expand=_mish, vjp={"x": _mish_vjp}, cost=CALL,
+   names=["aten.mish"],
    formula="x*tanh(log(1 + exp(x)))")
 op("softsign(x) -> y", family=unary(), expand=lambda x: x / (F.abs(x) + 1.0),
    formula="x/(1 + Abs(x))", domain=(0.1, 2))

@@ -33,12 +33,15 @@ class InnerResults:
 
     `earlier`: by result, those that it is computed from, in the order of the graph. A result is
     there behind all of its own. `views`: those that are given as views of another result.
+    `written`: those that are written to an argument, and its input.
     """
 
     def __init__(
-        self, plan: GraphPlan, earlier: dict[int, Results], views: Mapping[int, SharedView]
-    ) -> None:
+        self, plan: GraphPlan, earlier: dict[int, Results], views: Mapping[int, SharedView],
+        written: Mapping[int, int],
+    ) -> None:  # fmt: skip
         self.earlier = earlier
+        self.written = {i: number for i, number in written.items() if i in earlier}
         self.views = {i: view for i, view in views.items() if i in earlier}
         self.is_random = any(has_trait(node.kind, "random") for node in plan.graph.walk())
         self.draws_in_python = any(node.kind == "python_draw" for node in plan.graph.walk())
@@ -68,10 +71,15 @@ def inner_results(plan: GraphPlan, traced: Traced) -> InnerResults | None:
         out.index: out.shared for out in (*traced.outputs, *stored)
         if isinstance(out, TensorOut) and out.requires_grad
     }  # fmt: skip
+    # what a function that is performed writes to its arguments, it writes itself
+    backs = () if traced.performs else traced.writebacks
+    written = {back.output: back.input for back in backs if back.requires_grad}
+    shown |= dict.fromkeys(written.keys() - shown.keys())
     earlier = _earlier(traced.graph, set(shown)) if len(shown) > 1 else {}
     if not any(earlier.values()):
         return None
-    return InnerResults(plan, earlier, {i: view for i, view in shown.items() if view is not None})
+    views = {i: view for i, view in shown.items() if view is not None}
+    return InnerResults(plan, earlier, views, written)
 
 
 def _part(graph: Graph, result: int, given: Results) -> Graph:

@@ -65,6 +65,8 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
         check_apart(bound.inputs, back.input, name, None if written is None else written.loc)
     for back in traced.writebacks:
         target = bound.inputs[back.input]
+        if results[back.output] is target:
+            continue  # it is written: an inner result, see `torch_inner`
         if back.generator is not None:
             back.generator.set_state(results[back.output].detach())
         elif traced.library == "torch":

@@ -68,7 +68,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if torch.is_grad_enabled():
         flags = tuple([t.requires_grad for t in tensors])
         if True in flags:
-            gradient = plan.gradient(flags)
+            gradient, given = plan.gradient(flags), tensors
             tensors = [_alive(t) for t in tensors]
             for i in gradient.changed:
                 tensors[i] = _as_it_is(tensors[i])
@@ -82,7 +82,7 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             if gradient.inner is None:
                 return _recorded(gradient, edges, tensors)
             kept = Kept(tensors, plan.overwritten, gradient.inner)
-            return apart(gradient.inner, _recorded(gradient, edges, tensors), kept, call)
+            return apart(gradient.inner, _recorded(gradient, edges, tensors), given, kept, call)
     return run(plan, tensors)
 
 

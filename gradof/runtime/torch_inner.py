@@ -113,13 +113,14 @@ class RandomStates:
 
 
 def apart(
-    inner: InnerResults, outputs: Sequence[Tensor], kept: Kept, run: Run
+    inner: InnerResults, outputs: Sequence[Tensor], given: Sequence[Tensor], kept: Kept, run: Run
 ) -> tuple[Tensor, ...]:
     """What f has given, its inner results and those computed from them by nodes of their own.
 
-    `run` runs a plan under autograd.
+    Of the tensors that are `given` those are written here whose new contents are an inner result:
+    what is computed from it has the argument for its history. `run` runs a plan under autograd.
     """
-    shown = list(outputs)
+    shown, read = list(outputs), dict[int, Tensor]()
     f: Any = next((value.grad_fn for value in outputs if value.requires_grad), None)
     if f is None:  # all results have gradients of zero
         return tuple(shown)
@@ -129,8 +130,12 @@ def apart(
         if value.requires_grad and view is not None:
             shown[result] = view.of(shown)
         elif value.requires_grad:
-            how = inner, result, kept, run, f
+            how = inner, result, kept, run, f, [read.get(i, shown[i]) for i in earlier]
             shown[result] = _result(value, _PROBE, how, *[shown[i] for i in earlier])
+            if result in inner.written:
+                shown[result] = given[inner.written[result]].copy_(shown[result])
+                _list_hooks(shown[result])
+                read[result] = shown[result].clone()  # the next call may write to it again
     return tuple(shown)
 
 
@@ -144,9 +149,10 @@ class Result(torch.autograd.Function):
     ) -> Tensor:
         """`probe` is here for its node; `how` is what `apart` knows."""
         ctx.set_materialize_grads(False)
-        ctx.inner, ctx.result, ctx.kept, ctx.run, ctx.f = how
+        ctx.inner, ctx.result, ctx.kept, ctx.run, ctx.f, read = how
         ctx.earlier = [weakref.ref(t) for t in earlier]
-        ctx.save_for_backward(*earlier)  # so that they and their hooks stay
+        ctx.hooks = [t._backward_hooks for t in earlier]
+        ctx.save_for_backward(*read)  # `earlier`, so that they and their hooks stay, or copies
         return value.detach()
 
     @staticmethod
@@ -212,7 +218,7 @@ def _asked(ctx: Any) -> list[int]:
             is_goal = not _executes(_PROBE.grad_fn) and _executes(node)
         else:
             is_goal = any(goal is node for goal in goals)
-        if is_goal or _is_hooked(ref(), node):
+        if is_goal or _is_hooked(ref(), node) or _read_it(ctx.hooks[i]):
             asked.append(i)
     return asked
 
@@ -243,8 +249,20 @@ def _is_hooked(result: Any, node: Any) -> bool:
     """Whether a hook reads the gradient; those of torch's distributed wrappers wait for it."""
     if result is None or result.grad_fn is not node:  # or it was written to since
         return False
-    hooks = result._backward_hooks
-    return result.retains_grad or bool(hooks and not all(map(is_distributed, hooks.values())))
+    return result.retains_grad or _read_it(result._backward_hooks)
+
+
+def _read_it(hooks: dict[int, Any] | None) -> bool:
+    return bool(hooks and not all(map(is_distributed, hooks.values())))
+
+
+def _list_hooks(argument: Any) -> None:
+    """Begin the list of a tensor's hooks: with its next change in place torch lets go of it."""
+    argument.register_hook(_same).remove()
+
+
+def _same(gradient: Tensor) -> Tensor:
+    return gradient
 
 
 _result: Any = super(torch.autograd.Function, Result).apply

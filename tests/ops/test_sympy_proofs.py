@@ -72,7 +72,7 @@ DIGITS_ONLY = {
          "logit",
          "binom", "dawsn", "ellipe", "ellipk", "ellipkm1", "erfcx", "poch", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "logaddexp", "logaddexp2", "maximum", "minimum",
-         "mish", "pow", "prelu",
+         "pow", "prelu",
          "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
     "acosh": "sqrt(x - 1)*sqrt(x + 1) is sqrt(x**2 - 1) for x > 1, and not for every x",

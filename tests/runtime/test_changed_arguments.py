@@ -137,3 +137,55 @@ def test_a_parameter_is_given_its_own_memory(dtype: torch.dtype, eager: int) -> 
         torch.testing.assert_close(other.weight.grad, model.weight.grad)
         assert other.weight.dtype == model.weight.dtype == dtype
     assert compiled.cache_info().eager_runs == eager
+
+
+def after(fn: Any, kind: str) -> list[Tensor]:
+    """The gradients for what the argument has become, and for what changed it."""
+    found: list[Tensor] = []
+    for _ in range(3):
+        b, inputs = argument(kind)
+        x = torch.linspace(0.5, 1.5, b.numel(), dtype=torch.float64).reshape(b.shape)
+        inputs.append(x.requires_grad_())
+        value = fn(b, x).sum()
+        first = torch.autograd.grad(value, [b, *inputs], create_graph=True)
+        second = torch.autograd.grad(first[0].square().sum(), [b, *inputs], allow_unused=True)
+        found += [t.detach() for t in (value, *first, *second) if t is not None]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["plain", "with history", "of columns"])
+def test_what_an_argument_has_become_has_a_gradient(kind: str) -> None:
+    def fn(b: Tensor, x: Tensor) -> Tensor:
+        b.mul_(x)
+        return b.sin() * x
+
+    compiled = differentiate(fn)
+    for mine, theirs in zip(after(compiled, kind), after(fn, kind), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert not compiled.cache_info().eager_runs
+
+
+def test_a_carried_argument_keeps_its_gradient_and_its_hooks() -> None:
+    def step(carry: Tensor, x: Tensor) -> Tensor:
+        carry.mul_(0.5).add_(x.tanh())
+        return carry.exp().sum()
+
+    def run(fn: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        xs = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+        carry, seen = torch.zeros(3, dtype=torch.float64), []
+        losses = []
+        for x in xs.unbind():
+            losses.append(fn(carry, x))
+            carry.register_hook(lambda g: seen.append(g.detach().clone()))
+        carry.retain_grad()
+        torch.stack(losses).sum().backward()
+        assert carry.grad is not None and xs.grad is not None
+        return [carry.grad, xs.grad, *seen]
+
+    compiled = differentiate(step)
+    mine, theirs = run(compiled), run(step)
+    assert len(mine) == len(theirs) == 6
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+    assert not compiled.cache_info().eager_runs

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradof.ir.types import BOOL
+from gradof.ir.types import BOOL, F64
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten.registry import Call, aten
 from gradof.tracer.aten.shape import wrap_dim
@@ -126,6 +126,11 @@ def _correction(unbiased: Number | None) -> float:
     return 1.0 if unbiased is None else float(unbiased)
 
 
+def _summed_in(c: Call, x: Expr) -> Expr:
+    """An operand as torch's kernels for spreads add it up, which is in float64 on a CPU."""
+    return x.cast(F64) if c.results[0].device.type == "cpu" else x
+
+
 for _name in ("var", "std"):
 
     def _spread(
@@ -133,15 +138,19 @@ for _name in ("var", "std"):
         keepdim: bool = False, _name: str = _name,
     ) -> Expr:  # fmt: skip
         reduce = F.__getattr__(_name)
-        dims = all_dims(x, dim)
-        return reduce(x, dims=dims, correction=_correction(correction), keepdims=keepdim)
+        spread = reduce(
+            _summed_in(c, x), dims=all_dims(x, dim), correction=_correction(correction),
+            keepdims=keepdim,
+        )  # fmt: skip
+        return spread.cast(x.dtype)
 
     def _spread_mean(
         c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
         keepdim: bool = False, _name: str = _name,
     ) -> tuple[Expr, Expr]:  # fmt: skip
         spread = _spread(c, x, dim, correction=correction, keepdim=keepdim, _name=_name)
-        return spread, F.mean(x, dims=all_dims(x, dim), keepdims=keepdim)
+        mean = F.mean(_summed_in(c, x), dims=all_dims(x, dim), keepdims=keepdim)
+        return spread, mean.cast(x.dtype)
 
     aten(f"{_name}.correction")(_spread)
     aten(f"{_name}_mean.correction")(_spread_mean)
@@ -170,9 +179,13 @@ def vector_norm(
     p = 2 if p is None else p
     assert not isinstance(p, complex)
     x = x.cast(c.type().dtype)
+    dims = all_dims(x, dim)
+    if p != 0 and all(x.shape[d] == 1 for d in dims):
+        size = F.abs(x)  # a power of it may overflow
+        return size if keepdim else size.reshape(c.type().shape)
     plain = p in (0, 1) or math.isinf(p) or x.dtype.kind != "float"
     norm = F.vector_norm if plain else F.torch_norm
-    return norm(x, ord=float(p), dims=all_dims(x, dim), keepdims=keepdim)
+    return norm(x, ord=float(p), dims=dims, keepdims=keepdim)
 
 
 @aten("dist.default")
@@ -184,4 +197,6 @@ def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
 @aten("trace.default")
 def trace(c: Call, x: Expr) -> Expr:
     diagonal = F.diagonal(x, offset=0, dim1=0, dim2=1)
-    return F.sum(diagonal.cast(c.type().dtype), dims=(0,), keepdims=False)
+    dtype = c.type().dtype
+    wide = _summed_in(c, diagonal) if dtype.kind == "float" else diagonal.cast(dtype)
+    return F.sum(wide, dims=(0,), keepdims=False).cast(dtype)

@@ -52,7 +52,9 @@ def _pixel(x: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
         # zeros and not a clamp: at a bound eager lets no gradient through
         place = torch.where(place > 0, place, 0.0)
         place = torch.where(place < size - 1, place, size - 1.0)
-    return place
+        return place
+    # Far outside, or no number, no corner is read: a place that is finite keeps weights finite.
+    return torch.where((place > -1) & (place < size), place, -2.0)
 
 
 def _reflect(place: Tensor, low: float, span: float) -> Tensor:
