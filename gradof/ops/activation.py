@@ -41,7 +41,8 @@ def _gelu(x: Expr, approximate: str) -> Expr:
 
 
 # The cotangent is multiplied by a whole slope: g * x overflows before the slope of Phi is 0.
-def _gelu_vjp(g: Expr, x: Expr, approximate: str) -> Expr:
+# Composites, as torch's kernels are, so that in half precision they are rounded once.
+def _gelu_grad(g: Expr, x: Expr, approximate: str) -> Expr:
     if approximate == "none":
         density = F.exp(x * x * -0.5) * (0.5 * SQRT_TWO_OVER_PI)
         return g * ((F.erf(x * SQRT_HALF) + 1.0) * 0.5 + x * density)
@@ -50,15 +51,23 @@ def _gelu_vjp(g: Expr, x: Expr, approximate: str) -> Expr:
     return g * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * inner)
 
 
-def _silu_vjp(g: Expr, x: Expr) -> Expr:
+def _silu_grad(g: Expr, x: Expr) -> Expr:
     s = F.sigmoid(x)
     return g * (s * (x * (1.0 - s) + 1.0))
 
 
-op("gelu(x; approximate) -> y", family=unary(), expand=_gelu, vjp={"x": _gelu_vjp},
-   cost=CALL, domain=(-3, 3), formula="x*(1 + erf(x/sqrt(2)))/2")
-op("silu(x) -> y", family=unary(), expand=lambda x: x * F.sigmoid(x), vjp={"x": _silu_vjp},
-   cost=CALL, names=["aten.silu"], formula="x/(1 + exp(-x))", domain=(-3, 3))
+op("gelu_grad(g, x; approximate) -> y", family=composite(_gelu_grad, elementwise=True),
+   expand=_gelu_grad, domain=((-2, 2), (-3, 3)), doc="g times the slope of gelu.",
+   formula="g*((1 + erf(x/sqrt(2)))/2 + x*exp(-x**2/2)/sqrt(2*pi))")
+op("silu_grad(g, x) -> y", family=composite(_silu_grad, elementwise=True), expand=_silu_grad,
+   domain=((-2, 2), (-3, 3)), doc="g times the slope of silu.",
+   formula="g*(1 + x/(1 + exp(x)))/(1 + exp(-x))")
+op("gelu(x; approximate) -> y", family=unary(), expand=_gelu, cost=CALL, domain=(-3, 3),
+   vjp={"x": lambda g, x, approximate: F.gelu_grad(g, x, approximate=approximate)},
+   formula="x*(1 + erf(x/sqrt(2)))/2")
+op("silu(x) -> y", family=unary(), expand=lambda x: x * F.sigmoid(x), cost=CALL,
+   vjp={"x": lambda g, x: F.silu_grad(g, x)},
+   names=["aten.silu"], formula="x/(1 + exp(-x))", domain=(-3, 3))
 
 
 def _np_softplus(x: Array, *, beta: float, threshold: float) -> Array:
@@ -113,13 +122,16 @@ def _mish(x: Expr) -> Expr:
     return x * F.tanh(F.softplus(x, beta=1.0, threshold=20.0))
 
 
-def _mish_vjp(g: Expr, x: Expr) -> Expr:
+def _mish_grad(g: Expr, x: Expr) -> Expr:
     t = F.tanh(F.softplus(x, beta=1.0, threshold=20.0))
     return g * (t + x * ((1.0 - t * t) * F.sigmoid(x)))
 
 
-op("mish(x) -> y", family=unary(), expand=_mish, vjp={"x": _mish_vjp}, cost=CALL,
-   names=["aten.mish"],
+op("mish_grad(g, x) -> y", family=composite(_mish_grad, elementwise=True), expand=_mish_grad,
+   domain=((-2, 2), (-3, 3)), doc="g times the slope of mish.",
+   formula="g*(tanh(log(1 + exp(x))) + x*(1 - tanh(log(1 + exp(x)))**2)/(1 + exp(-x)))")
+op("mish(x) -> y", family=unary(), expand=_mish, cost=CALL,
+   vjp={"x": lambda g, x: F.mish_grad(g, x)}, names=["aten.mish"],
    formula="x*tanh(log(1 + exp(x)))")
 op("softsign(x) -> y", family=unary(), expand=lambda x: x / (F.abs(x) + 1.0),
    formula="x/(1 + Abs(x))", domain=(0.1, 2))

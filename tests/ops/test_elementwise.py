@@ -24,6 +24,12 @@ from gradof.ops.registry import Op, all_ops, get_op
 from tests.ops.reference import Array, build_graph, compare, evaluate, forward, gradient, type_of
 from tests.ops.test_sympy_proofs import ATTRS
 
+
+def _slope_of_mish(x: torch.Tensor) -> torch.Tensor:
+    t = torch.tanh(torch.log1p(torch.exp(x)))
+    return t + x * (1 - t * t) * torch.sigmoid(x)
+
+
 OWN = ("gradof.ops.elementwise", "gradof.ops.logic", "gradof.ops.special", "gradof.ops.activation")
 SMOOTH = [
     o for o in all_ops()
@@ -42,6 +48,10 @@ TORCH: dict[str, Callable[..., Any]] = {
     "softsign": torch.nn.functional.softsign, "tanhshrink": torch.nn.functional.tanhshrink,
     "erfcx": torch.special.erfcx, "i0e": torch.special.i0e, "i1": torch.special.i1,
     "i1e": torch.special.i1e, "prelu": lambda x, w: torch.where(x > 0, x, x * w),
+    "gelu_grad": lambda g, x: g * (torch.special.ndtr(x) + x * torch.exp(-x * x / 2)
+                                   / math.sqrt(2 * math.pi)),
+    "silu_grad": lambda g, x: g * torch.sigmoid(x) * (1 + x * torch.sigmoid(-x)),
+    "mish_grad": lambda g, x: g * _slope_of_mish(x),
     # torch's own backward of it rounds 1/6 to single precision
     "hardsigmoid": lambda x: (x + 3.0).clamp(0.0, 6.0) / 6.0,
 }  # fmt: skip

@@ -19,6 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "celu": {"alpha": 0.75},
     "elu": {"alpha": 1.5, "scale": 1.25, "input_scale": 0.5},
     "gelu": {"approximate": "none"},
+    "gelu_grad": {"approximate": "none"},
     "leaky_relu": {"negative_slope": 0.1},
     "logit": {"eps": None},
     "polygamma": {"n": 2},

@@ -38,6 +38,7 @@ ATTRS: dict[str, dict[str, Any]] = {
     "celu": {"alpha": 1.5},
     "elu": {"alpha": 1.5, "scale": 2.0, "input_scale": 0.5},
     "gelu": {"approximate": "none"},
+    "gelu_grad": {"approximate": "none"},
     "leaky_relu": {"negative_slope": 0.25},
     "logit": {"eps": None},
     "polygamma": {"n": 2},
@@ -72,7 +73,7 @@ DIGITS_ONLY = {
          "logit",
          "binom", "dawsn", "ellipe", "ellipk", "ellipkm1", "erfcx", "poch", "rgamma", "j1",
          "leaky_relu", "log1p_exp", "log_sigmoid", "logaddexp", "logaddexp2", "maximum", "minimum",
-         "pow", "prelu",
+         "mish_grad", "pow", "prelu",
          "relu", "safe_sqrt", "selu",
          "sinc", "softplus", "softsign", "xlog1py", "xlogy"], CHOICE),
     "acosh": "sqrt(x - 1)*sqrt(x + 1) is sqrt(x**2 - 1) for x > 1, and not for every x",
@@ -106,7 +107,7 @@ def constants() -> list[tuple[float, sympy.Expr]]:
     exact = [
         sympy.log(2), sympy.log(10), 1 / sympy.log(2), 1 / sympy.log(10), pi, 1 / pi, pi / 2,
         2 / sympy.sqrt(pi), sympy.sqrt(pi), sympy.sqrt(pi) / 2, sympy.sqrt(two),
-        1 / sympy.sqrt(two), sympy.sqrt(2 * pi), 1 / sympy.sqrt(2 * pi),
+        1 / sympy.sqrt(two), sympy.sqrt(2 * pi), 1 / sympy.sqrt(2 * pi), 1 / sympy.sqrt(8 * pi),
         sympy.sqrt(2 / pi), sympy.sqrt(pi / 2), *(sympy.Rational(n, 6) for n in (1, 2, 4)),
     ]  # fmt: skip
     return [(float(sympy.N(sign * v, 40)), sign * v) for v in exact for sign in (1, -1)]
