@@ -64,18 +64,19 @@ def _svd_x(
     on_diagonal = Dense.of(np.eye(k, dtype=bool))
     row = s.reshape((*s.shape[:-1], 1, k))
     column = s.reshape((*s.shape, 1))
-    # 1 / (s_j^2 - s_i^2), in factors that do not overflow
-    gaps = F.where(on_diagonal, 1.0, (row - column) * (row + column))
+    # s_j / (s_j^2 - s_i^2) in two quotients: squares of 1e-20 are no numbers of float32
+    gaps = F.where(on_diagonal, 1.0, row - column)
+    total = F.where(on_diagonal, 1.0, row + column)
 
     if x.dtype.is_complex:
-        return _svd_complex(g_u, g_s, g_vh, u, s, vh, gaps)
+        return _svd_complex(g_u, g_s, g_vh, u, s, vh, gaps, total)
 
     def turned(basis: Expr, g: Expr) -> Expr:
         inner = basis.mT @ g
         return F.where(on_diagonal, 0.0, (inner - inner.mT) / gaps)
 
     v, g_v = vh.mT, g_vh.mT
-    middle = turned(u, g_u) * row + column * turned(v, g_v)
+    middle = turned(u, g_u) * (row / total) + turned(v, g_v) * (column / total)
     middle = middle + F.where(on_diagonal, g_s.reshape(row.shape).expand(gaps.shape), 0.0)
     whole = u @ middle @ vh
     if m > k:
@@ -86,13 +87,13 @@ def _svd_x(
 
 
 def _svd_complex(
-    g_u: Expr, g_s: Expr, g_vh: Expr, u: Expr, s: Expr, vh: Expr, gaps: Expr
+    g_u: Expr, g_s: Expr, g_vh: Expr, u: Expr, s: Expr, vh: Expr, gaps: Expr, total: Expr
 ) -> Expr:
     """The same of a complex matrix; the vectors are given conjugated."""
     k, m, n, dtype = s.shape[-1], u.shape[-2], vh.shape[-1], u.dtype
     on_diagonal = Dense.of(np.eye(k, dtype=bool))
     u, vh = F.conj(u), F.conj(vh)
-    s, gaps = F.cast(s, dtype=dtype), F.cast(gaps, dtype=dtype)
+    s, gaps, total = [F.cast(e, dtype=dtype) for e in (s, gaps, total)]
     row, column = s.reshape((*s.shape[:-1], 1, k)), s.reshape((*s.shape, 1))
 
     def adjoint(y: Expr) -> Expr:
@@ -101,8 +102,8 @@ def _svd_complex(
     v, g_v = adjoint(vh), adjoint(g_vh)
     in_u, in_v = adjoint(u) @ g_u, vh @ g_v
     skew_u, skew_v = in_u - adjoint(in_u), in_v - adjoint(in_v)
-    middle = F.where(on_diagonal, 0.0, skew_u / gaps) * row
-    middle = middle + column * F.where(on_diagonal, 0.0, skew_v / gaps)
+    middle = F.where(on_diagonal, 0.0, skew_u / gaps) * (row / total)
+    middle = middle + F.where(on_diagonal, 0.0, skew_v / gaps) * (column / total)
     phases = skew_u / (row * 2.0)  # of vectors whose common phase the result does not read
     spread = F.cast(g_s, dtype=dtype).reshape(row.shape).expand(gaps.shape)
     whole = u @ (middle + F.where(on_diagonal, spread + phases, 0.0)) @ vh

@@ -202,4 +202,4 @@ def cumprod(c: Call, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
 
 @aten("logcumsumexp.default")
 def logcumsumexp(c: Call, x: Expr, dim: int) -> Expr:
-    return F.alias(x) if x.rank == 0 else F.logcumsumexp(x, dim=wrap_dim(dim, x.rank))
+    return F.logcumsumexp(x, dim=wrap_dim(dim, x.rank))
