@@ -182,7 +182,7 @@ def vector_norm(
     dims = all_dims(x, dim)
     if p != 0 and all(x.shape[d] == 1 for d in dims):
         size = F.abs(x)  # a power of it may overflow
-        return size if keepdim else size.reshape(c.type().shape)
+        return size if keepdim else F.sum(size, dims=dims, keepdims=False)
     plain = p in (0, 1) or math.isinf(p) or x.dtype.kind != "float"
     norm = F.vector_norm if plain else F.torch_norm
     return norm(x, ord=float(p), dims=dims, keepdims=keepdim)
