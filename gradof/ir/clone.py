@@ -7,7 +7,7 @@ node with it; `inline(f.block, [a], builder block, anchor)` copies the nodes of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from gradof.ir.attrs import same_attr
 from gradof.ir.core import Block, Graph, Node, Value
@@ -47,17 +47,23 @@ def inline(
 
 
 def clone_graph(
-    graph: Graph, name: str | None = None, mapping: dict[Value, Value] | None = None
-) -> Graph:
-    """A deep copy. `mapping` gets each value's copy."""
+    graph: Graph, name: str | None = None, mapping: dict[Value, Value] | None = None, *,
+    only: Container[Node] | None = None, results: Sequence[Value] | None = None,
+) -> Graph:  # fmt: skip
+    """A deep copy. `mapping` gets each value's copy.
+
+    With `only`, of its nodes those alone; with `results`, these in place of its own.
+    """
     copy = Graph(graph.name if name is None else name)
     copy.nan_safe, copy.small_kernels = graph.nan_safe, graph.small_kernels
     copy.whole = graph.whole
     mapping = {} if mapping is None else mapping
     for param in graph.inputs:
         mapping[param] = copy.block.add_param(param.type, param.hint)
-    copy_nodes(graph.block, copy.block, copy.block.returns, mapping)
-    copy.set_outputs([mapping[v] for v in graph.outputs])
+    for node in graph.block.nodes():
+        if only is None or node in only:
+            copy.block.insert_before(copy.block.returns, clone_node(node, mapping))
+    copy.set_outputs([mapping[v] for v in (graph.outputs if results is None else results)])
     return copy
 
 

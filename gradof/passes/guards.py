@@ -17,12 +17,13 @@ needs it, too: it is a result of the one and the last inputs of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from gradof.ir.clone import clone_graph
 from gradof.ir.core import Graph, Node, Value
 from gradof.ir.types import TensorType
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
+from gradof.passes.purity import is_pure
 from gradof.passes.torn import is_exact
 
 
@@ -33,23 +34,46 @@ def guards_of(graph: Graph) -> list[Node]:
 
 def split(graph: Graph) -> tuple[Graph, Graph]:
     """The path, and the part that decides it, whose results are the path's last inputs."""
-    copies: dict[Value, Value] = {}
-    path = path_part(graph, copies)
-    kept = {value for node in path.walk() for value in node.outputs}
-    others: dict[Value, Value] = {}
-    deciding = deciding_part(graph, others)
-    decides = {value for node in deciding.walk() for value in node.outputs}
+    followed, decides = _needed(graph, guards=False), _needed(graph, guards=True)
     shared = [
         value for node in graph.block.nodes() for value in node.outputs
-        if copies[value] in kept and others[value] in decides and _jumps(value)
+        if value in followed.values and value in decides.values and _jumps(value)
     ]  # fmt: skip
-    if not shared:
-        return path, deciding
+    copies: dict[Value, Value] = {}
+    path = clone_graph(graph, mapping=copies, only=followed.nodes)
     for value in shared:
         copy = copies[value]
         copy.replace_all_uses_with(path.block.add_param(copy.type, copy.hint))
     eliminate_dead_code(path)
-    return path, deciding_part(graph, {}, shared)
+    deciding = clone_graph(graph, mapping=copies, only=decides.nodes, results=shared)
+    eliminate_dead_code(deciding)
+    return path, deciding
+
+
+class _Needed(NamedTuple):
+    nodes: set[Node]
+    values: set[Value]  # that they or the results read
+
+
+def _needed(graph: Graph, guards: bool) -> _Needed:
+    """What the path needs, or what its Guards do.
+
+    Random numbers drawn behind the last Guard decide nothing.
+    """
+    found = _Needed(set(), set() if guards else set(graph.outputs))
+    begun = not guards
+    for node in graph.block.reversed_nodes():
+        is_guard = node.kind == "Guard"
+        begun |= is_guard
+        if not begun or (is_guard and not guards):
+            continue
+        if not is_pure(node) or any([out in found.values for out in node.outputs]):
+            found.nodes.add(node)
+            found.values.update(node.inputs)
+            for block in node.blocks:
+                found.values.update(v for inner in block.walk() for v in inner.inputs)
+                found.values.update(block.results)
+    return found
 
 
 def _jumps(value: Value) -> bool:
@@ -60,25 +84,8 @@ def _jumps(value: Value) -> bool:
     return is_whole and any(not is_exact(x) for x in made_of)
 
 
-def deciding_part(
-    graph: Graph, copies: dict[Value, Value] | None = None, results: Sequence[Value] = ()
-) -> Graph:
-    """The Guards and what they read, and these results; `copies` gets each value's copy."""
-    copies = {} if copies is None else copies
-    part = clone_graph(graph, mapping=copies)
-    part.set_outputs([copies[value] for value in results])
-    for node in part.block.reversed_nodes():  # random numbers drawn later decide nothing
-        if node.kind == "Guard":
-            break
-        node.erase()
-    eliminate_dead_code(part)
-    return part
-
-
-def path_part(graph: Graph, copies: dict[Value, Value] | None = None) -> Graph:
-    """The graph without its Guards; `copies` gets each value's copy."""
-    path = clone_graph(graph, mapping=copies)
-    for node in guards_of(path):
-        node.erase()
+def path_part(graph: Graph) -> Graph:
+    """The graph without its Guards."""
+    path = clone_graph(graph, only=_needed(graph, guards=False).nodes)
     eliminate_dead_code(path)
     return path
