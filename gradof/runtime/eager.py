@@ -12,8 +12,9 @@ gradients of its own, so there it is always an error.
 
 Note [Tried again]
 A signature that could not be traced is tried again when the Python state that the failed trace had
-read is another one (`model.eval()`, a hook that was removed), but at most MAX_TRIES times: from
-then on it runs eagerly, so that state that changes at every call costs no traces.
+read is another one (`model.eval()`, a hook that was removed), or a small tensor of it whose value
+it went by (a buffer `initialized`). But at most MAX_TRIES times: from then on it runs eagerly, so
+that state that changes at every call costs no traces.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import ctypes
 import functools
 import gc
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -73,13 +74,16 @@ class Failure:
     tries: int = 1
     is_of_values: bool = False
     found: int = 0  # by later calls
+    decided: Sequence[Any] = ()  # tensors whose values the trace went by
     quick: Any = None  # their generated call (gradof.runtime.eager_call)
 
     def holds(self) -> bool:
         """Whether another trace would fail again, or is not to be tried."""
         if self.is_of_values and self.tries < MAX_TRIES:
             return False
-        return self.tries >= MAX_TRIES or self.state is None or self.state.check()
+        if self.tries >= MAX_TRIES or self.state is None:
+            return True
+        return self.state.check() and not any(each.is_other() for each in self.decided)
 
 
 class EagerRuns:
@@ -108,11 +112,15 @@ class EagerRuns:
         self.failures.move_to_end(key)
         return failure
 
-    def note(self, key: Any, error: Exception, state: StateGuard | None) -> None:
+    def note(
+        self, key: Any, error: Exception, state: StateGuard | None, decided: Sequence[Any] = (),
+    ) -> None:
         """A trace of this signature failed."""
         before = self.failures.pop(key, None)
         tries = 1 if before is None else before.tries + 1
-        self.failures[key] = Failure(error, state, _line(error), _defect(error), tries)
+        self.failures[key] = Failure(
+            error, state, _line(error), _defect(error), tries, decided=decided
+        )
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
 

@@ -128,13 +128,13 @@ class Tracing:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):
                 raise NotYet(error.message) from None
-            eager.note(call.key, error, self._state_of_failure())
+            self._note_failure(call, error)
             raise
         except (RetraceWarning, OpaqueOpWarning, CountsItself):
             raise  # the user has made errors of the first two
         except Exception as error:
             if may_run_eagerly and call.library == "torch":
-                eager.note(call.key, error, self._state_of_failure())
+                self._note_failure(call, error)
             raise
 
     @property
@@ -142,8 +142,11 @@ class Tracing:
         """The function's name, for messages."""
         return getattr(self.fn, "__qualname__", type(self.fn).__qualname__)
 
-    def _state_of_failure(self) -> StateGuard | None:
-        return None if self.reads is None else self._state(self.reads, (), by_content=True)
+    def _note_failure(self, call: Call, error: Exception) -> None:
+        reads = self.reads
+        state = None if reads is None else self._state(reads, (), by_content=True)
+        decided = () if reads is None else reads.decided
+        self.cache.eager.note(call.key, error, state, decided)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""

@@ -98,6 +98,7 @@ class Reads:
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
         self.module_names: set[str] = set()  # looked up in sys.modules
+        self.decided: list[Any] = []  # tensors of the state whose values a failed run went by
         self.written: list[Any] = []  # places of arrays that a failed run may have written to
         self.files: Callable[[], list[Any]] = list  # that the run has opened itself
         self.asks_globals = False  # whether texts may be names of globals

@@ -73,6 +73,7 @@ from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tens
 from gradof.tracer.torch.control_flow import control_flow
 from gradof.tracer.torch.conversions import CONVERSIONS, conversions_of
 from gradof.tracer.torch.custom import custom_functions
+from gradof.tracer.torch.decided import decided_by
 from gradof.tracer.torch.device import OneDevice, recorded_generators
 from gradof.tracer.torch.draws import Drawing, drawn_numbers
 from gradof.tracer.torch.functional import (
@@ -216,8 +217,13 @@ class Trace:
             with without_saved_tensors_hooks():
                 traced = self.trace(leaves, tree, paths)
             generators.check()
-        except GradofError as error:
-            self.reads.misses.refuse_within(error)
+        except Exception as error:
+            free = len(self.params) - len(self.found)
+            self.reads.decided = decided_by(
+                self.recorder.graph, self.params[free:], self.real[free:]
+            )
+            if isinstance(error, GradofError):
+                self.reads.misses.refuse_within(error)
             raise
         finally:
             generators.put_back()

@@ -1,0 +1,74 @@
+"""Layers that set themselves up by their first batch, in a way that cannot be traced."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from gradof import differentiate
+
+Tensor = torch.Tensor
+
+
+class Scaled(torch.nn.Module):
+    """As normalising flows have it: the data of parameters are assigned to, once."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(3))
+        flag = torch.tensor(False) if kind == "truth" else torch.zeros(1)
+        self.register_buffer("initialized", flag)
+        self.is_ready, self.kind = False, kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and not self.ready():
+            with torch.no_grad():
+                self.scale.data = 1 / x.std(0)
+                self.initialized.data = torch.ones_like(self.initialized)
+                self.is_ready = True
+        return x * self.scale
+
+    def ready(self) -> bool:
+        if self.kind == "attribute":
+            return self.is_ready
+        return bool(self.initialized.item() > 0 if self.kind == "number" else self.initialized)
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.parametrize("kind", ["truth", "number", "attribute"])
+def test_only_the_call_that_sets_it_up_runs_eagerly(kind: str) -> None:
+    model = Scaled(kind)
+    other = copy.deepcopy(model)
+    compiled = differentiate(other)
+    for n in range(6):
+        x = torch.randn(8, 3, generator=torch.Generator().manual_seed(n))
+        for each, net in ((model, model), (compiled, other)):
+            net.zero_grad()
+            each(x).square().sum().backward()
+        torch.testing.assert_close(other.scale, model.scale)
+        torch.testing.assert_close(other.scale.grad, model.scale.grad)
+    info = compiled.cache_info()
+    assert (info.eager_runs, info.backward_runs) == (1, 5)
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_a_count_that_changes_at_each_call_costs_three_traces() -> None:
+    class Counted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count += 1
+            if self.count.item() > 0:
+                self.scale.data = torch.ones(3)
+            return x * self.scale
+
+    compiled = differentiate(Counted())
+    for _ in range(8):
+        compiled(torch.ones(2, 3)).sum().backward()
+    info = compiled.cache_info()
+    assert info.eager_runs == 8 and info.misses == 3

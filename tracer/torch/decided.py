@@ -1,0 +1,46 @@
+"""Tensors of Python's state whose values a run has gone by, such as a buffer `initialized`.
+
+    if not self.initialized:             a layer that is set up by its first batch
+        self.scale.data = 1 / x.std()    cannot be traced: the call runs eagerly
+    return x * self.scale                can, when `initialized` is another one
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradof import tuning
+from gradof.ir.core import Graph, Value
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A tensor, and what it was."""
+
+    tensor: weakref.ref[torch.Tensor]
+    then: torch.Tensor
+
+    def is_other(self) -> bool:
+        """Whether it has other elements now."""
+        tensor = self.tensor()
+        return tensor is not None and not torch.equal(tensor.detach(), self.then)
+
+
+def decided_by(graph: Graph, inputs: Sequence[Value], tensors: Sequence[Any]) -> list[Decided]:
+    """Those among the tensors behind these inputs that Guards of an unfinished trace lead to."""
+    needed = set[Value]()
+    for node in graph.block.reversed_nodes():
+        if node.kind == "Guard" or any([out in needed for out in node.outputs]):
+            needed.update(node.inputs)
+            for block in node.blocks:
+                needed.update(v for inner in block.walk() for v in inner.inputs)
+    return [
+        Decided(weakref.ref(tensor), tensor.detach().clone())
+        for value, tensor in zip(inputs, tensors, strict=True)
+        if value in needed and tensor.numel() <= tuning.DECIDING_ELEMENTS
+    ]
