@@ -102,7 +102,7 @@ def _earlier(graph: Graph, shown: set[int]) -> dict[int, Results]:
             own.setdefault(value, i)
     before: dict[Value, int] = {}  # by value, the results that its gradient flows through: bits
     order: dict[int, int] = {}
-    for outputs, read in _flows(graph):
+    for outputs, read in flows(graph):
         through = 0
         for value in read:
             through |= before.get(value, 0)
@@ -121,7 +121,7 @@ def _earlier(graph: Graph, shown: set[int]) -> dict[int, Results]:
     return {i: found.get(i, ()) for i in (*order, *found) if i in found or i in inner}
 
 
-def _flows(graph: Graph) -> Iterator[tuple[list[Value], list[Value]]]:
+def flows(graph: Graph) -> Iterator[tuple[list[Value], list[Value]]]:
     """What each node gives, and what it reads that a gradient may flow to."""
     for node in graph.nodes():
         read = [] if node.kind == "detach" else list(node.inputs)

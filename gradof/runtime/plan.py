@@ -38,6 +38,7 @@ from gradof.tracer.core.views import LaidOut, ViewOf
 if TYPE_CHECKING:
     from gradof.runtime.inner_results import InnerResults
     from gradof.runtime.late import Late
+    from gradof.runtime.state_apart import Apart
 
 Library = Literal["numpy", "torch"]
 Flags = tuple[bool, ...]
@@ -72,6 +73,7 @@ class GraphPlan:
         self.overwritten = overwritten  # inputs, by number, that get new values after the call
         self.late: Late | None = None  # what the user's own backwards read, if that is anything
         self.inner: InnerResults | None = None  # torch's results that others are computed from
+        self.apart: Apart | None = None  # torch's state with a history of its own
         self._gradients: dict[Flags, GradientPlan] = {}
         self._lock = forks.rlock()
 
@@ -157,10 +159,10 @@ class GraphPlan:
         )  # fmt: skip
 
     def count(self) -> None:
-        """Note one run."""
+        """Note one run; a "part" of a forward is none by itself."""
         if self.role == "forward":
             self.counts.forward += 1
-        else:
+        elif self.role == "backward":
             self.counts.backward += 1
 
     def gradient(self, requires_grad: Sequence[bool]) -> GradientPlan:

@@ -44,6 +44,7 @@ from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
+from gradof.runtime.state_apart import state_apart
 from gradof.runtime.state import StateGuard
 from gradof.runtime.state_renewed import (
     RenewedObjects,
@@ -342,6 +343,7 @@ class Tracing:
         )
         if call.library == "torch":
             entry.plan.inner = inner_results(entry.plan, traced)
+            entry.plan.apart = state_apart(entry.plan, traced)
         entry.state_containers = containers_of_state(entry.state, traced)
         entries = cache.entries.setdefault(call.key, [])
         cache.entries[call.key] = [entry, *entries][: limits.entries]

@@ -67,6 +67,8 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             refuse_transformed(tensor, "a tensor that compiled code is to read")
     if torch.is_grad_enabled():
         flags = tuple([t.requires_grad for t in tensors])
+        if True in flags and plan.apart is not None:
+            return plan.apart.run(call, tensors)
         if True in flags:
             gradient, given = plan.gradient(flags), tensors
             tensors = [_alive(t) for t in tensors]

@@ -189,3 +189,39 @@ def test_a_carried_argument_keeps_its_gradient_and_its_hooks() -> None:
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a, b)
     assert not compiled.cache_info().eager_runs
+
+
+class Shifted(torch.autograd.Function):
+    """The largest is taken off in place, as implementations of sparsemax do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x -= x.max()
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_forward_of_the_users_changes_its_argument_behind_autograd(is_leaf: bool) -> None:
+    def fn(x: Tensor) -> Tensor:
+        shifted: Any = Shifted
+        made: Tensor = shifted.apply(x)
+        return made
+
+    compiled = differentiate(fn)
+    found = []
+    for each in (compiled, fn):
+        leaf = torch.tensor([1.0, 3.0, 2.0], requires_grad=True)
+        x = leaf if is_leaf else leaf * 2.0
+        maker = x.grad_fn
+        y = each(x)
+        assert x.grad_fn is maker
+        found.append([y.detach(), x.detach(), *torch.autograd.grad(y.sum(), leaf)])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert not compiled.cache_info().eager_runs

@@ -113,7 +113,11 @@ class Histories:
     def rebased(self, tensor: Tensor) -> bool:
         """Whether a tensor that was changed has another history since."""
         memory = self._memories.get(address(tensor))
-        return memory is None or self._family(memory, tensor).own > 0
+        if memory is not None:
+            return self._family(memory, tensor).own > 0
+        # a Function's forward writes behind autograd's back: it is what `Trace.wrap` has made
+        made_by = tensor.grad_fn
+        return made_by is not None and made_by.name() != "CloneBackward0"
 
     @property
     def writes(self) -> int:

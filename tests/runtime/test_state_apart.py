@@ -1,0 +1,82 @@
+"""State that keeps the history of the calls before, as where nobody has detached it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from gradof import differentiate
+
+Tensor = torch.Tensor
+
+
+class Normed(torch.nn.Module):
+    """A batch norm whose running mean is never detached; in place, or assigned."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(0.5, 1.5, 3))
+        self.register_buffer("mean", torch.zeros(3))
+        self.in_place = in_place
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = self.mean
+        if self.training:
+            mean = x.mean(0)
+            if self.in_place:
+                self.mean.mul_(0.9).add_(0.1 * mean)
+            else:
+                self.mean = 0.9 * self.mean + 0.1 * mean
+        return ((x - mean) * self.weight).tanh()
+
+
+def steps(model: Any, net: torch.nn.Module) -> list[Tensor]:
+    found = []
+    made = torch.linspace(0.2, 0.4, 3, requires_grad=True)
+    for n in range(5):
+        torch.manual_seed(n)
+        x = (torch.randn(4, 3) * made).exp()  # its graph is freed by each backward
+        net.zero_grad()
+        model(x).square().sum().backward()
+        assert made.grad is not None
+        found += [made.grad.clone(), *(p.grad for p in net.parameters())]
+    net.eval()
+    z = torch.ones(2, 3, requires_grad=True)
+    found += torch.autograd.grad(model(z).sum(), [z, *net.parameters()])
+    return [*found, *(b.detach() for b in net.buffers())]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_running_mean_with_a_history(in_place: bool) -> None:
+    net = Normed(in_place)
+    other = copy.deepcopy(net)
+    compiled = differentiate(other)
+    for mine, theirs in zip(steps(compiled, other), steps(net, net), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    info = compiled.cache_info()
+    assert (info.forward_runs, info.eager_runs) == (6, 0)
+    assert other.mean.requires_grad
+
+
+def test_its_gradient_goes_through_all_the_calls() -> None:
+    class Sum(torch.nn.Module):
+        total: Tensor = torch.zeros(3)
+
+        def forward(self, x: Tensor, w: Tensor) -> Tensor:
+            self.total = self.total * w + x
+            return (x * x).sum()
+
+    found = []
+    for wraps in (False, True):
+        net = Sum()
+        model = differentiate(net) if wraps else net
+        x, w = torch.ones(3, requires_grad=True), torch.full((3,), 0.5, requires_grad=True)
+        for n in range(4):
+            assert model(x * (n + 1.0), w).requires_grad
+        net.total.sum().backward()
+        found.append([net.total.detach(), x.grad, w.grad])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
