@@ -44,8 +44,8 @@ from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
 from gradof.runtime.shapes import NotYet
-from gradof.runtime.state_apart import state_apart
 from gradof.runtime.state import StateGuard
+from gradof.runtime.state_apart import state_apart
 from gradof.runtime.state_renewed import (
     RenewedObjects,
     has_to_keep,
