@@ -20,6 +20,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.runtime.inner_results import flows
 from gradof.tracer.core.result import TensorOut, Traced
+from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.places import place_key
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def _renewed(traced: Traced) -> set[int]:
     keys = {place_key(store.place) for store in traced.stores}
     first = len(traced.arg_leaves)
     found = {first + i for i, origin in enumerate(traced.origins)
-             if origin.place is not None and place_key(origin.place) in keys}  # fmt: skip
+             if isinstance(origin, Origin) and origin.place is not None
+             and place_key(origin.place) in keys}  # fmt: skip
     return found | {back.input for back in traced.writebacks if back.requires_grad}
 
 

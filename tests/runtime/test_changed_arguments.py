@@ -225,3 +225,26 @@ def test_a_forward_of_the_users_changes_its_argument_behind_autograd(is_leaf: bo
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs)
     assert not compiled.cache_info().eager_runs
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.parametrize(("size", "strides", "overlaps"), [
+    ((2, 3), (2, 1), True), ((1, 2, 2), (1, 1, 1), True), ((3, 2), (2, 3), False),
+    ((2, 2), (2, 3), False), ((4, 1), (2, 1), False), ((0, 3), (1, 1), False),
+])  # fmt: skip
+def test_windows_that_overlap_are_changed_as_eager_does(
+    size: tuple[int, ...], strides: tuple[int, ...], overlaps: bool
+) -> None:
+    def fn(b: Tensor, x: Tensor) -> Tensor:
+        return (b.pow_(2) * x).sum()
+
+    compiled = differentiate(fn)
+    found = []
+    for each in (compiled, fn):
+        memory = torch.linspace(0.5, 1.5, 12, dtype=torch.float64)
+        x = torch.full((), 2.0, dtype=torch.float64, requires_grad=True)
+        y = each(memory.as_strided(size, strides), x)
+        found.append([y.detach(), memory, *torch.autograd.grad(y, x)])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert bool(compiled.cache_info().eager_runs) is overlaps

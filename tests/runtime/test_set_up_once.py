@@ -15,6 +15,8 @@ Tensor = torch.Tensor
 class Scaled(torch.nn.Module):
     """As normalising flows have it: the data of parameters are assigned to, once."""
 
+    initialized: Tensor
+
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(3))
@@ -56,6 +58,8 @@ def test_only_the_call_that_sets_it_up_runs_eagerly(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
 def test_a_count_that_changes_at_each_call_costs_three_traces() -> None:
     class Counted(torch.nn.Module):
+        count: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(()))
