@@ -250,6 +250,8 @@ def order_of(tensor: torch.Tensor) -> list[int]:
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether elements share their memory, as where a tensor was expanded."""
+    if tensor.is_contiguous():
+        return False
     reach, apart = 0, True
     for step, n in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True)):
         apart &= n < 2 or step > reach
