@@ -28,6 +28,8 @@ def run_plan(plan: GraphPlan, inputs: Sequence[Any]) -> tuple[Any, ...]:
 def run_call(bound: Bound) -> Any:
     """What a call of the function gives: its plan is run, and what it writes is written."""
     traced = bound.entry.traced
+    for i in traced.new_leaves:
+        bound.inputs[i].requires_grad_()
     if traced.library == "numpy" or not (traced.writebacks or traced.stores):
         return finish(bound, run_plan(bound.entry.plan, bound.inputs))
     from gradof.runtime.torch_bridge import unsaved

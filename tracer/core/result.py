@@ -247,6 +247,7 @@ class Traced:
     those with other `attributes`. `generators` are what the graph draws from: numpy's own,
     Python's, torch's. `loops`: of each loop of Python's that was looked at, whether a few steps
     have stood for all (`numpy.steps`). `sizes`: what the code was told of them (`numpy.lengths`).
+    `new_leaves`: inputs of which the function itself asks for a gradient (`x.requires_grad_()`).
     """
 
     _gradof_opaque = True  # what it leads to is no state of the user's (tracer.state.origins)
@@ -275,6 +276,7 @@ class Traced:
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
     sizes: Any = None
+    new_leaves: tuple[int, ...] = ()
 
     def containers(self, given: Sequence[Any]) -> Containers:
         """The caller's containers that are changed or handed on, found in `(args, kwargs)`."""
@@ -314,7 +316,7 @@ class Traced:
     @property
     def writes(self) -> bool:
         """Whether the function writes to Python's state, or does what is seen outside of it."""
-        return bool(self.stores or self.performs)
+        return bool(self.stores or self.performs or self.new_leaves)
 
     @property
     def all_outputs(self) -> tuple[OutputLeaf, ...]:

@@ -167,6 +167,11 @@ class Histories:
         if tensor.requires_grad and is_written(tensor) and not is_base(tensor):
             raise self._refusal(tensor)  # a view of it would be taken of the memory again
         value = self.recorder.find(inner(tensor))
+        if value is not None and value.node is None and value.has_uses:
+            raise TraceError(
+                "a gradient is asked for of an argument, or of the state, that was used before",
+                loc=user_loc(), hint="call x.requires_grad_() first, or outside the function",
+            )  # fmt: skip
         if value is not None and tensor.requires_grad:
             self.recorder.attached.add(value)
             self._leaves.add(value)

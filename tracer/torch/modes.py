@@ -314,13 +314,14 @@ class ApiMode(TorchFunctionMode):
         )
         try:
             cutting = not torch.is_grad_enabled() or cuts_inside(func)
+            had = func in MAKES_LEAF and args[0].requires_grad
             calls = self.histories.before(func, list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
             if not torch.is_grad_enabled():
                 self.histories.see_leaves(args, result)
             self.histories.after(calls, result)
             if func in MAKES_LEAF:
-                made = args[0]
+                made = None if had else args[0]
             else:  # torch.ones(3, requires_grad=True)
                 made = result if kwargs.get("requires_grad") else None
             if isinstance(made, torch.Tensor) and not transformed(made):

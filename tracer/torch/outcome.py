@@ -200,6 +200,14 @@ class Outcome:
         without = trace.attributes.without_gradients(trace.wrappers)
         return (*(each for each in found[:n] if each is not None), *without)
 
+    def new_leaves(self) -> tuple[int, ...]:
+        """Inputs of which the function asks for a gradient: `x.requires_grad_()`."""
+        pairs = zip(self.trace.wrappers, self.trace.required, strict=True)
+        return tuple(
+            i for i, (wrapper, required) in enumerate(pairs)
+            if wrapper.requires_grad and wrapper.is_leaf and not required
+        )  # fmt: skip
+
     def writebacks(self) -> tuple[WriteBack, ...]:
         """Inputs that the function changed in place; their new values become outputs."""
         self.trace.api.of_numpy.check(self.memories.values(), self.values)

@@ -269,7 +269,7 @@ class Trace:
                 layouts = self.api.layouts.of_inputs(
                     self.params, self.real, self.wrappers, outputs, outcome.values
                 )
-                writebacks = outcome.writebacks()
+                writebacks, new_leaves = outcome.writebacks(), outcome.new_leaves()
                 attributes = outcome.read_attributes(len(arg_leaves))
         self.recorder.finish(outcome.values)
         graph, recorded, deciding = split_guards(self.recorder.graph)
@@ -294,7 +294,7 @@ class Trace:
             pinned=tuple(self.api.numbers.numbers.pinned.items()),
             by_history=self.api.histories.decided,
             layouts=layouts, attributes=attributes, loops=tuple(self.loops.looked_at),
-            generators=(*drawn_from(graph), *self.draws.generators),
+            generators=(*drawn_from(graph), *self.draws.generators), new_leaves=new_leaves,
         )
 
     def arguments(self, names: Sequence[str | None]) -> list[Any]:

@@ -1,0 +1,84 @@
+"""Functions that ask for gradients of their arguments and of state themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gradof import differentiate
+
+Tensor = torch.Tensor
+
+
+def forces(pos: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """As force fields have it."""
+    pos.requires_grad_(True)
+    energy = (pos * w).sin().sum()
+    (slope,) = torch.autograd.grad(energy, pos, create_graph=True)
+    return energy, -slope
+
+
+def set_by_attribute(pos: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    pos.requires_grad = True
+    return (pos * pos).sum(), w * 1.0
+
+
+@pytest.mark.parametrize("fn", [forces, set_by_attribute])
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_argument(fn: Any, asks: bool) -> None:
+    compiled = differentiate(fn)
+    for _ in range(3):
+        found = []
+        for each in (compiled, fn):
+            pos = torch.linspace(0.1, 0.9, 4, dtype=torch.float64).requires_grad_(asks)
+            w = torch.linspace(1.0, 2.0, 4, dtype=torch.float64, requires_grad=True)
+            first, second = each(pos, w)
+            (first + second.square().sum()).backward()
+            assert pos.requires_grad and pos.grad is not None and w.grad is not None
+            found.append([first.detach(), second.detach(), pos.grad, w.grad])
+        for mine, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(mine, theirs)
+    assert not compiled.cache_info().eager_runs
+
+
+def test_a_tensor_of_the_state() -> None:
+    state = torch.zeros(3)
+
+    def fn(x: Tensor) -> Tensor:
+        state.requires_grad = True
+        return (state * 2 + x).sum()
+
+    compiled = differentiate(fn)
+    for n in range(3):
+        compiled(torch.ones(3, requires_grad=True)).backward()
+        assert state.requires_grad and torch.equal(state.grad, torch.full((3,), 2.0 * (n + 1)))
+    assert not compiled.cache_info().eager_runs
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_after_it_was_used_it_is_eager_s() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        before = x * 2
+        x.requires_grad_()
+        return (before * x * y).sum()
+
+    found = []
+    compiled = differentiate(fn)
+    for each in (compiled, fn):
+        x, y = torch.ones(3), torch.full((3,), 3.0, requires_grad=True)
+        each(x, y).backward()
+        assert x.grad is not None and y.grad is not None
+        found.append([x.grad, y.grad])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert compiled.cache_info().eager_runs == 1
+
+
+def test_under_no_grad() -> None:
+    compiled = differentiate(set_by_attribute)
+    pos, w = torch.ones(3), torch.ones(3)
+    with torch.no_grad():
+        value, _ = compiled(pos, w)
+    assert pos.requires_grad and not value.requires_grad
