@@ -57,8 +57,8 @@ def specialize_autograd_zero(
 ) -> SpecializedDf:
     """Fold df for cotangents of which `defined[i]` says whether cotangent i is given.
 
-    `wanted`, one flag per output of df, drops gradients nobody asked for. df itself is left as it
-    was.
+    `wanted`, one flag per output of df, drops gradients nobody asked for. Captures that are not
+    read for what is left are no inputs. df itself is left as it was.
     """
     copy = clone_graph(df)
     folder = _Folder(copy, defined)
@@ -73,8 +73,10 @@ def specialize_autograd_zero(
     run_passes(copy, CLEAN_UP)
     if collect_terms(copy, folder.sums):
         run_passes(copy, CLEAN_UP)
-    inputs = [i for i in range(len(df.inputs)) if i >= len(defined) or defined[i]]
-    copy.block.remove_params(i for i, is_defined in enumerate(defined) if not is_defined)
+    inputs = [
+        i for i, v in enumerate(copy.inputs) if (defined[i] if i < len(defined) else v.has_uses)
+    ]
+    copy.block.remove_params(set(range(len(copy.inputs))).difference(inputs))
     return SpecializedDf(copy, inputs, outputs)
 
 

@@ -54,7 +54,8 @@ def fast_check(
     """
     traced = entry.traced
     told = traced.content or entry.decisions is not None
-    if not (traced.arg_leaves or call.handed) or (trusting and told):
+    is_of_state = traced.library == "torch" and traced.origins  # `forward(self)`
+    if not (traced.arg_leaves or call.handed or is_of_state) or (trusting and told):
         return None
     writer = Writer(call, trusting, lengths)
     try:

@@ -121,7 +121,9 @@ def _gradients(ctx: Any, *cotangents: Tensor | None) -> Sequence[Tensor | None]:
         _learn(plan, cotangents, wanted)
     if True in defined and True in wanted:
         special = plan.df(defined, wanted)
-        arguments = [*vjps, *_captures(ctx)]
+        # as in eager, a graph of sums is not freed: no error where nothing of f is read
+        reads = watched or any(i >= len(vjps) for i in special.inputs)
+        arguments = [*vjps, *(_captures(ctx) if reads else ())]
         given = [x for i in special.inputs if (x := arguments[i]) is not None]
         grads = _run(special.plan, given)
         for position, grad in zip(special.outputs, grads, strict=True):

@@ -82,3 +82,31 @@ def test_its_gradient_goes_through_all_the_calls() -> None:
         found.append([net.total.detach(), *torch.autograd.grad(net.total.sum(), [x, w])])
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")  # the queue grows
+def test_what_is_not_freed_in_eager_can_be_gone_through_again() -> None:
+    """A queue of views: a step's gradients go through the views of the steps before."""
+
+    class Sliding(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.linspace(0.5, 1.0, 3))
+            self.queue: list[Tensor] = []
+
+        def forward(self, x: Tensor) -> Tensor:
+            queue = [*self.queue, x.flatten()][-3:]
+            rows = torch.stack(queue, -1) * self.weight[: len(queue)]
+            self.queue = list(queue)
+            return (rows.sum(-1) - 0.1).sigmoid().view(x.shape)
+
+    found = []
+    for wraps in (False, True):
+        net = Sliding()
+        model = differentiate(net) if wraps else net
+        xs = [torch.full((3, 2), n + 1.0, requires_grad=True) for n in range(6)]
+        for x in xs:
+            model(x).sum().backward()
+        found.append([*(x.grad for x in xs), net.weight.grad])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
