@@ -66,7 +66,7 @@ def _svd_x(
     column = s.reshape((*s.shape, 1))
     # s_j / (s_j^2 - s_i^2) in two quotients: squares of 1e-20 are no numbers of float32
     gaps = F.where(on_diagonal, 1.0, row - column)
-    total = F.where(on_diagonal, 1.0, row + column)
+    total = F.where(row + column == 0.0, 1.0, row + column)  # of a matrix that has no full rank
 
     if x.dtype.is_complex:
         return _svd_complex(g_u, g_s, g_vh, u, s, vh, gaps, total)

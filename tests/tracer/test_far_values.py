@@ -106,6 +106,14 @@ def test_gradients_of_small_singular_values() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=float(theirs.abs().max()) * 1e-4)
 
 
+@pytest.mark.parametrize("matrix", [torch.full((5, 5), 1.5), torch.zeros(3, 3), torch.eye(4) * 2])
+def test_the_nuclear_norm_of_a_matrix_without_full_rank(matrix: torch.Tensor) -> None:
+    for fn in (lambda x: torch.norm(x, "nuc"), lambda x: torch.linalg.svdvals(x).sum()):
+        mine, theirs = (list(derivatives(each, matrix, 1)) for each in (differentiate(fn), fn))
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("value", [1.5, -1e20, 3e38])
 def test_a_running_sum_of_one_number_is_the_number(value: float) -> None:
     same(lambda x: torch.logcumsumexp(x, 0) * 1.0, torch.tensor(value), order=1)
