@@ -186,7 +186,11 @@ def _localise(
             values = values_of(graph, arrays, "torch")
         found = first_diverging_line(run_eager, graph, values)
         inputs.restore()
-        report.culprits = [] if found is None else [found]
+        if found is None:  # the rule of a composite may be wrong
+            ops = examine_ops(graph, values, seed)
+            report.culprits = [culprit for row in ops for culprit in row.culprits]
+        else:
+            report.culprits = [found]
     if keep or not report.ok:
         report.ops = ops
 

@@ -24,8 +24,9 @@ from tests.testing.test_harness import planted
 Tensor = torch.Tensor
 F64 = torch.float64
 FILE = Path(__file__).name
-WRONG_ERF: dict[str, Any] = {  # what gelu is made of
-    "vjp": {"x": lambda g, x: g * (1.0 - x * x)}, "reads": {"x": ("g", "x")},
+WRONG_GELU: dict[str, Any] = {
+    "vjp": {"x": lambda g, x, approximate: g * (1.0 - x * x)},
+    "reads": {"x": ("g", "x", "approximate")},
 }  # fmt: skip
 
 
@@ -206,7 +207,7 @@ def test_pytorch_156437_an_accuracy_failure_is_cut_down_to_one_call(tmp_path: Pa
     model, x = _Decoder(), torch.randn(2, 5, 8)
     assert check(model, (x,)).ok
     path = tmp_path / "failure.py"
-    with planted("erf", **WRONG_ERF):
+    with planted("gelu", **WRONG_GELU):
         found = shrink(model, (x,))
         assert found is not None and len(found.calls) == 1
         assert "aten.gelu" in found.body() and FILE in found.calls[0].loc
@@ -220,11 +221,11 @@ def test_torchdynamo_1811_the_small_program_fails_as_the_large_one() -> None:
     """Also pytorch#96971: a wrong gradient stays a wrong gradient, not an exception."""
     torch.manual_seed(0)
     model, x = _Decoder(), torch.randn(2, 5, 8)
-    with planted("erf", **WRONG_ERF):
+    with planted("gelu", **WRONG_GELU):
         whole = check(model, (x,), raise_on_error=False)
         found = shrink(model, (x,))
         assert found is not None
-        assert any("erf" in str(c) for c in whole.culprits)
+        assert any("gelu" in str(c) for c in whole.culprits)
         assert found.says and all("gradient" in line for line in found.says)
 
 
