@@ -30,10 +30,17 @@ def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
     return copy
 
 
-def copy_nodes(source: Block, target: Block, anchor: Node, mapping: dict[Value, Value]) -> None:
-    """Insert copies of all nodes of `source` before `anchor` in `target`, extending `mapping`."""
+def copy_nodes(
+    source: Block, target: Block, anchor: Node, mapping: dict[Value, Value],
+    only: Container[Node] | None = None,
+) -> None:  # fmt: skip
+    """Insert copies of the nodes of `source`, or `only` of these, before `anchor` in `target`.
+
+    Extends `mapping`.
+    """
     for node in source.nodes():
-        target.insert_before(anchor, clone_node(node, mapping))
+        if only is None or node in only:
+            target.insert_before(anchor, clone_node(node, mapping))
 
 
 def inline(
@@ -60,9 +67,7 @@ def clone_graph(
     mapping = {} if mapping is None else mapping
     for param in graph.inputs:
         mapping[param] = copy.block.add_param(param.type, param.hint)
-    for node in graph.block.nodes():
-        if only is None or node in only:
-            copy.block.insert_before(copy.block.returns, clone_node(node, mapping))
+    copy_nodes(graph.block, copy.block, copy.block.returns, mapping, only)
     copy.set_outputs([mapping[v] for v in (graph.outputs if results is None else results)])
     return copy
 

@@ -204,9 +204,10 @@ op("cumprod(x; dim) -> y", family=Family(unary(frozenset({"float", "int"})).infe
 
 
 def _logcumsumexp_vjp(g: Expr, x: Expr, y: Expr, dim: int) -> Expr:
-    # dx_j = exp(x_j) sum_{i >= j} g_i exp(-y_i), in logarithms, for g's two signs apart.
     if x.shape[dim] == 1:
         return g
+
+    # dx_j = exp(x_j) sum_{i >= j} g_i exp(-y_i), in logarithms, for g's two signs apart.
     def part(positive: bool) -> Expr:
         mine = (g > 0.0) if positive else (g < 0.0)
         size = F.where(mine, g if positive else -g, 1.0)

@@ -45,7 +45,7 @@ def split(graph: Graph) -> tuple[Graph, Graph]:
         copy = copies[value]
         copy.replace_all_uses_with(path.block.add_param(copy.type, copy.hint))
     eliminate_dead_code(path)
-    deciding = clone_graph(graph, mapping=copies, only=decides.nodes, results=shared)
+    deciding = clone_graph(graph, only=decides.nodes, results=shared)
     eliminate_dead_code(deciding)
     return path, deciding
 

@@ -65,7 +65,9 @@ def state_apart(plan: GraphPlan, traced: Traced) -> Apart | None:
 
 
 def _has_effect(node: Any) -> bool:
-    return has_trait(node.kind, "random") or has_trait(node.kind, "effect")
+    """Whether a node is not to be computed twice: the user's own functions are run once a call."""
+    traits = any(has_trait(node.kind, trait) for trait in ("random", "effect"))
+    return traits or node.kind == "python_call"
 
 
 def _union(read: Sequence[int], results: Any) -> int:

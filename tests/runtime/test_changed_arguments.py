@@ -39,13 +39,18 @@ def argument(kind: str) -> tuple[Tensor, list[Tensor]]:
     return (made, [base]) if kind == "with history" else (made.t()[:3], [base])
 
 
+def value_of(fn: Any, kind: str) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """A value, what was changed for it, and what has its gradient."""
+    b, inputs = argument(kind)
+    x = torch.linspace(0.5, 1.5, b.numel(), dtype=torch.float64).reshape(b.shape)
+    inputs.append(x.requires_grad_())
+    return fn(b, x).sum(), b, inputs
+
+
 def derivatives(fn: Any, kind: str) -> list[Tensor]:
     found: list[Tensor] = []
     for _ in range(3):
-        b, inputs = argument(kind)
-        x = torch.linspace(0.5, 1.5, b.numel(), dtype=torch.float64).reshape(b.shape)
-        inputs.append(x.requires_grad_())
-        value = fn(b, x).sum()
+        value, b, inputs = value_of(fn, kind)
         first = torch.autograd.grad(value, inputs, create_graph=True)
         total = torch.stack([g.square().sum() for g in first]).sum()
         curved = total.requires_grad  # not where the gradient is what the argument was
@@ -143,10 +148,7 @@ def after(fn: Any, kind: str) -> list[Tensor]:
     """The gradients for what the argument has become, and for what changed it."""
     found: list[Tensor] = []
     for _ in range(3):
-        b, inputs = argument(kind)
-        x = torch.linspace(0.5, 1.5, b.numel(), dtype=torch.float64).reshape(b.shape)
-        inputs.append(x.requires_grad_())
-        value = fn(b, x).sum()
+        value, b, inputs = value_of(fn, kind)
         first = torch.autograd.grad(value, [b, *inputs], create_graph=True)
         second = torch.autograd.grad(first[0].square().sum(), [b, *inputs], allow_unused=True)
         found += [t.detach() for t in (value, *first, *second) if t is not None]

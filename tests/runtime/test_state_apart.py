@@ -64,6 +64,22 @@ def test_a_running_mean_with_a_history(in_place: bool) -> None:
     assert other.mean.requires_grad
 
 
+def test_under_torchs_checkpoints() -> None:
+    """torch ends the second run of a stretch in the midst of it, by a hook."""
+    found = []
+    for wraps in (False, True):
+        net = Normed(in_place=False)
+        model = differentiate(net) if wraps else net
+        made = torch.linspace(0.2, 0.4, 3, requires_grad=True)
+        for n in range(3):
+            x = (torch.arange(12.0).reshape(4, 3) * 0.1 + n) * made
+            y = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+            y.square().sum().backward()
+        found.append([made.grad, net.weight.grad, net.mean.detach()])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_its_gradient_goes_through_all_the_calls() -> None:
     class Sum(torch.nn.Module):
         total: Tensor = torch.zeros(3)
