@@ -78,7 +78,7 @@ class _Emitter(Columns):
         self.rows()
         streams = "streamed" in self.strides
         if streams:  # whoever sees that this chunk is done is to see what it wrote past the cache
-            self.code.declared["sfence"] = "declare void @llvm.x86.sse.sfence()"
+            self.code.declare("sfence", "declare void @llvm.x86.sse.sfence()")
             self.line("call void @llvm.x86.sse.sfence()")
         self.line("ret void")
         declared = "\n".join(self.code.declared.values())

@@ -82,5 +82,5 @@ def _polynomial(code: Vectors, r: str, coefficients: Sequence[float]) -> str:
 def _scaled(code: Vectors, x: str, n: str) -> str:
     """x 2^n"""
     v = code.vector(F32)
-    code.declared[_SCALEF] = f"declare {v} @{_SCALEF}({v}, {v}, {v}, i16, i32)"
+    code.declare(_SCALEF, f"declare {v} @{_SCALEF}({v}, {v}, {v}, i16, i32)")
     return code.emit(f"call {v} @{_SCALEF}({v} {x}, {v} {n}, {v} {x}, i16 -1, i32 4)")

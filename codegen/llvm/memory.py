@@ -93,7 +93,7 @@ class Memory:
             places = self.places(pointer, k, stored, column)
             name = f"llvm.masked.gather.{_overload(self.lanes, stored)}.v{self.lanes}p0"
             p, m = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
-            self.code.declared[name] = f"declare {v} @{name}({p}, i32, {m}, {v})"
+            self.code.declare(name, f"declare {v} @{name}({p}, i32, {m}, {v})")
             value = self.code.emit(
                 f"call {v} @{name}({p} {places}, i32 {dtype.itemsize}, {m} {self.all_or(mask)}, "
                 f"{v} zeroinitializer)"
@@ -106,7 +106,7 @@ class Memory:
         """A vector of which only some lanes are read."""
         name = f"llvm.masked.load.{_overload(self.lanes, STORED[dtype])}.p0"
         m = f"<{self.lanes} x i1>"
-        self.code.declared[name] = f"declare {v} @{name}(ptr, i32, {m}, {v})"
+        self.code.declare(name, f"declare {v} @{name}(ptr, i32, {m}, {v})")
         return self.code.emit(
             f"call {v} @{name}(ptr {at}, i32 {dtype.itemsize}, {m} {mask}, {v} zeroinitializer)"
         )
@@ -145,13 +145,13 @@ class Memory:
                 return
             name = f"llvm.masked.store.{_overload(self.lanes, stored)}.p0"
             m = f"<{self.lanes} x i1>"
-            self.code.declared[name] = f"declare void @{name}({v}, ptr, i32, {m})"
+            self.code.declare(name, f"declare void @{name}({v}, ptr, i32, {m})")
             self.line(f"call void @{name}({v} {value}, ptr {at}, i32 {dtype.itemsize}, {m} {mask})")
             return
         places = self.places(pointer, k, stored, column)
         name = f"llvm.masked.scatter.{_overload(self.lanes, stored)}.v{self.lanes}p0"
         p, m = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
-        self.code.declared[name] = f"declare void @{name}({v}, {p}, i32, {m})"
+        self.code.declare(name, f"declare void @{name}({v}, {p}, i32, {m})")
         self.line(f"call void @{name}({v} {value}, {p} {places}, i32 {dtype.itemsize}, "
                   f"{m} {self.all_or(mask)})")  # fmt: skip
 

@@ -26,16 +26,17 @@ _SMALL = {"float": 2.0**22, "double": 2.0**51}  # quotients whose rounding is le
 
 def fmod(code: Vectors, own: DType, args: Sequence[str]) -> str:
     """The remainder that has the sign of the dividend."""
-    name = f"fmod_{'f32' if own is F32 else 'f64'}"
-    found = code.call(name, own, args)
-    v, suffix = code.vector(own), f"v{code.lanes}{'f32' if own is F32 else 'f64'}"
+    element, kind = ("float", "f32") if own is F32 else ("double", "f64")
+    suffix = f"v{code.lanes}{kind}"
+    name = f"fmod_{suffix}"
+    v = code.vector(own)
     for function, n in (("trunc", 1), ("fabs", 1), ("copysign", 2), ("fma", 3)):
         symbol = f"llvm.{function}.{suffix}"
-        code.declared[symbol] = f"declare {v} @{symbol}({', '.join([v] * n)})"
+        code.declare(symbol, f"declare {v} @{symbol}({', '.join([v] * n)})")
     symbol = f"llvm.vector.reduce.and.v{code.lanes}i1"
-    code.declared[symbol] = f"declare i1 @{symbol}({code.vector(BOOL)})"
-    code.declared[name] = _fmod_text(name, "float" if own is F32 else "double", code.lanes, suffix)
-    return found
+    code.declare(symbol, f"declare i1 @{symbol}({code.vector(BOOL)})")
+    code.declare(name, _fmod_text(name, element, code.lanes, suffix))
+    return code.emit(f"call {v} @{name}({', '.join(f'{v} {a}' for a in args)})")
 
 
 def _fmod_text(name: str, element: str, lanes: int, suffix: str) -> str:

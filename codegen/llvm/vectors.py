@@ -100,7 +100,7 @@ class Vectors(Instructions):
     def call(self, function: str, dtype: DType, args: Sequence[str], extra: str = "") -> str:
         """A call of a function of vectors of one dtype."""
         v = self.vector(dtype)
-        self.declared[function] = f"declare {v} @{function}({', '.join([v] * len(args))}{extra})"
+        self.declare(function, f"declare {v} @{function}({', '.join([v] * len(args))}{extra})")
         given = ", ".join(f"{v} {a}" for a in args)
         tail = extra.replace("i1", "i1 false") if extra else ""
         return self.emit(f"call {v} @{function}({given}{tail})")

@@ -30,3 +30,8 @@ class Instructions:
     def line(self, instruction: str) -> None:
         """An instruction without a result."""
         self.lines.append(f"  {instruction}")
+
+    def declare(self, name: str, text: str) -> None:
+        """A function that is called, of one type: LLVM itself takes calls of another."""
+        known = self.declared.setdefault(name, text)
+        assert known == text, f"two functions named {name}"

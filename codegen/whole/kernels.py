@@ -81,7 +81,7 @@ class Kernels(Loops):
             f"getelementptr i8, ptr %constants, i64 {self.constant_at(template)}"
         )
         copy = "llvm.memcpy.p0.p0.i64"
-        text.declared[copy] = f"declare void @{copy}(ptr, ptr, i64, i1)"
+        text.declare(copy, f"declare void @{copy}(ptr, ptr, i64, i1)")
         text.line(f"call void @{copy}(ptr {job.base}, ptr {first}, i64 {size}, i1 false)")
         part = text.emit(f"ptrtoint ptr {scratch.base} to i64")
         held = text.emit(f"add i64 {part}, {folded}")

@@ -81,7 +81,7 @@ class Products(LibraryProducts):
         for k, name in enumerate(ARGUMENTS):
             text.store(str(values[name]), text.at(arguments.base, k, I64), I64)
         kernel = linked(dtype, self.bits)
-        text.declared[kernel] = f"declare void @{kernel}(ptr, i64, i64, i64, i64, ptr, ptr)"
+        text.declare(kernel, f"declare void @{kernel}(ptr, i64, i64, i64, i64, ptr, ptr)")
         text.line(f"call void @{kernel}(ptr {arguments.base}, i64 0, i64 {work.pieces}, i64 0, "
                   f"i64 0, ptr {scratch.base}, ptr {scratch.base})")  # fmt: skip
         return True

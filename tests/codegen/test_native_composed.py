@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import gradof
 from gradof.codegen.llvm.kernel import NativeKernel
+from gradof.codegen.machine.llvm_types import Instructions
 from tests.codegen.test_native import nests
 from tests.runtime.compare import check
 
@@ -52,6 +53,26 @@ def test_remainders_are_exact(op: str, dtype: str, kind: str) -> None:
     if op == "fmod":
         some = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(have[some]), np.signbit(want[some]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_remainders_of_two_widths_in_one_function(dtype: torch.dtype) -> None:
+    """Beside whole numbers of 64 bits fewer numbers are in one vector."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        turned = torch.cat([torch.remainder(x[:, :1], 6.0), x[:, 1:]], 1)
+        return torch.remainder(turned[:, 0], 4.0).long()
+
+    x = torch.linspace(1, 9, 120, dtype=dtype).reshape(2, 3, 20)
+    assert torch.equal(gradof.differentiate(fn)(x), fn(x))
+
+
+def test_a_function_has_one_type() -> None:
+    text = Instructions()
+    text.declare("f", "declare float @f(float)")
+    text.declare("f", "declare float @f(float)")
+    with pytest.raises(AssertionError, match="two functions named f"):
+        text.declare("f", "declare double @f(double)")
 
 
 LOSSES = {

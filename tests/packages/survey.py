@@ -158,6 +158,8 @@ def summary(found: Sequence[dict[str, Any]]) -> list[str]:
         if row["status"] != "equal" or ratio > 1.1:
             text = row["reason"] or f"{ratio:.2f} of eager's {1e6 * row['eager']:.0f} us"
             lines.append(f"{row['name']} {row['status']}: {text[:300]}")
+    slow = sorted(ran, key=lambda row: -float(row.get("first", 0.0)))[:5]
+    lines += [f"{row['name']}: first gradient {row.get('first', 0.0):.1f} s" for row in slow]
     return lines
 
 
