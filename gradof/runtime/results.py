@@ -81,7 +81,8 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
     else:
         for out in traced.all_outputs:
             if isinstance(out, TensorOut) and not out.requires_grad:
-                visible[out.index] = results[out.index].detach()
+                shown = results[out.index].detach()
+                visible[out.index] = shown.clone() if out.counted else shown
     _share_memory(bound, results, visible)
     containers = traced.containers(bound.given)  # before one of them is changed
     result = traced.leaves(traced.outputs, bound.inputs, visible, containers)

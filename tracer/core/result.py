@@ -50,7 +50,8 @@ class TensorOut:
     """A leaf of the result: graph output `index`; whether the library lets it require grad.
 
     `view`: it shares the memory of a graph input. `strides`: those of its memory, or none, which
-    is rows. `shared`: it shares the memory of another output.
+    is rows. `shared`: it shares the memory of another output. `counted`: its version counter is
+    read, and to be that of a new tensor.
     """
 
     index: int
@@ -58,6 +59,7 @@ class TensorOut:
     view: ViewOf | None = None
     strides: tuple[int, ...] | None = None
     shared: SharedView | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,18 @@ class NoGradient:
         """Whether it is for the tensor of another call; of one that is no leaf torch warns."""
         tensor = inputs[self.input]
         return tensor.is_leaf and tensor.grad is None
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Graph input `input` was never changed in place: its version counter was read, and 0."""
+
+    input: int
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is so for the tensor of another call; inference tensors have no counter."""
+        tensor = inputs[self.input]
+        return not tensor.is_inference() and not tensor._version
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +286,7 @@ class Traced:
     stores: tuple[Store, ...] = ()
     performs: str = ""
     layouts: tuple[Layout, ...] = ()
-    attributes: tuple[Attributes | NoGradient, ...] = ()
+    attributes: tuple[Attributes | NoGradient | Unchanged, ...] = ()
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
     sizes: Any = None
@@ -316,7 +330,8 @@ class Traced:
     @property
     def writes(self) -> bool:
         """Whether the function writes to Python's state, or does what is seen outside of it."""
-        return bool(self.stores or self.performs or self.new_leaves)
+        counted = any(isinstance(out, TensorOut) and out.counted for out in self.outputs)
+        return bool(self.stores or self.performs or self.new_leaves or counted)
 
     @property
     def all_outputs(self) -> tuple[OutputLeaf, ...]:

@@ -23,6 +23,7 @@ from gradof.ir.core import Loc
 from gradof.tracer.core.result import Attributes, NoGradient
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.torch.versions import Versions
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 _tensors: Any = torch.Tensor
@@ -37,11 +38,13 @@ class ReadAttributes:
         self._missed: dict[int, set[str]] = {}
         self._real: dict[int, torch.Tensor] = {}
         self._without: set[int] = set()  # those whose `.grad` was read
+        self.versions = Versions()
 
     def give(self, wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
         """Let a tensor of the trace have the attributes of the one it stands for."""
         attributes = self._given[id(wrapper)] = dict(vars(tensor))
         self._real[id(wrapper)] = tensor
+        self.versions.give(wrapper, tensor)
         if attributes:
             vars(wrapper).update(attributes)
 

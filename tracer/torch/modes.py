@@ -38,6 +38,7 @@ from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.source import Site, caller, user_loc, user_site
 from gradof.tracer.state.unheard import heard, unheard
+from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.by_value import BY_VALUE, reads_values
 from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch.functional import inner, is_wrapper, plainly
@@ -234,7 +235,7 @@ class ApiMode(TorchFunctionMode):
         self.picks = Picks(recorder, self.numbers)
         self.of_numpy = NumpyMemory(recorder)
         self.register_hook: Callable[..., Any]  # see torch_hooks
-        self.lacks_gradient: Callable[[torch.Tensor], bool]  # see attributes
+        self.attributes: ReadAttributes
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
     @unheard

@@ -30,6 +30,7 @@ from gradof.tracer.core.result import (
     OutputLeaf,
     Store,
     TensorOut,
+    Unchanged,
     WriteBack,
 )
 from gradof.tracer.core.views import SharedView, ViewOf, root_of, view_of
@@ -39,6 +40,7 @@ from gradof.tracer.torch.functional import inner, is_wrapper
 from gradof.tracer.torch.leaves import STATIC_TYPES
 from gradof.tracer.torch.random import GeneratorState
 from gradof.tracer.torch.stores import stores_of
+from gradof.tracer.torch.versions import shared_version_error
 
 if TYPE_CHECKING:
     from gradof.tracer.torch.tracer import Trace
@@ -126,7 +128,8 @@ class Outcome:
             self._steps[index] = tuple(wrapper.stride())
             if any(s == 0 for s, n in zip(wrapper.stride(), wrapper.shape, strict=True) if n > 1):
                 self._repeats.add(index)
-        return TensorOut(index, wrapper.requires_grad, view, strides)
+        counted = trace.attributes.versions.is_read(wrapper)
+        return TensorOut(index, wrapper.requires_grad, view, strides, counted=counted)
 
     def _view(self, memory: int, value: Value) -> ViewOf | None:
         for i, known in enumerate(self.trace.wrappers):
@@ -147,6 +150,8 @@ class Outcome:
                 found.append((out, self.values[out.index]))
         views: dict[OutputLeaf, TensorOut] = {}
         for group in groups.values():
+            if len(group) > 1 and any(out.counted for out, _ in group):
+                raise shared_version_error(self.loc)
             dense = not any(out.index in self._repeats for out, _ in group)
             # what is overwritten by an expanded value has memory of its own
             copies = ("flip", "expand") if dense else ("flip",)
@@ -190,15 +195,16 @@ class Outcome:
         steps = zip(like.strides, self._steps[out.index], like.shape, strict=True)
         return all(mine == eagers for mine, eagers, n in steps if n > 1)
 
-    def read_attributes(self, n: int) -> tuple[Attributes | NoGradient, ...]:
+    def read_attributes(self, n: int) -> tuple[Attributes | NoGradient | Unchanged, ...]:
         """What was read of the attributes of arguments, which are the first `n` inputs.
 
-        And which inputs had no gradient, where that was asked.
+        And which inputs had no gradient, or were never changed, where that was asked.
         """
         trace = self.trace
         found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
         without = trace.attributes.without_gradients(trace.wrappers)
-        return (*(each for each in found[:n] if each is not None), *without)
+        versions = trace.attributes.versions.of_inputs()
+        return (*(each for each in found[:n] if each is not None), *without, *versions)
 
     def new_leaves(self) -> tuple[int, ...]:
         """Inputs of which the function asks for a gradient: `x.requires_grad_()`."""

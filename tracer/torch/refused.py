@@ -1,12 +1,11 @@
 """What of torch's API a trace refuses before it does anything: what a graph would not do again.
 
-    x.data = y; loss.backward(); y.grad_fn; x._version      each is a TraceError
+    x.data = y; loss.backward(); y.grad_fn; x.grad = y      each is a TraceError
     x.grad                                                  where it is not None
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.histories import Histories
 from gradof.tracer.torch.memory import address, same_elements
 
@@ -39,10 +39,6 @@ _REFUSED: dict[Any, tuple[str, str]] = {
     _TENSOR.grad.__delete__: (
         "`.grad` is deleted inside a traced function", "delete it outside",
     ),
-    _TENSOR._version.__get__: (
-        "`._version` is read inside a traced function; it differs from call to call",
-        "read it outside",
-    ),
     torch.Tensor.register_post_accumulate_grad_hook: (
         "a hook that runs after gradients are accumulated is registered inside a traced function",
         "register it outside",
@@ -65,8 +61,8 @@ class Api(Protocol):
         ...
 
     @property
-    def lacks_gradient(self) -> Callable[[torch.Tensor], bool]:
-        """Whether one stands for a leaf whose `.grad` is None; the trace holds for such alone."""
+    def attributes(self) -> ReadAttributes:
+        """What is asked of those that stand for inputs."""
         ...
 
 
@@ -78,8 +74,11 @@ def refuse(
     Whether it is one of a gradient that is not there, or gives a tensor its own memory, as
     `w.data = w.data.to(x.device)` may, and so does nothing and gives None.
     """
-    if func in _OF_NONE and all(arg is None for arg in args[1:2]) and api.lacks_gradient(args[0]):
-        return True
+    if func in _OF_NONE and all(arg is None for arg in args[1:2]):
+        if api.attributes.lacks_gradient(api.traced(args[0])):
+            return True
+    if func == _VERSION:
+        api.attributes.versions.read(api.traced(args[0]), frame)
     if func == _SETS_DATA and isinstance(args[1], torch.Tensor):
         tensor, other = map(api.traced, args)
         same = address(tensor) == address(other) and tensor.shape == other.shape
@@ -101,6 +100,7 @@ def refuse(
 
 
 _SETS_DATA = _TENSOR.data.__set__
+_VERSION = _TENSOR._version.__get__
 _OF_NONE = frozenset({_TENSOR.grad.__get__, _TENSOR.grad.__set__})
 _OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})
 _BY_HISTORY = MAKES_LEAF | _OF_GRAPH | {torch.Tensor.detach_, torch.detach_}

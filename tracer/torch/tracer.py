@@ -184,8 +184,7 @@ class Trace:
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn, reads)
         self.api.of_numpy.guarded = self.outer.arrays
-        self.attributes = ReadAttributes(reads)
-        self.api.lacks_gradient = lambda x: self.attributes.lacks_gradient(self.api.traced(x))
+        self.attributes = self.api.attributes = ReadAttributes(reads)
         self.devices = OneDevice(fn)
         self.found: list[Readable] = []
         self.params: list[Value] = []
