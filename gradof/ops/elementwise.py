@@ -99,13 +99,13 @@ def _pow_exponent(g: Expr, a: Expr, b: Expr, y: Expr) -> Expr:
     if base is not None:
         if base == 0:
             # below zero y is inf; times -inf, what is not chosen would be nan once more derived
-            return F.where(_real_part(b) >= 0.0, 0.0, -(g * y))
+            return g * F.where(_real_part(b) >= 0.0, 0.0, -y)
         if b.dtype.is_complex:
             return g * (y * cmath.log(base))
         log = math.log(base) if base.real > 0 else math.nan  # type: ignore[arg-type]
         return g * (y * log)
     at_zero = F.logical_and(a == 0.0, _real_part(b) >= 0.0) if b.scalar is None else (a == 0.0)
-    return F.where(at_zero, 0.0, g * (y * F.log(F.where(at_zero, 1.0, a))))
+    return g * F.where(at_zero, 0.0, y * F.log(F.where(at_zero, 1.0, a)))
 
 
 op("pow(a, b) -> y", family=binary(INEXACT), cost=CALL, numpy="np.power",

@@ -210,6 +210,18 @@ def test_pow_at_edges(base: float, exponent: float) -> None:
             np.testing.assert_allclose(h, w.numpy(), rtol=3e-16)
 
 
+@pytest.mark.parametrize("cotangent", [math.inf, -math.inf, math.nan])
+def test_an_exponent_of_zero_to_a_power_has_the_slope_zero_times_the_cotangent(
+    cotangent: float,
+) -> None:
+    g, b = torch.tensor([cotangent]), torch.tensor([1.5], requires_grad=True)
+    for base in (torch.zeros(1), 0.0):
+        compiled = gradof.differentiate(lambda b, base=base: torch.pow(base, b), strict=True)
+        (have,), (want,) = (torch.autograd.grad(fn(b), b, g)
+                            for fn in (compiled, lambda b, base=base: torch.pow(base, b)))
+        assert have.isnan().item() and want.isnan().item()
+
+
 @pytest.mark.parametrize("base", [0.5, 2.0])
 def test_mixed_second_derivative_of_pow_at_an_exponent_of_zero(base: float) -> None:
     # of d/da, b a^(b-1), by b: a^(b-1), of which torch has 0, as it sets it
