@@ -100,6 +100,7 @@ DECIDING_ELEMENTS = 64  # of tensors that are compared then: flags and counts, n
 WAY_TRIES = 3  # calls in which each way is timed: the first makes the library's code, too.
 WAY_WORTH = 0.95  # of the usual way's time, that another way must not exceed.
 WAY_HOPELESS = 1.5  # times the best: such a way is not tried again.
+WAY_SPOILS = 4  # results full of nan that are freed before a way's first: one is its memory.
 
 # --- Tiles: numpy over rows that fit the cache ---------------------------------------------------
 TILE_CELLS = 1 << 17  # of 4 bytes: a tile has no fewer, where there are as many; Note [Tiles].

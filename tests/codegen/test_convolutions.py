@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -115,3 +116,57 @@ def test_without_timing_it_is_the_usual_way(trials: Any, monkeypatch: pytest.Mon
     monkeypatch.setenv("GRADOF_AUTOTUNE", "0")
     _forward()
     assert not ran and not convolutions._CHOICES
+
+
+@pytest.mark.parametrize("number", [1.0, math.nan])
+def test_a_way_that_gives_other_numbers_is_not_taken(
+    trials: Any, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    """Note [Ways that are wrong]."""
+    calls = 0
+
+    def wrong(x: Any, w: Any, *settings: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        made = convolutions._FORWARD["rows"](x, w, *settings)
+        made[:, 0] = number  # as if it were left as its memory was
+        return made
+
+    monkeypatch.setitem(convolutions._FORWARD, "channels last", wrong)
+    ran = trials(rows=1.0, channels=0.1)
+    conv = torch.nn.Conv2d(2, 3, 3)
+    fast = differentiate(conv)
+    x = torch.randn(1, 2, 5, 5)
+    for _ in range(8):
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), conv(x))
+    assert calls == 1 and set(ran) == {"rows"}
+    (choice,) = convolutions._CHOICES.values()
+    assert choice.best == "rows"
+
+
+def test_numbers_without_end_say_nothing_of_a_way(trials: Any) -> None:
+    ran = trials(rows=1.0, channels=0.1)
+    conv = torch.nn.Conv2d(2, 3, 3)
+    fast = differentiate(conv)
+    x, overflown = torch.randn(1, 2, 5, 5), torch.full((1, 2, 5, 5), math.inf)
+    with torch.no_grad():
+        for given in (x, overflown, overflown, x, x, x, x, x, x, x):
+            torch.testing.assert_close(fast(given), conv(given), equal_nan=True)
+    (choice,) = convolutions._CHOICES.values()
+    assert choice.best == "channels last" and ran.count("channels last") == 3
+
+
+def test_gradients_by_weights_in_space_have_one_layout(trials: Any) -> None:
+    """With channels last oneDNN leaves planes of some unwritten; trying it would harm, too."""
+    trials(rows=1.0, channels=0.1)
+    conv = torch.nn.Conv3d(2, 2, 3, stride=2, padding=1)
+    fast = differentiate(conv)
+    x = torch.randn(1, 2, 5, 7, 7, requires_grad=True)
+    for _ in range(4):
+        torch.testing.assert_close(
+            torch.autograd.grad(fast(x).square().sum(), [x, conv.weight]),
+            torch.autograd.grad(conv(x).square().sum(), [x, conv.weight]),
+        )
+    kinds = [kind for kind, *_ in convolutions._CHOICES]
+    assert "transposed" in kinds and "conv_weight_grad" not in kinds
