@@ -49,7 +49,6 @@ from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.lent_type import Type
 from gradof.tracer.core.loop_notes import LoopNotes, Varying
-from gradof.tracer.core.math_numbers import traced_math
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.place_numbers import NumbersInPlaces
 from gradof.tracer.core.pytree import flatten_call, thaw
@@ -100,6 +99,7 @@ from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
 from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.sizes_apart import sizes_and_math
 from gradof.tracer.torch.state import OuterState
 from gradof.tracer.torch.transforms import func_transforms, outside_transforms
 
@@ -253,7 +253,7 @@ class Trace:
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             operators = control_flow(self.recorder, self.api.traced)
             with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
-                with func_transforms(self.api.traced), traced_math(), self.attributes.watching():
+                with func_transforms(self.api.traced), sizes_and_math(), self.attributes.watching():
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
