@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gradof import differentiate
+from gradof.tracer.torch.sizes_apart import sizes_and_math
 
 Tensor = torch.Tensor
 FORMS: dict[str, Callable[[Tensor, int], Tensor]] = {
@@ -68,13 +69,8 @@ def test_other_threads_have_torchs_own() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_what_is_scripted_meanwhile_has_torchs_own() -> None:
     scripted: list[Any] = []
-
-    def fn(x: Tensor) -> Tensor:
-        if not scripted:
-            scripted.append(torch.jit.script(added))
-        return x * 2
-
-    differentiate(fn)(torch.ones(2))
+    with sizes_and_math():
+        scripted.append(torch.jit.script(added))
     assert torch.equal(scripted[0](torch.ones(3)), torch.ones(2, 3))
 
 
