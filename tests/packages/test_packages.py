@@ -94,10 +94,14 @@ def test_the_list_and_the_summary() -> None:
     assert len(packages) >= 50 and len(needs) >= 40
     assert not any(line.startswith(("torch==", "numpy==")) for line in (*packages, *needs))
     rows: list[dict[str, Any]] = [
-        {"name": "a x:F", "status": "equal", "reason": "", "eager": 1e-4, "ours": 2e-4},
+        {"name": "a x:F", "status": "equal", "reason": "", "eager": 1e-4, "ours": 2e-4,
+         "first": 0.2},
         {"name": "a x:G", "status": "noeager", "reason": ""},
-        {"name": "b y:H", "status": "wrong", "reason": "off"},
+        {"name": "b y:H", "status": "wrong", "reason": "off", "first": 1.3},
     ]
     first, *others = summary(rows)
     assert first.startswith("2 of 3 objects run by eager, of 2 packages: 1 equal, 1 wrong")
-    assert others == ["a x:F equal: 2.00 of eager's 100 us", "b y:H wrong: off"]
+    assert others == [
+        "a x:F equal: 2.00 of eager's 100 us", "b y:H wrong: off",
+        "b y:H: first gradient 1.3 s", "a x:F: first gradient 0.2 s",
+    ]  # fmt: skip

@@ -66,6 +66,7 @@ from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch.refused import MAKES_LEAF, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as, needs_rows, on_rows
+from gradof.tracer.torch.sizes_apart import torchs_own
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch.windows import WindowViews
 
@@ -239,11 +240,9 @@ class ApiMode(TorchFunctionMode):
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
     @unheard
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Handle one call of the torch API."""
-        kwargs = kwargs or {}
+        func, kwargs = torchs_own(func), kwargs or {}
         if func in METADATA or func in _CONSTANTS:
             if func in LAYOUT and isinstance(args[0], torch.Tensor):
                 args = (self.traced(args[0]), *args[1:])
