@@ -9,12 +9,11 @@ for which the number is pinned (Note [Pinned numbers] in `tracer.number`).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import operator
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,7 @@ import numpy as np
 from gradof.ir.types import F64
 from gradof.ops.expr import Expr, F
 from gradof.tracer.core.number import TracedNumber
-
-_LOCK = threading.RLock()
-_depth = 0
+from gradof.tracer.core.stand_ins import StandIns
 
 # Where the argument has to be for the function to be what Python's is, rather than an error.
 _Domain = Callable[[Expr], Expr]
@@ -52,23 +49,9 @@ _UFUNCS_OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-@contextlib.contextmanager
-def traced_math() -> Iterator[None]:
+def traced_math() -> AbstractContextManager[None]:
     """Within it, `math.sqrt(n)` of a traced number is one."""
-    global _depth
-    with _LOCK:
-        _depth += 1
-        if _depth == 1:
-            for name in _NAMES:
-                setattr(math, name, _WRAPPED[name])
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _depth -= 1
-            if _depth == 0:
-                for name in _NAMES:
-                    setattr(math, name, _WRAPPED[name].__wrapped__)
+    return _STAND_INS.placed()
 
 
 def _wrapped(name: str) -> Any:
@@ -98,6 +81,7 @@ def _recorded(name: str, original: Callable[[float], float], number: TracedNumbe
 
 
 _WRAPPED = {name: _wrapped(name) for name in _NAMES}
+_STAND_INS = StandIns(math, _WRAPPED)
 # What code calls by a name of its own, and what is lent there.
 IMPORTED = {function.__wrapped__: function for function in _WRAPPED.values()}
 

@@ -16,69 +16,18 @@ from typing import Any
 
 import torch
 
-from gradof.ir import forks
 from gradof.tracer.core.math_numbers import traced_math
 from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.stand_ins import StandIns
 
 _builtins: Any = torch.jit._builtins
-_LOCK = forks.lock()
-_depth = 0
 
 
 @contextlib.contextmanager
 def sizes_and_math() -> Iterator[None]:
     """Within it, Python's `math` takes traced numbers, and so do sizes."""
-    with traced_math(), sizes_apart():
+    with traced_math(), _IN_TORCH.placed(), _IN_TENSOR.placed():
         yield
-
-
-@contextlib.contextmanager
-def sizes_apart() -> Iterator[None]:
-    """Within it, functions that make or expand tensors take traced numbers as sizes."""
-    global _depth
-    with _LOCK:
-        _depth += 1
-        if _depth == 1:
-            for name, made in _MAKERS.items():
-                setattr(torch, name, made)
-            for name, method in _METHODS.items():
-                setattr(torch.Tensor, name, method)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _depth -= 1
-            if _depth == 0:
-                for name, made in _MAKERS.items():
-                    setattr(torch, name, made.__wrapped__)
-                for name in _METHODS:
-                    delattr(torch.Tensor, name)  # it is that of the class below
-
-
-def _maker(name: str) -> Any:
-    original: Any = getattr(torch, name)
-
-    @functools.wraps(original)
-    def function(*sizes: Any, **kwargs: Any) -> Any:
-        if sizes and type(sizes[0]) is TracedNumber:
-            return original(sizes, **kwargs)
-        return original(*sizes, **kwargs)
-
-    # what is scripted meanwhile, as the rules of `jvp` are at their first use, finds torch's own
-    _builtins._register_builtin(function, f"aten::{name}")
-    return function
-
-
-def _method(name: str) -> Any:
-    original: Any = getattr(torch.Tensor, name)
-
-    @functools.wraps(original)
-    def method(tensor: Any, *sizes: Any, **kwargs: Any) -> Any:
-        if sizes and type(sizes[0]) is TracedNumber:
-            return original(tensor, sizes, **kwargs)
-        return original(tensor, *sizes, **kwargs)
-
-    return method
 
 
 def torchs_own(func: Any) -> Any:
@@ -86,8 +35,28 @@ def torchs_own(func: Any) -> Any:
     return _OWN.get(func, func)
 
 
-_MAKERS = {name: _maker(name) for name in ("zeros", "ones", "empty", "rand", "randn")}
+def _with_sizes(owner: Any, name: str, at: int) -> Any:
+    """A function that takes sizes from the argument at this place on."""
+    original: Any = getattr(owner, name)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > at and type(args[at]) is TracedNumber:
+            return original(*args[:at], args[at:], **kwargs)
+        return original(*args, **kwargs)
+
+    return function
+
+
+_MAKERS = {
+    name: _with_sizes(torch, name, 0) for name in ("zeros", "ones", "empty", "rand", "randn")
+}  # fmt: skip
 _METHODS = {
-    name: _method(name) for name in ("new_zeros", "new_ones", "new_empty", "expand")
+    name: _with_sizes(torch.Tensor, name, 1)
+    for name in ("new_zeros", "new_ones", "new_empty", "expand")
 }  # fmt: skip
 _OWN = {method: method.__wrapped__ for method in _METHODS.values()}
+_IN_TORCH, _IN_TENSOR = StandIns(torch, _MAKERS), StandIns(torch.Tensor, _METHODS)
+for _name, _maker in _MAKERS.items():
+    # what is scripted meanwhile, as the rules of `jvp` are at their first use, finds torch's own
+    _builtins._register_builtin(_maker, f"aten::{_name}")
