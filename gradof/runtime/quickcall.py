@@ -57,22 +57,15 @@ def quick_call(
     else:
         run = _numpy_run(plan, names) if traced.library == "numpy" else _torch_run(plan, names)
     leaves: list[str] = []
-    counted = Counter(
-        out for out in traced.outputs if isinstance(out, TensorOut) and out.shared is None
-    )
-    for shared, times in counted.items():
+    made: dict[TensorOut, str] = {}
+    for result, times in Counter(out for out in traced.outputs if type(out) is TensorOut).items():
+        made[result] = _made(plan, result, names)
         if times > 1:  # one object in several places, as in eager
-            code = _result(plan, shared.index, shared.requires_grad)
-            run += f"    v{shared.index} = {code}\n"
+            run += f"    v{result.index} = {made[result]}\n"
+            made[result] = f"v{result.index}"
     for out in traced.outputs:
-        if isinstance(out, TensorOut) and out.shared is not None:
-            names[f"shared{len(leaves)}"] = shared_view(plan, out)
-            leaves.append(f"shared{len(leaves)}(r)")
-        elif isinstance(out, TensorOut) and out.view is None:
-            again = counted[out] > 1
-            leaves.append(
-                f"v{out.index}" if again else _result(plan, out.index, out.requires_grad)
-            )
+        if isinstance(out, TensorOut) and out.view is None:
+            leaves.append(made[out])
         elif type(out) is ConstantOut:
             names[f"k{len(leaves)}"] = out.value
             leaves.append(f"k{len(leaves)}")
@@ -94,6 +87,14 @@ def quick_call(
     exec(compile(source, "<gradof call>", "exec"), names)
     quick: Quick = names["call"]
     return quick
+
+
+def _made(plan: GraphPlan, out: TensorOut, names: dict[str, Any]) -> str:
+    """The expression of a result that is no view of an argument."""
+    if out.shared is None:
+        return _result(plan, out.index, out.requires_grad)
+    names[f"shared{out.index}"] = shared_view(plan, out)
+    return f"shared{out.index}(r)"
 
 
 def _chosen_run(
