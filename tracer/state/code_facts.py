@@ -27,7 +27,10 @@ from types import CodeType
 from gradof.tracer.state.bytecode import Instruction, instructions
 
 GROWS = frozenset({"append", "extend", "appendleft", "extendleft", "add"})
-TAKES_APART = frozenset({"vars", "dir", "__dict__", "getmembers", "asdict", "astuple"})
+TAKES_APART = frozenset({
+    "vars", "dir", "__dict__", "getmembers", "asdict", "astuple", "attrgetter", "methodcaller",
+    "getattr_static", "__getattribute__",
+})  # fmt: skip
 _COMPUTED = frozenset({
     "vars", "dir", "globals", "locals", "eval", "exec", "__dict__", "attrgetter", "methodcaller",
     "getattr_static", "getmembers", "asdict", "astuple", "__slots__",
@@ -35,7 +38,9 @@ _COMPUTED = frozenset({
 _GIVES_GLOBALS = frozenset({
     "globals", "__globals__", "f_globals", "eval", "exec", "import_module", "__import__",
 })  # fmt: skip
-BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__"})
+BY_NAME = frozenset({
+    "getattr", "setattr", "hasattr", "delattr", "__setattr__", "__getattr__", "__getattribute__",
+})  # fmt: skip
 _SETS = frozenset({"setattr", "__setattr__"})
 _BUILDS = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "BUILD_STRING",
                      "BINARY_OP"})  # fmt: skip

@@ -1,6 +1,6 @@
 """Objects of which code may read any attribute, as its names are computed: `getattr(obj, name)`.
 
-    everything: dict[int, Any]      by id, kept alive; `Reads.everything` is one
+    id(obj) in everything           whether any attribute of it counts; `Reads.everything` is one
 """
 
 from __future__ import annotations
@@ -10,6 +10,15 @@ from typing import Any
 
 from gradof.tracer.state.code_facts import TAKES_APART, Facts
 from gradof.tracer.state.kinds import ATOMS, HEAP, led_to
+
+
+class Everything(dict[int, Any]):
+    """The objects by id, kept alive; all there are where names are looked up nobody knows how."""
+
+    of_all = False
+
+    def __contains__(self, key: object) -> bool:
+        return self.of_all or super().__contains__(key)
 
 
 def note(everything: dict[int, Any], value: Any) -> None:
@@ -25,6 +34,9 @@ def _follow(everything: dict[int, Any], value: Any, facts: Facts, depth: int) ->
     if type(attributes) is not dict:
         return
     parts = [attributes[name] for name in facts.reads & attributes.keys()]
+    children = attributes.get("_modules")
+    if type(children) is dict:  # `getattr(self.block, name)` of an nn.Module
+        parts += [children[name] for name in facts.reads & children.keys()]
     for part in parts:
         if type(part) in ATOMS or id(part) in everything or type(part) is ModuleType:
             continue

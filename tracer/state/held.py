@@ -260,8 +260,8 @@ class Held:
             for name in names & attributes.keys():
                 yield attributes[name]
             if "_modules" in attributes:  # of a torch.nn.Module, and of what looks like one
-                for table in MODULE_TABLES:
-                    items = attributes.get(table)
+                yield attributes.get("forward")
+                for items in map(attributes.get, MODULE_TABLES):
                     if isinstance(items, dict):
                         self.container(items)
                         yield from items.values()

@@ -14,9 +14,10 @@ written is the difference.
 
 Note [What code can see]
 Of a container all items; of an object the attributes that the code which ran mentions; of a
-function its cells and globals, if its code ran. Names that are computed make all attributes of the
-objects at hand count (`Facts.dynamic`). That is more than was read, by little, and never less, but
-for what C code reads by itself.
+function its cells and globals, if its code ran. What `getattr` is given counts as mentioned
+(`lookups`); other names that are computed make all attributes of the objects at hand count
+(`Facts.dynamic`). That is more than was read, by little, and never less, but for what C code reads
+by itself.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.cold import Misses
-from gradof.tracer.state.computed_names import note, note_given
+from gradof.tracer.state.computed_names import Everything, note, note_given
 from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS
+from gradof.tracer.state.lookups import LENT, RUNNING
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.renewable import NOWHERE, Renewed
 from gradof.tracer.state.source import user_loc
@@ -58,7 +60,8 @@ from gradof.tracer.state.variables import is_tensor_in
 
 _IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 WRITES = "code that writes to attributes and variables of others"
-# nn.Module's own plumbing: hooks and attributes are looked at by themselves.
+# nn.Module's own plumbing: hooks and attributes are looked at by themselves, and so is `forward`,
+# which may be an instance's own.
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
 # Functions that tell the user something, by module.
 _TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
@@ -82,17 +85,14 @@ class Reads:
         self.handed = handed  # by id, objects among the arguments that are in such places
         self.performs: tuple[str, Loc | None] | None = None  # the first that numpy's performs
         self.codes: dict[CodeType, dict[str, Any]] = {}  # → the globals it ran with
-        self.names: set[str] = set()
-        self.stored: set[str] = set()
+        self.names, self.stored = set[str](), set[str]()
         self.probes: set[str] = set()
         self.keyed: dict[str, set[str]] = {}  # names of dicts → constant keys under them
-        self.whole: set[str] = set()  # names that are read for more than such items
-        self.used: set[str] = set()  # names that are read for more than to append
-        self.used_keys: set[str] = set()
-        self.grown_names: set[str] = set()  # names that are appended to, if nothing else
-        self.grown_keys: set[str] = set()
+        self.whole = set[str]()  # names that are read for more than such items
+        self.used, self.used_keys = set[str](), set[str]()  # read for more than to append
+        self.grown_names, self.grown_keys = set[str](), set[str]()  # appended to, if nothing else
         self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
-        self.everything: dict[int, Any] = {}  # objects read by computed names
+        self.everything = Everything()  # objects read by computed names
         self.environment: dict[Any, Any] = {}  # keys of os.environ → raw value, None if absent
         self.variables: dict[Any, Any] = {}  # context variables → value
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
@@ -110,7 +110,7 @@ class Reads:
         self.decisions = Decisions()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
-        self.lends: dict[str, Any] = {}  # what builtins are for the user's code
+        self.lends: dict[str, Any] = dict(LENT)  # what builtins are for the user's code
         self._lent: list[tuple[dict[str, Any], str]] = []  # the globals that have it
         self.called: list[set[Any]] = []  # are told of functions in C, and modules not heard
         self.before_c: Callable[[Any], None] | None = None  # is told of them before they run
@@ -124,11 +124,13 @@ class Reads:
     def __enter__(self) -> Reads:
         for space, name in self._lent:  # by a run before this one
             space.setdefault(name, self.lends[name])
+        RUNNING.reads.append(self)
         self._listening.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listening.stop()
+        RUNNING.reads.remove(self)
         for space, name in self._lent:
             if space.get(name) is self.lends[name]:
                 del space[name]
@@ -166,6 +168,7 @@ class Reads:
                 caller = self._of_caller(frame)
                 if caller is not None:
                     self.held.see(arg, caller, given=True)
+                    note_given(self.everything, arg, caller)
 
     def _first(self, frame: FrameType) -> Facts | None:
         """The facts of code that runs for the first time; None for code without state."""
@@ -192,6 +195,7 @@ class Reads:
         if not is_heard(module):
             return None
         if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
+            self.names.add("forward")
             return None
         facts = facts_of(code)
         for name in self.lends.keys() & facts.globals_read - frame.f_globals.keys():
@@ -271,6 +275,7 @@ class Reads:
         if facts is None:
             return
         if BY_NAME.isdisjoint(facts.reads):  # `getattr` has another name here
+            self.everything.of_all = True
             facts = self._facts[id(frame.f_code)] = replace(facts, dynamic=True)
             self._enter(frame, facts)
         if facts.dynamic:
@@ -359,6 +364,10 @@ class Reads:
     def entry(self, container: Any) -> Any:
         """What a list, dict, set, deque or namespace held at entry, as a copy or itself."""
         return self.held.entry(container)
+
+    def facts_at(self, code: CodeType) -> Facts | None:
+        """The facts of code that ran and is the user's."""
+        return self._facts.get(id(code))
 
     def hears(self, code: CodeType) -> bool:
         """Whether calls that this code makes are noted."""
