@@ -137,7 +137,7 @@ def _tree(tree: TreeDef, leaves: Iterator[str], names: dict[str, Any]) -> str:
     """The code that builds a nested result."""
     if tree.kind == "leaf":
         return next(leaves)
-    if tree.kind not in ("tuple", "list", "dict") or not _is_plain(tree):
+    if tree.has_again or tree.kind not in ("tuple", "list", "dict") or not _is_plain(tree):
         name = f"tree{len(names)}"
         names[name] = tree.unflatten
         return f"{name}([{', '.join(next(leaves) for _ in range(tree.num_leaves))}])"

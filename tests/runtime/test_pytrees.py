@@ -223,3 +223,53 @@ def test_a_namespace_with_one_attribute_more_is_another_structure() -> None:
         for _ in range(2):
             value, slope = compiled(p)
             assert value == np.sum(W) * len(vars(p)) and vars(slope).keys() == vars(p).keys()
+
+
+def _shared_list(x: Any) -> Any:
+    made = [x * 2]
+    return SimpleNamespace(a=made, b=(made, {"c": made}))
+
+
+def _shared_empty(x: Any) -> Any:
+    made: list[Any] = []
+    return SimpleNamespace(a=made, b=(made, {"c": made}), x=x * 2)
+
+
+def _shared_object(x: Any) -> Any:
+    made = SimpleNamespace(inner=SimpleNamespace(x=x * 2))
+    return SimpleNamespace(a=made, b=(made, {"c": made}), inner=made.inner)
+
+
+def _shared_function(x: Any) -> Any:
+    y = x * 2
+
+    def made() -> Any:
+        return y
+
+    return SimpleNamespace(a=made, b=(made, {"c": made}))
+
+
+@pytest.mark.parametrize("fn", [_shared_list, _shared_empty, _shared_object, _shared_function])
+@pytest.mark.parametrize("of", [torch.ones, np.ones])
+def test_what_is_in_a_result_twice_is_one_object(fn: Any, of: Any) -> None:
+    compiled, before = differentiate(fn), None
+    for _ in range(3):
+        found = compiled(of(3))
+        assert found.a is found.b[0] and found.a is found.b[1]["c"] and found.a is not before
+        before = found.a
+    if fn is _shared_object:
+        assert found.inner is found.a.inner
+    info = compiled.cache_info()
+    assert info.misses == 1 and info.eager_runs == 0
+
+
+def test_a_result_that_leads_to_itself_runs_eagerly() -> None:
+    def fn(x: Tensor) -> Any:
+        made = SimpleNamespace(x=x * 2)
+        made.again = made
+        return made
+
+    compiled = differentiate(fn)
+    with pytest.warns(errors.EagerWarning, match="leads to itself"):
+        found = compiled(torch.ones(3))
+    assert found.again is found

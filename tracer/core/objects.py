@@ -78,7 +78,7 @@ def flatten_result(
     Raises TraceError for an object that holds traced tensors where no copy of it could be made.
     """
     objects = _Objects(was_there, given, is_traced, is_value, loc)
-    return flatten(result, objects.members, is_whole)
+    return flatten(result, objects.members, is_whole, loc)
 
 
 class _Objects:
@@ -91,13 +91,11 @@ class _Objects:
         self.is_traced = is_traced
         self.is_value = is_value
         self.loc = loc
-        self.taken: dict[int, Any] = {}  # with the objects, so that ids stay theirs
 
     def members(self, obj: Any) -> Members | None:
         """Attributes and items of an object that each call makes anew; None for all others."""
         if is_enclosing(obj):
             if self._is_remade(obj):
-                self.taken[id(obj)] = obj
                 return closed(obj)
             self._refuse_enclosing(obj)
         if self._is_leaf(obj):
@@ -106,9 +104,6 @@ class _Objects:
             return None  # the same object; what is set in it is stored
         if not self._holds_traced(obj, set()) and not self._is_new(obj):
             return None
-        if id(obj) in self.taken:
-            raise self._error(obj, "is in the result twice")
-        self.taken[id(obj)] = obj
         if type(obj) is functools.partial and not vars(obj):
             return PARTIAL, [obj.func, obj.args, obj.keywords]
         if type(obj) is weakref.ref:
@@ -138,7 +133,7 @@ class _Objects:
 
         What several could change, as a list that it closes over, or a name, would be two.
         """
-        if type(obj) is not FunctionType or id(obj) in self.taken or vars(obj):
+        if type(obj) is not FunctionType or vars(obj):
             return False
         if self.was_there(obj) or facts_of(obj.__code__).cells_stored:
             return False

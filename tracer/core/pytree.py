@@ -11,7 +11,8 @@
 Containers are exactly: tuple, list, dict, OrderedDict, namedtuples, struct sequences (such as
 `torch.return_types.max`), classes of torch's pytree registry (`registered`), instances of
 dataclasses, and what `containers` names. Anything else, `None` and other subclasses of the above
-included, is a leaf; results may hold objects of other classes as well, see `objects`.
+included, is a leaf; results may hold objects of other classes as well, see `objects`, and what can
+be changed and is in a result twice is one object.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from functools import lru_cache
 from types import CellType, CodeType, FunctionType
 from typing import Any, Literal
 
-from gradof.errors import InputError
+from gradof.errors import InputError, TraceError
+from gradof.ir.core import Loc
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.containers import attributes_of
 from gradof.tracer.core.exact import exact
@@ -35,7 +37,8 @@ from gradof.tracer.core.registered import Context, join, node_of, split
 from gradof.tracer.core.sparse_matrices import class_of
 
 Kind = Literal[
-    "leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass", "registered", "object"
+    "leaf", "tuple", "list", "dict", "namedtuple", "structseq", "dataclass", "registered", "object",
+    "again",
 ]
 
 
@@ -44,7 +47,8 @@ class TreeDef:
     """The structure of a nested value; hashable, equal by kind, type, keys and children.
 
     `context` is what a registered class keeps beside its children, and of a dict how exactly its
-    keys are to be equal. The keys of an object are the names of its attributes, and `Item`s.
+    keys are to be equal. The keys of an object are the names of its attributes, and `Item`s. What
+    is there "again" has one key: how many containers that can be changed were finished before it.
     """
 
     kind: Kind
@@ -68,16 +72,29 @@ class TreeDef:
         """Number of leaves."""
         return 1 if self.kind == "leaf" else sum(c.num_leaves for c in self.children)
 
+    @cached_property
+    def has_again(self) -> bool:
+        """Whether a container is in it twice: parts of it cannot be built by themselves."""
+        return self.kind == "again" or any(child.has_again for child in self.children)
+
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Rebuild a value of this structure; InputError for a wrong number of leaves."""
         if len(leaves) != self.num_leaves:
             raise InputError(f"this structure has {self.num_leaves} leaves, got {len(leaves)}")
-        return self._build(iter(leaves))
+        return self._build(iter(leaves), [])
 
-    def _build(self, leaves: Iterator[Any]) -> Any:
+    def _build(self, leaves: Iterator[Any], made: list[Any]) -> Any:
+        """`made` are the containers that can be changed, in the order they were finished."""
         if self.kind == "leaf":
             return next(leaves)
-        parts = [child._build(leaves) for child in self.children]
+        if self.kind == "again":
+            return made[self.keys[0]]
+        value = self._of([child._build(leaves, made) for child in self.children])
+        if self.kind not in FIXED:
+            made.append(value)
+        return value
+
+    def _of(self, parts: list[Any]) -> Any:
         if self.kind == "tuple":
             return tuple(parts)
         if self.kind == "list":
@@ -206,30 +223,38 @@ def shares_containers(tree: Any) -> bool:
 
 def flatten(
     tree: Any, members: Callable[[Any], Members | None] | None = None,
-    is_whole: Callable[[Any], bool] | None = None,
+    is_whole: Callable[[Any], bool] | None = None, loc: Loc | None = None,
 ) -> tuple[list[Any], TreeDef]:  # fmt: skip
     """The leaves of a nested value, left to right, and its structure.
 
-    `members` takes apart what would be a leaf: keys and values of an object, or None. A container
-    that `is_whole` is a leaf.
+    `members` takes apart what would be a leaf: keys and values of an object, or None; a container
+    is then found again, and a TraceError if it leads to itself. One that `is_whole` is a leaf.
     """
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves, members, is_whole)
+    begun, finished = dict[int, Any](), dict[int, int]()  # by id: kept alive; in which order
 
+    def walk(value: Any) -> TreeDef:
+        if id(value) in finished:
+            return TreeDef("again", None, (finished[id(value)],), ())
+        whole = is_whole is not None and is_whole(value)
+        taken_apart = None if whole else take_apart(value, members)
+        if taken_apart is None:
+            leaves.append(value)
+            return LEAF
+        kind, keys, parts, context = taken_apart
+        if (counts := members is not None and kind not in FIXED) and id(value) in begun:
+            raise TraceError(
+                f"a {type(value).__qualname__} of the result leads to itself", loc=loc,
+                hint="return its tensors, in a tuple, a dict or a dataclass",
+            )
+        begun[id(value)] = value
+        children = tuple(map(walk, parts))
+        if counts:
+            finished[id(value)] = len(finished)
+        cls = class_of(value) if kind == "registered" else type(value)
+        return TreeDef(kind, cls, keys, children, context)
 
-def _flatten(
-    tree: Any, leaves: list[Any], members: Callable[[Any], Members | None] | None,
-    is_whole: Callable[[Any], bool] | None,
-) -> TreeDef:  # fmt: skip
-    whole = is_whole is not None and is_whole(tree)
-    taken_apart = None if whole else take_apart(tree, members)
-    if taken_apart is None:
-        leaves.append(tree)
-        return LEAF
-    kind, keys, parts, context = taken_apart
-    children = tuple(_flatten(part, leaves, members, is_whole) for part in parts)
-    cls = class_of(tree) if kind == "registered" else type(tree)
-    return TreeDef(kind, cls, keys, children, context)
+    return leaves, walk(tree)
 
 
 def take_apart(
