@@ -74,16 +74,16 @@ class Failure:
     tries: int = 1
     is_of_values: bool = False
     found: int = 0  # by later calls
-    decided: Sequence[Any] = ()  # tensors whose values the trace went by
+    decided: Sequence[Any] = ()  # the state's tensors whose values the trace went by
     quick: Any = None  # their generated call (gradof.runtime.eager_call)
 
-    def holds(self) -> bool:
+    def holds(self, fn: Any) -> bool:
         """Whether another trace would fail again, or is not to be tried."""
         if self.is_of_values and self.tries < MAX_TRIES:
             return False
         if self.tries >= MAX_TRIES or self.state is None:
             return True
-        return self.state.check() and not any(each.is_other() for each in self.decided)
+        return self.state.check() and not any(each.is_other(fn) for each in self.decided)
 
 
 class EagerRuns:
@@ -104,10 +104,10 @@ class EagerRuns:
         """Note one."""
         self.counted.value += 1
 
-    def known(self, key: Any) -> Failure | None:
-        """Why a call of this signature runs eagerly, if it does."""
+    def known(self, key: Any, fn: Any) -> Failure | None:
+        """Why a call of `fn` with this signature runs eagerly, if it does."""
         failure = self.failures.get(key)
-        if failure is None or not failure.holds():
+        if failure is None or not failure.holds(fn):
             return None
         self.failures.move_to_end(key)
         return failure

@@ -100,7 +100,7 @@ class Tracing:
         """
         self.given = call.objects
         eager = self.cache.eager
-        known = eager.known(call.key) if may_run_eagerly else None
+        known = eager.known(call.key, self.fn) if may_run_eagerly else None
         if known is not None:
             hasten_failure(self.cache, self.fn, call, known)
             raise known.error.with_traceback(None)

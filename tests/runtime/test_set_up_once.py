@@ -23,13 +23,18 @@ class Scaled(torch.nn.Module):
         flag = torch.tensor(False) if kind == "truth" else torch.zeros(1)
         self.register_buffer("initialized", flag)
         self.is_ready, self.kind = False, kind
+        self.first = flag  # which stays as it is, where another takes its place
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and not self.ready():
             with torch.no_grad():
                 self.scale.data = 1 / x.std(0)
-                self.initialized.data = torch.ones_like(self.initialized)
-                self.is_ready = True
+                if self.kind == "replaced":
+                    self.initialized = torch.ones(1)
+                elif self.kind == "attribute":
+                    self.is_ready = True
+                else:
+                    self.initialized.data = torch.ones_like(self.initialized)
         return x * self.scale
 
     def ready(self) -> bool:
@@ -39,7 +44,7 @@ class Scaled(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
-@pytest.mark.parametrize("kind", ["truth", "number", "attribute"])
+@pytest.mark.parametrize("kind", ["truth", "number", "attribute", "replaced"])
 def test_only_the_call_that_sets_it_up_runs_eagerly(kind: str) -> None:
     model = Scaled(kind)
     other = copy.deepcopy(model)

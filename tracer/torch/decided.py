@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,22 +15,30 @@ import torch
 
 from gradof import tuning
 from gradof.ir.core import Graph, Value
+from gradof.tracer.core.result import Readable
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A tensor, and what it was."""
+    """Where a tensor is found, and what it was."""
 
-    tensor: weakref.ref[torch.Tensor]
+    origin: Readable
     then: torch.Tensor
 
-    def is_other(self) -> bool:
-        """Whether it has other elements now."""
-        tensor = self.tensor()
-        return tensor is not None and not torch.equal(tensor.detach(), self.then)
+    def is_other(self, fn: Any) -> bool:
+        """Whether it has other elements now, or there is another in its place, or none."""
+        try:
+            now = self.origin.read(fn)
+        except (LookupError, AttributeError):
+            return True
+        if not isinstance(now, torch.Tensor) or now.shape != self.then.shape:
+            return True
+        return not torch.equal(now.detach(), self.then)
 
 
-def decided_by(graph: Graph, inputs: Sequence[Value], tensors: Sequence[Any]) -> list[Decided]:
+def decided_by(
+    graph: Graph, inputs: Sequence[Value], tensors: Sequence[Any], origins: Sequence[Readable]
+) -> list[Decided]:
     """Those among the tensors behind these inputs that Guards of an unfinished trace lead to."""
     needed = set[Value]()
     for node in graph.block.reversed_nodes():
@@ -40,7 +47,7 @@ def decided_by(graph: Graph, inputs: Sequence[Value], tensors: Sequence[Any]) ->
             for block in node.blocks:
                 needed.update(v for inner in block.walk() for v in inner.inputs)
     return [
-        Decided(weakref.ref(tensor), tensor.detach().clone())
-        for value, tensor in zip(inputs, tensors, strict=True)
+        Decided(origin, tensor.detach().clone())
+        for value, tensor, origin in zip(inputs, tensors, origins, strict=True)
         if value in needed and tensor.numel() <= tuning.DECIDING_ELEMENTS
     ]

@@ -219,7 +219,7 @@ class Trace:
         except Exception as error:
             free = len(self.params) - len(self.found)
             self.reads.decided = decided_by(
-                self.recorder.graph, self.params[free:], self.real[free:]
+                self.recorder.graph, self.params[free:], self.real[free:], self.found
             )
             if isinstance(error, GradofError):
                 self.reads.misses.refuse_within(error)
