@@ -52,10 +52,10 @@ op("std(x; dims, correction, keepdims) -> y", family=reduction(REAL), expand=_st
 
 def _vector_norm(x: Expr, ord: float, dims: Dims, keepdims: bool) -> Expr:
     p = float(ord)
+    if p == 1.0 or (p != 0.0 and _count(x, dims) == 1):  # a power of one number may overflow
+        return F.sum(F.abs(x), dims=dims, keepdims=keepdims)
     if p == 2.0:
         return F.safe_sqrt(F.sum(F.square(x), dims=dims, keepdims=keepdims))
-    if p == 1.0:
-        return F.sum(F.abs(x), dims=dims, keepdims=keepdims)
     if p == 0.0:
         return F.sum((x != 0.0).cast(x.dtype), dims=dims, keepdims=keepdims)
     if math.isinf(p):
@@ -80,7 +80,10 @@ def _torch_norm_x(
     dims = check_dims(dims, x.rank)
     kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
     g, y = g.reshape(kept), y.reshape(kept)
-    if ord == 2.0:
+    if _count(x, dims) == 1 and ord > 2.0:  # powers of one number may overflow
+        size = F.where(y == 0.0, 1.0, y)
+        return g * F.sign(x) * (size / size)  # which is a nan where it is no number
+    if ord == 2.0 or (_count(x, dims) == 1 and ord < 0.0):
         return g * F.where(y == 0.0, 0.0, x / y)
     if ord < 1.0:
         powers = F.where(x == 0.0, 0.0, F.pow(F.abs(x), ord - 1.0))

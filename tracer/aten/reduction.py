@@ -180,10 +180,11 @@ def vector_norm(
     assert not isinstance(p, complex)
     x = x.cast(c.type().dtype)
     dims = all_dims(x, dim)
-    if p != 0 and all(x.shape[d] == 1 for d in dims):
-        size = F.abs(x)  # a power of it may overflow
+    real = x.dtype.kind == "float"
+    if p != 0 and not real and all(x.shape[d] == 1 for d in dims):
+        size = F.abs(x)
         return size if keepdim else F.sum(size, dims=dims, keepdims=False)
-    plain = p in (0, 1) or math.isinf(p) or x.dtype.kind != "float"
+    plain = p in (0, 1) or math.isinf(p) or not real
     norm = F.vector_norm if plain else F.torch_norm
     return norm(x, ord=float(p), dims=dims, keepdims=keepdim)
 
