@@ -9,7 +9,8 @@
 Note [State of a backward]
 The rule is traced in the call, with the state that is there then. What its code can read is noted,
 so that the compiled backward sees whether it is still so (`gradof.runtime.late`). Where it is known
-to change, in a container or by a `global` statement, the function is not traced.
+to change, by a `global` statement, or code that stores to a name, the function is not traced. A
+container that it can reach is compared after it has run with what it held before.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, Module
 from typing import Any
 
 from gradof.errors import TraceError
+from gradof.ir.core import Loc
+from gradof.tracer.state.changes import copy_of, differences
 from gradof.tracer.state.code_facts import Facts, facts_of
 from gradof.tracer.state.source import user_loc
 
@@ -43,6 +46,7 @@ class BackwardReads:
         self.names: set[str] = set()
         self.probes: set[str] = set()
         self._runner: FrameType | None = None  # which calls the backward that runs
+        self._reached: dict[int, tuple[str, Any, Any, Loc | None]] = {}  # containers, and copies
 
     @contextmanager
     def of(self, backward: Any, ctx: Any) -> Iterator[None]:
@@ -52,9 +56,12 @@ class BackwardReads:
         before, self._runner = self._runner, sys._getframe(2)  # beyond this one's __enter__
         try:
             yield
+            self._refuse_changes()
         finally:
             self._runner = before
             self.running -= 1
+            if not self.running:
+                self._reached.clear()
 
     def enter(self, frame: FrameType, facts: Facts) -> None:
         """Code runs; TraceError for what it reads or writes that is known to change."""
@@ -62,6 +69,18 @@ class BackwardReads:
         self.names |= facts.reads
         self.probes |= facts.probes
         _refuse_reads(frame, facts, self._made_within)
+        for name, container in _containers(frame, facts):
+            if id(container) not in self._reached:
+                copy = copy_of(container)
+                self._reached[id(container)] = name, container, copy, user_loc(frame)
+
+    def _refuse_changes(self) -> None:
+        for name, container, before, loc in self._reached.values():
+            changes = list(differences(container, before))
+            for change in changes:
+                change.undo()
+            if changes:
+                raise _error(name, loc)
 
     def _made_within(self, frame: FrameType, name: str, value: object) -> bool:
         """Whether a variable that a function closes over is one of the backward's own code."""
@@ -112,23 +131,37 @@ def _is_rebound(name: str, space: dict[str, Any]) -> bool:
 def _refuse_writes(frame: FrameType, facts: Facts) -> None:
     """What a backward writes is not written by the call, nor by a call without a backward."""
     written = {*facts.globals_stored, *facts.cells_stored}
+    for there in _seen_by(frame, facts):
+        written |= facts.stores & there.keys()
+    for name in sorted(written):
+        raise _error(name, user_loc(frame))
+
+
+def _error(name: str, loc: Loc | None) -> TraceError:
+    return TraceError(
+        f"a backward may write {name}, which the call itself does not", loc=loc,
+        hint="do it in a hook, or outside",
+    )
+
+
+def _containers(frame: FrameType, facts: Facts) -> Iterator[tuple[str, Any]]:
+    """The containers that code reads off objects, by the names of the attributes."""
+    for there in _seen_by(frame, facts):
+        for name in facts.reads & there.keys():
+            if type(there[name]) in _CONTAINERS:
+                yield name, there[name]
+
+
+def _seen_by(frame: FrameType, facts: Facts) -> Iterator[dict[str, object]]:
+    """The attributes of the objects of the user's that code has at hand, and a context keeps."""
     space = frame.f_globals
-    holders = [*frame.f_locals.values(), *(space[n] for n in facts.reads & space.keys())]
-    for holder in holders:
+    for holder in (*frame.f_locals.values(), *(space[n] for n in facts.reads & space.keys())):
         kept = vars(holder) if _is_context(holder) else {}
         for owner in (holder, *kept.values()):
             if isinstance(owner, (int, float)):  # a traced number says so, too
                 continue
-            if _is_context(owner) or hasattr(owner, "dtype"):
-                continue
-            there = _attributes(owner)
-            written |= facts.stores & there.keys()
-            written |= {n for n in facts.reads & there.keys() if type(there[n]) in _CONTAINERS}
-    for name in sorted(written):
-        raise TraceError(
-            f"a backward may write {name}, which the call itself does not", loc=user_loc(frame),
-            hint="do it in a hook, or outside",
-        )
+            if not _is_context(owner) and not hasattr(owner, "dtype"):
+                yield _attributes(owner)
 
 
 def _is_context(obj: object) -> bool:
