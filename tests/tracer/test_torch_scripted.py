@@ -124,3 +124,36 @@ def test_an_error_within_is_ours_and_not_of_torchs_interpreter() -> None:
     script = _scripted(_by_storage)
     with pytest.raises(GradofError, match=r"quantize_per_tensor|qint8"):
         gradof.differentiate(lambda x: script(x), strict=True)(torch.ones(3))
+
+
+def _columns(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return x[:, index] * x[index][:, :1]
+
+
+def test_an_index_behind_a_whole_dim() -> None:
+    script, index = _scripted(_columns), torch.tensor([1, 2, 0])
+    fast: Any = gradof.differentiate(lambda x: script(x, index), strict=True)
+    for _ in range(2):  # torch's interpreter gives the index as a wrapper, which ended the process
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+        have, want = fast(x), _columns(x, index)
+        torch.testing.assert_close(have, want)
+        grads = [torch.autograd.grad(y.sin().sum(), x) for y in (have, want)]
+        torch.testing.assert_close(*grads)
+
+
+def _part(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+
+def test_one_that_forks_is_not_followed(tmp_path: Any) -> None:
+    part = _scripted(_part)
+    space: dict[str, Any] = {"torch": torch, "part": part, "__name__": __name__}
+    path = tmp_path / "forked.py"
+    path.write_text(
+        "def forked(x: torch.Tensor):\n"
+        "    a = torch.jit.fork(part, x)\n    return torch.jit.wait(a) * 2\n"
+    )
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    script = _scripted(space["forked"])
+    with pytest.raises(UnsupportedOpError, match="parts of it run on other threads"):
+        gradof.differentiate(lambda x: script(x), strict=True)(torch.ones(3))

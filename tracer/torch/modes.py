@@ -39,10 +39,10 @@ from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.source import Site, caller, user_loc, user_site
 from gradof.tracer.state.unheard import heard, unheard
 from gradof.tracer.torch.attributes import ReadAttributes
-from gradof.tracer.torch.by_value import BY_VALUE, reads_values
 from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch.functional import inner, is_wrapper, plainly
 from gradof.tracer.torch.histories import Histories, wrappers_in
+from gradof.tracer.torch.instead import instead
 from gradof.tracer.torch.known_calls import (
     CUTS,
     DETACHES,
@@ -65,7 +65,7 @@ from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
 from gradof.tracer.torch.refused import MAKES_LEAF, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
-from gradof.tracer.torch.rows import laid_out_as, needs_rows, on_rows
+from gradof.tracer.torch.rows import laid_out_as
 from gradof.tracer.torch.sizes_apart import torchs_own
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
 from gradof.tracer.torch.windows import WindowViews
@@ -124,12 +124,10 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             number = func(*args, **kwargs)
             self.recorder.read_number(args[0], number, site)
             return number
-        if needs_rows(func, args):
+        made = instead(func, args)
+        if made is not None:
             with self:
-                return on_rows(func, args, kwargs)
-        if reads_values(func, args):
-            with self:
-                return BY_VALUE[func](*args, **kwargs)
+                return made(func, args, kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and not knows(func) and func not in _FIXED:
             raise data_dependent_shape(func, site)
         if func is torch.ops.aten.native_batch_norm.default:

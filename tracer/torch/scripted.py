@@ -42,7 +42,13 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
             return call(function, *args, **kwargs)
-        copy = _private._create_function_from_graph(function.name, function.inlined_graph)
+        graph = function.inlined_graph
+        if graph.findAllNodes("prim::fork"):
+            raise UnsupportedOpError(
+                f"{function.name}, a scripted function, forks: parts of it run on other threads",
+                loc=user_loc(), hint="use the function as it was before torch.jit.script",
+            )
+        copy = _private._create_function_from_graph(function.name, graph)
         recorder.refused = None
         try:
             with torch._C.DisableTorchFunction():  # ours, not the user's
