@@ -158,16 +158,16 @@ def test_objects_of_results_are_new_at_every_call() -> None:
 
 
 def test_objects_that_no_copy_is_made_of_are_refused() -> None:
-    def twice(x: torch.Tensor) -> tuple[Cache, Cache]:
+    def within_itself(x: torch.Tensor) -> Cache:
         cache = Cache(None)
-        cache.layers.append(x * 2)
-        return cache, cache
+        cache.layers += [x * 2, cache]
+        return cache
 
     def in_a_set(x: torch.Tensor) -> set[torch.Tensor]:
         return {x * 2}
 
-    for fn in (twice, in_a_set):
-        with pytest.raises(GradofError, match="of the result, with traced tensors in it"):
+    for fn in (within_itself, in_a_set):
+        with pytest.raises(GradofError, match="of the result"):
             gradof.differentiate(fn, strict=True)(torch.ones(2))
 
 

@@ -364,7 +364,7 @@ class ApiMode(TorchFunctionMode):
             self.traced(inside(tensor, user_loc(sys._getframe(1))))
             return tensor
         if not is_wrapper(tensor):
-            return self.lift(tensor)
+            tensor = self.lift(tensor)
         if not torch.is_grad_enabled():
             with torch.enable_grad():  # a view may be taken again of what was written to
                 inner(tensor)
