@@ -21,6 +21,11 @@ def randn(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+def _filled(x: Any, value: float) -> Any:
+    x[...] = value  # what was in its memory may be a NaN
+    return x
+
+
 def spd(n: int, seed: int = 0) -> Any:
     a = randn(n, n, seed=seed)
     return a @ a.T + n * np.eye(n)
@@ -109,7 +114,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     # --- like others ---
     "zeros_like": (lambda x: np.zeros_like(x) + x, (M,)),
     "ones_like": (lambda x: np.ones_like(x, shape=(4,)) * x, (M,)),
-    "empty_like": (lambda x: np.empty_like(x) * 0 + x, (M,)),
+    "empty_like": (lambda x: _filled(np.empty_like(x), 2.0) * x, (M,)),
     "full_like": (lambda x: np.full_like(x, x[0, 0]), (M,)),
     "full_like: scalar": (lambda x: np.full_like(x, 3) * x, (M,)),
     "copy": (lambda x: np.copy(x), (M,)),
