@@ -182,12 +182,17 @@ class Tracing:
                     return self._enter(call, recording)
 
     def _note_places(self, call: Call) -> None:
-        """Numbers of Python's state that are not what they were in the traces before: they vary."""
+        """Numbers of Python's state that are not what they were in the traces before: they vary.
+
+        Raises CountsItself where an object among the arguments turns out to.
+        """
         for entry in self.cache.entries.get(call.key, ()):
             for _, number in entry.state.changes():
                 self.cache.add_place(number, entry.state.numbers)
             self._note_arrays(entry)
             note_renewed(self.cache, entry)
+        if count_themselves(self.cache, call):
+            raise CountsItself
         if call.objects or not self.cache.entries:
             others = kin.varied(self.function, call)
             for number in others:

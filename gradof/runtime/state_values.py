@@ -1,8 +1,8 @@
 """Values of Python state: how they are read from their places, compared, and shown.
 
 A value is as it was where it is the very object, or an equal one of the same plain type: numbers,
-text, tuples of such. Other objects are compared by identity alone, arrays that are no inputs by
-type, or by a checksum of their elements.
+text, tuples of such, a `torch.Size`. Other objects are compared by identity alone, arrays that are
+no inputs by type, or by a checksum of their elements.
 """
 
 from __future__ import annotations
@@ -88,9 +88,17 @@ def is_same(found: Any, expected: Any) -> bool:
         return repr(found) == repr(expected)
     if isinstance(found, np.generic):
         return bool(found.tobytes() == expected.tobytes())
-    if type(found) in (tuple, frozenset, slice, range) or isinstance(found, ATOMS):
-        return _same_items(found, expected) if type(found) is tuple else bool(found == expected)
+    if type(found) is tuple or is_size(found):
+        return _same_items(found, expected)
+    if type(found) in (frozenset, slice, range) or isinstance(found, ATOMS):
+        return bool(found == expected)
     return False
+
+
+def is_size(value: Any) -> bool:
+    """Whether it is a `torch.Size`, which is a tuple of whole numbers."""
+    cls = type(value)
+    return cls.__name__ == "Size" and cls.__module__ == "torch"
 
 
 def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
@@ -127,7 +135,9 @@ def checksum(array: Any) -> Any:
 
 def is_plain(value: Any) -> bool:
     """Whether nothing within a value can change: an atom, or a tuple of such."""
-    return type(value) in ATOMS or (type(value) is tuple and all(map(is_plain, value)))
+    if type(value) is tuple or is_size(value):
+        return all(map(is_plain, value))
+    return type(value) in ATOMS
 
 
 def short(value: Any) -> str:

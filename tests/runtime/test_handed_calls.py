@@ -160,3 +160,44 @@ def test_shapes_that_never_come_again_are_traced_a_few_times() -> None:
             batch = Batch(torch.ones(n, dtype=torch.float64))
             torch.testing.assert_close(compiled(batch), (batch.x.sin() * w[0]).sum())
     assert compiled.cache_info().misses <= 20
+
+
+class _Operator:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class _Tag:
+    __slots__ = ()  # one that is not looked into: it counts as who it is
+
+
+class _Distribution:
+    """As gpytorch has it: a shape, and a part that is kept under another name when first read."""
+
+    def __init__(self, tensor: torch.Tensor, tag: Any = None) -> None:
+        self.shape, self.tag = torch.Size([len(tensor)]), tag
+        self.made = _Operator(tensor)
+
+    def read(self) -> _Operator:
+        if "kept" not in vars(self):
+            self.kept = self.made
+        return self.kept
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+@pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")
+def test_what_is_kept_in_an_object_is_its_own(tagged: bool) -> None:
+    def loss(of: _Distribution, y: torch.Tensor) -> torch.Tensor:
+        assert of.shape == y.shape and of.tag != 1
+        return (of.read().tensor * y).sum()
+
+    compiled, w = differentiate(loss), torch.ones(3, requires_grad=True)
+    seen: list[_Distribution] = []
+    for n in range(1, 6):
+        of, w.grad = _Distribution(w * n, _Tag() if tagged else None), None
+        compiled(of, torch.tensor([1.0, 2.0, 3.0])).backward()
+        assert w.grad is not None and w.grad.tolist() == [n, 2 * n, 3 * n]
+        assert vars(of)["kept"] is of.made
+        seen.append(of)
+    if not tagged:  # an equal size is no other object
+        assert compiled.cache_info().misses == 1 and compiled.cache_info().eager_runs == 0
