@@ -9,6 +9,7 @@
 # make lifelines  fits of lifelines with its autograd import replaced, beside autograd's
 # make models  every architecture of transformers, compared with eager
 # make packages  modules and functions of some sixty other packages, compared with eager
+# make suites SUITES="zuko"  packages' own tests: what they call, compared with eager
 # make explore-test  pages in a headless Chromium; make screenshots  the pictures of docs/
 # make docs    the documentation as a site with a search, into build/site
 # make gpu-check  kernels for a GPU without one, on the oldest and the newest torch and triton
@@ -22,7 +23,7 @@ DOCS_READY := $(VENV)/.gradof-docs
 DOCS := mkdocs-material mkdocstrings-python
 
 .DEFAULT_GOAL := help
-.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd lifelines models packages gpu gpu-check \
+.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd lifelines models packages suites gpu gpu-check \
 	gpu-dry-run clean
 
 help:
@@ -109,6 +110,10 @@ packages: $(READY)
 		test -d build/packages/$${p%%==*} || get build/packages/$${p%%==*} $$p; \
 	done
 	@PYTHONPATH=.:build/packages-needs $(BIN)/python -m tests.packages.survey --at build/packages $(PACKAGES)
+
+# SUITES="nflows gpytorch=test": their source archives' tests, and where they are. What they need comes from PYTHONPATH.
+suites: $(READY)
+	@$(BIN)/python -m tests.packages.suites --at build/suites $(SUITES)
 
 explore-test screenshots: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]' -c constraints.txt

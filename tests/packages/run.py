@@ -74,23 +74,36 @@ def run_once(
               if isinstance(v, torch.Tensor) and v.requires_grad}  # fmt: skip
     seed(number)
     try:
-        result = call(function, case, inputs)
-        run.values = dict(tensors(result))
-        run.flags = {"result": shaped(result), **{
-            f"value {k}": (v.requires_grad, v.layout is torch.strided and v.is_contiguous())
-            for k, v in run.values.items()}}  # fmt: skip
-        if isinstance(module, torch.nn.Module):
-            leaves |= {f"parameter {k}": v for k, v in module.named_parameters()
-                       if v.requires_grad}  # fmt: skip
-        _derive(run, leaves, number, second)
+        finish(run, call(function, case, inputs), module, leaves, number, second)
     except Exception as error:
         run.error = error
+    settle(run, module, {k: (inputs[k], v) for k, v in given.items()})
+    return run
+
+
+def finish(
+    run: Run, result: Any, module: Any, leaves: dict[str, Any], number: int, second: bool
+) -> None:
+    """Take down the result of a call, and the gradients of it: of leaves, and of parameters."""
+    run.values = dict(tensors(result))
+    run.flags = {"result": shaped(result), **{
+        f"value {k}": (v.requires_grad, v.layout is torch.strided and v.is_contiguous())
+        for k, v in run.values.items()}}  # fmt: skip
+    if isinstance(module, torch.nn.Module):
+        leaves |= {f"parameter {k}": v for k, v in module.named_parameters()
+                   if v.requires_grad}  # fmt: skip
+    _derive(run, leaves, number, second)
+
+
+def settle(run: Run, module: Any, inputs: dict[str, tuple[Any, Any]]) -> None:
+    """Take down what a call has left: random states, inputs beside what they were, the module."""
     run.values = {k: _copied(v) for k, v in run.values.items()}
     run.flags["random"] = (torch.rand(1).item(), random.random(), np.random.rand())
-    run.flags["inputs"] = {k: bool(torch.equal(inputs[k], v) or v.isnan().any())
-                           for k, v in given.items()}  # fmt: skip
+    run.flags["inputs"] = {
+        k: now.shape == then.shape and bool(torch.equal(now, then) or then.isnan().any())
+        for k, (now, then) in inputs.items()
+    }  # fmt: skip
     run.state = state(module)
-    return run
 
 
 def _derive(run: Run, leaves: dict[str, Any], number: int, second: bool) -> None:

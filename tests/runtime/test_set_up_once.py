@@ -1,8 +1,10 @@
 """Layers that set themselves up by their first batch, in a way that cannot be traced."""
 
+# mypy: disable-error-code="no-untyped-call, no-any-return"
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -81,3 +83,36 @@ def test_a_count_that_changes_at_each_call_costs_three_traces() -> None:
         compiled(torch.ones(2, 3)).sum().backward()
     info = compiled.cache_info()
     assert info.eager_runs == 8 and info.misses == 3
+
+
+@pytest.mark.parametrize("no_grad", [False, True])
+def test_a_parameter_whose_data_was_changed_is_given_as_it_is(no_grad: bool) -> None:
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, p)
+            return x * p
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> Any:
+            x, p = ctx.saved_tensors
+            return g * p, g * x
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.p = (torch.nn.Parameter(torch.full((3,), v)) for v in (1.0, 0.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.set_grad_enabled(not no_grad):
+                self.p.data.copy_(self.w * 0.5)  # as a first batch sets variational parameters
+            return Scale.apply(x, self.p).sum()
+
+    model, x = Model(), torch.tensor([1.0, 2.0, 3.0])
+    compiled = differentiate(model)
+    for _ in range(2):
+        model.zero_grad()
+        compiled(x).backward()
+        assert model.p.grad is not None and model.p.grad.tolist() == [1.0, 2.0, 3.0]
+        assert model.w.grad is None or model.w.grad.tolist() == [0.0, 0.0, 0.0]
+    assert compiled.cache_info().eager_runs == 0
