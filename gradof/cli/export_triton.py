@@ -29,6 +29,7 @@ from gradof.ir.types import TensorType
 from gradof.runtime.results import gradient_flags
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import ConstantOut, GivenOut, InputOut, NumberOut, Traced
+from gradof.tracer.core.spread import spread
 
 CHECK_TENSOR = '''def check_tensor(name, tensor, dtype, shape, requires_grad):
     """Kernels are for the tensors of one call: any other is an error."""
@@ -254,7 +255,8 @@ class _Public:
                 raise TargetError("the function changes a container among its arguments")
             else:
                 leaves.append(results[out.index] + ("" if out.requires_grad else ".detach()"))
-        return _expression(self.traced.out_tree, iter(leaves))
+        tree, order = spread(self.traced.out_tree)
+        return _expression(tree, iter([leaves[i] for i in order]))
 
 
 def _expression(tree: TreeDef, leaves: Iterator[str]) -> str:

@@ -16,6 +16,7 @@ from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.cache import Bound
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.core.result import ConstantOut, GivenOut, InputOut, Traced
+from gradof.tracer.core.spread import spread
 
 Argnums = int | tuple[int, ...]
 
@@ -182,15 +183,16 @@ def cotangents_for(bound: Bound, cotangents: Any, places: Sequence[int | None]) 
     """Checked cotangents by rising place, summed where one value is returned several times."""
     traced = bound.entry.traced
     leaves, tree = flatten(cotangents)
-    if tree != traced.out_tree:
+    expected, order = spread(traced.out_tree)
+    if tree != expected:
         raise CotangentError(
             f"the cotangents have {tree.num_leaves} leaves in another structure than the result's "
-            f"{traced.out_tree.num_leaves}",
+            f"{expected.num_leaves}",
             hint="pass cotangents in the structure that the function returns",
         )
     values = (*traced.graph.outputs, *traced.graph.inputs)
     sums: dict[int, Any] = {}
-    for place, leaf in zip(places, leaves, strict=True):
+    for place, leaf in zip((places[i] for i in order), leaves, strict=True):
         if place is not None:
             seed = _match(leaf, values[place].type, "the cotangent", bound)
             sums[place] = sums[place] + seed if place in sums else seed

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import gradof
 from gradof import differentiate, errors, grad, value_and_grad
 from tests.runtime.compare import check, close
 from tests.runtime.test_torch_values import leaf
@@ -273,3 +274,18 @@ def test_a_result_that_leads_to_itself_runs_eagerly() -> None:
     with pytest.warns(errors.EagerWarning, match="leads to itself"):
         found = compiled(torch.ones(3))
     assert found.again is found
+
+
+def test_each_place_of_one_object_has_a_cotangent() -> None:
+    def fn(x: Tensor) -> Any:
+        made = [x * 2]
+        return {"a": made, "b": (made, x.sin())}
+
+    x = torch.ones(3)
+    found, pullback = gradof.vjp(fn, x)
+    assert found["a"] is found["b"][0]
+    one = torch.ones(3)
+    (g,) = pullback({"a": [one], "b": ([one * 10], one * 0)})
+    assert g.tolist() == [22.0] * 3
+    with pytest.raises(errors.CotangentError, match=r"1 leaves .* than the result's 3"):
+        pullback({"a": [one]})
