@@ -47,6 +47,7 @@ class _Inside(threading.local):
     depth, test = 0, ""
 
 
+_torch: Any = torch
 _inside = _Inside()
 _seen: set[int] = set()
 _wrapped: dict[Any, Any] = {}
@@ -191,8 +192,10 @@ def _beside(name: str, thing: Any, args: Any, kwargs: Any) -> None:
 
 
 def _is_asked(args: Any, kwargs: Any) -> bool:
+    if _inside.depth or _torch.jit.is_tracing() or _torch.compiler.is_compiling():
+        return False
     tensors = any(t.is_floating_point() for _, t in _leaves((args, kwargs)))
-    return not _inside.depth and tensors and not torch._C._are_functorch_transforms_active()
+    return tensors and not torch._C._are_functorch_transforms_active()
 
 
 def _watching(original: Any, thing_of: Callable[[Any], Any] | None, name: str = "") -> Any:

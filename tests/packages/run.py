@@ -181,9 +181,10 @@ def _plain(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (int, float, str, bool, type(None), complex)):
         yield path, value
     elif isinstance(value, (list, tuple, set, frozenset)) and depth < 4:
-        yield f"{path}!", (type(value).__name__, len(value))
+        kind: Any = next(c for c in (list, tuple, set, frozenset) if isinstance(value, c))
+        yield f"{path}!", (type(value).__name__, kind.__len__(value))  # a subclass may have none
         if not isinstance(value, (set, frozenset)):
-            for i, part in enumerate(value):
+            for i, part in enumerate(kind.__iter__(value)):
                 yield from _plain(f"{path}[{i}]", part, depth + 1)
     elif isinstance(value, dict) and depth < 4:
         yield f"{path}!", tuple(map(str, value))
