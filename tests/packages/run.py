@@ -165,7 +165,8 @@ def state(module: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, child in module.named_modules():
         for name, value in vars(child).items():
-            if name not in ("_modules", "_parameters", "_buffers") and "hooks" not in name:
+            tables = ("_modules", "_parameters", "_buffers", "_graph")  # that of torch.fx is code
+            if name not in tables and "hooks" not in name:
                 found.update(_plain(f"{path}.{name}", value, 0))
         for name, value in (*child._buffers.items(), *child._parameters.items()):
             found[f"{path}.{name}"] = None if value is None else _copied(value)
