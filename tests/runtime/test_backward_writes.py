@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -38,6 +38,15 @@ def _by_helper(cls: Any, ctx: Any) -> None:
     _note(cls.log)
 
 
+def _nested(cls: Any, ctx: Any) -> None:
+    cls.logs["all"].append(1)
+
+
+def _of_an_item(cls: Any, ctx: Any) -> None:
+    for tally in cls.tallies:
+        tally.n += 1
+
+
 def _note(log: list[int]) -> None:
     log.append(1)
 
@@ -45,6 +54,8 @@ def _note(log: list[int]) -> None:
 def function(write: Callable[[Any, Any], None]) -> Any:
     class Noted(torch.autograd.Function):
         n, log = 0, list[int]()
+        logs: ClassVar[Any] = {"all": []}
+        tallies: ClassVar[Any] = [Tally()]
 
         @staticmethod
         def forward(ctx: Any, x: Tensor, tally: Tally) -> Tensor:
@@ -60,7 +71,9 @@ def function(write: Callable[[Any, Any], None]) -> Any:
     return Noted
 
 
-@pytest.mark.parametrize("write", [_of_class, _list_of_class, _of_context, _by_helper])
+@pytest.mark.parametrize(
+    "write", [_of_class, _list_of_class, _of_context, _by_helper, _nested, _of_an_item]
+)
 def test_a_backward_that_writes_runs_as_it_is(write: Callable[[Any, Any], None]) -> None:
     def run(wrap: Callable[..., Any]) -> list[Any]:
         cls, tally, found = function(write), Tally(), list[Any]()
@@ -70,7 +83,8 @@ def test_a_backward_that_writes_runs_as_it_is(write: Callable[[Any, Any], None])
             value = call(x)
             for _ in range(i % 3):  # none, one, two
                 value.backward(retain_graph=True)
-            found.append((x.grad, cls.n, list(cls.log), tally.n))
+            noted = cls.n, list(cls.log), list(cls.logs["all"]), cls.tallies[0].n, tally.n
+            found.append((x.grad, *noted))
         return found
 
     with pytest.warns(EagerWarning, match="a backward may write"):

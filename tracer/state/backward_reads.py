@@ -145,23 +145,48 @@ def _error(name: str, loc: Loc | None) -> TraceError:
 
 
 def _containers(frame: FrameType, facts: Facts) -> Iterator[tuple[str, Any]]:
-    """The containers that code reads off objects, by the names of the attributes."""
+    """The containers that code reads off objects, and those in them, by the attributes' names."""
     for there in _seen_by(frame, facts):
         for name in facts.reads & there.keys():
-            if type(there[name]) in _CONTAINERS:
-                yield name, there[name]
+            for part in _within(there[name]):
+                if type(part) in _CONTAINERS:
+                    yield name, part
 
 
 def _seen_by(frame: FrameType, facts: Facts) -> Iterator[dict[str, object]]:
-    """The attributes of the objects of the user's that code has at hand, and a context keeps."""
-    space = frame.f_globals
-    for holder in (*frame.f_locals.values(), *(space[n] for n in facts.reads & space.keys())):
-        kept = vars(holder) if _is_context(holder) else {}
-        for owner in (holder, *kept.values()):
-            if isinstance(owner, (int, float)):  # a traced number says so, too
-                continue
-            if not _is_context(owner) and not hasattr(owner, "dtype"):
-                yield _attributes(owner)
+    """The attributes of the user's objects that code has at hand, or finds in containers of theirs,
+    those that a context keeps among them.
+    """
+    space, seen = frame.f_globals, set[int]()
+    todo: list[object] = [*frame.f_locals.values(), *(space[n] for n in facts.reads & space.keys())]
+    while todo:
+        owner = todo.pop()
+        if id(owner) in seen or isinstance(owner, (int, float)):  # a traced number says so, too
+            continue
+        seen.add(id(owner))
+        if _is_context(owner):
+            todo += vars(owner).values()
+        elif not hasattr(owner, "dtype"):
+            there = _attributes(owner)
+            yield there
+            for name in facts.reads & there.keys():
+                todo += [part for part in _within(there[name]) if type(part) not in _CONTAINERS]
+
+
+def _within(value: object) -> Iterator[object]:
+    """What is in a container, and in those in it; and these."""
+    todo: list[Any] = [value] if type(value) in _CONTAINERS else []
+    seen = set[int]()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen or isinstance(part, (str, bytes)):
+            continue
+        seen.add(id(part))
+        yield part
+        if isinstance(part, dict):
+            todo += part.values()
+        elif isinstance(part, (list, tuple, set, frozenset, deque)):
+            todo += part
 
 
 def _is_context(obj: object) -> bool:
