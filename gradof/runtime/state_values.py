@@ -18,6 +18,7 @@ import numpy as np
 
 from gradof.ir import contents
 from gradof.runtime.arrays import torch_if_loaded
+from gradof.tracer.core.containers import is_size
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, read_place
 
@@ -88,17 +89,11 @@ def is_same(found: Any, expected: Any) -> bool:
         return repr(found) == repr(expected)
     if isinstance(found, np.generic):
         return bool(found.tobytes() == expected.tobytes())
-    if type(found) is tuple or is_size(found):
+    if type(found) is tuple or is_size(type(found)):
         return _same_items(found, expected)
     if type(found) in (frozenset, slice, range) or isinstance(found, ATOMS):
         return bool(found == expected)
     return False
-
-
-def is_size(value: Any) -> bool:
-    """Whether it is a `torch.Size`, which is a tuple of whole numbers."""
-    cls = type(value)
-    return cls.__name__ == "Size" and cls.__module__ == "torch"
 
 
 def _same_items(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
@@ -134,8 +129,8 @@ def checksum(array: Any) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether nothing within a value can change: an atom, or a tuple of such."""
-    if type(value) is tuple or is_size(value):
+    """Whether nothing within a value can change: an atom, or a tuple of such, a `torch.Size`."""
+    if type(value) is tuple or is_size(type(value)):
         return all(map(is_plain, value))
     return type(value) in ATOMS
 

@@ -274,9 +274,9 @@ def pytest_load_initial_conftests() -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Watch calls of modules everywhere, and of functions where a test module has them."""
     for cls in {torch.nn.Module, *_subclasses(torch.nn.Module)}:
-        call = vars(cls).get("__call__")
-        if inspect.isfunction(call):
-            setattr(cls, "__call__", _watching(call, lambda module: module))  # noqa: B010
+        owner: Any = cls
+        if inspect.isfunction(call := vars(cls).get("__call__")):
+            owner.__call__ = _watching(call, lambda module: module)
     for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
         for name, value in list(vars(module).items()):
             setattr(module, name, _watched(value))

@@ -22,6 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _INDEX = "https://pypi.org/simple/{}/"
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _ROOT = Path(__file__).resolve().parents[2]
@@ -64,18 +66,31 @@ def installed(name: str, at: Path) -> tuple[Path, list[str]]:
 
 
 def rows(name: str, tests: str, at: Path) -> list[dict[str, Any]]:
-    """One row for each kind of call that the tests of a package make."""
+    """One row for each kind of call that the tests of a package make.
+
+    Prints a line where the tests did not come to an end, so that rows are missing.
+    """
     folder, (package, tops) = source(name, at), installed(name, at)
     found = at / f"{name}.jsonl"
     found.unlink(missing_ok=True)
     path = os.pathsep.join((str(package.resolve()), os.environ.get("PYTHONPATH", "")))
-    subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q",
-         "-p", "no:cacheprovider", "-o", "addopts=", tests],
-        cwd=folder, timeout=SECONDS, check=False, stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), "SUITE_PATH": path, "SUITE_OF": ",".join(tops),
-             "SUITE_ROWS": str(found.resolve()), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
+    command = [
+        sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q", "-p",
+        "no:cacheprovider", "-o", "addopts=", tests,
+    ]  # fmt: skip
+    environment = {
+        **os.environ, "PYTHONPATH": str(_ROOT), "SUITE_PATH": path, "SUITE_OF": ",".join(tops),
+        "SUITE_ROWS": str(found.resolve()), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # fmt: skip
+    try:
+        ended = subprocess.run(
+            command, cwd=folder, timeout=SECONDS, check=False, stdout=subprocess.DEVNULL,
+            env=environment,
+        ).returncode  # fmt: skip
+        if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            print(f"{name}: pytest ended with {ended}, rows are missing")
+    except subprocess.TimeoutExpired:
+        print(f"{name}: ended after {SECONDS} s, rows are missing")
     return list(map(json.loads, found.read_text().splitlines())) if found.exists() else []
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _PACKAGE = """
 import torch
 
@@ -41,12 +43,32 @@ def test_them():
 """
 
 
-def test_each_kind_of_call_is_compared_once(tmp_path: Path) -> None:
+_MISTAKEN = """
+import gradof
+
+real = gradof.differentiate
+
+class Mistaken:
+    def __init__(self, thing):
+        self.compiled = real(thing)
+        self.cache_info = self.compiled.cache_info
+
+    def __call__(self, x):
+        return self.compiled(x * 1.01)
+
+gradof.differentiate = Mistaken
+"""
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_each_kind_of_call_is_compared_once(tmp_path: Path, mistaken: bool) -> None:
     tests = tmp_path / "tests"  # of the name of ours
     tests.mkdir()
     (tests / "__init__.py").touch()
     (tests / "test_layers.py").write_text(_TESTS)
     (tmp_path / "tiny_layers.py").write_text(_PACKAGE)
+    if mistaken:
+        (tests / "conftest.py").write_text(_MISTAKEN)
     root = Path(__file__).resolve().parents[2]
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q",
@@ -59,7 +81,11 @@ def test_each_kind_of_call_is_compared_once(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     found = {row["name"].partition(":")[2]: row for row in rows}
+    assert len(rows) == 3
+    if mistaken:
+        assert all(row["status"] == "wrong" and "is off by" in row["reason"] for row in rows)
+        return
     assert {name: row["status"] for name, row in found.items()} == {
         "Layer": "equal", "scaled": "equal", "told": "fallback"
-    } and len(rows) == 3
+    }  # fmt: skip
     assert found["Layer"]["backward_runs"] >= 3 and "print is called" in found["told"]["reason"]

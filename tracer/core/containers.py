@@ -33,6 +33,11 @@ def attributes_of(cls: type) -> Callable[[Any], tuple[str, ...]] | None:
     return lambda _: names
 
 
+def is_size(cls: type) -> bool:
+    """Whether it is `torch.Size`, whose instances are values, as numbers are; torch stays out."""
+    return cls.__name__ == "Size" and cls.__module__ == "torch"
+
+
 @lru_cache(maxsize=1024)
 def node_of(cls: type) -> Node | None:
     """How a container is taken apart and put together; None for every other class."""

@@ -31,7 +31,7 @@ from typing import Any, Literal
 from gradof.errors import InputError, TraceError
 from gradof.ir.core import Loc
 from gradof.ir.forks import cached_property
-from gradof.tracer.core.containers import attributes_of
+from gradof.tracer.core.containers import attributes_of, is_size
 from gradof.tracer.core.exact import exact
 from gradof.tracer.core.registered import Context, join, node_of, split
 from gradof.tracer.core.sparse_matrices import class_of
@@ -280,7 +280,7 @@ def take_apart(
 
 def _registered(cls: type) -> Any:
     # torch.Size is registered, too: here it is a value like a number.
-    return None if cls.__name__ == "Size" and issubclass(cls, tuple) else node_of(cls)
+    return None if is_size(cls) else node_of(cls)
 
 
 _Split = Callable[[Any], tuple[Kind, tuple[Any, ...], Sequence[Any]]]

@@ -13,7 +13,7 @@ from gradof.tracer.state.kinds import ATOMS, HEAP, led_to
 
 
 class Everything(dict[int, Any]):
-    """The objects by id, kept alive; all there are where names are looked up nobody knows how."""
+    """The objects by id, kept alive; with `of_all` every object there is counts as one of them."""
 
     of_all = False
 

@@ -3,8 +3,8 @@
     getattr(self.block, f"scale{i}")      is read as `self.block.scale0` is, which code mentions
 
 While code runs for the first time its globals lend it these in place of the builtins. Each tells
-the runs of its thread before the builtin is called. Code that has got a builtin
-by another way is seen by the objects it has at hand (`Facts.dynamic`).
+the runs of its thread before the builtin is called. For code that has a builtin by another way, the
+objects at hand count as a whole (`Facts.dynamic`), or all do (`Everything`).
 """
 
 from __future__ import annotations
