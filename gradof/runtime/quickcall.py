@@ -64,7 +64,7 @@ def quick_call(
             run += f"    v{result.index} = {made[result]}\n"
             made[result] = f"v{result.index}"
     for out in traced.outputs:
-        if isinstance(out, TensorOut) and out.view is None:
+        if isinstance(out, TensorOut) and out.view is None and not out.of_leaf:
             leaves.append(made[out])
         elif type(out) is ConstantOut:
             names[f"k{len(leaves)}"] = out.value

@@ -12,7 +12,7 @@ from gradof.runtime.arrays import is_tensor, write_back
 from gradof.runtime.cache import Bound
 from gradof.runtime.performed import perform
 from gradof.runtime.plan import GraphPlan
-from gradof.tracer.core.result import TensorOut
+from gradof.tracer.core.result import OutputLeaf, TensorOut
 from gradof.tracer.numpy.places import check_apart
 
 
@@ -31,7 +31,7 @@ def run_call(bound: Bound) -> Any:
     for i in traced.new_leaves:
         bound.inputs[i].requires_grad_()
     if traced.library == "numpy" or not (traced.writebacks or traced.stores):
-        return finish(bound, run_plan(bound.entry.plan, bound.inputs))
+        return finish(bound, run_plan(bound.entry.plan, bound.inputs), recorded=True)
     from gradof.runtime.torch_bridge import unsaved
 
     try:
@@ -41,7 +41,7 @@ def run_call(bound: Bound) -> Any:
         if outputs is not None:  # Note [Ended by a hook] in `torch_bridge`
             finish(bound, [output.detach() for output in outputs])
         raise
-    return finish(bound, results)
+    return finish(bound, results, recorded=True)
 
 
 def inputs_at_entry(bound: Bound) -> list[Any]:
@@ -53,10 +53,11 @@ def inputs_at_entry(bound: Bound) -> list[Any]:
     return inputs
 
 
-def finish(bound: Bound, results: Sequence[Any]) -> Any:
+def finish(bound: Bound, results: Sequence[Any], recorded: bool = False) -> Any:
     """Copy write-backs into the caller's arrays, rebuild the user's result, repeat its stores.
 
-    Where the function is performed, it does all that itself.
+    Where the function is performed, it does all that itself. `recorded`: what requires grad by a
+    leaf that the function has made does so, as in eager.
     """
     traced = bound.entry.traced
     if traced.performs:
@@ -84,6 +85,8 @@ def finish(bound: Bound, results: Sequence[Any]) -> Any:
                 shown = results[out.index].detach()
                 visible[out.index] = shown.clone() if out.counted else shown
     _share_memory(bound, results, visible)
+    if recorded:
+        _of_leaves(traced.all_outputs, visible)
     containers = traced.containers(bound.given)  # before one of them is changed
     result = traced.leaves(traced.outputs, bound.inputs, visible, containers)
     stores = [
@@ -105,6 +108,15 @@ def _share_memory(bound: Bound, results: Sequence[Any], visible: list[Any]) -> N
                 visible[out.index] = out.view.of(bound.inputs[out.view.input])
         elif isinstance(out, TensorOut) and out.shared is not None:
             visible[out.index] = shared_view(bound.entry.plan, out)(results)
+
+
+def _of_leaves(outputs: Sequence[OutputLeaf], visible: list[Any]) -> None:
+    """Results that require grad by what the function made itself do so here, too."""
+    for i in {out.index for out in outputs if isinstance(out, TensorOut) and out.of_leaf}:
+        if not visible[i].requires_grad:
+            from gradof.runtime.torch_bridge import of_leaf
+
+            visible[i] = of_leaf(visible[i])
 
 
 def shared_view(plan: GraphPlan, out: TensorOut) -> Callable[[Sequence[Any]], Any]:

@@ -189,6 +189,27 @@ class _Compiled(torch.autograd.Function):
         return (None, *(gradients if ctx.kept is None else ctx.kept.add_to(gradients)))
 
 
+class _OfLeaf(torch.autograd.Function):
+    """A node that leads to no tensor of the caller's: the leaf before it is nowhere to be had."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor, made: Sequence[Tensor]) -> Tensor:
+        return made[0]
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[None, None]:
+        return None, None
+
+
+def of_leaf(made: Tensor) -> Tensor:
+    """A result that requires grad by a leaf that the function has made, where autograd records."""
+    if not torch.is_grad_enabled():
+        return made
+    leaf = torch.zeros((), requires_grad=True)
+    of: Tensor = _OfLeaf.apply(leaf, (made,))  # type: ignore[no-untyped-call]
+    return of
+
+
 def _leave(
     ctx: Any, tensors: Sequence[Tensor], outputs: tuple[Tensor, ...], values: Sequence[Any]
 ) -> tuple[Tensor, ...]:

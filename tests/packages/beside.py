@@ -83,6 +83,8 @@ def _copied(tree: Any, change: Callable[[Any], Any]) -> Any:
         if made.is_floating_point() or made.is_complex():
             made = change(made).requires_grad_()
         return made
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_copied(part, change) for part in tree))
     if type(tree) in (list, tuple):
         return type(tree)(_copied(part, change) for part in tree)
     if type(tree) is dict:
@@ -172,7 +174,8 @@ def _beside(name: str, thing: Any, args: Any, kwargs: Any) -> None:
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     _inside.depth += 1
     try:
-        with torch.enable_grad(), warnings.catch_warnings(record=True) as caught:
+        told = warnings.catch_warnings(record=True)
+        with torch.enable_grad(), _torch.autograd.set_detect_anomaly(False), told as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", EagerWarning)
             row = _compared(thing, (args, kwargs))

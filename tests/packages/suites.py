@@ -76,7 +76,7 @@ def rows(name: str, tests: str, at: Path) -> list[dict[str, Any]]:
     path = os.pathsep.join((str(package.resolve()), os.environ.get("PYTHONPATH", "")))
     command = [
         sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q", "-p",
-        "no:cacheprovider", "-o", "addopts=", tests,
+        "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", tests,
     ]  # fmt: skip
     environment = {
         **os.environ, "PYTHONPATH": str(_ROOT), "SUITE_PATH": path, "SUITE_OF": ",".join(tops),

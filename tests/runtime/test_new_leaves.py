@@ -83,3 +83,30 @@ def test_under_no_grad() -> None:
     with torch.no_grad():
         value, _ = compiled(pos, w)
     assert pos.requires_grad and not value.requires_grad
+
+
+@pytest.mark.parametrize("asks", [(False, False), (True, False), (False, True), (True, True)])
+def test_a_result_of_an_argument_and_of_a_leaf_that_was_made(asks: tuple[bool, bool]) -> None:
+    """As the first state of a spiking neuron: it requires grad, whatever the arguments do."""
+
+    def step(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        start = torch.zeros(2)
+        start.requires_grad = True
+        state = start + x
+        return state, state * state * w, x + 1, state.detach()
+
+    compiled = differentiate(step)
+    for _ in range(3):
+        found = []
+        for each in (compiled, step):
+            x, w = (torch.tensor([1.0, 2.0], requires_grad=a) for a in asks)
+            results = each(x, w)
+            results[1].sum().backward()
+            flags = [(r.requires_grad, r.is_leaf) for r in results]
+            results[0].add_(1)  # it is no view
+            found.append((flags, [r.detach() for r in results], [x.grad, w.grad]))
+        assert found[0][0] == found[1][0]
+        torch.testing.assert_close(found[0][1:], found[1][1:])
+    with torch.no_grad():
+        assert not any(r.requires_grad for r in compiled(torch.ones(2), torch.ones(2)))
+    assert compiled.cache_info().eager_runs == 0

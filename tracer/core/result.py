@@ -51,7 +51,8 @@ class TensorOut:
 
     `view`: it shares the memory of a graph input. `strides`: those of its memory, or none, which
     is rows. `shared`: it shares the memory of another output. `counted`: its version counter is
-    read, and to be that of a new tensor.
+    read, and to be that of a new tensor. `of_leaf`: it requires grad by a leaf that the function
+    has made, not by an argument.
     """
 
     index: int
@@ -60,6 +61,7 @@ class TensorOut:
     strides: tuple[int, ...] | None = None
     shared: SharedView | None = None
     counted: bool = False
+    of_leaf: bool = False
 
 
 @dataclass(frozen=True, slots=True)

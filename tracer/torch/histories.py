@@ -22,7 +22,7 @@ decided here by `requires_grad` would be decided otherwise then, and `decided` s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -176,19 +176,26 @@ class Histories:
             self.recorder.attached.add(value)
             self._leaves.add(value)
 
-    def is_of_new_leaves(self, value: Value) -> bool:
-        """Whether a gradient flows from a value to leaves that were made, and to no input."""
+    def is_of_new_leaves(self, value: Value, given: Container[Value]) -> bool:
+        """Whether a gradient flows from a value to leaves that were made, and to none of `given`.
+
+        Raises TraceError where it flows to no input at all.
+        """
         attached, stack, seen = self.recorder.attached, [value], set[Value]()
         while stack and self._leaves:
             at = stack.pop()
             if at in seen or at not in attached:
                 continue
             seen.add(at)
-            if at.node is None:
-                return False
-            if at.node.kind != "detach":  # that of a transform within a transform is an alias
-                stack += at.node.inputs
-        return bool(seen & self._leaves)
+            if at.node is not None and at.node.kind != "detach":
+                stack += at.node.inputs  # that of a transform within a transform is an alias
+        inputs = [at for at in seen if at.node is None]
+        if seen & self._leaves and not inputs:
+            raise TraceError(
+                "a result requires grad by a leaf that the function has made, and no argument leads"
+                " to it", loc=user_loc(), hint="detach the result",
+            )  # fmt: skip
+        return bool(seen & self._leaves) and not any(at in given for at in inputs)
 
     # --- a tensor that enters a call --------------------------------------------------------
 

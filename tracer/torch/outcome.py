@@ -55,6 +55,9 @@ class Outcome:
         self.containers = trace.containers
         self.containers.look(self.loc)
         self.values: list[Value] = []
+        inputs = zip(trace.params, trace.wrappers, trace.required, strict=True)
+        self._given = {value for value, wrapper, required in inputs
+                       if required or (wrapper.requires_grad and wrapper.is_leaf)}  # fmt: skip
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output
         self._steps: dict[int, tuple[int, ...]] = {}  # their strides in eager
@@ -114,11 +117,7 @@ class Outcome:
         if any(not is_hint(name) for name in vars(wrapper)):
             raise set_error(self.loc)
         value = trace.recorder.value(inner(wrapper), None)
-        if wrapper.requires_grad and trace.api.histories.is_of_new_leaves(value):
-            raise TraceError(
-                "a result requires grad by a leaf that the function has made, and no argument leads"
-                " to it", loc=self.loc, hint="detach the result",
-            )  # fmt: skip
+        of_leaf = wrapper.requires_grad and trace.api.histories.is_of_new_leaves(value, self._given)
         strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)
         # wrappers share their storage where the tensors of eager do
         memory = wrapper.untyped_storage()._cdata
@@ -129,7 +128,9 @@ class Outcome:
             if any(s == 0 for s, n in zip(wrapper.stride(), wrapper.shape, strict=True) if n > 1):
                 self._repeats.add(index)
         counted = trace.attributes.versions.is_read(wrapper)
-        return TensorOut(index, wrapper.requires_grad, view, strides, counted=counted)
+        return TensorOut(
+            index, wrapper.requires_grad, view, strides, counted=counted, of_leaf=of_leaf
+        )
 
     def _view(self, memory: int, value: Value) -> ViewOf | None:
         for i, known in enumerate(self.trace.wrappers):
