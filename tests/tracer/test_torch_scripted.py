@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof.errors import GradofError, UnsupportedOpError
+from gradof.errors import EagerWarning, GradofError, UnsupportedOpError
 from gradof.ir.printer import print_graph
 
 # torch.jit.script is to be torch.compile's, says torch
@@ -157,3 +157,57 @@ def test_one_that_forks_is_not_followed(tmp_path: Any) -> None:
     script = _scripted(space["forked"])
     with pytest.raises(UnsupportedOpError, match="parts of it run on other threads"):
         gradof.differentiate(lambda x: script(x), strict=True)(torch.ones(3))
+
+
+def _of_numbers(x: torch.Tensor, n: int) -> torch.Tensor:
+    scale = torch.stack([torch.tensor(float(i)) for i in range(n)]).sum()
+    return torch.gt(x, torch.as_tensor(0.0)).to(x.dtype) * x * scale + torch.tensor(x.size(0))
+
+
+def _of_lists(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x**n * torch.tensor([[1.0, 2.0], [3.0, 4.0]]) + torch.as_tensor([0.5, 1.5])
+
+
+@pytest.mark.parametrize("plain", [_of_numbers, _of_lists])
+def test_tensors_of_numbers_are_constants(plain: Any) -> None:
+    script = _scripted(plain)
+    fast: Any = gradof.differentiate(lambda x, n: script(x, n), strict=True)
+    for n in (2, 3, 2):
+        x = torch.randn(2, 2, requires_grad=True)
+        have, want = fast(x, n), plain(x, n)
+        torch.testing.assert_close(have, want)
+        torch.testing.assert_close(*[torch.autograd.grad(y.sin().sum(), x) for y in (have, want)])
+
+
+def _written_list(x: torch.Tensor) -> torch.Tensor:
+    made = torch.tensor([1.0, 2.0], dtype=x.dtype)
+    made[0] = 3.0
+    return x * made
+
+
+def _written_number(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.tensor(2.0).mul_(3.0)
+
+
+def _asking(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.tensor(2.0, requires_grad=True)
+
+
+def test_tensors_of_numbers_that_change_are_not_followed() -> None:
+    for plain, text in [(_written_list, "makes a tensor of a list"),
+                        (_written_number, "which gradof does not know"),
+                        (_asking, "appeared from nowhere")]:  # fmt: skip
+        script = _scripted(plain)
+        with pytest.raises(GradofError, match=text):
+            gradof.differentiate(lambda x, s=script: s(x), strict=True)(torch.ones(2))
+
+
+def test_tensors_that_a_traced_function_keeps_are_not_copied() -> None:
+    kept = torch.ones(2)
+    trace: Any = torch.jit.trace
+    traced = trace(lambda x: x * kept, torch.ones(2))
+    fast: Any = gradof.differentiate(lambda x: traced(x))
+    with pytest.warns(EagerWarning, match="appeared from nowhere"):
+        assert fast(torch.ones(2)).tolist() == [1.0, 1.0]
+    kept.mul_(2)
+    assert fast(torch.ones(2)).tolist() == traced(torch.ones(2)).tolist() == [2.0, 2.0]

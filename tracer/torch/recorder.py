@@ -62,6 +62,7 @@ class Recorder:
         self.guards = 0
         self.no_grad_is_known = True  # False in a call of torch that was made with gradients on
         self.refused: GradofError | None = None  # the last error of an op
+        self.adopts = False  # a tensor never seen is a constant
         self.rules: list[type] = []  # the Functions whose backward is traced
         self.applying = 0  # within torch.autograd.Functions whose rule is not recorded yet
         self.deferred = Deferred()
@@ -133,6 +134,8 @@ class Recorder:
                 )  # fmt: skip
             record_whole()
             return self._values[id(tensor)]
+        if self.adopts and not tensor.requires_grad:
+            return self.constant(tensor, Site(loc, None, (0, 0)))
         raise TraceError(
             f"a {type_of(tensor)} appeared from nowhere: no op that was seen made it",
             loc=loc,

@@ -7,8 +7,10 @@
     def loss(x): return gelu(x).sum()      # its ops are in the graph
 
 torch's interpreter runs a function that it has optimized under an autograd of its own, of which a
-trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Scripted
-modules cannot be followed: their state is out of Python's sight.
+trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Tensors that
+the interpreter makes of numbers, as for `torch.tensor(0.5)`, are seen as they are read: they are
+constants, as the numbers are. Scripted modules cannot be followed: their state is out of Python's
+sight.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.functional import plainly
 from gradof.tracer.torch.recorder import Recorder
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
@@ -48,6 +52,8 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
                 f"{function.name}, a scripted function, forks: parts of it run on other threads",
                 loc=user_loc(), hint="use the function as it was before torch.jit.script",
             )
+        outer, recorder.adopts = recorder.adopts, not _holds_tensors(graph)
+        _make_of_lists(function.name, graph)
         copy = _private._create_function_from_graph(function.name, graph)
         recorder.refused = None
         try:
@@ -58,6 +64,8 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
             if recorder.refused is None:
                 raise
             raise recorder.refused from None
+        finally:
+            recorder.adopts = outer
 
     def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
@@ -73,6 +81,31 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
             yield
     finally:
         _Function.__call__, _Method.__call__ = call, call_method
+
+
+def _holds_tensors(graph: Any) -> bool:
+    """Whether a graph keeps tensors, as one of torch.jit.trace does: others may write to them."""
+    constants = graph.findAllNodes("prim::Constant")
+    return any(node.output().type().isSubtypeOf(_private.TensorType.get()) for node in constants)
+
+
+def _make_of_lists(name: str, graph: Any) -> None:
+    """Make tensors of lists of constants beforehand: under modes torch's interpreter crashes."""
+    if any(_made_of_lists(graph)):
+        with _disable_current_modes(), plainly():
+            _private._jit_pass_constant_propagation(graph)
+    if any(_made_of_lists(graph)):
+        raise UnsupportedOpError(
+            f"{name}, a scripted function, makes a tensor of a list", loc=user_loc(),
+            hint="use the function as it was before torch.jit.script",
+        )
+
+
+def _made_of_lists(graph: Any) -> Iterator[Any]:
+    for kind in ("aten::tensor", "aten::as_tensor"):
+        for node in graph.findAllNodes(kind):
+            if next(node.inputs()).type().kind() == "ListType":
+                yield node
 
 
 def _lifted(argument: Any, lift: Lift) -> Any:
