@@ -14,7 +14,10 @@ See Note [State of a backward] in `gradof.tracer.state.backward_reads`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import gc
+import weakref
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
@@ -22,6 +25,7 @@ from gradof.ir.core import Loc
 from gradof.runtime.arrays import is_data, is_tensor
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.result import Traced
+from gradof.tracer.state.kinds import module_of
 from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
@@ -72,6 +76,55 @@ def _seen(place: Place) -> tuple[Any, int]:
     return value, value._version if is_tensor(value) and not value.is_inference() else 0
 
 
+def read_late(reads: Reads) -> set[int]:
+    """The ids of the objects that the backwards of a trace may read."""
+    found, walked, there = _of_backwards(reads), set[int](), reads.misses.reached()
+    for backward, kept in found.of_backwards.rules:
+        given = _old_parts(kept, there)
+        StateGuard(backward, found, is_data, by_content=True, given=given, walked=walked)
+    return walked
+
+
+def _of_backwards(reads: Reads) -> Reads:
+    """The same, of what the code of backwards reads alone."""
+    found, only = reads.of_backwards, copy.copy(reads)
+    only.codes, only.names, only.probes = found.codes, found.names, found.probes
+    only.handed = {}  # a backward gets the objects among the arguments from its context
+    return only
+
+
+def _old_parts(kept: Mapping[str, Any], there: Container[int]) -> dict[str, Any]:
+    """What a context keeps that was `there` before the call: itself, or in what the call made.
+
+        ctx.box = model.box;  ctx.pair = (1, model.box);  ctx.scale = model.box.scale_of
+    """
+    found: dict[str, Any] = {}
+    for name, value in kept.items():
+        todo, seen = [value], set[int]()
+        while todo:
+            part = todo.pop()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if id(part) in there:
+                kind = "" if part is value else f" ({type(part).__name__} {len(seen)} in it)"
+                found[f"ctx.{name}{kind}"] = part
+            elif isinstance(part, weakref.ref):
+                todo.append(part())
+            elif isinstance(part, FunctionType):  # not its globals
+                todo += (*(part.__closure__ or ()), part.__defaults__, part.__kwdefaults__)
+            elif _has_parts(part):
+                todo += gc.get_referents(part)
+    return found
+
+
+def _has_parts(obj: Any) -> bool:
+    """Whether an object may lead to the user's: no module, class, tensor, or number of a trace."""
+    if module_of(type(obj)).startswith("gradof."):  # what is asked of a number is noted
+        return False
+    return not isinstance(obj, (type, ModuleType)) and not hasattr(obj, "dtype")
+
+
 def late_reads(
     reads: Reads, traced: Traced, inputs: Sequence[Any], varying: Mapping[Any, Place],
     tell: Callable[[TraceError], None],
@@ -81,15 +134,14 @@ def late_reads(
     if not found.rules:
         return None
     loc = function_loc(found.rules[0][0])
-    only = copy.copy(reads)
-    only.codes, only.names, only.probes = found.codes, found.names, found.probes
+    only = _of_backwards(reads)
     there = reads.misses.reached()
 
     def guards_of(varying: frozenset[Any]) -> list[StateGuard]:
         return [
             StateGuard(
                 backward, only, is_data, (), varying, by_content=True,
-                given={f"ctx.{name}": v for name, v in kept.items() if id(v) in there},
+                given=_old_parts(kept, there),
             )
             for backward, kept in found.rules
         ]  # fmt: skip

@@ -37,7 +37,7 @@ from gradof.runtime.handed import (
     without_handed,
 )
 from gradof.runtime.inner_results import inner_results
-from gradof.runtime.late import late_reads
+from gradof.runtime.late import late_reads, read_late
 from gradof.runtime.limits import limits
 from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
@@ -233,7 +233,8 @@ class Tracing:
         return len(places) > before
 
     def _keeps(self, call: Call, recording: _Recording) -> bool:
-        keeps = has_to_keep(self.cache, recording.reads, recording.renewed)
+        late = read_late(recording.reads) if recording.renewed.first else ()
+        keeps = has_to_keep(self.cache, recording.renewed, late)
         if keeps and count_themselves(self.cache, call):
             raise CountsItself
         return keeps

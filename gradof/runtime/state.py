@@ -67,6 +67,7 @@ class StateGuard:
         self, fn: Any, reads: Reads, is_array: Callable[[Any], bool],
         used: Iterable[Any] = (), varying: frozenset[Any] = frozenset(), by_content: bool = False,
         given: Mapping[str, Any] = MappingProxyType({}), stores: Iterable[Store] = (),
+        walked: set[int] | None = None,  # gets the ids of what may be read
     ) -> None:  # fmt: skip
         self._reads = reads
         self._is_array = is_array
@@ -97,7 +98,7 @@ class StateGuard:
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._extras, self._rewritten = Extras(reads), Rewritten(reads, stores, self._used)
-        self._walk(fn, given)
+        self._walk(fn, given, set() if walked is None else walked)
         self.renewed.forget()
         self.more += self._extras.checks(fn)
         self.compile()
@@ -106,7 +107,7 @@ class StateGuard:
 
     # --- the walk ---------------------------------------------------------------------------------
 
-    def _walk(self, root: Any, given: Mapping[str, Any]) -> None:
+    def _walk(self, root: Any, given: Mapping[str, Any], walked: set[int]) -> None:
         reach = Reach(self._reads)
         self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
@@ -146,6 +147,7 @@ class StateGuard:
                 edges = reach.edges(obj, obj is root, last_name(path), place)
             queue.extend(part for edge in edges if (part := self._follow(edge, path)))
         self._finish(seen)
+        walked.update(seen)
 
     def _follow(self, edge: Edge, path: str) -> tuple[Any, str, Place | None] | None:
         """Guard where an edge leads to; what is to be looked into further, by path and place."""
@@ -336,9 +338,8 @@ class StateGuard:
 
     def places_are_equal(self) -> bool:
         """Whether every place has its value, compared one by one; may raise one of GONE."""
-        if not are_equal(self.items, getitem) or not are_equal(self.cells, content_of):
-            return False
-        if not are_equal(self.others, read_at) or not self.inputs_are_shared():
+        rows = (self.items, getitem), (self.cells, content_of), (self.others, read_at)
+        if not all(are_equal(*each) for each in rows) or not self.inputs_are_shared():
             return False
         if any(len(container) != n for container, n, _ in self.lengths) or any(self.empty):
             return False

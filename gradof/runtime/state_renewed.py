@@ -218,11 +218,12 @@ def _there(place: Place) -> Any:
         return None
 
 
-def has_to_keep(cache: Cache, reads: Reads, renewed: RenewedObjects) -> bool:
-    """Whether objects of renewed places have to count as who they are: they do from now on."""
-    kept = set(renewed.conflicts)
-    if reads.of_backwards.rules:  # a backward would read the object of another call
-        kept |= set(map(place_key, renewed.first.values()))
+def has_to_keep(cache: Cache, renewed: RenewedObjects, late: Container[int]) -> bool:
+    """Whether objects of renewed places have to count as who they are: they do from now on.
+
+    `late` are the ids of those that a backward may read: it would read the object of another call.
+    """
+    kept = renewed.conflicts | {place_key(p) for obj, p in renewed.first.items() if obj in late}
     cache.kept |= kept
     for key in kept:
         cache.renewed.pop(key, None)
