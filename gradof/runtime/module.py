@@ -8,6 +8,7 @@ class.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -100,12 +101,29 @@ def _is_uninitialized(module: Any) -> bool:
     return any(is_lazy(p) for tables in own for table in tables for p in table.values())
 
 
+def _own_forward(module: Any) -> Any:
+    """The forward that was put on the instance; not the one that torch keeps there."""
+    own = module.__dict__.get("forward")
+    return None if type(own).__name__ == "ScriptMethod" else own
+
+
+def _forward_of(cls: Any) -> Any:
+    """The forward of a class, as a function."""
+    found = inspect.getattr_static(cls, "forward", None)
+    return _scripted if type(found).__name__ == "_CachedForward" else cls.forward
+
+
+def _scripted(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The forward of modules of torch.jit, which have it from torch."""
+    return self.forward(*args, **kwargs)
+
+
 class _Forwards:
     """The compiled forward of a module: one for each function that stands there."""
 
     def __init__(self, module: Any, make: Callable[..., Differentiated]) -> None:
         self._module, self._make = module, make
-        self._own = module.__dict__.get("forward")  # of this instance: a scripted module has one
+        self._own = _own_forward(module)
         self._made: dict[Any, Differentiated] = {}
         self._is_lazy = _is_uninitialized(module)
         self._latest: tuple[Any, Differentiated] | None = None  # a function and its compiled form
@@ -116,10 +134,10 @@ class _Forwards:
 
         So does the call in which lazy modules find their parameters' shapes.
         """
-        own = self._module.__dict__.get("forward")
+        own = _own_forward(self._module)
         if own is None and self._latest is not None:  # as nearly always: every call asks
             forward, compiled = self._latest
-            if type(self._module).forward is forward:
+            if _forward_of(type(self._module)) is forward:
                 return compiled
         if own is not self._own and own is not None:
             return own
@@ -127,13 +145,13 @@ class _Forwards:
         if self._is_lazy:
             return self._module.forward
         compiled = self.compiled()
-        self._latest = (type(self._module).forward, compiled) if own is None else None
+        self._latest = (_forward_of(type(self._module)), compiled) if own is None else None
         return compiled
 
     def compiled(self) -> Differentiated:
         """The compiled forward, of the class as it is now or of the instance."""
         own = self._own if "forward" in self._module.__dict__ else None
-        forward = type(self._module).forward if own is None else own
+        forward = _forward_of(type(self._module)) if own is None else own
         made = self._made.get(forward)
         if made is None:
             bound = MethodType(forward, self._module) if own is None else own

@@ -49,14 +49,14 @@ from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.edges import Edge
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, module_of
+from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, global_hooks, module_of
 from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
-from gradof.tracer.state.reach import Reach, global_hooks
+from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import NESTED
 from gradof.tracer.state.surroundings import is_installed
 
-_READ_AGAIN = frozenset({"item", "cell", "slot", "class", *NESTED})
+_READ_AGAIN = frozenset({"item", "cell", "slot", "class", "script", *NESTED})
 _VARYING = frozenset({"item", "cell", "slot", "class", "attr", "entry"})
 
 
@@ -204,7 +204,7 @@ class StateGuard:
         if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it
             self.others.append((edge.place, len, len(edge.child), shown))
-        elif kind in NESTED:
+        elif kind in NESTED or kind == "script":
             self.others.append((edge.place, None, edge.child, shown))
         elif kind == "cell":
             self.cells.append((container, key, edge.child, shown))

@@ -128,7 +128,8 @@ def unchanged(holder: Any) -> None:
     pass
 
 
-@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning", "ignore::gradof.errors.RetraceWarning")
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+@pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")
 @pytest.mark.parametrize("between", [changed, unchanged])
 @pytest.mark.parametrize("make", [handed, in_state])
 @pytest.mark.parametrize("case", [*READ, *UNREAD])

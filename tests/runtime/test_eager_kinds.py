@@ -108,9 +108,21 @@ def _gathered() -> Case:
     return lambda x: torch.tanh(torch.gather(x, 0, at, sparse_grad=True)), (x,), (x,)
 
 
+class Counting(nn.Module):
+    """One that keeps a number of its own, which torch.jit has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.layer = 0, nn.Linear(3, 3).double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return torch.tanh(self.layer(x))
+
+
 def _scripted_module() -> Case:
     script: Any = torch.jit.script
-    module, x = script(nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double()), _x(4, 3)
+    module, x = script(Counting()), _x(4, 3)
     return module, (x,), (x, *module.parameters())
 
 

@@ -81,14 +81,6 @@ def test_outside_of_traces_torch_runs_it() -> None:
     assert script(torch.ones(3)).tolist() == [2.0] * 3 and script.schema.arguments[1].name == "k"
 
 
-def test_a_scripted_module_is_not_followed() -> None:
-    module = _scripted(nn.Linear(3, 2))
-    for fn in (gradof.differentiate(lambda x: module(x), strict=True),
-               gradof.differentiate(module, strict=True)):  # fmt: skip
-        with pytest.raises(UnsupportedOpError, match=r"a module of torch\.jit"):
-            fn(torch.ones(4, 3))
-
-
 def _picked(x: torch.Tensor, index: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor:
     return torch.zeros(3, 4, dtype=x.dtype).index_add(0, index, x) * parts[0]
 

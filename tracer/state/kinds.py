@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import operator
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, MappingProxyType, MemberDescriptorType, ModuleType
@@ -113,6 +114,14 @@ def names_of(getter: Any) -> Iterator[str]:
     for arg in (*getattr(made_by, "args", ()), *args):
         if isinstance(arg, str):
             yield from arg.split(".")
+
+
+def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
+    """torch's hooks of all modules: by name, the tables that they are registered in."""
+    module = sys.modules.get("torch.nn.modules.module")
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
+             "_global_backward_hooks")  # fmt: skip
+    return [] if module is None else [(name, getattr(module, name)) for name in names]
 
 
 def is_users(module: Any) -> bool:

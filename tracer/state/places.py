@@ -17,7 +17,7 @@ from gradof.tracer.state.changes import MISSING, raw_dict
 from gradof.tracer.state.frames import arrays_of
 
 # Kinds of places at which a state guard looks at an array's elements; a frame guards its blocks.
-GUARDED = frozenset({"item", "cell", "index", "attr", "entry", "class", "slot"})
+GUARDED = frozenset({"item", "cell", "index", "attr", "entry", "class", "slot", "script"})
 _WITHIN = frozenset({"index", "attr", "entry", "refer", "content"})  # a place is their container
 
 
@@ -29,8 +29,9 @@ class Place(NamedTuple):
     that a dict or list has, of one that is at another place (Note [Renewed objects] in
     `runtime.state_renewed`), "cell",
     "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
-    under a key), "block" (an array of a data frame), "step" (taken again), "type" (of an object) or
-    "fixed", which cannot change.
+    under a key), "block" (an array of a data frame), "script" (an attribute that torch has, of a
+    module of torch.jit), "step" (taken again), "type" (of an object) or "fixed", which cannot
+    change.
     """
 
     kind: str
@@ -74,6 +75,9 @@ def read_place(place: Place) -> Any:
         return arrays_of(container)[key]
     if kind == "step":
         return key.read(container)
+    if kind == "script":
+        found = container.getattr(key)
+        return tuple(found) if type(found) is list else found
     return vars(container)[key] if kind == "class" else container[key]
 
 

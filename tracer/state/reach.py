@@ -41,6 +41,7 @@ from gradof.tracer.state.kinds import (
     REFERENCES,
     VIEWS,
     applied_by,
+    global_hooks,
     module_of,
     slot,
 )
@@ -48,6 +49,7 @@ from gradof.tracer.state.origins import Origin, Step, Trail
 from gradof.tracer.state.places import Place, Raw, makes_items, place_key
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import BUILT, is_renewable
+from gradof.tracer.state.scripted import edges_of_scripted, is_scripted
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
@@ -56,14 +58,6 @@ _OF_SYS = frozenset({"argv", "path"})
 _BUILTINS = frozenset(vars(builtins))
 MANY = 4096  # items of a dict; of larger ones those whose keys the code names
 Value = Any
-
-
-def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
-    """torch's hooks of all modules: by name, the tables that they are registered in."""
-    module = sys.modules.get("torch.nn.modules.module")
-    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks",
-             "_global_backward_hooks")  # fmt: skip
-    return [] if module is None else [(name, getattr(module, name)) for name in names]
 
 
 class Reach:
@@ -292,6 +286,8 @@ class Reach:
             entry = self.reads.held.entry(attributes)
             names = entry.keys() if everything or told else self.reads.names
             names = names - getattr(cls, "_gradof_private", frozenset())
+            if is_scripted(entry):
+                yield from edges_of_scripted(entry)
             if "_modules" in entry:
                 yield from self._of_nn_module(entry)
                 names = names - frozenset(MODULE_TABLES)

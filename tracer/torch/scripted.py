@@ -9,8 +9,7 @@
 torch's interpreter runs a function that it has optimized under an autograd of its own, of which a
 trace sees nothing. So while a trace runs, a copy of it runs that was never optimized. Tensors that
 the interpreter makes of numbers, as for `torch.tensor(0.5)`, are seen as they are read: they are
-constants, as the numbers are. Scripted modules cannot be followed: their state is out of Python's
-sight.
+constants, as the numbers are. Of modules, too, the methods run so (`scripted_modules`).
 """
 
 from __future__ import annotations
@@ -27,10 +26,12 @@ from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import plainly
 from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.scripted_modules import inlined, without_self
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _Function: Any = torch.jit.ScriptFunction
 _Method: Any = torch._C.ScriptMethod
+_Module: Any = torch.jit._script.RecursiveScriptModule
 _private: Any = torch._C
 _jit: Any = torch.jit
 
@@ -41,25 +42,34 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
 
     `lift` gives what stands for a tensor in the trace.
     """
-    call, call_method = _Function.__call__, _Method.__call__
+    call, call_method, set_there = _Function.__call__, _Method.__call__, _Module.__setattr__
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
             return call(function, *args, **kwargs)
-        graph = function.inlined_graph
+        given = _bound(function.schema.arguments, args, kwargs)
+        return follow(function.name, inlined(function), given)
+
+    def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_recording():
+            return call_method(method, *args, **kwargs)
+        graph, held = without_self(method)
+        return follow(method.name, graph, _bound(method.schema.arguments[1:], args, kwargs) + held)
+
+    def follow(name: str, graph: Any, given: list[Any]) -> Any:
         if graph.findAllNodes("prim::fork"):
             raise UnsupportedOpError(
-                f"{function.name}, a scripted function, forks: parts of it run on other threads",
+                f"{name}, a scripted function, forks: parts of it run on other threads",
                 loc=user_loc(), hint="use the function as it was before torch.jit.script",
             )
         outer, recorder.adopts = recorder.adopts, not _holds_tensors(graph)
-        _make_of_lists(function.name, graph)
-        copy = _private._create_function_from_graph(function.name, graph)
+        _make_of_lists(name, graph)
+        copy = _private._create_function_from_graph(name, graph)
         recorder.refused = None
         try:
             with torch._C.DisableTorchFunction():  # ours, not the user's
-                given = [_lifted(a, lift) for a in _bound(function, args, kwargs)]
-            return call(copy, *given)
+                lifted = [_lifted(a, lift) for a in given]
+            return call(copy, *lifted)
         except RuntimeError:  # torch's interpreter has lost what it was
             if recorder.refused is None:
                 raise
@@ -67,20 +77,21 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
         finally:
             recorder.adopts = outer
 
-    def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_recording():
-            return call_method(method, *args, **kwargs)
+    def set_attribute(module: Any, name: str, value: Any) -> None:
+        if not is_recording() or "_c" not in vars(module) or not module._c.hasattr(name):
+            set_there(module, name, value)
+            return
         raise UnsupportedOpError(
-            f"{method.name} of a module of torch.jit, whose parameters and settings cannot be read",
-            loc=user_loc(), hint="use the module as it was before torch.jit.script or trace",
-        )  # fmt: skip
+            f"{name} of a module of torch.jit is set", loc=user_loc(),
+            hint="use the module as it was before torch.jit.script or trace",
+        )
 
-    _Function.__call__, _Method.__call__ = run, run_method
+    _Function.__call__, _Method.__call__, _Module.__setattr__ = run, run_method, set_attribute
     try:
         with _jit.optimized_execution(False):
             yield
     finally:
-        _Function.__call__, _Method.__call__ = call, call_method
+        _Function.__call__, _Method.__call__, _Module.__setattr__ = call, call_method, set_there
 
 
 def _holds_tensors(graph: Any) -> bool:
@@ -118,9 +129,9 @@ def _lifted(argument: Any, lift: Lift) -> Any:
     return argument
 
 
-def _bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def _bound(arguments: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments by position, defaults included: a copy has neither names nor defaults."""
     made = list(args)
-    for argument in function.schema.arguments[len(args) :]:
+    for argument in arguments[len(args) :]:
         made.append(kwargs[argument.name] if argument.name in kwargs else argument.default_value)
     return made

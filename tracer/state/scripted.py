@@ -1,0 +1,51 @@
+"""What a module of torch.jit holds: torch has it, and Python's attributes are ways to it.
+
+    scripted = torch.jit.script(Net())
+    scripted.training, scripted.weight      # of `scripted._c`, as every attribute is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gradof.tracer.state.edges import ATOMS, Edge
+from gradof.tracer.state.origins import Step
+from gradof.tracer.state.places import Place, read_place
+
+_BOOKS = frozenset({"_is_full_backward_hook"})
+
+
+def is_scripted(attributes: Mapping[str, Any]) -> bool:
+    """Whether these are the attributes of a module of torch.jit.script or torch.jit.trace."""
+    held, inner = attributes.get("_c"), attributes.get("_actual_script_module")
+    return type(held).__name__ == "ScriptModule" or type(inner).__name__ == "RecursiveScriptModule"
+
+
+def edges_of_scripted(attributes: Mapping[str, Any]) -> Iterator[Edge]:
+    """The modules within one, its tensors and its plain values; a list is read as a tuple."""
+    inner = attributes.get("_actual_script_module")  # of torch.jit.trace
+    if inner is not None:
+        yield Edge(Step("attr", "_actual_script_module"), inner, Place("fixed", attributes, None))
+        return
+    held = attributes["_c"]
+    for name, module in attributes["_modules"].items():
+        yield Edge(Step("attr", name), module, Place("fixed", attributes, None))
+    kind = attributes.get("_concrete_type")  # a frozen module has none, and no attributes
+    for name in () if kind is None else kind.get_attributes().keys() - _BOOKS:
+        place = Place("script", held, name)
+        value = read_place(place)
+        if are_tensors(value) or is_plain(value):
+            yield Edge(Step("attr", name), value, place)
+
+
+def are_tensors(value: Any) -> bool:
+    """Whether it is a tensor, or a tuple of tensors."""
+    if type(value) is tuple:
+        return all(map(are_tensors, value))
+    return hasattr(value, "dtype")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a number, a text, None or a tuple of such."""
+    return type(value) in ATOMS or (type(value) is tuple and all(map(is_plain, value)))

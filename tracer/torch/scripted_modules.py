@@ -1,0 +1,112 @@
+"""Methods of modules of torch.jit as functions: what they read of the module is put in their place.
+
+    %w : Tensor = prim::GetAttr[name="weight"](%lin)      an input, the module's `lin.weight`
+    %t : bool = prim::GetAttr[name="training"](%self)     a constant, as it is now
+
+Which values these are, the guard of a trace looks at (`gradof.tracer.state.scripted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.state.scripted import are_tensors, is_plain
+from gradof.tracer.state.source import user_loc
+
+_private: Any = torch._C
+_REFUSED = {
+    "prim::SetAttr": "sets an attribute of it",
+    "prim::CallMethod": "calls a method of an interface",
+}
+
+
+def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
+    """The graph of a method without the module, and the tensors that are its last inputs.
+
+    Raises UnsupportedOpError for a method that changes its module, or reads what is not compared.
+    """
+    graph = inlined(method)
+    owners = {next(graph.inputs()).debugName(): method.owner}
+    reads, read = _Reads(graph), list[Any]()
+    for node in _nodes(graph):
+        if node.kind() in _REFUSED:
+            raise _refusal(method, _REFUSED[node.kind()])
+        if node.kind() != "prim::GetAttr":
+            continue
+        read.append(node)
+        name, owner = node.s("name"), owners.get(node.inputsAt(0).debugName())
+        if owner is None:
+            raise _refusal(method, f"reads {name} of one of several objects")
+        value, out = owner.getattr(name), node.output()
+        if isinstance(value, torch.ScriptModule):
+            owners[out.debugName()] = value
+        elif (made := reads.made(node, name, value)) is not None:
+            out.replaceAllUsesWith(made)
+        else:
+            raise _refusal(method, f"reads {name}, a {type(value).__name__}")
+    for node in reversed(read):
+        node.destroy()
+    graph.eraseInput(0)
+    return graph, reads.tensors
+
+
+class _Reads:
+    """What a graph has for values that it has read of a module."""
+
+    def __init__(self, graph: Any) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self._graph = graph
+        self._inputs: dict[int, Any] = {}
+
+    def made(self, node: Any, name: str, value: Any) -> Any:
+        """A constant, inputs for tensors, or None for a value that is neither."""
+        self._graph.setInsertPoint(node)
+        if is_plain(tuple(value) if isinstance(value, list) else value):
+            return self._graph.insertConstant(value)
+        if isinstance(value, torch.Tensor):
+            return self._input(name, value)
+        if not isinstance(value, list) or not are_tensors(tuple(value)):
+            return None
+        parts = [self._input(f"{name}.{i}", tensor) for i, tensor in enumerate(value)]
+        made = self._graph.insertNode(self._graph.create("prim::ListConstruct", parts, 1)).output()
+        made.setType(_private.ListType(_private.TensorType.get()))
+        return made
+
+    def _input(self, name: str, tensor: torch.Tensor) -> Any:
+        if id(tensor) not in self._inputs:
+            made = self._inputs[id(tensor)] = self._graph.addInput(name)
+            made.setType(_private.TensorType.get())
+            self.tensors.append(tensor)
+        return self._inputs[id(tensor)]
+
+
+def inlined(function: Any) -> Any:
+    """The graph of a function or method with those of all that it calls: torch's goes one deep."""
+    graph = function.inlined_graph
+    calls = graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction")
+    while calls:
+        before = len(calls)
+        _private._jit_pass_inline(graph)
+        calls = graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction")
+        if len(calls) == before:
+            break  # a method of an interface, or recursion
+    return graph
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    """The nodes of a block and of those within it, in order."""
+    for node in list(block.nodes()):
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _refusal(method: Any, what: str) -> UnsupportedOpError:
+    return UnsupportedOpError(
+        f"{method.name} of a module of torch.jit {what}", loc=user_loc(),
+        hint="use the module as it was before torch.jit.script or trace",
+    )
