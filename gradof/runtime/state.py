@@ -54,6 +54,7 @@ from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import NESTED
+from gradof.tracer.state.scripted import filled_in
 from gradof.tracer.state.surroundings import is_installed
 
 _READ_AGAIN = frozenset({"item", "cell", "slot", "class", "script", *NESTED})
@@ -281,9 +282,8 @@ class StateGuard:
         if type(obj) not in self._class_names:
             self._type(obj, type(obj), path)
         names = self._class_names[type(obj)]
-        tables = [entry[t] for t in MODULE_TABLES if isinstance(entry.get(t), dict)]
-        there = set().union(*tables, entry)
-        missing = names - there - {"_modules", "_parameters"}
+        there = set(entry).union(*(t for k in MODULE_TABLES if isinstance(t := entry.get(k), dict)))
+        missing = names - there - {"_modules", "_parameters"} - filled_in(entry)
         if id(obj) in self._reads.everything:  # names are computed: any that comes may be one
             self.contents.append((attributes, tuple(entry), path))
         if missing:

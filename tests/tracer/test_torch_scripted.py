@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof.errors import EagerWarning, GradofError, UnsupportedOpError
+from gradof.errors import GradofError, UnsupportedOpError
 from gradof.ir.printer import print_graph
 
 # torch.jit.script is to be torch.compile's, says torch
@@ -194,12 +194,16 @@ def test_tensors_of_numbers_that_change_are_not_followed() -> None:
             gradof.differentiate(lambda x, s=script: s(x), strict=True)(torch.ones(2))
 
 
-def test_tensors_that_a_traced_function_keeps_are_not_copied() -> None:
+def test_tensors_that_a_traced_function_keeps_are_read_at_each_call() -> None:
     kept = torch.ones(2)
     trace: Any = torch.jit.trace
-    traced = trace(lambda x: x * kept, torch.ones(2))
-    fast: Any = gradof.differentiate(lambda x: traced(x))
-    with pytest.warns(EagerWarning, match="appeared from nowhere"):
-        assert fast(torch.ones(2)).tolist() == [1.0, 1.0]
-    kept.mul_(2)
-    assert fast(torch.ones(2)).tolist() == traced(torch.ones(2)).tolist() == [2.0, 2.0]
+    traced = trace(lambda x: x * kept * 2 + 3, torch.ones(2))
+    fast: Any = gradof.differentiate(lambda x: traced(x), strict=True)
+    for wanted in (5.0, 7.0, 11.0):
+        x = torch.ones(2, requires_grad=True)
+        value = fast(x)
+        assert value.tolist() == traced(x).tolist() == [wanted] * 2
+        assert torch.autograd.grad(value.sum(), x)[0].tolist() == [wanted - 3.0] * 2
+        with torch.no_grad():
+            kept.mul_(2)
+    assert fast.cache_info().misses == 1

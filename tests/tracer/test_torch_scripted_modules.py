@@ -53,10 +53,13 @@ class Normed(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
         self.norm = nn.BatchNorm1d(3)
+        self.scales = nn.ParameterList([torch.ones(3), torch.ones(3)])  # by the names "0" and "1"
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
             x = torch.sigmoid(layer(x))
+        for scale in self.scales:
+            x = x * scale
         y: Tensor = self.norm(x)
         return y
 
@@ -135,12 +138,25 @@ def test_as_the_module_itself(kind: Any, made: Any, within: bool) -> None:
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_one_of_torch_jit_trace(within: bool) -> None:
-    plain = Normed().eval()
+@pytest.mark.parametrize("kind", [Net, Normed])
+def test_one_of_torch_jit_trace(kind: Any, within: bool) -> None:
+    plain = kind().eval()
     module = traced(copy.deepcopy(plain))
     if within:
-        plain, module = Around(plain), Around(module)  # type: ignore[assignment]
+        plain, module = Around(plain), Around(module)
     assert check(plain, module, None, 4).misses == 1
+
+
+def test_one_that_is_frozen() -> None:
+    plain = Net().eval()
+    module = _jit().freeze(scripted(copy.deepcopy(plain)))
+    compiled: Any = gradof.differentiate(module, strict=True)
+    for _ in range(3):
+        x = torch.randn(4, 3, requires_grad=True)
+        values = compiled(x), plain(x)
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*[torch.autograd.grad(v.sin().sum(), x)[0] for v in values])
+    assert compiled.cache_info().misses == 1
 
 
 def _trains(module: Any, i: int) -> None:

@@ -37,8 +37,8 @@ Output = Callable[[Any], OutputLeaf]  # a leaf of a value that is stored → how
 
 
 def is_bookkeeping(change: Change) -> bool:
-    """Whether it is a cache of Python's own or of ours, such as the warnings a module has given."""
-    return change.key in _BOOKS
+    """Whether it is a cache of Python's own, of torch's or of ours, such as warnings once given."""
+    return change.key in _BOOKS or type(change.after).__name__ == "ScriptMethod"
 
 
 _BOOKS = (

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradof.tracer.state.edges import ATOMS, Edge
-from gradof.tracer.state.origins import Step
+from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, read_place
 
 _BOOKS = frozenset({"_is_full_backward_hook"})
@@ -22,6 +23,11 @@ def is_scripted(attributes: Mapping[str, Any]) -> bool:
     return type(held).__name__ == "ScriptModule" or type(inner).__name__ == "RecursiveScriptModule"
 
 
+def filled_in(attributes: Mapping[str, Any]) -> frozenset[str]:
+    """The names that torch gives a module of its own as they are first asked for."""
+    return frozenset({"forward"}) if is_scripted(attributes) else frozenset()
+
+
 def edges_of_scripted(attributes: Mapping[str, Any]) -> Iterator[Edge]:
     """The modules within one, its tensors and its plain values; a list is read as a tuple."""
     inner = attributes.get("_actual_script_module")  # of torch.jit.trace
@@ -31,12 +37,29 @@ def edges_of_scripted(attributes: Mapping[str, Any]) -> Iterator[Edge]:
     held = attributes["_c"]
     for name, module in attributes["_modules"].items():
         yield Edge(Step("attr", name), module, Place("fixed", attributes, None))
-    kind = attributes.get("_concrete_type")  # a frozen module has none, and no attributes
-    for name in () if kind is None else kind.get_attributes().keys() - _BOOKS:
+    kind = attributes.get("_concrete_type")
+    if kind is None:  # of a frozen one
+        kind = sys.modules["torch"]._C.ConcreteModuleType.from_jit_type(held._type())
+    for name in kind.get_attributes().keys() - _BOOKS:
         place = Place("script", held, name)
         value = read_place(place)
         if are_tensors(value) or is_plain(value):
             yield Edge(Step("attr", name), value, place)
+
+
+class Constant:
+    """A tensor that a graph of torch's keeps: always the same, whose elements others may write."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __getitem__(self, _: str) -> Any:
+        return self._tensor
+
+    def origin(self) -> Origin:
+        """Where it is read at each call."""
+        place = Place("item", self, "constant")
+        return Origin((Step("handed", place),), place)
 
 
 def are_tensors(value: Any) -> bool:

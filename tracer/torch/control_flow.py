@@ -57,8 +57,9 @@ _OPERATORS = {"_cond_op_wrapper": run_cond, "_while_loop_op_wrapper": run_while_
 
 @contextmanager
 def control_flow(
-    recorder: Recorder, lift: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
+    recorder: Recorder, lift: Callable[[torch.Tensor], torch.Tensor],
+    keep: Callable[[torch.Tensor], None],
+) -> Iterator[None]:  # fmt: skip
     """Within it, torch's control flow is Python's on a recording thread.
 
     Compiled functions run as they were written, on other threads too, as torch has one setting for
@@ -85,7 +86,7 @@ def control_flow(
     loaded = "torch._dynamo" in sys.modules
     try:
         with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
-            with scripted(recorder, lift), subclasses(lift):
+            with scripted(recorder, lift, keep), subclasses(lift):
                 yield
     finally:
         if before is not None:

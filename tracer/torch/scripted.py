@@ -26,7 +26,7 @@ from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import plainly
 from gradof.tracer.torch.recorder import Recorder
-from gradof.tracer.torch.scripted_modules import inlined, without_self
+from gradof.tracer.torch.scripted_modules import inlined, without_constants, without_self
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _Function: Any = torch.jit.ScriptFunction
@@ -37,10 +37,12 @@ _jit: Any = torch.jit
 
 
 @contextmanager
-def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
+def scripted(
+    recorder: Recorder, lift: Lift, keep: Callable[[torch.Tensor], None]
+) -> Iterator[None]:
     """Within it, scripted functions run op by op on the threads that record.
 
-    `lift` gives what stands for a tensor in the trace.
+    `lift` gives what stands for a tensor in the trace, `keep` notes one that only a graph has.
     """
     call, call_method, set_there = _Function.__call__, _Method.__call__, _Module.__setattr__
 
@@ -62,13 +64,16 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
                 f"{name}, a scripted function, forks: parts of it run on other threads",
                 loc=user_loc(), hint="use the function as it was before torch.jit.script",
             )
-        outer, recorder.adopts = recorder.adopts, not _holds_tensors(graph)
+        kept = without_constants(graph)
+        for tensor in kept:
+            keep(tensor)
         _make_of_lists(name, graph)
         copy = _private._create_function_from_graph(name, graph)
         recorder.refused = None
+        outer, recorder.adopts = recorder.adopts, True
         try:
             with torch._C.DisableTorchFunction():  # ours, not the user's
-                lifted = [_lifted(a, lift) for a in given]
+                lifted = [_lifted(a, lift) for a in given + kept]
             return call(copy, *lifted)
         except RuntimeError:  # torch's interpreter has lost what it was
             if recorder.refused is None:
@@ -92,12 +97,6 @@ def scripted(recorder: Recorder, lift: Lift) -> Iterator[None]:
             yield
     finally:
         _Function.__call__, _Method.__call__, _Module.__setattr__ = call, call_method, set_there
-
-
-def _holds_tensors(graph: Any) -> bool:
-    """Whether a graph keeps tensors, as one of torch.jit.trace does: others may write to them."""
-    constants = graph.findAllNodes("prim::Constant")
-    return any(node.output().type().isSubtypeOf(_private.TensorType.get()) for node in constants)
 
 
 def _make_of_lists(name: str, graph: Any) -> None:

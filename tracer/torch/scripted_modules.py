@@ -1,7 +1,8 @@
-"""Methods of modules of torch.jit as functions: what they read of the module is put in their place.
+"""Graphs of torch.jit as functions of all that they read: of a module, and tensors they keep.
 
     %w : Tensor = prim::GetAttr[name="weight"](%lin)      an input, the module's `lin.weight`
     %t : bool = prim::GetAttr[name="training"](%self)     a constant, as it is now
+    %c : Tensor = prim::Constant[value=...]()             an input, the tensor that the graph has
 
 Which values these are, the guard of a trace looks at (`gradof.tracer.state.scripted`).
 """
@@ -22,6 +23,12 @@ _REFUSED = {
     "prim::SetAttr": "sets an attribute of it",
     "prim::CallMethod": "calls a method of an interface",
 }
+
+# Of a tensor of no dims with one of these the type is the first's: but not with a number.
+_HALF = torch.zeros((), dtype=torch.half)
+_NARROW = {
+    torch.int64: torch.zeros((), dtype=torch.int8), torch.float32: _HALF, torch.float64: _HALF,
+}  # fmt: skip
 
 
 def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
@@ -44,7 +51,7 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
         value, out = owner.getattr(name), node.output()
         if isinstance(value, torch.ScriptModule):
             owners[out.debugName()] = value
-        elif (made := reads.made(node, name, value)) is not None:
+        elif (made := reads.made(node, value)) is not None:
             out.replaceAllUsesWith(made)
         else:
             raise _refusal(method, f"reads {name}, a {type(value).__name__}")
@@ -62,26 +69,50 @@ class _Reads:
         self._graph = graph
         self._inputs: dict[int, Any] = {}
 
-    def made(self, node: Any, name: str, value: Any) -> Any:
+    def made(self, node: Any, value: Any) -> Any:
         """A constant, inputs for tensors, or None for a value that is neither."""
         self._graph.setInsertPoint(node)
         if is_plain(tuple(value) if isinstance(value, list) else value):
             return self._graph.insertConstant(value)
         if isinstance(value, torch.Tensor):
-            return self._input(name, value)
+            return self._input(value)
         if not isinstance(value, list) or not are_tensors(tuple(value)):
             return None
-        parts = [self._input(f"{name}.{i}", tensor) for i, tensor in enumerate(value)]
+        parts = [self._input(tensor) for tensor in value]
         made = self._graph.insertNode(self._graph.create("prim::ListConstruct", parts, 1)).output()
         made.setType(_private.ListType(_private.TensorType.get()))
         return made
 
-    def _input(self, name: str, tensor: torch.Tensor) -> Any:
+    def _input(self, tensor: torch.Tensor) -> Any:
         if id(tensor) not in self._inputs:
-            made = self._inputs[id(tensor)] = self._graph.addInput(name)
+            made = self._inputs[id(tensor)] = self._graph.addInput()
             made.setType(_private.TensorType.get())
             self.tensors.append(tensor)
         return self._inputs[id(tensor)]
+
+
+def without_constants(graph: Any) -> list[torch.Tensor]:
+    """The tensors that a graph keeps, as one of torch.jit.trace does; they are its last inputs."""
+    nodes = [
+        node for node in _nodes(graph)
+        if node.kind() == "prim::Constant" and node.hasAttribute("value")
+        and node.kindOf("value") == "t" and not _is_number(node.t("value"))
+    ]  # fmt: skip
+    found = [node.t("value") for node in nodes]
+    for node in nodes:
+        made = graph.addInput()
+        made.setType(_private.TensorType.get())
+        node.output().replaceAllUsesWith(made)
+        node.destroy()
+    return found
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    """Whether it is how torch has a number of Python's, such as the 2 of `x * 2`."""
+    if tensor.dim() or tensor.dtype not in _NARROW:
+        return False
+    with torch._C.DisableTorchFunction():
+        return torch.result_type(_NARROW[tensor.dtype], tensor) is not tensor.dtype
 
 
 def inlined(function: Any) -> Any:

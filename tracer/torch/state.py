@@ -26,6 +26,7 @@ from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.places import GUARDED
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.scripted import Constant
 from gradof.tracer.state.source import function_loc
 from gradof.tracer.state.unheard import unprofiled
 
@@ -60,6 +61,7 @@ class OuterState:
         self._known = -1  # what had been read when the index was made
         self._reach = Reach(reads)
         self._found: dict[int, tuple[Any, Origin]] = {}
+        self._kept: dict[int, Origin] = {}  # tensors that graphs of torch's keep
         self._arrays_known = -1
         self._arrays: list[Any] = []
         reads.misses.reached = self.reached
@@ -68,8 +70,14 @@ class OuterState:
         if hasattr(inner, "__code__"):
             reads.held.see(fn, facts_of(inner.__code__))
 
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Note a tensor that a graph of torch's keeps, which no code of Python's leads to."""
+        self._kept.setdefault(id(tensor), Constant(tensor).origin())
+
     def origin(self, tensor: torch.Tensor) -> Origin | None:
         """Where a free tensor is read again; None where no code that ran could have got it."""
+        if id(tensor) in self._kept:
+            return self._kept[id(tensor)]
         found = self._found.get(id(tensor))
         if found is None and self._known != self.reads.progress():
             self.index()

@@ -15,7 +15,7 @@ from gradof.tracer.torch.state import OuterState
 
 _VALUES = (
     torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
-    torch.Generator, np.generic, torch._C.ScriptMethod,  # which torch.jit keeps on a module
+    torch.Generator, np.generic,
 )  # fmt: skip
 
 
