@@ -198,13 +198,18 @@ def test_a_differentiated_module_and_a_bound_method() -> None:
     assert compiled.cache_info().misses == 2 and compiled.cache_info().eager_runs == 0
 
 
-def test_what_cannot_be_followed_runs_eagerly() -> None:
+def test_a_module_of_torch_jit_is_one_as_others() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted: Any = torch.jit.trace(nn.Linear(3, 2), torch.randn(4, 3))  # type: ignore[no-untyped-call]
     compiled, x = gradof.differentiate(loss), torch.randn(4, 3)
-    with pytest.warns(EagerWarning):
+    for _ in range(2):
         close(compiled(scripted, x), loss(scripted, x))
+    assert compiled.cache_info().misses == 1 and compiled.cache_info().eager_runs == 0
+
+
+def test_what_cannot_be_followed_runs_eagerly() -> None:
+    x = torch.randn(4, 3)
     taken = gradof.differentiate(lambda rows, x: next(rows) * x)
     with pytest.warns(EagerWarning, match="an iterator"):
         close(taken(iter([x]), x), x * x)

@@ -59,11 +59,6 @@ def scripted(
         return follow(method.name, graph, _bound(method.schema.arguments[1:], args, kwargs) + held)
 
     def follow(name: str, graph: Any, given: list[Any]) -> Any:
-        if graph.findAllNodes("prim::fork"):
-            raise UnsupportedOpError(
-                f"{name}, a scripted function, forks: parts of it run on other threads",
-                loc=user_loc(), hint="use the function as it was before torch.jit.script",
-            )
         kept = without_constants(graph)
         for tensor in kept:
             keep(tensor)
@@ -72,9 +67,8 @@ def scripted(
         recorder.refused = None
         outer, recorder.adopts = recorder.adopts, True
         try:
-            with torch._C.DisableTorchFunction():  # ours, not the user's
-                lifted = [_lifted(a, lift) for a in given + kept]
-            return call(copy, *lifted)
+            with torch._C.DisableTorchFunction():  # what Python runs here is torch's, and ours
+                return call(copy, *[_lifted(a, lift) for a in given + kept])
         except RuntimeError:  # torch's interpreter has lost what it was
             if recorder.refused is None:
                 raise

@@ -24,6 +24,15 @@ _REFUSED = {
     "prim::CallMethod": "calls a method of an interface",
 }
 
+_CHANGES_LISTS = frozenset(f"aten::{name}" for name in (
+    "append", "extend", "insert", "pop", "clear", "remove", "reverse", "sort", "_set_item",
+    "Delete", "add_", "mul_",
+))  # fmt: skip
+_DEEP = 100  # calls within calls
+_UNSEEN = {
+    "prim::fork": "forks: parts of it run on other threads",
+    "prim::PythonOp": "calls a function of Python's",
+}
 # Of a tensor of no dims with one of these the type is the first's: but not with a number.
 _HALF = torch.zeros((), dtype=torch.half)
 _NARROW = {
@@ -49,6 +58,8 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
         if owner is None:
             raise _refusal(method, f"reads {name} of one of several objects")
         value, out = owner.getattr(name), node.output()
+        if isinstance(value, list) and any(map(_changes_a_list, _nodes(graph))):
+            raise _refusal(method, f"may change {name}, a list")
         if isinstance(value, torch.ScriptModule):
             owners[out.debugName()] = value
         elif (made := reads.made(node, value)) is not None:
@@ -56,6 +67,8 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
         else:
             raise _refusal(method, f"reads {name}, a {type(value).__name__}")
     for node in reversed(read):
+        if list(node.output().uses()):
+            raise _refusal(method, f"hands on {node.s('name')}, an object of it")
         node.destroy()
     graph.eraseInput(0)
     return graph, reads.tensors
@@ -91,6 +104,13 @@ class _Reads:
         return self._inputs[id(tensor)]
 
 
+def _changes_a_list(node: Any) -> bool:
+    if node.kind() not in _CHANGES_LISTS:
+        return False
+    kind: str = next(node.inputs()).type().kind()
+    return kind == "ListType"
+
+
 def without_constants(graph: Any) -> list[torch.Tensor]:
     """The tensors that a graph keeps, as one of torch.jit.trace does; they are its last inputs."""
     nodes = [
@@ -116,15 +136,21 @@ def _is_number(tensor: torch.Tensor) -> bool:
 
 
 def inlined(function: Any) -> Any:
-    """The graph of a function or method with those of all that it calls: torch's goes one deep."""
+    """The graph of a function or method with those of all that it calls: torch's goes one deep.
+
+    Raises UnsupportedOpError for one of which the trace would not see all.
+    """
     graph = function.inlined_graph
-    calls = graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction")
-    while calls:
-        before = len(calls)
+    for _ in range(_DEEP):  # what is left then are methods of interfaces
+        if not graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction"):
+            break
         _private._jit_pass_inline(graph)
-        calls = graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction")
-        if len(calls) == before:
-            break  # a method of an interface, or recursion
+    for kind, what in _UNSEEN.items():
+        if graph.findAllNodes(kind):
+            raise UnsupportedOpError(
+                f"{function.name}, a scripted function, {what}", loc=user_loc(),
+                hint="use the function as it was before torch.jit.script",
+            )
     return graph
 
 
