@@ -187,6 +187,14 @@ def test_strict_says_what_it_is(name: str) -> None:
         gradof.differentiate(fn, strict=True)(*args)
 
 
+@pytest.mark.filterwarnings("ignore::gradof.errors.OpaqueOpWarning")
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_what_packed_sequences_are_told(kind: type[Any]) -> None:
+    fn, args, _ = _packed(kind)
+    with pytest.warns(EagerWarning, match="of a packed sequence"):
+        gradof.differentiate(fn)(*args)
+
+
 def test_functions_without_arguments() -> None:
     """What they read is torch's, and it is an input as ever."""
     p = _x(3)

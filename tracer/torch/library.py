@@ -23,6 +23,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gradof import tuning
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import had_flash_attention, is_wrapper, plainly
 from gradof.tracer.torch.overrides import OVERRIDES
 from gradof.tracer.torch.transforms import transformed
@@ -80,6 +82,11 @@ def _as_one(name: str) -> Callable[..., Any]:
     whole, stepwise = getattr(torch.ops.gradof, name), getattr(torch, name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 3 and isinstance(args[3], (list, tuple)) and is_wrapper(args[0]):
+            raise UnsupportedOpError(
+                f"{name} of a packed sequence, whose shapes are those of its lengths",
+                loc=user_loc(), hint="pass a padded one, and mask what is beyond the lengths",
+            )
         one = not kwargs and len(args) == 9 and isinstance(args[0], Tensor) and _may_be_one(*args)
         return whole(*args) if one else stepwise(*args, **kwargs)
 
@@ -91,7 +98,7 @@ def _may_be_one(
     *_: Any,
 ) -> bool:  # fmt: skip
     if isinstance(has_biases, (list, tuple)) or type(layers) is not int:
-        return False  # the form for packed sequences
+        return False  # the form for packed sequences, of which none is a wrapper
     tensors = [x, *(states if isinstance(states, (list, tuple)) else [states]), *params]
     draws = train and dropout != 0 and layers > 1
     return not draws and (_are_whole(*tensors) or (bool(train) and _are_of_cudnn(*tensors)))

@@ -29,7 +29,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradof.errors import (
     DataDependentError,
     GradofError,
-    LeafMutationError,
     TraceError,
     UnsupportedOpError,
 )
@@ -63,7 +62,7 @@ from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.picks import INDEXES, Picks
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
-from gradof.tracer.torch.refused import MAKES_LEAF, refuse
+from gradof.tracer.torch.refused import MAKES_LEAF, as_ours, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as
 from gradof.tracer.torch.sizes_apart import torchs_own
@@ -325,27 +324,11 @@ class ApiMode(TorchFunctionMode):
             if isinstance(made, torch.Tensor) and not transformed(made):
                 self.histories.make_leaf(made)
             return result
-        except AssertionError as error:
-            if str(error) != "generator is not supported in refs":
+        except (AssertionError, RuntimeError) as error:
+            ours = None if isinstance(error, TraceError) else as_ours(error, func, loc)
+            if ours is None:
                 raise
-            raise UnsupportedOpError(
-                f"{getattr(func, '__name__', func)} with a generator of its own",
-                loc=loc, hint="draw with torch.rand and transform that",
-            ) from None  # fmt: skip
-        except RuntimeError as error:
-            text = str(error)
-            if "mutated that has internal overlap" in text:
-                raise UnsupportedOpError(
-                    "a view whose elements overlap in memory is changed in place", loc=loc,
-                    hint="change the tensor itself, or a copy (x.clone())",
-                ) from None  # fmt: skip
-            if "leaf Variable that requires grad" not in text or isinstance(error, TraceError):
-                raise
-            raise LeafMutationError(
-                f"{text.rstrip('.')}: {getattr(func, '__name__', func)}",
-                loc=loc,
-                hint="work on a copy (x.clone()), or change it under torch.no_grad()",
-            ) from None
+            raise ours from None
         finally:
             self.recorder.no_grad_is_known = outer
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import torch
 
-from gradof.errors import TraceError
+from gradof.errors import GradofError, LeafMutationError, TraceError, UnsupportedOpError
+from gradof.ir.core import Loc
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.histories import Histories
@@ -123,3 +124,29 @@ def _of_history(
             "return the tensor, and call retain_grad on it outside",
         )
     return "a tensor is cut off from its gradient in place", "use y = x.detach()"
+
+
+def as_ours(error: Exception, func: Any, loc: Loc | None) -> GradofError | None:
+    """The error for one of torch's about traced tensors; None where it is the user's."""
+    text, name = str(error), getattr(func, "__name__", func)
+    if text == "generator is not supported in refs":
+        return UnsupportedOpError(
+            f"{name} with a generator of its own", loc=loc,
+            hint="draw with torch.rand and transform that",
+        )
+    if "mutated that has internal overlap" in text:
+        return UnsupportedOpError(
+            "a view whose elements overlap in memory is changed in place", loc=loc,
+            hint="change the tensor itself, or a copy (x.clone())",
+        )
+    if "its data is not allocated yet" in text:  # as that of packed sequences
+        return UnsupportedOpError(
+            f"{name} reads the memory of a traced tensor, which has none", loc=loc,
+            hint="call it outside",
+        )
+    if "leaf Variable that requires grad" not in text:
+        return None
+    return LeafMutationError(
+        f"{text.rstrip('.')}: {name}", loc=loc,
+        hint="work on a copy (x.clone()), or change it under torch.no_grad()",
+    )
