@@ -3,7 +3,7 @@
 import copy
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -239,6 +239,42 @@ def test_other_methods_and_modules_of_one() -> None:
             return self.of.scaled(x, k=3.0) + self.of.layer(x).sin() + self.of(x)
 
     check(Uses(plain), Uses(module), None, 3)
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Tensor | None
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor, scales: dict[str, Tensor]) -> tuple[Pair, list[Tensor]]:
+        y = self.layer(x) * scales["a"]
+        if bool(y.sum() > 0):
+            return Pair(y, None), [x.sin()]
+        return Pair(y.sin(), y), [x, x * 2]
+
+
+def test_branches_by_value_and_named_results() -> None:
+    plain = Branches()
+    module = scripted(copy.deepcopy(plain))
+    compiled: Any = gradof.differentiate(module, strict=True)
+    for i in range(6):
+        x = torch.full((2, 3), 1.0 + i, requires_grad=True)
+        scales = {"a": torch.full((3,), (-1.0) ** i)}
+        found = []
+        for call in (plain, compiled):
+            pair, rest = call(x, scales)
+            assert type(pair)._fields == Pair._fields
+            leaves = [t for t in (*pair, *rest) if t is not None]
+            total: Any = sum(leaf.square().sum() for leaf in leaves)
+            found.append([*leaves, *torch.autograd.grad(total, x)])
+        assert len(found[0]) == len(found[1])
+        torch.testing.assert_close(*found)
+    assert compiled.cache_info().misses == 2 and compiled.cache_info().backward_runs == 6
 
 
 class Sets(nn.Module):

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.unheard import unheard
 from gradof.tracer.torch.functional import plainly
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.scripted_modules import inlined, without_constants, without_self
@@ -45,6 +46,7 @@ def scripted(
     `lift` gives what stands for a tensor in the trace, `keep` notes one that only a graph has.
     """
     call, call_method, set_there = _Function.__call__, _Method.__call__, _Module.__setattr__
+    interpret = unheard(call)
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
@@ -67,8 +69,9 @@ def scripted(
         recorder.refused = None
         outer, recorder.adopts = recorder.adopts, True
         try:
-            with torch._C.DisableTorchFunction():  # what Python runs here is torch's, and ours
-                return call(copy, *[_lifted(a, lift) for a in given + kept])
+            # what Python runs here is torch's, and ours
+            with torch._C.DisableTorchFunction():
+                return interpret(copy, *[_lifted(a, lift) for a in given + kept])
         except RuntimeError:  # torch's interpreter has lost what it was
             if recorder.refused is None:
                 raise
