@@ -319,3 +319,49 @@ def test_inputs_that_are_computed_from_each_other() -> None:
         (e1,) = torch.autograd.grad(fn(a, a * 2), a, create_graph=True)
         (e2,) = torch.autograd.grad(e1.sum(), a)
         torch.testing.assert_close((first, second), (e1, e2))
+
+
+def _read_before(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    v = y * 2
+    x.copy_(v)
+    return v.sin() * w
+
+
+def _read_after(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    x.copy_(y)
+    return x * w
+
+
+def _both(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    x.copy_(y)
+    return x * w + y.sin()
+
+
+def _twice(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    x.copy_(w)
+    z = x * 3
+    x.copy_(y)
+    return x * w + z
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("fn", [_read_before, _read_after, _both, _twice])
+def test_an_argument_that_is_another_one_by_copy(fn: Any, asks: bool) -> None:
+    compiled: Any = differentiate(fn, strict=True)
+    for _ in range(2):
+        found = []
+        for call in (compiled, fn):
+            x = torch.zeros(3, dtype=torch.float64)
+            x = x.requires_grad_().clone() if asks else x  # with a history of its own
+            y, w = (torch.arange(3.0).double().add(i).requires_grad_() for i in (1.0, 2.0))
+            value = call(x, y, w)
+            inputs = [x, y, w]
+            first = torch.autograd.grad(
+                value.square().sum(), inputs, allow_unused=True, create_graph=True
+            )
+            own = torch.autograd.grad(x.sin().sum(), [y])
+            found.append([value, x, *first, *own])
+        for have, want in zip(*found, strict=True):
+            assert (have is None) == (want is None)
+            if have is not None:
+                torch.testing.assert_close(have, want)

@@ -1,9 +1,10 @@
 """Changes in place that leave nothing of what a tensor was: its gradient is zero, and not missing.
 
     h = x * 2; h.zero_(); return h       x.grad is zeros, and h requires grad: as autograd has it
+    x.copy_(y); return x.sin(), y.cos()  of the first alone a gradient flows to x, which is not y
 
 The graph goes by values: what is written instead is no function of x. So it stands as the result of
-a rule whose gradient is zeros.
+a rule whose gradient is zeros, and what is written to an input as a copy.
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ def overwriting(
     recorder: Recorder, histories: Histories, func: Any, args: Sequence[Any]
 ) -> Iterator[None]:
     """Around a call that may write all of its first argument."""
-    target: Any = args[0] if args and getattr(func, "__name__", "") in _WRITES else None
+    name = getattr(func, "__name__", "")
+    target: Any = args[0] if args and name in _WRITES else None
+    is_copy = name == "copy_" and torch.is_grad_enabled() and not recorder.applying
+    copied = _copied(recorder, target) if is_copy else contextlib.nullcontext()
     if not _has_history(target) or recorder.applying or histories.follows(target):
-        yield
+        with copied:
+            yield
         return
     old = recorder.value(inner(target), None)
-    yield
+    with copied:
+        yield
     new = recorder.value(inner(target), None)
     if new is old or new in recorder.attached or old not in recorder.attached:
         return
@@ -61,6 +67,24 @@ def overwriting(
     recorder.varying.add(made)
     recorder.attached.add(made)
     recorder.bind(inner(target), made)
+
+
+@contextlib.contextmanager
+def _copied(recorder: Recorder, target: Any) -> Iterator[None]:
+    """Around `x.copy_(y)`: what x is then is a value of its own, with a gradient of its own."""
+    is_input = isinstance(target, torch.Tensor) and is_wrapper(target) and is_base(target)
+    old = recorder.value(inner(target), None) if is_input else None
+    yield
+    if old is None or (old.node is not None and old.node.kind != "copy"):
+        return
+    new = recorder.value(inner(target), None)
+    if new is not old and new in recorder.attached:
+        recorder.builder.loc = user_loc()
+        made = F.copy.with_emitter(recorder.emitter)(recorder.emitter.wrap(new)).value
+        for known in (recorder.varying, recorder.attached):
+            if new in known:
+                known.add(made)
+        recorder.bind(inner(target), made)
 
 
 def _has_history(target: Any) -> bool:
