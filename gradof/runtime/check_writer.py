@@ -380,6 +380,8 @@ class Writer:
         if place.kind == "entry":
             code = self.place(place.container)
             return f"{self.bind(built, 'built')}({code})[{self.key(place.key)}]"
+        if place.kind == "script":
+            return f"{self.bind(place.container.getattr, 'of')}({self.key(place.key)})"
         if place.kind in ("block", "slot", "class", "step"):
             return f"{self.bind(read_place, 'read')}({self.bind(place, 'place')})"
         if place.kind != "item":

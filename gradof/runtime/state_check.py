@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gradof import tuning
 from gradof.codegen.machine.same_objects import Places, same_objects
 from gradof.runtime.state_extras import Functions
-from gradof.runtime.state_values import Checked, are_equal, read_at
+from gradof.runtime.state_values import Checked, are_equal, is_same, read_at
 from gradof.tracer.state.origins import Step
 from gradof.tracer.state.places import Place, built, read_place
 
@@ -153,6 +153,8 @@ class _Writer:
                 defaults[id(fn)] = fn
             elif isinstance(fn, Place) and step is len:
                 yield f"type({self.place(fn)}) is tuple and len({self.place(fn)}) == {value}"
+            elif isinstance(fn, Place) and fn.kind == "script":
+                yield self.of_torch(fn, value)
             elif isinstance(fn, Place):
                 yield f"{self.place(fn)} is {self.bind(value)}"
             else:
@@ -163,6 +165,15 @@ class _Writer:
         if left:
             yield f"{self.bind(are_equal)}({self.bind(left)}, {self.bind(read_at)})"
 
+
+    def of_torch(self, place: Place, value: Any) -> str:
+        """An attribute that torch has, as a new object of one type; zeros are compared by sign."""
+        found = f"{self.bind(place.container.getattr)}({self.key(place.key)})"
+        if value is None or type(value) is bool:
+            return f"{found} is {value}"
+        if 0.0 in (value if type(value) is tuple else (value,)):
+            return f"{self.bind(is_same)}({self.place(place)}, {self.bind(value)})"
+        return f"{found} == {self.bind(list(value) if type(value) is tuple else value)}"
 
     def place(self, place: Place) -> str:
         """The code that reads a place."""

@@ -287,7 +287,8 @@ class Reach:
             names = entry.keys() if everything or told else self.reads.names
             names = names - getattr(cls, "_gradof_private", frozenset())
             if is_scripted(entry):
-                yield from edges_of_scripted(entry)
+                every = id(obj) in self.reads.everything
+                yield from edges_of_scripted(entry, None if every else self.reads.names)
             if "_modules" in entry:
                 yield from self._of_nn_module(entry)
                 names = names - frozenset(MODULE_TABLES)

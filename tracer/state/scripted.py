@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from gradof.tracer.state.edges import ATOMS, Edge
 from gradof.tracer.state.origins import Origin, Step
 from gradof.tracer.state.places import Place, read_place
-
-_BOOKS = frozenset({"_is_full_backward_hook"})
 
 
 def is_scripted(attributes: Mapping[str, Any]) -> bool:
@@ -28,8 +26,13 @@ def filled_in(attributes: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({"forward"}) if is_scripted(attributes) else frozenset()
 
 
-def edges_of_scripted(attributes: Mapping[str, Any]) -> Iterator[Edge]:
-    """The modules within one, its tensors and its plain values; a list is read as a tuple."""
+def edges_of_scripted(
+    attributes: Mapping[str, Any], names: Container[str] | None
+) -> Iterator[Edge]:
+    """The modules within one, and its tensors and plain values, of these `names` or of all.
+
+    A list is read as a tuple.
+    """
     inner = attributes.get("_actual_script_module")  # of torch.jit.trace
     if inner is not None:
         yield Edge(Step("attr", "_actual_script_module"), inner, Place("fixed", attributes, None))
@@ -40,7 +43,9 @@ def edges_of_scripted(attributes: Mapping[str, Any]) -> Iterator[Edge]:
     kind = attributes.get("_concrete_type")
     if kind is None:  # of a frozen one
         kind = sys.modules["torch"]._C.ConcreteModuleType.from_jit_type(held._type())
-    for name in kind.get_attributes().keys() - _BOOKS:
+    for name in kind.get_attributes():
+        if names is not None and name not in names:
+            continue
         place = Place("script", held, name)
         value = read_place(place)
         if are_tensors(value) or is_plain(value):

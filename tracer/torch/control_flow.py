@@ -29,6 +29,7 @@ from gradof.tracer.core.regions import is_recording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.scripted import scripted
+from gradof.tracer.torch.state import OuterState
 from gradof.tracer.torch.subclasses import subclasses
 
 _COMPILE = "_hop_compile_and_call"  # what torch's operators of control flow run through, since 2.13
@@ -57,9 +58,8 @@ _OPERATORS = {"_cond_op_wrapper": run_cond, "_while_loop_op_wrapper": run_while_
 
 @contextmanager
 def control_flow(
-    recorder: Recorder, lift: Callable[[torch.Tensor], torch.Tensor],
-    keep: Callable[[torch.Tensor], None],
-) -> Iterator[None]:  # fmt: skip
+    recorder: Recorder, lift: Callable[[torch.Tensor], torch.Tensor], outer: OuterState
+) -> Iterator[None]:
     """Within it, torch's control flow is Python's on a recording thread.
 
     Compiled functions run as they were written, on other threads too, as torch has one setting for
@@ -86,7 +86,7 @@ def control_flow(
     loaded = "torch._dynamo" in sys.modules
     try:
         with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
-            with scripted(recorder, lift, keep), subclasses(lift):
+            with scripted(recorder, lift, outer), subclasses(lift):
                 yield
     finally:
         if before is not None:

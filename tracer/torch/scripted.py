@@ -28,6 +28,7 @@ from gradof.tracer.state.unheard import unheard
 from gradof.tracer.torch.functional import plainly
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.scripted_modules import inlined, without_constants, without_self
+from gradof.tracer.torch.state import OuterState
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
 _Function: Any = torch.jit.ScriptFunction
@@ -38,12 +39,10 @@ _jit: Any = torch.jit
 
 
 @contextmanager
-def scripted(
-    recorder: Recorder, lift: Lift, keep: Callable[[torch.Tensor], None]
-) -> Iterator[None]:
+def scripted(recorder: Recorder, lift: Lift, outer: OuterState) -> Iterator[None]:
     """Within it, scripted functions run op by op on the threads that record.
 
-    `lift` gives what stands for a tensor in the trace, `keep` notes one that only a graph has.
+    `lift` gives what stands for a tensor in the trace; `outer` is told what graphs read and keep.
     """
     call, call_method, set_there = _Function.__call__, _Method.__call__, _Module.__setattr__
     interpret = unheard(call)
@@ -57,17 +56,18 @@ def scripted(
     def run_method(method: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_recording():
             return call_method(method, *args, **kwargs)
-        graph, held = without_self(method)
+        graph, held, names = without_self(method)
+        outer.read(names)
         return follow(method.name, graph, _bound(method.schema.arguments[1:], args, kwargs) + held)
 
     def follow(name: str, graph: Any, given: list[Any]) -> Any:
         kept = without_constants(graph)
         for tensor in kept:
-            keep(tensor)
+            outer.keep(tensor)
         _make_of_lists(name, graph)
         copy = _private._create_function_from_graph(name, graph)
         recorder.refused = None
-        outer, recorder.adopts = recorder.adopts, True
+        before, recorder.adopts = recorder.adopts, True
         try:
             # what Python runs here is torch's, and ours
             with torch._C.DisableTorchFunction():
@@ -77,7 +77,7 @@ def scripted(
                 raise
             raise recorder.refused from None
         finally:
-            recorder.adopts = outer
+            recorder.adopts = before
 
     def set_attribute(module: Any, name: str, value: Any) -> None:
         if not is_recording() or "_c" not in vars(module) or not module._c.hasattr(name):

@@ -40,8 +40,9 @@ _NARROW = {
 }  # fmt: skip
 
 
-def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
-    """The graph of a method without the module, and the tensors that are its last inputs.
+def without_self(method: Any) -> tuple[Any, list[torch.Tensor], set[str]]:
+    """The graph of a method without the module, the tensors that are its last inputs, and the names
+    that it reads.
 
     Raises UnsupportedOpError for a method that changes its module, or reads what is not compared.
     """
@@ -66,12 +67,13 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor]]:
             out.replaceAllUsesWith(made)
         else:
             raise _refusal(method, f"reads {name}, a {type(value).__name__}")
+    names = {node.s("name") for node in read}
     for node in reversed(read):
         if list(node.output().uses()):
             raise _refusal(method, f"hands on {node.s('name')}, an object of it")
         node.destroy()
     graph.eraseInput(0)
-    return graph, reads.tensors
+    return graph, reads.tensors, names
 
 
 class _Reads:

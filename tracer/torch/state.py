@@ -74,6 +74,12 @@ class OuterState:
         """Note a tensor that a graph of torch's keeps, which no code of Python's leads to."""
         self._kept.setdefault(id(tensor), Constant(tensor).origin())
 
+    def read(self, names: set[str]) -> None:
+        """Note what code of torch's reads off objects."""
+        if not names <= self.reads.names:
+            self.reads.names |= names
+            self._known = -1
+
     def origin(self, tensor: torch.Tensor) -> Origin | None:
         """Where a free tensor is read again; None where no code that ran could have got it."""
         if id(tensor) in self._kept:

@@ -251,7 +251,7 @@ class Trace:
             self.places.fill(self.number)
             followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
-            operators = control_flow(self.recorder, self.api.traced, self.outer.keep)
+            operators = control_flow(self.recorder, self.api.traced, self.outer)
             with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
                 with func_transforms(self.api.traced), sizes_and_math(), self.attributes.watching():
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
