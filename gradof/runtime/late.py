@@ -17,7 +17,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
@@ -30,6 +30,7 @@ from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
+_MOST = 100_000  # objects that a context is searched for what was there before the call
 _GONE = (LookupError, AttributeError, ValueError)
 Snapshot = tuple[tuple[Any, int], ...]
 
@@ -101,7 +102,7 @@ def _old_parts(kept: Mapping[str, Any], there: Container[int]) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name, value in kept.items():
         todo, seen = [value], set[int]()
-        while todo:
+        while todo and len(seen) < _MOST:
             part = todo.pop()
             if id(part) in seen:
                 continue
@@ -119,10 +120,12 @@ def _old_parts(kept: Mapping[str, Any], there: Container[int]) -> dict[str, Any]
 
 
 def _has_parts(obj: Any) -> bool:
-    """Whether an object may lead to the user's: no module, class, tensor, or number of a trace."""
+    """Whether an object may lead to the user's: not modules, classes, frames, tensors, and what is
+    traced.
+    """
     if module_of(type(obj)).startswith("gradof."):  # what is asked of a number is noted
         return False
-    return not isinstance(obj, (type, ModuleType)) and not hasattr(obj, "dtype")
+    return not isinstance(obj, (type, ModuleType, FrameType)) and not hasattr(obj, "dtype")
 
 
 def late_reads(

@@ -101,18 +101,6 @@ def _is_uninitialized(module: Any) -> bool:
     return any(is_lazy(p) for tables in own for table in tables for p in table.values())
 
 
-def _own_forward(module: Any) -> Any:
-    """The forward that was put on the instance; not the one that torch keeps there."""
-    own = module.__dict__.get("forward")
-    return None if type(own).__name__ == "ScriptMethod" else own
-
-
-def _forward_of(cls: Any) -> Any:
-    """The forward of a class, as a function."""
-    found = inspect.getattr_static(cls, "forward", None)
-    return _scripted if type(found).__name__ == "_CachedForward" else cls.forward
-
-
 def _scripted(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The forward of modules of torch.jit, which have it from torch."""
     return self.forward(*args, **kwargs)
@@ -123,21 +111,31 @@ class _Forwards:
 
     def __init__(self, module: Any, make: Callable[..., Differentiated]) -> None:
         self._module, self._make = module, make
-        self._own = _own_forward(module)
+        found = inspect.getattr_static(type(module), "forward", None)
+        self._is_scripted = type(found).__name__ == "_CachedForward"  # torch.jit has the function
+        self._own = self._own_forward()
         self._made: dict[Any, Differentiated] = {}
         self._is_lazy = _is_uninitialized(module)
         self._latest: tuple[Any, Differentiated] | None = None  # a function and its compiled form
         self.compiled()
+
+    def _own_forward(self) -> Any:
+        """The forward that was put on the instance; not the one that torch.jit keeps there."""
+        own = self._module.__dict__.get("forward")
+        return None if self._is_scripted and type(own).__name__ == "ScriptMethod" else own
+
+    def _of_class(self) -> Any:
+        return _scripted if self._is_scripted else type(self._module).forward
 
     def now(self, _: Any) -> Any:
         """What `module.forward` is; one that was put on the instance since runs as it is.
 
         So does the call in which lazy modules find their parameters' shapes.
         """
-        own = _own_forward(self._module)
+        own = self._own_forward()
         if own is None and self._latest is not None:  # as nearly always: every call asks
             forward, compiled = self._latest
-            if _forward_of(type(self._module)) is forward:
+            if self._of_class() is forward:
                 return compiled
         if own is not self._own and own is not None:
             return own
@@ -145,13 +143,13 @@ class _Forwards:
         if self._is_lazy:
             return self._module.forward
         compiled = self.compiled()
-        self._latest = (_forward_of(type(self._module)), compiled) if own is None else None
+        self._latest = (self._of_class(), compiled) if own is None else None
         return compiled
 
     def compiled(self) -> Differentiated:
         """The compiled forward, of the class as it is now or of the instance."""
         own = self._own if "forward" in self._module.__dict__ else None
-        forward = _forward_of(type(self._module)) if own is None else own
+        forward = self._of_class() if own is None else own
         made = self._made.get(forward)
         if made is None:
             bound = MethodType(forward, self._module) if own is None else own

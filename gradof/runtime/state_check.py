@@ -165,7 +165,6 @@ class _Writer:
         if left:
             yield f"{self.bind(are_equal)}({self.bind(left)}, {self.bind(read_at)})"
 
-
     def of_torch(self, place: Place, value: Any) -> str:
         """An attribute that torch has, as a new object of one type; zeros are compared by sign."""
         found = f"{self.bind(place.container.getattr)}({self.key(place.key)})"

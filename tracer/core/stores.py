@@ -26,6 +26,7 @@ from gradof.tracer.core.result import OutputLeaf, Store
 from gradof.tracer.state.changes import MISSING, Change
 from gradof.tracer.state.places import Place, Raw, makes_items
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.scripted import is_scripted
 
 _SHARED = (
     type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum, type, FunctionType,
@@ -38,7 +39,9 @@ Output = Callable[[Any], OutputLeaf]  # a leaf of a value that is stored → how
 
 def is_bookkeeping(change: Change) -> bool:
     """Whether it is a cache of Python's own, of torch's or of ours, such as warnings once given."""
-    return change.key in _BOOKS or type(change.after).__name__ == "ScriptMethod"
+    if change.key == "forward" and isinstance(change.container, dict):
+        return is_scripted(change.container)  # the method that torch.jit keeps there
+    return change.key in _BOOKS
 
 
 _BOOKS = (
