@@ -24,10 +24,6 @@ _REFUSED = {
     "prim::CallMethod": "calls a method of an interface",
 }
 
-_CHANGES_LISTS = frozenset(f"aten::{name}" for name in (
-    "append", "extend", "insert", "pop", "clear", "remove", "reverse", "sort", "_set_item",
-    "Delete", "add_", "mul_",
-))  # fmt: skip
 _DEEP = 100  # calls within calls
 _UNSEEN = {
     "prim::fork": "forks: parts of it run on other threads",
@@ -49,6 +45,7 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor], set[str]]:
     graph = inlined(method)
     owners = {next(graph.inputs()).debugName(): method.owner}
     reads, read = _Reads(graph), list[Any]()
+    written = graph.alias_db().has_writers
     for node in _nodes(graph):
         if node.kind() in _REFUSED:
             raise _refusal(method, _REFUSED[node.kind()])
@@ -59,7 +56,7 @@ def without_self(method: Any) -> tuple[Any, list[torch.Tensor], set[str]]:
         if owner is None:
             raise _refusal(method, f"reads {name} of one of several objects")
         value, out = owner.getattr(name), node.output()
-        if isinstance(value, list) and any(map(_changes_a_list, _nodes(graph))):
+        if isinstance(value, list) and written(out):
             raise _refusal(method, f"may change {name}, a list")
         if isinstance(value, torch.ScriptModule):
             owners[out.debugName()] = value
@@ -104,13 +101,6 @@ class _Reads:
             made.setType(_private.TensorType.get())
             self.tensors.append(tensor)
         return self._inputs[id(tensor)]
-
-
-def _changes_a_list(node: Any) -> bool:
-    if node.kind() not in _CHANGES_LISTS:
-        return False
-    kind: str = next(node.inputs()).type().kind()
-    return kind == "ListType"
 
 
 def without_constants(graph: Any) -> list[torch.Tensor]:
