@@ -30,7 +30,7 @@ from gradof.tracer.state.places import Place, place_key, read_place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
-_MOST = 100_000  # objects that a context is searched for what was there before the call
+_MOST = 100_000  # objects that a context is searched through
 _GONE = (LookupError, AttributeError, ValueError)
 Snapshot = tuple[tuple[Any, int], ...]
 
@@ -102,11 +102,16 @@ def _old_parts(kept: Mapping[str, Any], there: Container[int]) -> dict[str, Any]
     found: dict[str, Any] = {}
     for name, value in kept.items():
         todo, seen = [value], set[int]()
-        while todo and len(seen) < _MOST:
+        while todo:
             part = todo.pop()
             if id(part) in seen:
                 continue
             seen.add(id(part))
+            if len(seen) > _MOST:
+                raise TraceError(
+                    f"ctx.{name} leads to more than {_MOST} objects, which a backward may read",
+                    hint="keep on ctx what the backward needs",
+                )
             if id(part) in there:
                 kind = "" if part is value else f" ({type(part).__name__} {len(seen)} in it)"
                 found[f"ctx.{name}{kind}"] = part

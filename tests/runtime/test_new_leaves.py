@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gradof import differentiate
+from gradof.errors import EagerWarning
 
 Tensor = torch.Tensor
 
@@ -93,7 +94,7 @@ def test_a_result_of_an_argument_and_of_a_leaf_that_was_made(asks: tuple[bool, b
         start = torch.zeros(2)
         start.requires_grad = True
         state = start + x
-        return state, state * state * w, x + 1, state.detach()
+        return state.sin(), state * state * w, x + 1, state.detach()
 
     compiled = differentiate(step)
     for _ in range(3):
@@ -110,3 +111,13 @@ def test_a_result_of_an_argument_and_of_a_leaf_that_was_made(asks: tuple[bool, b
     with torch.no_grad():
         assert not any(r.requires_grad for r in compiled(torch.ones(2), torch.ones(2)))
     assert compiled.cache_info().eager_runs == 0
+
+
+def test_results_of_a_leaf_that_was_made_and_of_each_other_are_eager_s() -> None:
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.zeros(2).requires_grad_() + x
+        return state, state * state
+
+    with pytest.warns(EagerWarning, match="are computed from each other"):
+        state, square = differentiate(step)(torch.ones(2))
+    assert torch.autograd.grad(square.sum(), state)[0].tolist() == [2.0, 2.0]

@@ -107,6 +107,9 @@ def _jit() -> Any:
     return torch.jit
 
 
+_exported: Callable[[Any], Any] = _jit().export
+_ignored: Callable[[Any], Any] = _jit().ignore
+
 def check(plain: Any, module: Any, change: Callable[[Any, int], None] | None, runs: int) -> Any:
     """Values, gradients to second order and buffers are those of the plain module; the counts."""
     compiled: Any = gradof.differentiate(module, strict=True)
@@ -212,9 +215,6 @@ def test_what_it_holds_is_read_again(change: Any, most: int) -> None:
     assert check(plain, module, change, 6).misses <= most
 
 
-_exported: Callable[[Any], Any] = _jit().export
-
-
 def test_other_methods_and_modules_of_one() -> None:
     class Methods(nn.Module):
         def __init__(self) -> None:
@@ -303,7 +303,7 @@ class Ignoring(nn.Module):
         super().__init__()
         self.layer = nn.Identity()
 
-    @_jit().ignore  # type: ignore[untyped-decorator]
+    @_ignored
     def doubled(self, x: Tensor) -> Tensor:
         return x * 2
 

@@ -176,10 +176,10 @@ class Histories:
             self.recorder.attached.add(value)
             self._leaves.add(value)
 
-    def is_of_new_leaves(self, value: Value, given: Container[Value]) -> bool:
-        """Whether a gradient flows from a value to leaves that were made, and to none of `given`.
+    def of_new_leaves(self, value: Value, given: Container[Value]) -> set[Value]:
+        """What a gradient flows through from a value to leaves that were made, and none of `given`.
 
-        Raises TraceError where it flows to no input at all.
+        Empty where it flows to no leaf, or to others. Raises TraceError where to no input at all.
         """
         attached, stack, seen = self.recorder.attached, [value], set[Value]()
         while stack and self._leaves:
@@ -195,7 +195,7 @@ class Histories:
                 "a result requires grad by a leaf that the function has made, and no argument leads"
                 " to it", loc=user_loc(), hint="detach the result",
             )  # fmt: skip
-        return bool(seen & self._leaves) and not any(at in given for at in inputs)
+        return seen if seen & self._leaves and not any(at in given for at in inputs) else set()
 
     # --- a tensor that enters a call --------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Outcome:
         inputs = zip(trace.params, trace.wrappers, trace.required, strict=True)
         self._given = {value for value, wrapper, required in inputs
                        if required or (wrapper.requires_grad and wrapper.is_leaf)}  # fmt: skip
+        self._of_leaves: dict[Value, set[Value]] = {}  # what each is computed from
         self._outputs: dict[int, OutputLeaf] = {}
         self.memories: dict[int, int] = {}  # of new tensors, by output
         self._steps: dict[int, tuple[int, ...]] = {}  # their strides in eager
@@ -117,7 +118,7 @@ class Outcome:
         if any(not is_hint(name) for name in vars(wrapper)):
             raise set_error(self.loc)
         value = trace.recorder.value(inner(wrapper), None)
-        of_leaf = wrapper.requires_grad and trace.api.histories.is_of_new_leaves(value, self._given)
+        of_leaf = wrapper.requires_grad and self._is_of_leaf(value)
         strides = trace.api.layouts.of_result(wrapper, value, trace.params, trace.real)
         # wrappers share their storage where the tensors of eager do
         memory = wrapper.untyped_storage()._cdata
@@ -131,6 +132,22 @@ class Outcome:
         return TensorOut(
             index, wrapper.requires_grad, view, strides, counted=counted, of_leaf=of_leaf
         )
+
+    def _is_of_leaf(self, value: Value) -> bool:
+        """Whether it requires grad by a leaf that was made alone; TraceError if by such a result.
+
+        No gradient flows between those, as each has a history of its own.
+        """
+        through = self.trace.api.histories.of_new_leaves(value, self._given)
+        if not through:
+            return False
+        if any(other in through or value in found for other, found in self._of_leaves.items()):
+            raise TraceError(
+                "results that require grad by a leaf that the function has made are computed from"
+                " each other", loc=self.loc, hint="detach one of them",
+            )  # fmt: skip
+        self._of_leaves[value] = through
+        return True
 
     def _view(self, memory: int, value: Value) -> ViewOf | None:
         for i, known in enumerate(self.trace.wrappers):
