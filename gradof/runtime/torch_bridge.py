@@ -67,6 +67,8 @@ def call(plan: GraphPlan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
             refuse_transformed(tensor, "a tensor that compiled code is to read")
     if torch.is_grad_enabled():
         flags = tuple([t.requires_grad for t in tensors])
+        if True in flags and torch.is_inference_mode_enabled():  # nothing is recorded
+            return run(plan, tensors)
         # where hooks may end f, what it has computed is to be there as a whole
         if True in flags and plan.apart is not None and _top_hooks(False) is None:
             return plan.apart.run(call, tensors)

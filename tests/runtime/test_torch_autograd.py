@@ -143,6 +143,16 @@ def test_inference_mode() -> None:
     assert compiled(x, w).requires_grad
 
 
+def test_inference_mode_that_turns_gradients_on() -> None:
+    """Nothing is recorded there, so that tensors made in it can be used."""
+    compiled = differentiate(lambda x, t: (x * t.sin()).exp())
+    with torch.inference_mode(), torch.enable_grad():
+        x, t = torch.randn(3, requires_grad=True), torch.randn(3)
+        result = compiled(x, t)
+    close(result.clone(), (x * t.sin()).exp().clone())
+    assert not result.requires_grad and result.is_inference()
+
+
 def test_no_grad_inside_the_function() -> None:
     def fn(x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
