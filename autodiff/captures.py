@@ -9,9 +9,10 @@ The network has a node pair per value, joined by an edge whose capacity is what 
 costs: its bytes; a tenth of them where it is an input or an output of f, which somebody else may
 hold as well; a sixteenth more where it may run twice, few instructions compute it and only fused
 loops read it: they would have to write it, while what it is computed from is in memory. Of a norm
-of a product, the product and the mean of each row are saved, not their difference. (With `kernels`
-not so of what is small beside the largest array: 1/std of a row is saved, not its square. Under a
-budget bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
+of a product, the product and the mean of each row are saved, not their difference. But what is read
+on both sides of a product, as the sum of a residual is, has to be in memory. (With `kernels` not so
+of what is small beside the largest array: 1/std of a row is saved, not its square. Under a budget
+bytes alone count.) The source feeds inputs and the results of nodes that must not run twice,
 operands feed results, and what the reverse reads feeds the sink. The cut edges are the captures.
 
 Without a budget only pointwise ops and views of large arrays (`KERNEL_CELLS`) run twice, and of
@@ -180,6 +181,7 @@ def _cut(
     graph, captured = asked.graph, asked.captured
     costs: dict[Value, int] = {}
     feeds: dict[Value, list[Value]] = {}  # value -> what is computed again from it
+    levels = _levels(graph)
     todo = list(captured)
     while todo:
         value = todo.pop()
@@ -188,7 +190,7 @@ def _cut(
             continue
         shared = (node is None or value in graph.outputs) and value not in held
         written = dear is not None and _bytes(value) >= dear and node in twice
-        costs[value] = _cost(value, shared, written and _is_of_a_loop(value))
+        costs[value] = _cost(value, shared, written and _is_of_a_loop(value, levels))
         if node is not None and node in twice:
             for operand in node.inputs:
                 feeds.setdefault(operand, []).append(value)
@@ -217,8 +219,24 @@ def _cost(value: Value, shared: bool, of_a_loop: bool) -> int:
     return cost + cost // 16 if of_a_loop else cost
 
 
-def _is_of_a_loop(value: Value) -> bool:
-    """Whether few instructions compute it, and only loops read it, which need no memory for it."""
+def _levels(graph: Graph) -> dict[Node, int]:
+    """Of each node, how many calls that no loop is fused with lie before it, in a row."""
+    levels: dict[Node, int] = {}
+    for node in graph.nodes():
+        makers = [v.node for v in node.inputs if v.node is not None]
+        levels[node] = max((levels[m] + (not _is_fused(m)) for m in makers), default=0)
+    return levels
+
+
+def _is_fused(node: Node) -> bool:
+    return (
+        is_constant(node) or is_view(node) or node.kind in _REDUCTIONS
+        or has_trait(node.kind, "elementwise")
+    )  # fmt: skip
+
+
+def _is_of_a_loop(value: Value, levels: dict[Node, int]) -> bool:
+    """Whether few instructions compute it, and only the loop that does so reads it."""
     node = value.node
     if node is None or is_expensive(node.kind) or is_view(node):
         return False
@@ -227,7 +245,7 @@ def _is_of_a_loop(value: Value) -> bool:
         for use in at.uses:
             if is_view(use.node):
                 todo += use.node.outputs
-            elif use.node.kind not in _REDUCTIONS and not has_trait(use.node.kind, "elementwise"):
+            elif levels.get(use.node, 0) > levels[node] or not _is_fused(use.node):
                 return False
     return True
 

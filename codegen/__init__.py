@@ -13,7 +13,7 @@ fusion groups (`fusion`), each a loop nest (`loops`) that an emitter prints (`ti
 '''
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 # A second copy of these modules would have a second set of classes.
@@ -52,7 +52,7 @@ __all__ = [
 @few_collections()
 def compile_graph(
     graph: Graph, *, library: Literal["numpy", "torch"] = "numpy", name: str | None = None,
-    backend: Backend | None = None, shown: int | None = None,
+    backend: Backend | None = None, shown: int | None = None, consumed: Collection[int] = (),
 ) -> Executable:  # fmt: skip
     """Code for a graph of primitives.
 
@@ -61,6 +61,7 @@ def compile_graph(
     environment asks for (`gradof.codegen.targets`). Where tensors of torch are on a CUDA device,
     or the backend is "triton", the code takes tensors (`takes_tensors`), otherwise numpy arrays.
     Of tensors, only the first `shown` results need memory of their own each; all by default.
+    Of the `consumed` inputs, by number, `Executable.consume` lets go as it runs.
     Raises CodegenError, before anything runs, for composites, GradOf blocks, symbolic zeros, and
     ops or devices that the emitter does not have.
     """
@@ -68,7 +69,7 @@ def compile_graph(
     limit()  # a ConfigError now, and not once an array is large
     _check_calls(graph)
     if _takes_tensors(graph, library, backend):
-        return emit_torch(graph, name, fused=backend != "numpy", shown=shown)
+        return emit_torch(graph, name, fused=backend != "numpy", shown=shown, consumed=consumed)
     target = target_of(graph, library, backend)
     if target.name == "whole":
         statements = functools.partial(
@@ -83,7 +84,7 @@ def compile_graph(
     prepared, make_kernel = prepare(graph)
     return emit(
         prepared, library, name, make_kernel=make_kernel, native=backend in ("auto", "native"),
-        prepare=prepare,
+        prepare=prepare, consumed=consumed,
     )  # fmt: skip
 
 

@@ -8,7 +8,8 @@
 Each value has a root: the value whose statement made the array it lives in. Views share their
 operand's root; every other op makes a new array. After the last statement that reads any value of a
 root, its array goes to the next ufunc result of its dtype and shape, or, if there is none and it is
-large, back to the system. Graph inputs, constants and outputs are never written.
+large, back to the system. Graph inputs, constants and outputs are never written, and of inputs only
+those let go that are `consumed`: Note [Consumed inputs] in `gradof.codegen.host.emitter`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class BufferPlan:
     def __init__(
         self, graph: Graph, writes: Mapping[Node, Writes],
         parts: Mapping[Value, Value] | None = None, updates: Collection[Node] = (),
-        copies: Collection[Node] = (),
+        copies: Collection[Node] = (), consumed: Collection[Value] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
         self.updates = updates  # these write into the array of their first operand
         self.copies = copies  # views that are copied
+        self.consumed = consumed  # inputs that are let go, too, and not written into
         self.parts = parts or {}  # values that are written into the array of a later one
         self.root: dict[Value, Value] = {}
         self.out: dict[Value, Value] = {}
@@ -58,7 +60,8 @@ class BufferPlan:
 
     def _deaths(self, nodes: list[Node]) -> dict[Node, list[Value]]:
         """The roots of which no value is read after a node."""
-        kept = {self.root[v] for v in self.graph.outputs} | set(self.graph.inputs)
+        kept = {self.root[v] for v in self.graph.outputs}
+        kept.update(v for v in self.graph.inputs if v not in self.consumed)
         last: dict[Value, Node] = {}
         for node in nodes:
             for value in (*node.inputs, *node.outputs):
@@ -66,7 +69,7 @@ class BufferPlan:
         dying: dict[Node, list[Value]] = defaultdict(list)
         for root, node in last.items():
             if root not in kept and isinstance(root.type, TensorType):
-                if root.node is not None and root.node.kind != "Constant":
+                if root.node is None or root.node.kind != "Constant":
                     dying[node].append(root)
         return dying
 
@@ -76,14 +79,15 @@ class BufferPlan:
         free: dict[Type, list[Value]] = defaultdict(list)
         for node in nodes:
             how = writes.get(node, "never")
-            read = [r for r in dying.get(node, ()) if r not in node.outputs]
+            dead = [r for r in dying.get(node, ()) if r not in self.consumed]
+            read = [r for r in dead if r not in node.outputs]
             if how == "in place":
                 self._release(read, free)
             if how != "never" and free[node.output.type]:
                 self.out[node.output] = free[node.output.type].pop()
             if how != "in place":
                 self._release(read, free)
-            self._release([r for r in dying.get(node, ()) if r in node.outputs], free)
+            self._release([r for r in dead if r in node.outputs], free)
 
     def _release(self, roots: list[Value], free: dict[Type, list[Value]]) -> None:
         for root in roots:
@@ -92,7 +96,8 @@ class BufferPlan:
                 free[root.type].append(root)
 
     def _free(self, nodes: list[Node], dying: Mapping[Node, list[Value]]) -> None:
-        names: dict[Value, list[Value]] = {}  # root → every value that lives in its array
+        # root → every value that lives in its array
+        names: dict[Value, list[Value]] = {v: [v] for v in self.consumed}
         for node in nodes:
             for value in node.outputs:
                 root = self.root[value]
@@ -103,7 +108,7 @@ class BufferPlan:
         reused = set(self.out.values())
         for node in nodes[:-1]:
             values = [
-                v for root in dying.get(node, ()) if root not in reused and _is_large(root.type)
+                v for root in dying.get(node, ()) if root not in reused and is_large(root.type)
                 for v in names[root]
             ]  # fmt: skip
             if values:
@@ -118,7 +123,8 @@ def may_alias(node: Node) -> bool:
     )  # fmt: skip
 
 
-def _is_large(type_: Type) -> bool:
+def is_large(type_: Type) -> bool:
+    """Whether an array is worth letting go before the function returns."""
     if not isinstance(type_, TensorType):
         return False
     return type_.shape is None or type_.nbytes >= tuning.FREED_BYTES

@@ -15,7 +15,7 @@ the same array twice.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,17 +62,19 @@ Prepare = Callable[[Graph], "tuple[Graph, MakeKernel | None]"]
 def emit(
     graph: Graph, library: Library, name: str | None = None,
     make_kernel: MakeKernel | None = None, native: bool = False, prepare: Prepare | None = None,
+    consumed: Collection[int] = (),
 ) -> Executable:  # fmt: skip
     """Emit and compile a graph of primitives and fusion groups; CodegenError for anything else.
 
     `make_kernel` turns the loop nest of a FusionGroup into a function from arrays to arrays, raw
     ones where they are bfloat16, as the arrays of a torch caller are (Note [Half precision]).
     `native`: products may be native code, too. `prepare` does to the body of a loop what was done
-    to the graph, and says what makes its kernels.
+    to the graph, and says what makes its kernels. Of the `consumed` inputs, by number, the code
+    lets go as it runs: Note [Consumed inputs].
     """
     given = _Emitter(graph, library, identifier(name or graph.name), make_kernel, native)
     given.prepare = prepare
-    return given.emit()
+    return given.emit(consumed)
 
 
 _ONCE = frozenset({"flip", "permute", "reshape", "slice"})  # views of writable arrays, and such
@@ -102,10 +104,11 @@ class _Emitter(HostEmitter):
         self.callees: dict[Callable[..., Any], str] = {}
         self.beside: list[str] = []  # the bodies of loops
 
-    def emit(self) -> Executable:
+    def emit(self, consumed: Collection[int]) -> Executable:
+        taken = self.take_from_list(consumed)
         lines = self.lines()
         kernels = [self.namespace[name] for name in self.kernel_names()]
-        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels)
+        return Executable(self.name, "\n".join(lines) + "\n", self.namespace, kernels, taken)
 
     def kernel_names(self) -> list[str]:
         """Names of the kernels that are called, in the bodies of loops, too."""
@@ -131,7 +134,7 @@ class _Emitter(HostEmitter):
         inputs = self.graph.inputs
         self.updated = written_in_place(self.graph.block, [inputs[k] for k in self.owned])
         self.copied = copied_reads(self.graph.block, self.updated)
-        how = self.updated, self.copied
+        how = self.updated, self.copied, self.consumed
         self.plan = BufferPlan(self.graph, writes, self.joins.whole(), *how)
         for node in self.updated:
             record, low = self.lowerings[node]

@@ -9,6 +9,16 @@
 
 A dialect says how an op is called, where constants live, when memory is let go, and what makes a
 result the caller's own.
+
+Note [Consumed inputs]
+What f has computed for df is read by nobody else, unless the graph is retained. df lets each go
+after its last reader, so that the memory is there for the gradients, as eager's nodes let go what
+they saved. A caller of a Python function holds its arguments until it returns: these come in a
+list, which the function empties.
+
+    def dloss(d, x, held):
+        t0, t1 = held
+        held.clear()
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ import keyword
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from gradof.codegen.host.buffers import is_large
 from gradof.codegen.loops.ir import LoopNest
 from gradof.codegen.loops.lower import schedule
 from gradof.codegen.machine.source import Names, as_tuple, identifier, wrapped
@@ -42,6 +53,7 @@ class HostEmitter:
         self.names: dict[Value, str] = {}
         self.kernels: dict[Node, str] = {}
         self.reads: dict[Node, tuple[int, ...]] = {}  # of a kernel: the operands that it takes
+        self.consumed: tuple[Value, ...] = ()  # inputs that come in a list: Note [Consumed inputs]
 
     # --- what a dialect says ----------------------------------------------------------------------
 
@@ -76,14 +88,20 @@ class HostEmitter:
         self.begin(nodes)
         for value in self.graph.inputs:
             self.names[value] = self.fresh(value)
-        body = [*self.opening(), *(line for node in nodes for line in self.statement(node))]
+        given = [self.names[v] for v in self.graph.inputs if v not in self.consumed]
+        body = []
+        if self.consumed:
+            given.append(held := self.given.unique("held"))
+            taken = as_tuple([self.names[v] for v in self.consumed])
+            body += [f"{taken} = {held}", f"{held}.clear()"]
+        body += [*self.opening(), *(line for node in nodes for line in self.statement(node))]
         results = as_tuple(self.results())
         types = ", ".join(str(v.type) for v in self.source.outputs)
         pairs = zip(self.graph.inputs, self.source.inputs, strict=True)
         typed = ", ".join(f"{self.names[v]} : {w.type}" for v, w in pairs)
         return [
             *self.before(),
-            *wrapped(f"def {self.name}({', '.join(self.names[v] for v in self.graph.inputs)}):"),
+            *wrapped(f"def {self.name}({', '.join(given)}):"),
             *wrapped(f'    """{self.name}({typed}) -> ({types})"""'),
             *("    " + line for line in body),
             *wrapped(f"    return {results}"),
@@ -106,6 +124,14 @@ class HostEmitter:
         loc = "" if node.loc is None else "  # " + " ".join(str(node.loc).split())
         dead = [self.names[v] for v in self.dead(node) if v in self.names]
         return [f"{text}{loc}", *([f"del {', '.join(dead)}"] if dead else [])]
+
+    def take_from_list(self, places: Iterable[int]) -> tuple[int, ...]:
+        """Which of these inputs, by number, are to be consumed: large ones that something reads."""
+        read = {value for node in self.graph.nodes() for value in node.inputs}
+        inputs = self.graph.inputs
+        found = [k for k in places if inputs[k] in read and is_large(inputs[k].type)]
+        self.consumed = tuple([inputs[k] for k in found])
+        return tuple(found)
 
     def add_kernel(self, node: Node, make: Callable[[LoopNest], Any]) -> None:
         """Schedule a fusion group and make its kernel, under a name of its own."""

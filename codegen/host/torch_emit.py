@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gradof.codegen.host.emitter import HostEmitter
@@ -63,9 +63,9 @@ class TorchExecutable(Executable):
 
     def __init__(
         self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any],
-        devices: frozenset[str],
+        devices: frozenset[str], consumed: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        super().__init__(name, source, namespace, kernels)
+        super().__init__(name, source, namespace, kernels, consumed)
         self.devices = devices
         self._make_constants: Callable[[], None] | None = namespace.get(f"{name}_constants")
         self.rehearsal: Rehearsal | None = None  # until the first run
@@ -77,20 +77,32 @@ class TorchExecutable(Executable):
 
         Whatever torch raises passes through; torch.OutOfMemoryError gets a note that says where.
         """
-        import torch
-
         if len(tensors) != self._arity:
             raise CodegenError(f"{self.name} takes {self._arity} tensors, got {len(tensors)}")
+        self._make_ready(tensors)
+        return self._run(self._boxed(tensors) if self.consumed else tensors)
+
+    def consume(self, tensors: list[Any]) -> tuple[Any, ...]:
+        """As `Executable.consume`."""
+        if len(tensors) == self._arity:
+            self._make_ready(tensors)
+        return super().consume(tensors)
+
+    def _make_ready(self, tensors: Sequence[Any]) -> None:
         if self._make_constants is not None:
             self._constants()
         if self.rehearsal is not None:
             self._rehearse(tensors)
+
+    def _run(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        import torch
+
         try:
             for kind in self._kinds:
                 if torch.is_autocast_enabled(kind):  # its casts are in the graph
                     with torch.autocast(kind, enabled=False):
-                        return self(*tensors)
-            result: tuple[Any, ...] = self.function(*tensors)
+                        return self._run(given)
+            result: tuple[Any, ...] = self.function(*given)
         except torch.OutOfMemoryError as error:
             if not getattr(error, "__notes__", None):
                 error.add_note(self._where(error))
@@ -142,18 +154,19 @@ class TorchExecutable(Executable):
 
 def emit_torch(
     graph: Graph, name: str | None = None, *, fused: bool = True,
-    make_kernel: MakeKernel = Launch, shown: int | None = None,
+    make_kernel: MakeKernel = Launch, shown: int | None = None, consumed: Collection[int] = (),
 ) -> TorchExecutable:  # fmt: skip
     """Emit and compile a graph of primitives for torch tensors.
 
     Raises CodegenError, before anything runs, for an op that has no torch form; it names the op.
     Without `fused` every op is torch's own. The caller sees the first `shown` results, or all.
+    Of the `consumed` inputs, by number, the code lets go as it runs: Note [Consumed inputs].
     """
     plain = Target("torch", "torch", ("round-weak-numbers",))
     graph = unrolled(graph)
     graph = run_target(graph, triton_target(graph, "torch") if fused else plain)
     graph = expand_scalars(graph, has_form)
-    return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit()
+    return _Emitter(graph, identifier(name or graph.name), make_kernel, shown).emit(consumed)
 
 
 class _Emitter(HostEmitter):
@@ -171,12 +184,14 @@ class _Emitter(HostEmitter):
         self.last: dict[Node, list[Value]] = {}  # after which node each tensor is let go
         self.name = self.given.unique(name)
 
-    def emit(self) -> TorchExecutable:
+    def emit(self, consumed: Collection[int]) -> TorchExecutable:
+        taken = self.take_from_list(consumed)
         lines = self.lines()
         kernels = [self.namespace[name] for name in self.kernels.values()]
         made = TorchExecutable(
-            self.name, "\n".join(lines) + "\n", self.namespace, kernels, devices_of(self.graph)
-        )
+            self.name, "\n".join(lines) + "\n", self.namespace, kernels, devices_of(self.graph),
+            taken,
+        )  # fmt: skip
         launches = {node: k for node, name in self.kernels.items()
                     if isinstance(k := self.namespace[name], Launch)}  # fmt: skip
         if self.home != "cpu" and len(launches) > 1:
@@ -201,8 +216,8 @@ class _Emitter(HostEmitter):
         return [f"{name} = {name}.item()" for name in numbers]
 
     def begin(self, nodes: Sequence[Node]) -> None:
-        """Find after which node each tensor that is made here is let go."""
-        last: dict[Value, Node] = {}
+        """Find after which node each tensor that is made here, or consumed, is let go."""
+        last = dict.fromkeys(self.consumed, nodes[0]) if nodes else {}
         for node in nodes:
             for out in node.outputs:
                 last[out] = node

@@ -36,9 +36,12 @@ class Executable:
     takes_tensors = False  # torch's, as they are; see gradof.codegen.host.torch_emit
     is_silent = False  # warns of no infinities, whatever numpy is told
 
+    consumed: tuple[int, ...] = ()  # inputs that `consume` lets go of on the way
+
     def __init__(
-        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = ()
-    ) -> None:
+        self, name: str, source: str, namespace: dict[str, Any], kernels: Sequence[Any] = (),
+        consumed: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
         self.kernels = tuple(kernels)
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         self.name = name
@@ -47,7 +50,10 @@ class Executable:
         namespace.setdefault("__name__", "gradof.compiled")  # not the user's: it reads no state
         exec(compile(source, self.filename, "exec"), namespace)
         self.function = namespace[name]
+        self.consumed = consumed
         self._arity = self.function.__code__.co_argcount
+        if consumed:  # which come in one list
+            self._arity += len(consumed) - 1
         remember_source(self.filename, source)
         weakref.finalize(self.function, _forget, self.filename).atexit = False
 
@@ -64,12 +70,31 @@ class Executable:
         """
         if len(arrays) != self._arity:
             raise CodegenError(f"{self.name} takes {self._arity} arrays, got {len(arrays)}")
+        return self._run(self._boxed(arrays) if self.consumed else arrays)
+
+    def consume(self, arrays: list[Any]) -> tuple[Any, ...]:
+        """As a call, and the list is empty after it.
+
+        What no other object holds of the `consumed` is let go as soon as nothing reads it.
+        """
+        if not self.consumed or len(arrays) != self._arity:
+            return self(*arrays)
+        given = self._boxed(arrays)
+        arrays.clear()
+        return self._run(given)
+
+    def _boxed(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arguments of the function; its caller holds them, so that one is a list."""
+        given = [array for k, array in enumerate(arrays) if k not in self.consumed]
+        return [*given, [arrays[k] for k in self.consumed]]
+
+    def _run(self, given: Sequence[Any]) -> tuple[Any, ...]:
         result: tuple[Any, ...]
         if self.is_silent:
-            result = self.function(*arrays)
+            result = self.function(*given)
             return result
         with np.errstate(all="ignore"):
-            result = self.function(*arrays)
+            result = self.function(*given)
         return result
 
     def __repr__(self) -> str:

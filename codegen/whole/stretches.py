@@ -11,8 +11,8 @@ What a function of `whole` can compute or call is *inside*: a torch caller's lar
 products, too. All else is *outside*: other calls of libraries, random numbers. A node inside is in
 phase p if p calls outside, each of which needs a result of the phase before, come ahead of it; a
 node outside has the phase that it waits for. All nodes inside of one phase are a stretch: no path
-leads from it through the outside back to it. What reads nothing but the graph's inputs waits for
-its first reader, so that it does not fill memory early.
+leads from it through the outside back to it. What follows from the graph's inputs alone waits for
+its first reader, so that it does not fill memory early: what df computes again, as a rule.
 
 Views are inside of every stretch that reads through them, and outside where others do.
 """
@@ -189,11 +189,16 @@ class _Rebuild:
                 self.phase[node] = phase
 
     def sink(self, nodes: list[Node]) -> None:
-        """Let what reads only inputs of the graph wait for its first reader."""
-        for node in reversed(nodes):
-            if node not in self.inside or _keeps_its_place(node) or any(
-                (maker := _base(v).node) is not None and not _is_free(maker) for v in node.inputs
+        """Let what follows from inputs of the graph alone wait for its first reader."""
+        early = set[Node]()
+        for node in nodes:
+            makers = (_base(v).node for v in node.inputs)
+            if node in self.inside and not _keeps_its_place(node) and all(
+                maker is None or _is_free(maker) or maker in early for maker in makers
             ):  # fmt: skip
+                early.add(node)
+        for node in reversed(nodes):
+            if node not in early:
                 continue
             readers = [r for out in node.outputs for r in _readers(out)]
             if all(r in self.phase for r in readers):  # not returned

@@ -61,6 +61,7 @@ class GraphPlan:
         self, graph: Graph, library: Library, counts: RunCounts, *, role: str = "forward",
         memory_budget: float | None = None, views: tuple[tuple[int, ViewOf | LaidOut], ...] = (),
         cuda_graph: bool = False, shown: int | None = None, overwritten: tuple[int, ...] = (),
+        consumed: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.graph = graph
         self.shown = shown  # how many of the results the caller gets; the others are df's operands
@@ -70,6 +71,7 @@ class GraphPlan:
         self.role = role
         self.memory_budget = memory_budget  # see gradof.autodiff.captures
         self.cuda_graph = cuda_graph  # see gradof.codegen.host.cuda_graph
+        self.consumed = consumed  # inputs, by number, that `consume` lets go of as it runs
         self.overwritten = overwritten  # inputs, by number, that get new values after the call
         self.late: Late | None = None  # what the user's own backwards read, if that is anything
         self.inner: InnerResults | None = None  # torch's results that others are computed from
@@ -111,8 +113,9 @@ class GraphPlan:
         with self._lock, told(f"compiling {self.graph.name}"), few_collections():
             start = perf_counter()
             made = compile_graph(
-                self.prepared, library=self.library, name=self.graph.name, shown=self.shown
-            )
+                self.prepared, library=self.library, name=self.graph.name, shown=self.shown,
+                consumed=self.consumed,
+            )  # fmt: skip
             log(f"compiled {self.graph.name} in {1e3 * (perf_counter() - start):.1f} ms: "
                 f"{len(self.prepared.block)} nodes, {len(made.kernels)} kernels")  # fmt: skip
             return made
@@ -148,14 +151,23 @@ class GraphPlan:
         self.count()
         return self.captured(*arrays) if self.cuda_graph else self.executable(*arrays)
 
+    def consume(self, arrays: list[Any]) -> tuple[Any, ...]:
+        """As a call, and the list is empty after it: see `Executable.consume`."""
+        if self.cuda_graph:
+            return self(*arrays)
+        self.count()
+        return self.executable.consume(arrays)
+
     def with_graph(
         self, graph: Graph, role: str | None = None,
         views: tuple[tuple[int, ViewOf | LaidOut], ...] = (), shown: int | None = None,
+        consumed: tuple[int, ...] = (),
     ) -> GraphPlan:  # fmt: skip
         """A plan for a graph made from this one, with the same settings and counts."""
         return GraphPlan(
             graph, self.library, self.counts, role=role or self.role, views=views,
             memory_budget=self.memory_budget, cuda_graph=self.cuda_graph, shown=shown,
+            consumed=consumed,
         )  # fmt: skip
 
     def count(self) -> None:
@@ -217,6 +229,11 @@ class GradientPlan:
         known = [*self.captured_results, *range(real, self.outputs)]
         # of each captured output, its place among the captured results and all temporaries
         self.captured_places = tuple(map(known.index, self.captured_outputs))
+        first = len(self.output_vjps) + len(self.captured_inputs)
+        # df's inputs that f has computed for it alone
+        self.captured_values = frozenset(
+            first + k for k, i in enumerate(self.captured_outputs) if i >= real
+        )
         constant = sorted({*range(self.outputs)} - {*self.output_vjps})
         self.constant_results = tuple(i for i in constant if i < real)
         self.constant_temporaries = tuple(i for i in constant if i >= real)
@@ -239,8 +256,10 @@ class GradientPlan:
             plan = self._dfs.get((defined, wanted))
             if plan is None:
                 special = specialize_autograd_zero(self.gradient.df, defined, wanted)
+                computed = self.captured_values
+                consumed = tuple([k for k, i in enumerate(special.inputs) if i in computed])
                 plan = SpecializedPlan(
-                    self.f.with_graph(special.graph, role="backward"),
+                    self.f.with_graph(special.graph, role="backward", consumed=consumed),
                     tuple(special.inputs),
                     tuple(special.outputs),
                 )

@@ -23,7 +23,7 @@ from gradof.runtime.plan import GradientPlan, GraphPlan
 from gradof.runtime.torch_anomaly import has_nan, is_watched, let_pass, only_adds_up
 from gradof.runtime.torch_arrays import to_numpy
 from gradof.runtime.torch_batched import batch_of
-from gradof.runtime.torch_run import as_tensors, computed, results
+from gradof.runtime.torch_run import as_tensors, consumed, results
 from gradof.tracer.torch.functional import refuse_transformed, transforms_active
 
 Tensor = torch.Tensor
@@ -35,11 +35,12 @@ _NONE: Tensor = torch.empty(0, device="cpu")
 def backward(ctx: Any, cotangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients of f's inputs, given those of its results, or of its temporaries as well."""
     batch = batch_of(cotangents)
+    keeps = _keeps_graph()
     if batch is None:
-        gradients = _gradients(ctx, *cotangents)
+        gradients = _gradients(ctx, cotangents, not keeps)
     else:
-        gradients = batch.map(lambda *slices: _gradients(ctx, *slices), cotangents)
-    if not _keeps_graph():
+        gradients = batch.map(lambda *slices: _gradients(ctx, slices, False), cotangents)
+    if not keeps:
         ctx.values = None  # as saved tensors go
     return gradients
 
@@ -103,7 +104,10 @@ class Temporaries(torch.autograd.Function):
         return (None, *gradients, *[None] * len(plan.captured_results))
 
 
-def _gradients(ctx: Any, *cotangents: Tensor | None) -> Sequence[Tensor | None]:
+def _gradients(
+    ctx: Any, cotangents: Sequence[Tensor | None], consumes: bool
+) -> Sequence[Tensor | None]:
+    """`consumes`: what f has computed for df is read for the last time."""
     plan: GradientPlan = ctx.plan
     plan.unasked.asked()
     if plan.late is not None:
@@ -124,7 +128,9 @@ def _gradients(ctx: Any, *cotangents: Tensor | None) -> Sequence[Tensor | None]:
         # as in eager, a graph of sums is not freed: no error where nothing of f is read
         reads = watched or any(i >= len(vjps) for i in special.inputs)
         arguments = [*vjps, *(_captures(ctx) if reads else ())]
-        given = [x for i in special.inputs if (x := arguments[i]) is not None]
+        given = [arguments[i] for i in special.inputs if arguments[i] is not None]
+        if consumes and not watched and not torch.is_grad_enabled():
+            arguments, ctx.values = [], None
         grads = _run(special.plan, given)
         for position, grad in zip(special.outputs, grads, strict=True):
             result[plan.input_vjps[position]] = grad
@@ -154,12 +160,13 @@ def _captures(ctx: Any) -> list[Any]:
     return [*inputs, *[of_f[i] for i in plan.captured_places]]
 
 
-def _run(plan: GraphPlan, operands: Sequence[Any]) -> Sequence[Tensor]:
+def _run(plan: GraphPlan, operands: list[Any]) -> Sequence[Tensor]:
+    """The list is empty after it where no gradient is recorded."""
     if not torch.is_grad_enabled():
         if transforms_active():
             for tensor in (x for x in operands if isinstance(x, Tensor)):  # cotangents, too
                 refuse_transformed(tensor, "a tensor that compiled code is to read")
-        return results(plan, (), computed(plan, operands))
+        return results(plan, (), consumed(plan, operands))
     from gradof.runtime.torch_bridge import call
 
     return call(plan, operands)

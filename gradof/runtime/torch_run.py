@@ -29,6 +29,16 @@ def computed(plan: GraphPlan, operands: Sequence[Any]) -> Sequence[Any]:
     return plan(*to_arrays(operands))
 
 
+def consumed(plan: GraphPlan, operands: list[Any]) -> Sequence[Any]:
+    """As `computed`; the list is empty after it, see `GraphPlan.consume`."""
+    if plan.executable.takes_tensors:
+        arrays = [*map(resolved, operands)]
+    else:
+        arrays = [*to_arrays(operands)]
+    operands.clear()
+    return plan.consume(arrays)
+
+
 def results(
     plan: GraphPlan, tensors: Sequence[Tensor], made: Sequence[Any]
 ) -> tuple[Tensor, ...]:

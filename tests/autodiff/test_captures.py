@@ -79,6 +79,24 @@ def test_what_is_in_memory_is_saved_not_what_a_loop_would_have_to_write() -> Non
     assert saved(gradient) == ["mm", "div"], "of a product and its difference from the means"
 
 
+def test_a_sum_that_a_product_lies_behind_is_saved_not_its_terms() -> None:
+    """It is in memory until it is read again, and nothing is added up a second time."""
+    gradient = differentiate(
+        parse_graph("""graph f(%x : f32[256,256], %w : f32[256,256]):
+      %a : f32[256,256] = mm(%x, %w)
+      %r : f32[256,256] = add(%x, %a)
+      %e : f32[256,256] = exp(%r)
+      %b : f32[256,256] = mm(%e, %w)
+      %s : f32[256,256] = add(%r, %b)
+      %f : f32[256,256] = mul(%s, %s)
+      %c : f32[256,256] = mm(%f, %w)
+      %t : f32[256,256] = add(%s, %c)
+      %y : f32[256,256] = mul(%t, %t)
+      return (%y)""")
+    )
+    assert saved(gradient) == ["exp", "add", "mm"], "%e, %s and %c: after it comes no product"
+
+
 NORM = """graph norm(%x : bf16[64,512], %w : bf16[512]):
   %n : float = Constant[value=512.0]()
   %v : f32[64,512] = cast[dtype=f32](%x)

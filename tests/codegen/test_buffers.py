@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import gradof
 from gradof.codegen import Executable, compile_graph
 from gradof.codegen.host.evaluate import interpret
+from gradof.codegen.host.torch_emit import emit_torch
 from gradof.ir.attrs import to_numpy_dtype
 from gradof.ir.builder import Builder
 from gradof.ir.core import Graph
@@ -43,6 +47,58 @@ def check_owned(results: Sequence[Array], inputs: Sequence[Array], graph: Graph)
             assert not np.shares_memory(result, other)
     for a, b in itertools.combinations(results, 2):
         assert not np.shares_memory(a, b)
+
+
+CHAIN = """graph f(%x : f32[256,256], %a : f32[256,256], %b : f32[256,256], %k : f32[2]):
+  %y : f32[256,256] = mm(%x, %a)
+  %v : f32[256,256] = permute[dims=(1, 0)](%b)
+  %z : f32[256,256] = mm(%y, %v)
+  %u : f32[256,256] = mm(%z, %x)
+  %w : f32[256,256] = mm(%u, %x)
+  %s : f32[2] = exp(%k)
+  return (%y, %z, %w, %s)"""
+
+
+def test_consumed_inputs_are_let_go_after_their_last_reader() -> None:
+    run = compile_graph(parse_graph(CHAIN), consumed=(1, 2, 3))
+    assert run.consumed == (1, 2), "%k is small"
+
+    def given() -> list[Array]:
+        rng = np.random.default_rng(0)
+        return [rng.random((256, 256), np.float32) for _ in range(3)] + [np.ones(2, np.float32)]
+
+    expected = compile_graph(parse_graph(CHAIN))(*given())
+    peaks = []
+    for consumes in (False, True):
+        tracemalloc.start()
+        arrays = given()
+        results = run.consume(arrays) if consumes else run(*arrays)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert consumes == (not arrays)
+        assert all(map(np.array_equal, results, expected))
+    assert peaks[0] - peaks[1] > 250_000, "an array of 262 144 bytes less at the end"
+
+
+def test_consumed_tensors_are_let_go_after_their_last_reader() -> None:
+    alive = []
+
+    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.aten.mm.default:
+                alive.append([r() is not None for r in references])
+            return func(*args, **(kwargs or {}))
+
+    run = emit_torch(parse_graph(CHAIN), fused=False, consumed=(1, 2))
+    tensors = [torch.rand(256, 256) for _ in range(3)] + [torch.ones(2)]
+    expected = run(*tensors)
+    references = [weakref.ref(t.untyped_storage()) for t in tensors[1:3]]
+    with Watching():  # type: ignore[no-untyped-call]
+        results = run.consume(tensors)
+    assert all(map(torch.equal, results, expected))
+    assert alive == [[True, True], [False, True], [False, False], [False, False]]
 
 
 def strided(array: Array, how: str) -> Array:

@@ -179,7 +179,7 @@ def test_gradients_accumulate_and_saved_values_stay(
     monkeypatch.setattr(plans, "CapturedExecutable", on_the_cpu)
     monkeypatch.setattr(
         plans, "compile_graph",
-        lambda graph, library, name, shown: emit_torch(graph, name, fused=False),
+        lambda graph, library, name, shown, consumed: emit_torch(graph, name, fused=False),
     )
 
     def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,11 +15,53 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 import gradof
+from gradof.runtime import torch_backward
+from gradof.runtime.torch_run import consumed
 from tests.runtime.compare import grad_nodes
 
 
 def network(x: Tensor, w: Tensor) -> Tensor:
     return (torch.exp(x @ w).sin() * x).sum()
+
+
+@pytest.mark.usefixtures("op_by_op")
+@pytest.mark.parametrize("retains", [False, True])
+def test_what_f_has_computed_goes_while_the_backward_runs(
+    retains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in eager, where each node lets go what it saved, unless the graph is to stay."""
+    def deep(x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = torch.cumsum(torch.sort(x, dim=0)[0], 0).sin() @ x.mT
+        return x.sum()
+
+    taken: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def watched(plan: Any, operands: list[Any]) -> Any:
+        taken.extend(weakref.ref(a) for a in operands if not isinstance(a, Tensor))
+        function = plan.executable.function
+
+        def ends(frame: Any, event: str, _: Any) -> None:
+            if event == "return" and frame.f_code is function.__code__:
+                alive.append(sum(r() is not None for r in taken))
+
+        sys.setprofile(ends)
+        try:
+            return consumed(plan, operands)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(torch_backward, "consumed", watched)
+    compiled = gradof.differentiate(deep)
+    x = torch.randn(160, 160, requires_grad=True)
+    result = compiled(x)
+    found = torch.autograd.grad(result, x, retain_graph=retains)[0]
+    assert len(taken) > 4
+    if retains:
+        assert alive.pop() == len(taken)
+        assert torch.equal(torch.autograd.grad(result, x)[0], found)
+    assert alive.pop() == 0
 
 
 def leaves() -> tuple[Tensor, Tensor]:
