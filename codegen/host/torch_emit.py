@@ -80,7 +80,7 @@ class TorchExecutable(Executable):
         if len(tensors) != self._arity:
             raise CodegenError(f"{self.name} takes {self._arity} tensors, got {len(tensors)}")
         self._make_ready(tensors)
-        return self._run(self._boxed(tensors) if self.consumed else tensors)
+        return self._run(self.boxed(tensors))
 
     def consume(self, tensors: list[Any]) -> tuple[Any, ...]:
         """As `Executable.consume`."""

@@ -70,7 +70,7 @@ class Executable:
         """
         if len(arrays) != self._arity:
             raise CodegenError(f"{self.name} takes {self._arity} arrays, got {len(arrays)}")
-        return self._run(self._boxed(arrays) if self.consumed else arrays)
+        return self._run(self.boxed(arrays))
 
     def consume(self, arrays: list[Any]) -> tuple[Any, ...]:
         """As a call, and the list is empty after it.
@@ -79,12 +79,14 @@ class Executable:
         """
         if not self.consumed or len(arrays) != self._arity:
             return self(*arrays)
-        given = self._boxed(arrays)
+        given = self.boxed(arrays)
         arrays.clear()
         return self._run(given)
 
-    def _boxed(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arguments of the function; its caller holds them, so that one is a list."""
+    def boxed(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The arguments of the function: those to be let go are in one list, which it empties."""
+        if not self.consumed:
+            return arrays
         given = [array for k, array in enumerate(arrays) if k not in self.consumed]
         return [*given, [arrays[k] for k in self.consumed]]
 

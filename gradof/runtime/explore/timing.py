@@ -156,7 +156,7 @@ class _Watched:
         self.space = {**executable.function.__globals__, "_mark": self._mark}
         ast.fix_missing_locations(tree)
         exec(compile(tree, executable.filename, "exec"), self.space)
-        self.run = self.space[executable.name]
+        self.run, self.boxed = self.space[executable.name], executable.boxed
         self.seconds: dict[int, float] = {}
         self.bytes: dict[int, int] = {}
         self.operations: dict[int, float] = {}
@@ -167,7 +167,7 @@ class _Watched:
         self.seconds = {}
         with np.errstate(all="ignore"):
             self._last = perf_counter()
-            results: tuple[Any, ...] = self.run(*inputs)
+            results: tuple[Any, ...] = self.run(*self.boxed(inputs))
         return results
 
     def _with_marks(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
