@@ -51,6 +51,36 @@ def test_a_cold_cache_is_filled_eagerly() -> None:
         differentiate(loss, strict=True)(X)
 
 
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_what_a_logger_says_once_is_said_once(
+    library: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transformers has it: a cached method, set on the library's class."""
+    @functools.lru_cache(None)
+    def warning_once(self: logging.Logger, text: str) -> None:
+        self.warning(text)
+
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)
+    logger: Any = logging.getLogger("said once")
+
+    def loss(x: Any) -> Any:
+        logger.warning_once("no loss type is set")
+        return (x * x).sum()
+
+    if library == "numpy":
+        gradient = value_and_grad(loss)
+        for k in range(3):
+            assert np.array_equal(gradient(X.numpy() + k)[1], 2 * (X.numpy() + k))
+    else:
+        compiled = differentiate(loss)
+        for k in range(3):
+            x = (X + k).requires_grad_()
+            compiled(x).backward()
+            assert torch.equal(x.grad, 2 * (X + k))  # type: ignore[arg-type]
+        assert compiled.cache_info().eager_runs == 0
+    assert [r.message for r in caplog.records] == ["no loss type is set"]
+
+
 def test_an_entry_whose_place_is_used_again_is_noticed() -> None:
     class Scale:
         k = 1.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from operator import is_
 from typing import Any
 
@@ -36,6 +36,13 @@ def entries(cached: Any) -> list[tuple[Hashable, Any]]:
 def wrapped_by(cached: Any) -> Any:
     """The function that is cached; None where nothing says."""
     return getattr(cached, "__wrapped__", None)
+
+
+def caches_of(cls: Any, names: Set[str]) -> list[Any]:
+    """The methods of a class that are cached, and that code of these names may call."""
+    spaces = [vars(base) for base in cls.__mro__]
+    return [space[name] for space in spaces for name in names & space.keys()
+            if type(space[name]) is LRU]  # fmt: skip
 
 
 def _table(referents: list[Any]) -> dict[Hashable, Any]:

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.state.buffers import Buffers, is_buffer
-from gradof.tracer.state.caches import LRU
+from gradof.tracer.state.caches import LRU, caches_of
 from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.frames import Frames, is_frame
@@ -61,7 +61,6 @@ from gradof.tracer.state.kinds import (
 )  # fmt: skip
 
 _LARGE = 100_000  # items of a container that are copied; of larger ones only the length is known
-
 _BUILTINS = vars(builtins)  # of the interpreter: while a run is traced its `__import__` is ours
 
 class Held:
@@ -122,6 +121,7 @@ class Held:
             if kind is np.ndarray and not (self._copies_arrays or old):
                 continue
             if obj is _BUILTINS or obj is sys.modules or is_opaque(kind):
+                stack.extend((c, True) for c in caches_of(kind, names))  # a logger's `warn_once`
                 continue
             seen.add((id(obj), mark))
             self._alive.append(obj)
