@@ -1,4 +1,4 @@
-"""Recurrent layers and attention as calls of torch's: values, gradients, what is kept."""
+"""Recurrent layers, attention and the like as calls of torch's: values, gradients, what is kept."""
 
 from __future__ import annotations
 
@@ -160,3 +160,31 @@ def test_second_derivatives_of_attention(monkeypatch: pytest.MonkeyPatch) -> Non
         lambda q: F.scaled_dot_product_attention(q, q.sin(), q, is_causal=True)
     )
     assert torch.autograd.gradgradcheck(compiled, (q,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_of_experts_are_one_call(dtype: torch.dtype) -> None:
+    """Of each expert some rows; how many is known at each call alone."""
+    def routed(x: Tensor, w: Tensor, chosen: Tensor) -> Tensor:
+        counts = torch.histc(chosen.float(), bins=3, min=0, max=2)
+        ends = counts.cumsum(0).int()
+        return torch._grouped_mm(x[chosen.argsort()], w, offs=ends)
+
+    compiled = gradof.differentiate(routed, strict=True)
+    w = torch.randn(3, 16, 8, dtype=dtype, requires_grad=True)
+    for run in range(3):
+        x = torch.randn(24, 16, dtype=dtype, requires_grad=True)
+        chosen = torch.randint(0, 3 if run else 1, (24,))
+        seed = torch.randn(24, 8, dtype=dtype)
+        found = []
+        for call in (compiled, routed):
+            y = call(x, w, chosen)
+            first = torch.autograd.grad(y, (x, w), seed, create_graph=True)
+            second = torch.autograd.grad(first[0].sin().sum(), w)
+            found.append([y, *first, *second])
+        for mine, other in zip(*found, strict=True):
+            torch.testing.assert_close(mine, other)
+    info = compiled.cache_info()
+    assert info.misses == 1 and info.backward_runs >= 3
+    kinds = [node.kind for node in compiled.trace(x, w, chosen).nodes()]
+    assert kinds.count("library_call") == 2

@@ -34,6 +34,7 @@ from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
     elementwise,
     factory,
     index,
+    library_calls,
     linalg,
     loss,
     matrix,
