@@ -73,9 +73,9 @@ class Executable:
         return self._run(self.boxed(arrays))
 
     def consume(self, arrays: list[Any]) -> tuple[Any, ...]:
-        """As a call, and the list is empty after it.
+        """As a call; the list is its own, and is emptied where something is `consumed`.
 
-        What no other object holds of the `consumed` is let go as soon as nothing reads it.
+        What no other object holds of that is let go as soon as nothing reads it.
         """
         if not self.consumed or len(arrays) != self._arity:
             return self(*arrays)

@@ -152,7 +152,7 @@ class GraphPlan:
         return self.captured(*arrays) if self.cuda_graph else self.executable(*arrays)
 
     def consume(self, arrays: list[Any]) -> tuple[Any, ...]:
-        """As a call, and the list is empty after it: see `Executable.consume`."""
+        """As a call; the list is its own, and may be emptied: see `Executable.consume`."""
         if self.cuda_graph:
             return self(*arrays)
         self.count()

@@ -148,6 +148,8 @@ def _captures(ctx: Any) -> list[Any]:
     inputs, rest = saved[: len(plan.captured_inputs)], saved[len(plan.captured_inputs) :]
     shown, unpacked = rest[: len(plan.captured_results)], rest[len(plan.captured_results) :]
     values = unpacked if ctx.values is None else ctx.values
+    if len(values) != plan.outputs - plan.real_outputs:  # a backward has ended with an error
+        raise freed()
     if torch.is_grad_enabled():
         plan.is_recorded = True
     if torch.is_grad_enabled() and values and ctx.edges is not None:
@@ -160,8 +162,16 @@ def _captures(ctx: Any) -> list[Any]:
     return [*inputs, *[of_f[i] for i in plan.captured_places]]
 
 
+def freed() -> RuntimeError:
+    """torch's error for a backward of which another has freed what it reads."""
+    return RuntimeError(
+        "Trying to backward through the graph a second time: what it read is freed when its "
+        "backward has run; call it with retain_graph=True"
+    )
+
+
 def _run(plan: GraphPlan, operands: list[Any]) -> Sequence[Tensor]:
-    """The list is empty after it where no gradient is recorded."""
+    """The list is the run's own, and may be emptied: see `Executable.consume`."""
     if not torch.is_grad_enabled():
         if transforms_active():
             for tensor in (x for x in operands if isinstance(x, Tensor)):  # cotangents, too

@@ -26,6 +26,7 @@ import torch
 from gradof.runtime.dynamo import left_alone_in_autograd
 from gradof.runtime.shell import is_distributed
 from gradof.runtime.torch_again import vjp_of
+from gradof.runtime.torch_backward import freed
 from gradof.runtime.torch_batched import batch_of
 from gradof.tracer.state.generators import GLOBAL, Rewound
 
@@ -63,10 +64,7 @@ class Kept:
     def read(self) -> list[Tensor]:
         """The tensors; torch's errors where they are gone, or were written to."""
         if not self._versions:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time: what it read is freed when "
-                "its backward has run; call it with retain_graph=True"
-            )
+            raise freed()
         if self._versions != list(map(_version, self._tensors)):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "

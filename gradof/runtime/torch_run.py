@@ -30,7 +30,7 @@ def computed(plan: GraphPlan, operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def consumed(plan: GraphPlan, operands: list[Any]) -> Sequence[Any]:
-    """As `computed`; the list is empty after it, see `GraphPlan.consume`."""
+    """As `computed`; the list is the run's own, and may be emptied: see `Executable.consume`."""
     if plan.executable.takes_tensors:
         arrays = [*map(resolved, operands)]
     else:

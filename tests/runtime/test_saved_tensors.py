@@ -64,6 +64,23 @@ def test_what_f_has_computed_goes_while_the_backward_runs(
     assert alive.pop() == 0
 
 
+def test_a_backward_that_ended_with_an_error_has_freed_what_it_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As eager's nodes have, such as where there was no memory for a gradient."""
+    def fails(plan: Any, operands: list[Any]) -> Any:
+        raise MemoryError
+
+    x = torch.randn(4, 4, requires_grad=True)
+    result = gradof.differentiate(lambda x: (torch.cumsum(x.exp(), 0).sin() @ x).sum())(x)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch_backward, "consumed", fails)
+        with pytest.raises(MemoryError):
+            result.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        result.backward()
+
+
 def leaves() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
