@@ -96,6 +96,9 @@ TRIAL_MARGIN = 1.01  # times as slow: within it the two are as fast, and ours st
 TRIAL_AGAIN = 64  # eager calls after which Python's state is looked at: 20 us are little then.
 DECIDING_ELEMENTS = 64  # of tensors that are compared then: flags and counts, no weights.
 
+# --- Signatures that keep changing (gradof.runtime.shapes) ----------------------------------------
+SHAPE_PAYS = 3  # times a trace's cost that eager spends before: 1.3 times as fast is won as late.
+
 # --- Convolutions (codegen.lowering.convolutions) -------------------------------------------------
 WAY_TRIES = 3  # calls in which each way is timed: the first makes the library's code, too.
 WAY_WORTH = 0.95  # of the usual way's time, that another way must not exceed.

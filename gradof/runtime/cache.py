@@ -100,11 +100,11 @@ class Cache:
 
     def __init__(self) -> None:
         self.entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
-        self.shapes = Shapes()
         self.changed: dict[str, int] = {}  # place of Python's state → traces it has cost
         self.warned = False  # of such places
         self.lock = forks.rlock()
         self.counts = RunCounts()
+        self.shapes = Shapes(self.counts.compiling)
         self.hits = 0
         self.misses = 0
         self.numbers = VaryingNumbers()

@@ -153,7 +153,7 @@ class EagerRuns:
         error = failed.error
         self.count()
         try:
-            result = fn(*args, **kwargs)
+            result = _clocked(fn, error)(*args, **kwargs)
         except Exception as eagers:
             if isinstance(error, type(eagers)) and type(error) is not type(eagers):
                 raise error from eagers
@@ -236,6 +236,15 @@ def _line(error: Exception) -> Any:
 
 def _defect(error: Exception) -> str | None:
     return own_line(error.__traceback__) if type(error) in _DEFECTS else None
+
+
+def _clocked(fn: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+    """`fn`, timed where that decides when the call is traced."""
+    if not isinstance(error, NotYet) or error.told is None:
+        return fn
+    from gradof.runtime.torch_clock import clocked
+
+    return clocked(fn, error.told)
 
 
 def _text(fn: Callable[..., Any], failed: Failed) -> str:

@@ -1,7 +1,7 @@
 """How much a compiled function keeps, and when it stops tracing.
 
     import gradof
-    gradof.limits.shapes = 4          # of one call site; further ones run eagerly at first sight
+    gradof.limits.shapes = 4          # of one call site; further ones run eagerly at first
     gradof.limits.signatures = 1000   # that are kept; the least recently used goes
 
 The limits hold for the whole process, from the next call on.
@@ -23,9 +23,9 @@ class Limits:
     path runs under torch's own autograd from then on.
     `state_traces`: traces of one signature because Python state changed; then it runs eagerly.
     `shapes`: signatures with arguments of the same types: shapes, texts, lengths of lists. A torch
-    function runs further ones under torch's own autograd, and traces one when it comes back.
-    `shape_seconds`: of processor time that traces of such signatures took, but for the first one;
-    then it does so, too, however few they were.
+    function runs further ones under torch's own autograd until a trace pays (`runtime.shapes`).
+    `shape_seconds`: of processor time that traces of such signatures took and their compilation,
+    but for the first one; then it does so, too, however few they were.
     `warn_at`: the trace, for one changing place, that gives a RetraceWarning.
     """
 

@@ -11,7 +11,7 @@ df being a GraphPlan, derivatives of any order come from the same two steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,7 @@ from gradof.ir.forks import cached_property
 from gradof.ir.garbage import few_collections
 from gradof.ir.types import DType
 from gradof.passes.pipeline import CLEAN_UP, PREPARE, run_passes
+from gradof.runtime.compiling import Compiling
 from gradof.runtime.joint import Together
 from gradof.runtime.log import log, told
 from gradof.runtime.unasked import Unasked
@@ -50,6 +51,7 @@ class RunCounts:
 
     forward: int = 0
     backward: int = 0
+    compiling: Compiling = field(default_factory=Compiling)  # and what compiling it took
 
 
 class GraphPlan:
@@ -110,7 +112,8 @@ class GraphPlan:
     @cached_property
     def executable(self) -> Executable:
         """The emitted code."""
-        with self._lock, told(f"compiling {self.graph.name}"), few_collections():
+        timed = self.counts.compiling.timed
+        with self._lock, timed(), told(f"compiling {self.graph.name}"), few_collections():
             start = perf_counter()
             made = compile_graph(
                 self.prepared, library=self.library, name=self.graph.name, shown=self.shown,
@@ -183,7 +186,8 @@ class GraphPlan:
         found = self._gradients.get(flags)
         if found is not None:
             return found
-        with self._lock, told(f"deriving the gradient of {self.graph.name}"):
+        timed = self.counts.compiling.timed
+        with self._lock, timed(), told(f"deriving the gradient of {self.graph.name}"):
             plan = self._gradients.get(flags)
             if plan is None:
                 plan = GradientPlan(

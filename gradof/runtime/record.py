@@ -110,11 +110,10 @@ class Tracing:
                 hint="find_nan names the op without it",
             )
         is_known = call.key in self.cache.entries  # another path, or Python state
-        if may_run_eagerly and not is_known and self.cache.shapes.is_new(call, self.name):
-            raise NotYet(f"{self.name} meets such arguments for the first time")
         inside = other_tensors(self.fn, self.cache, call) if is_known else None
-        if may_run_eagerly and inside and self.cache.shapes.is_new_inside(call, inside, self.name):
-            raise NotYet(f"{self.name} meets such tensors in its arguments for the first time")
+        waits = self._waits(call, is_known, inside) if may_run_eagerly else None
+        if waits is not None:
+            raise waits
         self.cache.misses += 1
         try:
             if may_run_eagerly:
@@ -137,6 +136,11 @@ class Tracing:
             if may_run_eagerly and call.library == "torch":
                 self._note_failure(call, error)
             raise
+
+    def _waits(self, call: Call, is_known: bool, inside: Any) -> NotYet | None:
+        if not is_known:
+            return self.cache.shapes.waits(call, self.name)
+        return self.cache.shapes.waits_inside(call, inside, self.name) if inside else None
 
     @property
     def name(self) -> str:

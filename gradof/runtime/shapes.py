@@ -1,10 +1,16 @@
-"""A call site whose arguments keep changing: new signatures run eagerly until they come back.
+"""A call site whose arguments keep changing: new signatures run eagerly until a trace pays.
 
     for sentence in corpus:           # every length is another signature, each a trace of a second
-        loss(sentence).backward()     # the first `limits.shapes` are traced, others at second sight
+        loss(sentence).backward()     # the first `limits.shapes` are traced, others wait
 
 Long traces are fewer: those of a stream of lengths shall not take more than eager would. After
-`limits.shape_seconds` of them, new signatures wait, too.
+`limits.shape_seconds` of them, with what was compiled, new signatures wait, too.
+
+Note [What a trace costs]
+Nobody knows how often a signature will come. One that waits is traced when eager has spent
+`tuning.SHAPE_PAYS` times as long on it as a trace and its compilation took so far, in the mean:
+then as many calls may be to come, and all traces together take a small part of what eager takes.
+Where nothing is timed (GRADOF_AUTOTUNE=0, a device) it is traced when it comes a second time.
 
 A text, a number that cannot be an input, or a list of another length makes a signature as a shape
 does.
@@ -16,12 +22,16 @@ does.
 from __future__ import annotations
 
 import enum
+import functools
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradof import tuning
+from gradof.codegen.machine.autotune import is_on
 from gradof.errors import RetraceWarning, TraceError
 from gradof.runtime.arrays import FIRST_LEAF, SAME, Call
+from gradof.runtime.compiling import Compiling
 from gradof.runtime.limits import limits
 from gradof.tracer.core.exact import Same
 from gradof.tracer.state.source import warn_user
@@ -30,58 +40,85 @@ _REMEMBERED = 4096  # signatures seen once, objects seen
 
 
 class NotYet(TraceError):
-    """A signature or object met for the first time: it runs eagerly, with no warning of its own."""
+    """A signature or object met for the first time: it runs eagerly, with no warning of its own.
+
+    `told`, if anything, wants the seconds that its eager call takes, with a backward.
+    """
+
+    told: Callable[[float], None] | None = None
 
 
 class Shapes:
     """The signatures one function was called with."""
 
-    def __init__(self) -> None:
-        self._traced: dict[Any, int] = {}  # kinds of arguments → how many signatures were traced
-        self._seconds: dict[Any, float] = {}  # by kinds, what traces after the first have taken
-        self._once: OrderedDict[Any, None] = OrderedDict()
+    def __init__(self, compiling: Compiling) -> None:
+        self._compiling = compiling  # what this function's compilations have taken
+        # kinds of arguments → seconds of each trace, and of what was compiled of it
+        self._traces: dict[Any, list[float]] = {}
+        self._latest: list[float] | None = None  # those of the last trace's kinds
+        self._waiting: OrderedDict[Any, float] = OrderedDict()  # → seconds of eager's calls
         self._objects: OrderedDict[Any, None] = OrderedDict()
         self._passing = 0  # calls with an object that was met for the first time
         self._warned = False
 
-    def is_new(self, call: Call, name: str) -> bool:
-        """Whether a torch call is to run eagerly, as its signature may never come again."""
+    def waits(self, call: Call, name: str) -> NotYet | None:
+        """Why a torch call is to run eagerly, if its signature may never come again."""
         if call.library != "torch":
-            return False
-        return self._has_new_object(call, name) or self._is_new(_kinds(call), call.key, name)
+            return None
+        if self._has_new_object(call, name):
+            return _not_yet(name, "arguments")
+        return self._waits(call, _kinds(call), call.key, name)
 
-    def is_new_inside(self, call: Call, inside: Any, name: str) -> bool:
+    def waits_inside(self, call: Call, inside: Any, name: str) -> NotYet | None:
         """The same, of what tensors are `inside` the objects among its arguments."""
-        return self._is_new(call.key, (call.key, inside), name)
-
-    def _is_new(self, kinds: Any, key: Any, name: str) -> bool:
-        traced = self._traced.get(kinds, 0)
-        is_quick = self._seconds.get(kinds, 0.0) <= limits.shape_seconds
-        if traced < limits.shapes and is_quick:
-            self._traced[kinds] = traced + 1
-            return False
-        if key in self._once:
-            del self._once[key]
-            return False
-        _remember(self._once, key)
-        self._warn(
-            f"{name} was traced for {traced} shapes of its arguments, or values of what is no "
-            "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
-            "comes again; pad arguments to few sizes, pass tensors, or raise gradof.limits."
-            + ("shapes" if is_quick else "shape_seconds")
-        )
-        return True
+        return self._waits(call, call.key, (call.key, inside), name)
 
     def took(self, call: Call, seconds: float, inside: bool) -> None:
         """Note the processor time of a trace, of a call that is new by what is `inside` objects."""
-        kinds = call.key if inside else _kinds(call)
-        if self._traced.get(kinds, 0) > 1:
-            self._seconds[kinds] = self._seconds.get(kinds, 0.0) + seconds
+        self._note_compiled()
+        self._latest = self._traces.setdefault(call.key if inside else _kinds(call), [])
+        self._latest.append(seconds)
+
+    def _note_compiled(self) -> None:
+        seconds = self._compiling.taken()
+        if self._latest:
+            self._latest[-1] += seconds
+
+    def _waits(self, call: Call, kinds: Any, key: Any, name: str) -> NotYet | None:
+        self._note_compiled()
+        traces = self._traces.get(kinds, [])
+        is_quick = sum(traces[1:]) <= limits.shape_seconds
+        if len(traces) < limits.shapes and is_quick:
+            return None
+        spent = self._waiting.get(key)
+        if spent is not None and (
+            not _is_timed(call) or spent >= tuning.SHAPE_PAYS * sum(traces) / len(traces)
+        ):
+            del self._waiting[key]
+            return None
+        self._waiting[key] = spent or 0.0
+        if len(self._waiting) > _REMEMBERED:
+            self._waiting.popitem(last=False)
+        self._warn(
+            f"{name} was traced for {len(traces)} shapes of its arguments, or values of what is no "
+            "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
+            "has come so often that a trace pays; pad arguments to few sizes, pass tensors, or "
+            "raise gradof.limits." + ("shapes" if is_quick else "shape_seconds")
+        )
+        reason = _not_yet(name, "arguments")
+        reason.told = functools.partial(self._ran, key)
+        return reason
+
+    def _ran(self, key: Any, seconds: float) -> None:
+        if key in self._waiting:
+            self._waiting[key] += seconds
 
     def _has_new_object(self, call: Call, name: str) -> bool:
         new = [(path, part) for path, part in _passing(call) if part not in self._objects]
         for _, part in new:
-            _remember(self._objects, part)
+            self._objects[part] = None
+            if len(self._objects) > _REMEMBERED:
+                self._objects.popitem(last=False)
         if new:
             self._passing += 1
             if self._passing > limits.shapes:
@@ -99,10 +136,13 @@ class Shapes:
             warn_user(text, RetraceWarning)
 
 
-def _remember(seen: OrderedDict[Any, None], key: Any) -> None:
-    seen[key] = None
-    if len(seen) > _REMEMBERED:
-        seen.popitem(last=False)
+def _not_yet(name: str, what: str) -> NotYet:
+    return NotYet(f"{name} meets such {what} for the first time")
+
+
+def _is_timed(call: Call) -> bool:
+    """Whether eager's calls can be timed: see Note [What a trace costs]."""
+    return is_on() and all(leaf.is_cpu for leaf in call.leaves if hasattr(leaf, "is_cpu"))
 
 
 def _passing(call: Call) -> Iterator[tuple[str, Any]]:

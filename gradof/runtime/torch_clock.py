@@ -1,6 +1,7 @@
 """How long the backward of a result takes, told when it is over.
 
     when_backward_is_done(loss, inputs, told)       # told(seconds), at the end of loss.backward()
+    clocked(fn, told)(x).backward()                 # told twice
 
 It is timed from where the first cotangent reaches the result to where the last one reaches the
 inputs that were computed before, or, where all inputs are leaves, to the end of the whole backward.
@@ -17,6 +18,20 @@ from gradof.codegen.machine.autotune import now
 from gradof.tracer.core.pytree import flatten
 
 Tensor = torch.Tensor
+
+
+def clocked(fn: Callable[..., Any], told: Callable[[float], None]) -> Callable[..., Any]:
+    """`fn`, of whose calls it is told how long they take, and then how long their backwards do."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        start = now()
+        result = fn(*args, **kwargs)
+        told(now() - start)
+        leaves, _ = flatten((args, kwargs))
+        when_backward_is_done(result, [x for x in leaves if isinstance(x, Tensor)], told)
+        return result
+
+    return run
 
 
 def when_backward_is_done(
