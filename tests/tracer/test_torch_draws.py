@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable
+from random import choice, randrange
+from random import random as drawn_number
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -55,12 +59,31 @@ def _kept(x: Tensor) -> Any:
     return LAYER(x).sin().sum() * drawn
 
 
+def _shuffled(x: Tensor) -> Any:
+    order = list(range(6))
+    random.shuffle(order)
+    return (LAYER(x)[order] * torch.arange(6.0, dtype=x.dtype)[:, None]).sin().sum()
+
+
+def _augmented(x: Tensor) -> Any:
+    return choice([torch.sin, torch.cos, torch.tanh])(LAYER(x)).sum()
+
+
+def _picked(x: Tensor) -> Any:
+    some = random.sample(range(6), 3)
+    more = random.choices([0.5, 1.0, 2.0], weights=[1, 2, 3], k=2)
+    return (LAYER(x)[some].sin() * more[0]).sum() + more[1] * choice((1, 3))
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "mixup": _mixup, "layers": _layers, "teacher": _teacher, "crop": _crop,
     "scale": lambda x: LAYER(x).sin().sum() * random.uniform(0.5, 2.0) + random.gauss(0.0, 1.0),
     "whole": lambda x: LAYER(x)[np.random.randint(5)].sin().sum() * random.randrange(1, 4),
     "of another": lambda x: LAYER(x).sin().sum() * np.random.uniform(0.0, random.random()),
     "beside torch's": lambda x: (LAYER(x).sin() * torch.rand(4)).sum() * np.random.normal(1.0, 0.1),
+    "imported": lambda x: LAYER(x).sin().sum() * drawn_number() + randrange(4),
+    "shuffled": _shuffled, "augmented": _augmented, "picked": _picked,
+    "one of one": lambda x: random.choice([LAYER])(x).sin().sum() * choice([2.0]),
     "unused": lambda x: (random.random(), LAYER(x).sin().sum())[1],
 }  # fmt: skip
 
@@ -113,13 +136,49 @@ def test_what_is_stored_is_what_was_drawn() -> None:
 
 
 def test_a_trace_moves_nothing_and_puts_the_functions_back() -> None:
-    functions = random.random, np.random.beta
+    functions = random.random, np.random.beta, drawn_number, choice
     _seed()
     before = _states()
     gradof.differentiate(_layers).trace(torch.ones(2, 4, dtype=torch.float64))
     gradof.differentiate(_mixup).trace(torch.ones(2, 4, dtype=torch.float64))
+    gradof.differentiate(_picked).trace(torch.ones(6, 4, dtype=torch.float64))
     assert _states() == before
-    assert (random.random, np.random.beta) == functions
+    assert (random.random, np.random.beta, drawn_number, choice) == functions
+
+
+def test_an_imported_name_that_the_function_binds_anew_stays_so() -> None:
+    names: dict[str, Any] = {"other": lambda: 2.0}
+    exec("from random import random as drawn", names)
+    exec("def fn(x):\n    global drawn\n    drawn = other\n    return (x * drawn()).sum()", names)
+    module = ModuleType("gradof_binds_anew")
+    vars(module).update(names)
+    sys.modules[module.__name__] = module
+    fn = FunctionType(names["fn"].__code__, vars(module))
+    try:
+        assert gradof.differentiate(fn)(torch.ones(3, requires_grad=True)).item() == 6.0
+        assert vars(module)["drawn"] is names["other"]
+    finally:
+        del sys.modules[module.__name__]
+
+
+def test_many_orders_of_what_is_no_number_run_eagerly() -> None:
+    def fn(x: Tensor) -> Any:
+        layers = list(LAYERS)
+        random.shuffle(layers)
+        return sum(i * layer(x).sin().sum() for i, layer in enumerate(layers))
+
+    compiled = gradof.differentiate(fn)
+    want, states = _runs(fn, 3)
+    with pytest.warns(EagerWarning, match="drawn from Python's global state"):
+        have, moved = _runs(compiled, 3)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    assert moved == states
+
+
+def test_an_empty_sequence_is_pythons_error() -> None:
+    with pytest.raises(IndexError, match="empty sequence"):
+        gradof.differentiate(lambda x: x.sum() * random.choice([]))(torch.ones(2))
 
 
 def _again(x: Tensor) -> Any:

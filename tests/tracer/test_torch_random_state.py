@@ -89,14 +89,14 @@ def test_a_state_from_elsewhere_and_a_fresh_seed_are_refused() -> None:
         differentiate(fresh, strict=True)(torch.ones(3))
 
 
-@pytest.mark.parametrize("source", ["array", "choice", "generator", "argument"])
+@pytest.mark.parametrize("source", ["array", "bits", "generator", "argument"])
 def test_numbers_that_a_trace_would_bake_in_are_refused(source: str) -> None:
     generator = np.random.default_rng(0)
 
     def fn(x: torch.Tensor, rng: Any = None) -> torch.Tensor:
         draws: dict[str, Callable[[], float]] = {
             "array": lambda: float(np.random.rand(2)[0]),
-            "choice": lambda: random.choice([1.0, 2.0]),
+            "bits": lambda: random.getrandbits(3),
             "generator": generator.random, "argument": lambda: float(rng.random()),
         }  # fmt: skip
         return (x * draws[source]()).sum()
