@@ -70,6 +70,28 @@ class Entry:
     hits_before: int = 0  # of the function, when it was traced
     state_containers: frozenset[int] = frozenset()  # ids: what no argument may be (`given`)
     trial: Any = None  # whose code runs its calls (gradof.runtime.trial), where that is timed
+    telling: int | None = None  # the free array that told it apart from a call last, by number
+
+    def is_told_apart(self, fn: Any) -> bool:
+        """Whether the array that told it apart from a call the last time does so again.
+
+        One of many traces that differ in one array is ruled out by that, not by all it has read.
+        """
+        if self.telling is None:
+            return False
+        try:
+            found = self.traced.origins[self.telling].read(fn)
+        except (LookupError, AttributeError):
+            return False
+        return free_keys([found])[0] != self.free_keys[self.telling]
+
+    def has_keys(self, keys: tuple[Any, ...]) -> bool:
+        """Whether these are the keys of its free arrays; notes which one is another."""
+        if keys == self.free_keys:
+            return True
+        pairs = enumerate(zip(keys, self.free_keys, strict=True))
+        self.telling = next(i for i, (found, own) in pairs if found != own)
+        return False
 
     def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
         """A plan for a graph made from this one, such as its gradient; made once per key."""

@@ -14,6 +14,7 @@ a call, and never wrongly: where it says None, the full check decides.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -64,6 +65,9 @@ def fast_check(
             writer.unless(condition)
         apart = writer.identities()
         writer.modes()
+        if call.handed:  # traces that differ in what is in objects: what told one apart is quick
+            apart_again = functools.partial(entry.is_told_apart, fn)
+            writer.unless(f"not {writer.bind(apart_again, 'apart')}()")
         writer.state(entry)
         free = [
             writer.free(origin, fn, part)

@@ -205,9 +205,11 @@ class Differentiated:
     def _candidates(self, call: Call) -> Iterator[Bound]:
         """The entries of this signature whose Python state holds, with the inputs of the call."""
         for entry in self._cache.entries.get(call.key, ()):
+            if entry.is_told_apart(self._fn):
+                continue
             if entry.state.check() and entry.traced.holds_content(self._fn):
                 free = read_free(self._fn, entry.traced)
-                if free is not None and free_keys(free) == entry.free_keys:
+                if free is not None and entry.has_keys(free_keys(free)):
                     inputs = inputs_of(call, entry.traced, free)
                     laid_out = all(x.holds(inputs[x.input]) for x in entry.traced.layouts)
                     if laid_out and all(holds(inputs) for holds in entry.conditions):

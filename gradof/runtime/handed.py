@@ -66,12 +66,19 @@ def count_themselves(cache: Cache, call: Call) -> bool:
 
 def other_tensors(fn: Any, cache: Cache, call: Call) -> tuple[Any, ...] | None:
     """The types of the tensors in objects, where these alone are others than traces have had."""
+    entries = cache.entries.get(call.key, ()) if call.handed else ()
+    apart = [entry for entry in entries if entry.is_told_apart(fn)]
+    if apart and len(apart) == len(entries):
+        return tuple(
+            (i, free_keys([entry.traced.origins[i].read(fn)]))
+            for entry in apart if (i := entry.telling) is not None
+        )  # fmt: skip
     found = None
-    for entry in cache.entries.get(call.key, ()) if call.handed else ():
+    for entry in entries:
         free = read_free(fn, entry.traced) if entry.state.check() else None
         if free is not None:
             found = free_keys(free)
-            if found == entry.free_keys:  # something else is another
+            if entry.has_keys(found):  # something else is another
                 return None
     return found
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from types import MappingProxyType
+from types import MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from gradof import tuning
@@ -157,6 +157,8 @@ class _Writer:
                 yield self.of_torch(fn, value)
             elif isinstance(fn, Place):
                 yield f"{self.place(fn)} is {self.bind(value)}"
+            elif type(step) is MemberDescriptorType:
+                yield f"{self.bind(step.__get__)}({self.bind(fn)}) is {self.bind(value)}"
             else:
                 left.append(item)
         for fn in defaults.values():

@@ -16,6 +16,7 @@ import torch
 
 from gradof import differentiate, value_and_grad
 from gradof.errors import RetraceWarning
+from gradof.runtime.state import StateGuard
 from tests.runtime.batches import (
     Batch,
     Graph,
@@ -201,3 +202,42 @@ def test_what_is_kept_in_an_object_is_its_own(tagged: bool) -> None:
         seen.append(of)
     if not tagged:  # an equal size is no other object
         assert compiled.cache_info().misses == 1 and compiled.cache_info().eager_runs == 0
+
+
+def test_a_call_is_told_from_many_traces_by_one_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by all that each trace has read: steps of decoding have caches of many lengths."""
+    checks = 0
+    check = StateGuard.check
+
+    def counted(guard: StateGuard) -> bool:
+        nonlocal checks
+        checks += 1
+        return check(guard)
+
+    monkeypatch.setattr(StateGuard, "check", counted)
+
+    def fn(batch: Any) -> Any:
+        return (batch.x.sin() * batch.scale).sum()
+
+    def step(n: int, scale: Any) -> None:
+        nonlocal checks
+        checks = 0
+        batch: Any = Batch(torch.arange(float(n), requires_grad=True))
+        batch.scale = scale
+        loss = compiled(batch)
+        torch.testing.assert_close(loss, (batch.x.sin() * scale).sum())
+        (grad,) = torch.autograd.grad(loss, batch.x)
+        torch.testing.assert_close(grad, batch.x.cos() * scale)
+
+    compiled, scales = differentiate(fn, strict=True), [torch.tensor(2.0), torch.ones(1)]
+    for n in range(1, 11):
+        step(n, scales[0])
+    for n in (*range(1, 11), *range(1, 11)):
+        step(n, scales[0])
+        assert checks <= 4, "of ten traces the one that serves the call is looked at"
+    for n in range(1, 11):  # what tells is another tensor now
+        step(n, scales[1])
+    for n in range(1, 11):
+        for scale in scales:
+            step(n, scale)
+    assert compiled.cache_info().misses == 20

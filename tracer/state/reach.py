@@ -14,6 +14,7 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import Field
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -335,6 +336,7 @@ class Reach:
             yield Edge(Step("attr", name), entry[name], Place("item", attributes, name))
 
     def _of_slots(self, obj: Any, cls: type, everything: bool) -> Iterator[Edge]:
+        kind = "fixed" if cls is Field else "slot"  # a dataclass is made of its fields but once
         for base in cls.__mro__[:-1]:
             for name, member in vars(base).items():
                 if type(member) is not MemberDescriptorType:
@@ -342,7 +344,7 @@ class Reach:
                 if everything or name in self.reads.names:
                     value = self.reads.held.slot_entry(obj, name, slot(obj, member))
                     if value is not MISSING:
-                        yield Edge(Step("attr", name), value, Place("slot", obj, member))
+                        yield Edge(Step("attr", name), value, Place(kind, obj, member))
 
     def find(
         self, fn: Any, is_tensor: Any, given: Iterable[Any] = (), limit: int = 400_000
