@@ -316,7 +316,7 @@ def _through(wrap: Wrap) -> Callable[..., Any]:
         if active_recorder() is None:
             return original(*args, **kwargs)
         if not made:
-            made.append(wrap(original))
+            made.append(quietly(wrap, original))  # it is not the function that wraps it
         return made[0](*args, **kwargs)
 
     return call
