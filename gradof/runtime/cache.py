@@ -83,7 +83,7 @@ class Entry:
             found = self.traced.origins[self.telling].read(fn)
         except (LookupError, AttributeError):
             return False
-        return free_keys([found])[0] != self.free_keys[self.telling]
+        return free_keys([found]) != (self.free_keys[self.telling],)
 
     def has_keys(self, keys: tuple[Any, ...]) -> bool:
         """Whether these are the keys of its free arrays; notes which one is another."""
@@ -93,12 +93,14 @@ class Entry:
         self.telling = next(i for i, (found, own) in pairs if found != own)
         return False
 
-    def derive(self, key: Any, build: Callable[[Graph], Graph]) -> GraphPlan:
+    def derive(
+        self, key: Any, build: Callable[[Graph], Graph], role: str = "backward"
+    ) -> GraphPlan:
         """A plan for a graph made from this one, such as its gradient; made once per key."""
         with self.lock:
             plan = self.derived.get(key)
             if plan is None:
-                plan = self.plan.with_graph(build(self.traced.graph), role="backward")
+                plan = self.plan.with_graph(build(self.traced.graph), role=role)
                 self.derived[key] = plan
             return plan
 

@@ -129,7 +129,7 @@ def _split(bound: Bound, wrt: Places, unique: Places) -> GradientPlan:
     """f and df of an entry, or of one that returns its inputs, too, where a cotangent is theirs."""
     plan, count = bound.entry.plan, len(bound.entry.traced.graph.outputs)
     if max(unique, default=0) >= count:
-        plan = bound.entry.derive("with its inputs", with_inputs_returned)
+        plan = bound.entry.derive("with its inputs", with_inputs_returned, role="forward")
     return plan.gradient([i in wrt for i in range(len(plan.graph.inputs))])
 
 

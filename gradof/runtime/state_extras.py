@@ -133,7 +133,8 @@ class _Table:
         return keys == self._keys and all(map(is_, values, self._values))
 
     def _now(self) -> tuple[list[tuple[str, ...]], list[Any]]:
-        tables = [getattr(obj, self._name, None) or {} for obj in self._objects]
+        found = (getattr(obj, self._name, None) for obj in self._objects)
+        tables = [t if isinstance(t, dict) else {} for t in found]  # a class of C's has none
         return [tuple(table) for table in tables], [v for table in tables for v in table.values()]
 
 

@@ -50,8 +50,9 @@ def check(
     buffers and random state stay as they were.
 
     Raises GradientMismatchError (unless `raise_on_error` is false), which names the first wrong
-    op and the user's line; InputError for a bad order, or references this function cannot be
-    compared with; LeafTypeError for arguments without arrays that can be differentiated.
+    op and the user's line; InputError for a bad order, arguments in no tuple, or references this
+    function cannot be compared with; LeafTypeError for arguments without arrays that can be
+    differentiated.
     """
     if order not in (1, 2):
         raise InputError(f"order is 1 or 2, not {order!r}")
@@ -60,6 +61,11 @@ def check(
         raise InputError(
             f"unknown references {sorted(unknown)}" if unknown else "nothing to compare with",
             hint="known: " + ", ".join(map(repr, REFERENCES)),
+        )
+    if not isinstance(args, (tuple, list)):
+        raise InputError(
+            f"the arguments are given as {type(args).__name__}",
+            hint="pass a tuple of them: check(fn, (x,))",
         )
     leaves = flatten((args, kwargs or {}))[0]
     if any(map(is_tensor, leaves)):

@@ -29,7 +29,8 @@ class Options:
 
 
 def _loss(x: torch.Tensor) -> Any:
-    scale, power, *rest = (field.default for field in dataclasses.fields(Options))
+    defaults: list[Any] = [field.default for field in dataclasses.fields(Options)]
+    scale, power, *rest = defaults
     return (x**power * scale).sum() + sum(rest)
 
 
