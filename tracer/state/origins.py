@@ -102,6 +102,8 @@ def _read_attribute(obj: Any, name: str) -> Any:
     space = getattr(obj, "__dict__", None)
     if type(space) is not dict:
         return getattr(obj, name)
+    if "_modules" not in space:
+        return space[name] if name in space else getattr(obj, name)
     for table in (*(space.get(t) for t in MODULE_TABLES), space):
         if isinstance(table, dict) and name in table:
             return table[name]
