@@ -147,13 +147,10 @@ class Differentiated:
                 return Bound(fast.entry, inputs, fast.call)
         plain = inspect_call(self._fn, args, kwargs, self._static, default, apart)
         call = with_handed(cache, plain)
-        traces = cache.misses
         found = self._find_any(call)
         if found is None:
             with self._cache.lock:
-                if cache.misses != traces:  # another thread has traced it meanwhile
-                    found = self._find_any(call)
-                found = found or self._of_kin(call)
+                found = self._find_any(call) or self._of_kin(call)
                 while found is None:
                     try:
                         return self._bound(*Tracing(self, self._cache).trace(call, eager))

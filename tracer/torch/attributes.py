@@ -14,6 +14,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ import torch
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.core.result import Attributes, NoGradient
+from gradof.tracer.state import lookups
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.torch.versions import Versions
@@ -68,8 +70,7 @@ class ReadAttributes:
 
         def missing(tensor: torch.Tensor, name: str) -> Any:
             if id(tensor) in self._given and threading.get_ident() == here:
-                module = sys._getframe(1).f_globals.get("__name__", "")
-                if is_heard(str(module)):
+                if is_heard(_asking(sys._getframe(1))):
                     self._missed.setdefault(id(tensor), set()).add(name)
             raise AttributeError(
                 f"{type(tensor).__name__!r} object has no attribute {name!r}", name=name, obj=tensor
@@ -99,6 +100,16 @@ class ReadAttributes:
         if not (present or missed or whole):
             return None
         return Attributes(i, present, None if whole else frozenset(missed))
+
+
+def _asking(frame: FrameType | None) -> str:
+    """The module of the code that asks, be it by what is lent to it as `getattr` or `hasattr`."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module != lookups.__name__:
+            return module
+        frame = frame.f_back
+    return ""
 
 
 def is_hint(name: str) -> bool:
