@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradof
 from gradof.testing import check
@@ -30,3 +31,36 @@ def test_classes_of_c_have_no_table_of_annotations() -> None:
 
     x, scale = np.array([0.5, 1.0]), np.array([2.0, -1.0])
     check(program, (x, scale))
+
+
+def _windows(x: Any, width: int = 3) -> Any:
+    return np.lib.stride_tricks.sliding_window_view(x, width)
+
+
+def _of_an_argument(x: Any) -> Any:
+    windows = _windows(np.ravel(x))
+    np.add(x, 1.0, out=x)
+    return windows
+
+
+def _of_a_result(x: Any) -> Any:
+    y = np.sin(x)
+    windows, steps = _windows(y), _windows(y[::2], 2)
+    y[2] = 7.0
+    return windows.sum() + (steps**2).sum()
+
+
+def _of_two_dims(x: Any) -> Any:
+    y = x * 1.5
+    windows = np.lib.stride_tricks.sliding_window_view(y.reshape(2, 4), (2, 2))
+    y *= y
+    return windows
+
+
+@pytest.mark.parametrize("program", [_of_an_argument, _of_a_result, _of_two_dims])
+def test_windows_see_what_is_written_to_their_array(program: Any) -> None:
+    """They were a copy: what was written to the array later was not seen."""
+    x, y = np.arange(8.0), np.arange(8.0)
+    np.testing.assert_allclose(gradof.differentiate(program)(x), program(y))
+    np.testing.assert_array_equal(x, y)
+    check(program, (np.linspace(0.1, 0.9, 8),), order=2)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gradof.ops.expr import Expr, F
+from gradof.ops.expr import F
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import as_array, axis_of, composed, expression
-from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.functions import as_array, axis_of, composed
 
 _GATHERS = ("edge", "wrap", "reflect", "symmetric")
 _STATISTICS: dict[str, Any] = {
@@ -98,22 +97,3 @@ def _pad_constant(array: Any, widths: Any, values: Any) -> Any:
                 parts.insert(0 if place == 0 else len(parts), block)
         array = np.concatenate(parts, axis=dim) if len(parts) > 1 else array
     return np.copy(array)
-
-
-@expression(np.lib.stride_tricks.sliding_window_view)
-def _sliding_window_view(
-    r: Recorder, x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False,
-    writeable: bool = False,
-) -> Expr:  # fmt: skip
-    if writeable:
-        raise r.unsupported("sliding_window_view that is written into", "write into its array")
-    array = r.traced(as_array(x))
-    sizes = (window_shape,) if np.ndim(window_shape) == 0 else tuple(window_shape)
-    if axis is None:
-        dims = list(range(array.ndim))
-    else:
-        dims = [axis_of(d, array.ndim) for d in (axis if isinstance(axis, tuple) else (axis,))]
-    expr = array.expr
-    for dim, size in zip(dims, sizes, strict=True):
-        expr = F.unfold(expr, dim=dim, size=int(size), step=1)
-    return expr

@@ -179,6 +179,26 @@ def _diagonal(r: Recorder, a: Any, offset: int = 0, axis1: Any = None, axis2: An
     )
 
 
+@expression(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    r: Recorder, x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False,
+    writeable: bool = False,
+) -> ViewResult:  # fmt: skip
+    if writeable:
+        raise r.unsupported("sliding_window_view that is written into", "write into its array")
+    array = r.traced(as_array(x))
+    sizes = (window_shape,) if np.ndim(window_shape) == 0 else tuple(window_shape)
+    given = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    dims = [axis_of(d, array.ndim) for d in given]
+
+    def read(x: Expr) -> Expr:
+        for dim, size in zip(dims, sizes, strict=True):
+            x = F.unfold(x, dim=dim, size=int(size), step=1)
+        return x
+
+    return view_of(array, read, _read_only)
+
+
 @composed(np.trace)
 def _trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
