@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradof
+from gradof.errors import ShapeError
 from gradof.testing import check
 
 
@@ -64,3 +65,37 @@ def test_windows_see_what_is_written_to_their_array(program: Any) -> None:
     np.testing.assert_allclose(gradof.differentiate(program)(x), program(y))
     np.testing.assert_array_equal(x, y)
     check(program, (np.linspace(0.1, 0.9, 8),), order=2)
+
+
+def test_a_diagonal_sees_what_is_written_to_its_matrix() -> None:
+    """`np.diag` of a matrix was a copy."""
+
+    def program(x: Any) -> Any:
+        y = x * 1.0
+        diagonal = np.diag(y)
+        y[0] = 7.0
+        return diagonal * y[1]
+
+    x = np.arange(4.0).reshape(2, 2)
+    np.testing.assert_allclose(gradof.differentiate(program)(x), program(x))
+    check(program, (x + 0.3,), order=2)
+
+
+def test_elements_in_another_order_than_memory_are_not_written_to_a_copy() -> None:
+    """What `x.T.flat[0] = 5` writes was lost."""
+
+    def program(x: Any) -> Any:
+        y = x * 1.0
+        y.T.flat[1] = 5.0
+        return y
+
+    with pytest.raises(ShapeError, match="read-only"):
+        gradof.differentiate(program)(np.ones((2, 3)))
+
+    def rows(x: Any) -> Any:
+        y = x * 1.0
+        y.flat[1] = 5.0
+        return y * sum(y.T.flat)
+
+    x = np.arange(4.0).reshape(2, 2)
+    np.testing.assert_allclose(gradof.differentiate(rows)(x), rows(x))

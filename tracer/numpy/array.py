@@ -276,8 +276,11 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
 
     @property
     def flat(self) -> Any:
-        """The elements in order, as a view where there is one (numpy's is an iterator)."""
-        return np.ravel(self)
+        """The elements in order (numpy's is an iterator): a view where there is one, or to read."""
+        elements: TracedArray = np.ravel(self)
+        if elements.root is not self.root:  # a copy: what is written to it would be lost
+            elements.memory.flags.writeable = False
+        return elements
 
     def conj(self) -> Any:
         """The conjugate (of a real array, itself)."""

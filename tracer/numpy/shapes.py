@@ -292,10 +292,12 @@ def _triu(r: Recorder, m: Any, k: int = 0) -> Expr:
 
 
 @expression(np.diag)
-def _diag(r: Recorder, v: Any, k: int = 0) -> Expr:
+def _diag(r: Recorder, v: Any, k: int = 0) -> Expr | ViewResult:
     array = r.traced(v)
     if array.ndim == 2:
-        return F.diagonal(array.expr, offset=int(k), dim1=0, dim2=1)
+        return view_of(
+            array, lambda x: F.diagonal(x, offset=int(k), dim1=0, dim2=1), _read_only
+        )
     return F.diag_embed(array.expr, offset=int(k), dim1=0, dim2=1)
 
 
