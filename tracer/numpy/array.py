@@ -55,6 +55,12 @@ class View:
         self.version = parent.version
 
 
+class Elements(View):
+    """The same of `array.flat`, of which any part that is taken is a copy."""
+
+    __slots__ = ()
+
+
 class Later:
     """A number of numpy's whose value nobody has asked for; `memory` is to hold it."""
 
@@ -277,9 +283,12 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
     @property
     def flat(self) -> Any:
         """The elements in order (numpy's is an iterator): a view where there is one, or to read."""
-        elements: TracedArray = np.ravel(self)
-        if elements.root is not self.root:  # a copy: what is written to it would be lost
-            elements.memory.flags.writeable = False
+        elements: Any = np.ravel(self)[:]
+        link = elements.link
+        if link is None or elements.root is not self.root:
+            elements.memory.flags.writeable = False  # a copy: what is written would be lost
+        else:
+            elements.link = Elements(link.parent, link.read, link.write)
         return elements
 
     def conj(self) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.array import Elements, TracedArray, View
 from gradof.tracer.numpy.calls import item_call, write_call
 from gradof.tracer.numpy.index import placed
 from gradof.tracer.numpy.numbers import in_assignment, in_index
@@ -46,6 +46,9 @@ def get_item(array: TracedArray, index: Any) -> TracedArray:
     result: TracedArray = item_call(
         array, index, _get_item, lambda items, value: _basic_view(array, items, value)
     )
+    if type(array.link) is Elements and not result.is_scalar:
+        copied: Any = np.copy(result)
+        result = copied
     return result
 
 
