@@ -120,10 +120,11 @@ class Tracing:
                 count_changes(self.cache, call, self.fn, self.name)
                 count_new_paths(self.cache, call, self.name)
             start = thread_time()
-            found = self._trace(call, may_run_eagerly)
-            if not is_known or inside:
-                self.cache.shapes.took(call, thread_time() - start, bool(inside))
-            return found
+            try:
+                return self._trace(call, may_run_eagerly)
+            finally:  # one that fails costs as much
+                if not is_known or inside:
+                    self.cache.shapes.took(call, thread_time() - start, bool(inside))
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):

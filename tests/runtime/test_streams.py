@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradof import differentiate, limits, tuning
-from gradof.errors import RetraceWarning
+from gradof.errors import EagerWarning, RetraceWarning
 from gradof.runtime import compiling, record, torch_clock
 
 
@@ -96,6 +96,17 @@ def test_what_was_compiled_counts_for_the_limit(monkeypatch: pytest.MonkeyPatch)
         fn(_x(n)).backward()
     info = fn.cache_info()
     assert info.misses in (3, 4) and info.misses + info.eager_runs == 6
+
+
+def test_traces_that_fail_count() -> None:
+    """Each shape was traced in vain, where none of them can be compiled."""
+    fn = differentiate(lambda x: (x * len(str(x.sum().detach().numpy()))).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerWarning)
+        for n in range(2, 12):
+            fn(_x(n))
+    info = fn.cache_info()
+    assert (info.misses, info.eager_runs) == (2, 10)
 
 
 def test_a_strict_function_traces_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,22 @@ def test_many_orders_of_what_is_no_number_run_eagerly() -> None:
     assert moved == states
 
 
+def test_what_is_picked_by_name_or_of_no_sequence_is_as_in_eager() -> None:
+    def by_name(x: Tensor) -> Any:
+        return LAYER(x).sin().sum() * random.choices(population=[1.0, 2.0], k=1)[0]
+
+    compiled = gradof.differentiate(by_name)
+    want, states = _runs(by_name, 3)
+    with pytest.warns(EagerWarning, match="drawn from Python's global state"):
+        have, moved = _runs(compiled, 3)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    assert moved == states
+    numbers: Any = {1.0, 2.0}
+    with pytest.raises(TypeError, match="Population must be a sequence"):
+        gradof.differentiate(lambda x: x.sum() * random.sample(numbers, 1)[0])(torch.ones(2))
+
+
 def test_an_empty_sequence_is_pythons_error() -> None:
     with pytest.raises(IndexError, match="empty sequence"):
         gradof.differentiate(lambda x: x.sum() * random.choice([]))(torch.ones(2))

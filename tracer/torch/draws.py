@@ -23,7 +23,7 @@ import functools
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -85,6 +85,8 @@ class Drawing:
                 return low + (high - low) * self.draw(generator, generator.random, (), {})
             return original(*plain(args), **plain(kwargs))
         if generator is random._inst and name in _PICKS:
+            if not args or not isinstance(args[0], Sequence):
+                return original(*args, **kwargs)
             return self._picked(name, original, *args, **kwargs)
         shown = getattr(self._twin(generator), name)(*args, **kwargs)
         if not _is_small(shown):
