@@ -97,7 +97,7 @@ TRIAL_AGAIN = 64  # eager calls after which Python's state is looked at: 20 us a
 DECIDING_ELEMENTS = 64  # of tensors that are compared then: flags and counts, no weights.
 
 # --- Signatures that keep changing (gradof.runtime.shapes) ----------------------------------------
-SHAPE_PAYS = 3  # times a trace's cost that eager spends before: 1.3 times as fast is won as late.
+SHAPE_PAYS = 3  # times a trace's cost that eager spends first: traces add a third at most.
 
 # --- Convolutions (codegen.lowering.convolutions) -------------------------------------------------
 WAY_TRIES = 3  # calls in which each way is timed: the first makes the library's code, too.

@@ -40,7 +40,7 @@ _REMEMBERED = 4096  # signatures seen once, objects seen
 
 
 class NotYet(TraceError):
-    """A signature or object met for the first time: it runs eagerly, with no warning of its own.
+    """A signature met too seldom, or a new object: it runs eagerly, with no warning of its own.
 
     `told`, if anything, wants the seconds that its eager call takes, with a backward.
     """
@@ -66,7 +66,7 @@ class Shapes:
         if call.library != "torch":
             return None
         if self._has_new_object(call, name):
-            return _not_yet(name, "arguments")
+            return _not_yet(name)
         return self._waits(call, _kinds(call), call.key, name)
 
     def waits_inside(self, call: Call, inside: Any, name: str) -> NotYet | None:
@@ -105,7 +105,7 @@ class Shapes:
             "has come so often that a trace pays; pad arguments to few sizes, pass tensors, or "
             "raise gradof.limits." + ("shapes" if is_quick else "shape_seconds")
         )
-        reason = _not_yet(name, "arguments")
+        reason = _not_yet(name)
         reason.told = functools.partial(self._ran, key)
         return reason
 
@@ -136,8 +136,8 @@ class Shapes:
             warn_user(text, RetraceWarning)
 
 
-def _not_yet(name: str, what: str) -> NotYet:
-    return NotYet(f"{name} meets such {what} for the first time")
+def _not_yet(name: str) -> NotYet:
+    return NotYet(f"{name} has met such arguments too seldom to be traced for them")
 
 
 def _is_timed(call: Call) -> bool:

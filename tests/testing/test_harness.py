@@ -375,8 +375,9 @@ def test_references_are_chosen() -> None:
     assert {row.reference for row in report.rows} == {"float64"}
     with pytest.raises(InputError, match="cannot be compared with float64"):
         check(nn.Dropout(), (torch.randn(3),), against=("float64",))
+    no_tuple: Any = torch.ones(2)
     with pytest.raises(InputError, match=r"given as Tensor\n.*check\(fn, \(x,\)\)"):
-        check(torch.sin, torch.ones(2))  # type: ignore[arg-type]
+        check(torch.sin, no_tuple)
     with pytest.raises(InputError, match="unknown references"):
         check(loss, inputs(), against=("jax",))
     with pytest.raises(InputError, match="nothing to compare"):

@@ -112,6 +112,17 @@ def _runs(fn: Callable[[Tensor], Any], calls: int) -> tuple[list[Tensor], list[A
     return found, states
 
 
+def _runs_eagerly(fn: Callable[[Tensor], Any], why: str) -> None:
+    """With one warning that says why, as eager would: its results, and its generators' states."""
+    compiled = gradof.differentiate(fn)
+    want, states = _runs(fn, 3)
+    with pytest.warns(EagerWarning, match=why):
+        have, moved = _runs(compiled, 3)
+    for h, w in zip(have, want, strict=True):
+        torch.testing.assert_close(h, w)
+    assert moved == states and compiled.cache_info().eager_runs == 3
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numbers_are_drawn_as_in_eager(name: str) -> None:
     compiled = gradof.differentiate(FUNCTIONS[name], strict=True)
@@ -167,26 +178,14 @@ def test_many_orders_of_what_is_no_number_run_eagerly() -> None:
         random.shuffle(layers)
         return sum(i * layer(x).sin().sum() for i, layer in enumerate(layers))
 
-    compiled = gradof.differentiate(fn)
-    want, states = _runs(fn, 3)
-    with pytest.warns(EagerWarning, match="drawn from Python's global state"):
-        have, moved = _runs(compiled, 3)
-    for h, w in zip(have, want, strict=True):
-        torch.testing.assert_close(h, w)
-    assert moved == states
+    _runs_eagerly(fn, "drawn from Python's global state")
 
 
 def test_what_is_picked_by_name_or_of_no_sequence_is_as_in_eager() -> None:
     def by_name(x: Tensor) -> Any:
         return LAYER(x).sin().sum() * random.choices(population=[1.0, 2.0], k=1)[0]
 
-    compiled = gradof.differentiate(by_name)
-    want, states = _runs(by_name, 3)
-    with pytest.warns(EagerWarning, match="drawn from Python's global state"):
-        have, moved = _runs(compiled, 3)
-    for h, w in zip(have, want, strict=True):
-        torch.testing.assert_close(h, w)
-    assert moved == states
+    _runs_eagerly(by_name, "drawn from Python's global state")
     numbers: Any = {1.0, 2.0}
     with pytest.raises(TypeError, match="Population must be a sequence"):
         gradof.differentiate(lambda x: x.sum() * random.sample(numbers, 1)[0])(torch.ones(2))
@@ -211,13 +210,7 @@ def _seeded(x: Tensor) -> Any:
 
 @pytest.mark.parametrize("fn", [_again, _seeded])
 def test_states_that_are_read_or_set_run_eagerly(fn: Callable[[Tensor], Any]) -> None:
-    compiled = gradof.differentiate(fn)
-    want, states = _runs(fn, 3)
-    with pytest.warns(EagerWarning, match="of a random generator is called"):
-        have, moved = _runs(compiled, 3)
-    for h, w in zip(have, want, strict=True):
-        torch.testing.assert_close(h, w)
-    assert moved == states and compiled.cache_info().eager_runs == 3
+    _runs_eagerly(fn, "of a random generator is called")
 
 
 def test_other_threads_draw_while_one_traces() -> None:
