@@ -25,6 +25,11 @@ TORCH: dict[str, Callable[[Tensor], Tensor]] = {
     "reshape": lambda x: x.reshape(2, 6),
     "chunk": lambda x: x.chunk(2)[1],
     "detached": lambda x: x[1].detach(),
+    "all of it": lambda x: x[...],
+    "a slice of all": lambda x: x[:][1:],
+    "nothing to squeeze": lambda x: x.squeeze(),
+    "as it is": lambda x: x.expand_as(x).view_as(x),
+    "windows": lambda x: x.unfold(0, 2, 1),
 }
 
 

@@ -17,7 +17,7 @@ import torch
 
 import tests.runtime.cut_programs_data  # noqa: F401  (which adds its programs)
 from gradof import differentiate, grad, hvp, jacobian, value_and_grad, vjp
-from gradof.errors import EagerWarning, TraceError
+from gradof.errors import EagerWarning, OpaqueOpWarning, TraceError
 from tests.runtime.compare import assert_compiled, close
 from tests.runtime.cut_programs import PROGRAMS
 
@@ -322,3 +322,25 @@ def test_views_under_no_grad_of_what_was_written_are_refused() -> None:
     torch.autograd.backward(fn(y))
     assert x.grad is not None and y.grad is not None
     close(x.grad, y.grad)
+
+
+def bits_as_integers(w: Tensor) -> Tensor:
+    h = w * 2
+    bits = h.view(torch.int64)
+    bits &= ~0xFFFF
+    return (h * h).sum() + (h[1:] * w[1:]).sum()
+
+
+def bits_as_halves(w: Tensor) -> Tensor:
+    h = w * 3
+    h.view(dtype=torch.float16)[..., 3::4].neg_()
+    return (h * h * w).sum() + h.exp().sum()
+
+
+@pytest.mark.parametrize("fn", [bits_as_integers, bits_as_halves])
+def test_bits_changed_as_another_dtype_leave_the_gradient(fn: Program) -> None:
+    """Torch's own kernels see the bits: a node of the graph is opaque."""
+    compiled = differentiate(fn)
+    with pytest.warns(OpaqueOpWarning):
+        same(outcome(compiled, W), outcome(fn, W))
+    same(outcome(compiled, W + 1), outcome(fn, W + 1))

@@ -43,11 +43,23 @@ def _flip(x: Any, *, dims: tuple[int, ...]) -> Any:
     return np.flip(x, dims)  # a view in numpy alone
 
 
+def _unfold(x: Any, *, dim: int, size: int, step: int) -> Any:
+    if not _is_numpy(x):
+        return x.unfold(dim, size, step)
+    import numpy as np
+
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, dim)
+    return windows[(slice(None),) * dim + (slice(None, None, step),)]
+
+
 _STEPS: Mapping[str, Callable[..., Any]] = {
     "reshape": lambda x, *, shape: x.reshape(shape), "permute": _permute, "expand": _expand,
     "slice": _slice, "flip": _flip, "detach": lambda x: x if _is_numpy(x) else x.detach(),
     "select": lambda x, *, dim, index: x[(slice(None),) * dim + (index,)],
     "diagonal": lambda x, *, offset, dim1, dim2: x.diagonal(offset, dim1, dim2),
+    "alias": lambda x: x.view() if _is_numpy(x) else x.view_as(x),
+    "real": lambda x: x.real, "imag": lambda x: x.imag,
+    "unfold": _unfold,
 }  # fmt: skip
 
 

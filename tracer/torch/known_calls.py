@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,6 +45,10 @@ FROM_NUMPY = frozenset({
 })  # fmt: skip
 
 
-def cuts_inside(func: Any) -> bool:
-    """Whether a function of torch changes its argument under no_grad."""
+def cuts_inside(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function of torch changes its argument under no_grad, or what it gives may be
+    changed so: the same bits as numbers of another dtype have no history.
+    """
+    if func is torch.Tensor.view:
+        return any(isinstance(given, torch.dtype) for given in (*args, *kwargs.values()))
     return getattr(func, "__module__", None) == "torch.nn.init"

@@ -310,7 +310,7 @@ class ApiMode(TorchFunctionMode):
             not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
-            cutting = not torch.is_grad_enabled() or cuts_inside(func)
+            cutting = not torch.is_grad_enabled() or cuts_inside(func, args, kwargs)
             had = func in MAKES_LEAF and args[0].requires_grad
             calls = self.histories.before(func, list(wrappers_in((args, kwargs))), cutting)
             result = self.windows.watch(func, args, kwargs, loc)
