@@ -12,6 +12,16 @@ def f(x):
 ---- followed
 def f(x):
     return np.sum(np.vectorize(lambda a, b: a * b)(x, 2.0))
+--- take another array: x = x.reshape(shape)
+def f(x):
+    y = x * 2
+    y.shape = (3, 1)
+    return np.sum(y)
+---- followed
+def f(x):
+    y = x * 2
+    y = y.reshape((3, 1))
+    return np.sum(y)
 --- use np.concatenate
 def f(x):
     return np.sum(np.r_["r", x, x])

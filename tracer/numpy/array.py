@@ -275,10 +275,20 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
         """The real part, a view (of a real array, itself)."""
         return np.real(self) if self.dtype.kind == "c" else self
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
     @property
     def imag(self) -> Any:
         """The imaginary part, a view (of a real array, zeros)."""
         return np.imag(self) if self.dtype.kind == "c" else np.zeros_like(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("cannot set imaginary component of a non-complex array")
+        self.imag[...] = value
 
     @property
     def flat(self) -> Any:

@@ -74,7 +74,8 @@ def function_call(
     operands: list[TracedArray] = []
     views = func in VIEWS
     if (
-        not (views or func in BY_TYPES) or not _signature(recorder, args, key, operands)
+        not (views or func in BY_TYPES) or kwargs.get("out") is not None
+        or not _signature(recorder, args, key, operands)
         or not _signature(recorder, tuple(kwargs.values()), key, operands)
     ):  # fmt: skip
         return record(recorder, func, args, kwargs)

@@ -24,6 +24,7 @@ from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import Later, TracedArray, View
 from gradof.tracer.numpy.calls import function_call
 from gradof.tracer.numpy.numbers import in_function
+from gradof.tracer.numpy.outs import out_by_name
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 
 Adaptor = Callable[..., Any]
@@ -70,6 +71,8 @@ def record_function(
     """
     if OVERRIDES and func in OVERRIDES:
         return OVERRIDES[func](*args, **kwargs)
+    if len(args) > 1:
+        args, kwargs = out_by_name(func, args, kwargs)
     return function_call(recorder, func, args, kwargs, _record)
 
 
@@ -92,6 +95,8 @@ def _record(
         return want
     result = _adapted(recorder, func, args, kwargs, want)
     if out is not None:
+        if np.shape(want) != out.shape or np.result_type(want) != out.dtype:  # numpy's own error
+            recorder.numpy(func, *args, **kwargs, out=np.empty_like(out.memory))
         recorder.handlers.set_item(out, ..., result)
         return out
     return result

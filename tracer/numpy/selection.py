@@ -54,7 +54,8 @@ def _nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
     if not copy:
-        raise TypeError("argument copy=False")
+        x[...] = np.nan_to_num(x, True, nan, posinf, neginf)
+        return x
     if x.dtype.kind == "c":
         return by_parts(lambda part: np.nan_to_num(part, True, nan, posinf, neginf), x)
     if x.dtype.kind != "f":

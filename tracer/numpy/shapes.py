@@ -315,4 +315,5 @@ def _meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool =
     shaped = [
         np.reshape(x, [-1 if d == order[i] else 1 for d in range(rank)]) for i, x in enumerate(xi)
     ]
-    return tuple(shaped) if sparse else tuple(np.broadcast_arrays(*shaped))
+    grids = shaped if sparse else np.broadcast_arrays(*shaped)
+    return tuple(np.copy(x) for x in grids) if copy else tuple(grids)

@@ -29,6 +29,12 @@ class Sized:
         """The shape, a plain tuple: it is part of the cache key."""
         return tuple(_sizes(self)) if is_users(sys._getframe(1)) else tuple(self.memory.shape)
 
+    @shape.setter
+    def shape(self: Any, shape: Any) -> None:
+        raise self.recorder.unsupported(
+            "the shape of an array is changed in place", "take another array: x = x.reshape(shape)"
+        )
+
     @property
     def dtype(self: Any) -> np.dtype[Any]:
         """The dtype."""
