@@ -137,12 +137,6 @@ def f(x):
 def f(x):
     a = np.array([2.0, 0.5, 1.0])
     return np.sum(x * np.searchsorted(a[np.argsort(a)], x))
---- use order='C' or 'F'
-def f(x):
-    return np.outer(x, x).reshape(-1, order="A")[1]
----- followed
-def f(x):
-    return np.outer(x, x).reshape(-1, order="C")[1]
 --- take it outside, and pass it as an argument
 STEPS = iter([0.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
 def f(x):
@@ -163,12 +157,6 @@ def f(x):
 ---- followed
 def f(x):
     return np.sqrt(np.cumsum(np.tile(x, 300) ** 2))[-1]
---- make the indices static
-def f(x):
-    return np.add.reduceat(np.sin(x), (x > 1.0).astype(int)[:1])[0]
----- followed
-def f(x):
-    return np.add.reduceat(np.sin(x), np.array([0]))[0]
 --- use np.where(mask, result, other)
 def f(x):
     return np.sum(np.exp(x, where=x > 1.0))

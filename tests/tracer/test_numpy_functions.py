@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradof import differentiate
 from gradof.testing import numpy_table
 from gradof.tracer.numpy import functions as numpy_functions
 from gradof.tracer.numpy import tracer as numpy_tracer
@@ -62,6 +63,8 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "std": (lambda x: np.std(x, axis=(0, 1), keepdims=True), (M,)),
     "cov": (lambda x: np.cov(x), (M,)),
     "cov: y": (lambda x, y: np.cov(x, y, bias=True), (V, W)),
+    "cov: complex": (lambda x, y: np.abs(np.cov(x + 1j * y)), (M, N)),
+    "cov: complex weights": (lambda x, y: np.cov(x + 1j * y, aweights=[1, 2, 1, 3]).real, (M, N)),
     "corrcoef": (lambda x: np.corrcoef(x), (M,)),
     # --- extremes ---
     "max": (lambda x: np.max(x, axis=0), (M,)),
@@ -116,6 +119,10 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "ones_like": (lambda x: np.ones_like(x, shape=(4,)) * x, (M,)),
     "empty_like": (lambda x: _filled(np.empty_like(x), 2.0) * x, (M,)),
     "full_like": (lambda x: np.full_like(x, x[0, 0]), (M,)),
+    "full_like: order": (
+        lambda x: np.full_like(x, x[0, 0], None, "F", True, (2, 3)) + np.full((2, 3), x[0, 0]), (M,)
+
+    ),
     "full_like: scalar": (lambda x: np.full_like(x, 3) * x, (M,)),
     "copy": (lambda x: np.copy(x), (M,)),
     "linspace": (lambda x: np.linspace(x[0], x[1], 5), (V,)),
@@ -143,6 +150,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "rot90": (lambda x: np.rot90(x, 3) * 2, (M,)),
     "broadcast_to": (lambda x: np.broadcast_to(x, (3, 4)) * M, (V,)),
     "broadcast_arrays": (lambda x, y: np.broadcast_arrays(x, y[:, None]), (V, W)),
+    "diagonal: of matrices": (lambda x: np.linalg.diagonal(x, offset=1) * 2, (T,)),
     "diagonal": (lambda x: np.diagonal(x, 1, 2, 1) * 2, (T,)),
     "linalg.diagonal": (lambda x: np.linalg.diagonal(x, offset=1) * 2, (M,)),
     "trace": (lambda x: np.trace(x, offset=-1), (M,)),
@@ -168,6 +176,8 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "dsplit": (lambda x: np.dsplit(x, 2), (T,)),
     "array_split": (lambda x: np.array_split(x, 3), (V,)),
     "delete": (lambda x: np.delete(x, 1, axis=1), (M,)),
+    "insert: one of a list": (lambda x, y: np.insert(x, [1], y[:2], axis=0), (M, N)),
+    "insert: flat": (lambda x, v: np.insert(x, [3], v), (M, V)),
     "insert": (lambda x: np.insert(x, 1, x[0], axis=0), (M,)),
     # --- repeating, shifting, padding ---
     "tile": (lambda x: np.tile(x, (2, 1, 2)), (M,)),
@@ -182,8 +192,15 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "pad: reflect": (lambda x: np.pad(x, ((0, 0), (1, 2)), mode="reflect"), (M,)),
     "pad: wrap": (lambda x: np.pad(x, (1, 2), mode="wrap"), (V,)),
     "diff": (lambda x: np.diff(x, 2), (M,)),
+    "gradient: complex": (lambda x, y: np.abs(np.gradient(x + 1j * y, axis=1)), (M, N)),
+    "geomspace: signs": (lambda x: np.geomspace(x, 2 * x, 4, axis=1), (M,)),
+    "geomspace: one": (lambda x: np.geomspace(x, 2 * x, 1), (M,)),
+    "ravel: K": (lambda x: np.ravel(x.T, "K") * np.arange(12.0), (M,)),
+    "ravel: A": (lambda x: np.ravel(x.T[1:], "A") * np.arange(9.0), (M,)),
+    "diff: none": (lambda x: np.diff(x, 0, prepend=1.0) * 2, (M,)),
     "diff: axis": (lambda x: np.diff(x, axis=0, prepend=0.0), (M,)),
     "ediff1d": (lambda x: np.ediff1d(x, to_begin=x[0]), (V,)),
+    "tril: vector": (lambda x: np.tril(x) + np.triu(x, 1), (V,)),
     "tril": (lambda x: np.tril(x, -1), (M,)),
     "triu": (lambda x: np.triu(x, 1), (M,)),
     "diag": (lambda x: np.diag(x, 1), (V,)),
@@ -279,6 +296,8 @@ PLAIN: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "var: ints": (lambda x: np.var(x), (INTS,)),
     "median: ints": (lambda x: np.median(x, 0), (INTS,)),
     "median: nan": (lambda x: np.median(x, 0), (HOLED,)),
+    "isin": (lambda x: np.isin(x, [1, 3], invert=True), (INTS,)),
+    "ravel_multi_index": (lambda i: np.ravel_multi_index((i % 3, i % 4), (3, 4)), (INTS,)),
     "max: ints": (lambda x: np.max(x, 0), (INTS,)),
     "sort: ints": (lambda x: np.sort(x), (INTS,)),
     "diff: bools": (lambda x: np.diff(x), (MASK,)),
@@ -313,6 +332,15 @@ def test_value_and_gradient(name: str) -> None:
 def test_value(name: str) -> None:
     fn, arrays = PLAIN[name]
     check(fn, *arrays, rtol=1e-6, gradient=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*egrees of freedom", "ignore:.*encountered in")
+@pytest.mark.parametrize("fn", [
+    lambda x: np.var(x, 0, ddof=4), lambda x: np.std(x, 0, ddof=3), lambda x: np.cov(x[:, :1]),
+    lambda x: np.var(x, 0, ddof=3, where=MASK), lambda x: np.cov(x[:, :2], ddof=3),
+])  # fmt: skip
+def test_without_freedom_a_variance_is_numpys(fn: Function) -> None:
+    np.testing.assert_array_equal(differentiate(fn)(M), fn(M))
 
 
 # tested in test_numpy_complex.py

@@ -28,6 +28,7 @@ from gradof.tracer.numpy import draws
 from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
+from gradof.tracer.numpy.functions import whole
 from gradof.tracer.numpy.lengths import has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
@@ -136,6 +137,8 @@ def _fresh(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) ->
     """
     if original.__name__ in ("full", "full_like") and _with_traced(args[1:], kwargs):
         return _filled(recorder, original.__name__ == "full_like", *args, **kwargs)
+    if original.__name__ == "arange":
+        args = whole(args)
     made = original(*sized(args), **kwargs)
     if has_length(args) and (
         type(made) is not np.ndarray or made.dtype.kind != "f" or made.dtype.itemsize > 8
@@ -158,10 +161,12 @@ def _full(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> 
 
 
 def _filled(
-    recorder: Recorder, like: bool, first: Any, fill_value: Any, dtype: Any = None
-) -> Any:
+    recorder: Recorder, like: bool, first: Any, fill_value: Any, dtype: Any = None,
+    order: Any = None, subok: bool = True, shape: Any = None, **kwargs: Any,
+) -> Any:  # fmt: skip
     """np.full and np.full_like with a traced value."""
-    shape = np.shape(first) if like else first
+    if shape is None:
+        shape = np.shape(first) if like else first
     if dtype is None and like:
         dtype = np.result_type(first)
     result: Any = np.copy(np.broadcast_to(recorder.traced(fill_value), shape))

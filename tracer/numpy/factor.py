@@ -16,6 +16,7 @@ from gradof.tracer.numpy.functions import (
     expression,
     squared_size,
     traced_all,
+    whole,
 )
 from gradof.tracer.numpy.recorder import Recorder, real
 
@@ -223,7 +224,7 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
 @composed(np.linalg.norm)
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_array(x)
-    rank = np.ndim(x)
+    rank, ord = np.ndim(x), whole(ord)
     if ord is None:
         return np.linalg.vector_norm(x, axis=axis, keepdims=keepdims)
     dims = tuple(range(rank)) if axis is None else axis
@@ -238,7 +239,7 @@ def _matrix_norm_function(x: Any, /, *, keepdims: bool = False, ord: Any = "fro"
 
 
 def _matrix_norm(x: Any, ord: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
-    if ord == "fro":
+    if ord is None or ord == "fro":
         return np.linalg.vector_norm(x, axis=dims, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = np.linalg.svdvals(np.moveaxis(x, dims, (-2, -1)))
@@ -261,7 +262,8 @@ def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: An
         real(array).astype(dtype), axis=axis, keepdims=keepdims, ord=ord
     )
     dims = axes(axis, array.ndim)
-    norm = F.vector_norm(expr, ord=float(ord), dims=dims, keepdims=bool(keepdims))
+    kind = 2.0 if ord is None else float(ord)
+    norm = F.vector_norm(expr, ord=kind, dims=dims, keepdims=bool(keepdims))
     return r.wrap(value, norm)
 
 

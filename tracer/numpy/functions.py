@@ -105,7 +105,7 @@ def _record(
 # Functions that take sequences of arrays, which are no arrays.
 _SEQUENCES = frozenset({
     np.stack, np.concatenate, np.vstack, np.hstack, np.dstack, np.column_stack, np.select,
-    np.piecewise, np.choose, np.lexsort, np.linalg.multi_dot, np.broadcast_arrays,
+    np.piecewise, np.choose, np.lexsort, np.linalg.multi_dot, np.broadcast_arrays, np.histogramdd,
 })  # fmt: skip
 
 
@@ -247,6 +247,18 @@ def axis_of(axis: Any, rank: int) -> int:
     """One axis as a non-negative dim."""
     index = int(axis)
     return index + rank if index < 0 else index
+
+
+def whole(value: Any) -> Any:
+    """Numbers that decide a shape or places, alone or in a nest, without traced ones.
+
+    The trace holds where those are the same; DataDependentError where they are not whole.
+    """
+    if isinstance(value, TracedArray):
+        return value.whole()
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(whole, value))
+    return value
 
 
 def view_of(array: TracedArray, read: Any, write: Any) -> tuple[Expr, View]:

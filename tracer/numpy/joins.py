@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.functions import as_array, axis_of, composed, expression
+from gradof.tracer.numpy.functions import as_array, axis_of, composed, expression, whole
 from gradof.tracer.numpy.recorder import Recorder
 
 
@@ -116,7 +116,7 @@ def _dsplit(ary: Any, indices_or_sections: Any) -> Any:
 @composed(np.array_split)
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     dim = axis_of(axis, ary.ndim)
-    pieces = np.array_split(np.arange(ary.shape[dim]), indices_or_sections)
+    pieces = np.array_split(np.arange(ary.shape[dim]), whole(indices_or_sections))
     lead = (slice(None),) * dim
     return [ary[(*lead, slice(int(p[0]), int(p[-1]) + 1) if len(p) else slice(0, 0))]
             for p in pieces]  # fmt: skip
@@ -126,7 +126,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     x = np.ravel(arr) if axis is None else arr
     dim = 0 if axis is None else axis_of(axis, x.ndim)
-    kept = np.delete(np.arange(x.shape[dim]), obj)
+    kept = np.delete(np.arange(x.shape[dim]), whole(obj))
     return np.take(x, kept.tolist(), axis=dim)
 
 
@@ -134,15 +134,15 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     x = np.ravel(as_array(arr)) if axis is None else arr
     dim = 0 if axis is None else axis_of(axis, x.ndim)
-    n = x.shape[dim]
-    one = np.ndim(obj) == 0 and not isinstance(obj, slice)
+    n, obj = x.shape[dim], whole(obj)
+    one = not isinstance(obj, slice) and np.size(obj) == 1
     count = len(np.insert(np.arange(n), obj, -1)) - n
     new = as_array(values).astype(x.dtype)
     if one:  # the new elements' own dim is the first of values, or missing
         new = np.reshape(new, (1,) * (x.ndim - np.ndim(new)) + np.shape(new))
-        new = np.moveaxis(new, 0, dim)
+        new = np.moveaxis(new, 0, dim) if np.ndim(obj) == 0 else new
         count = np.shape(new)[dim]
-    places = [int(obj)] * count if one else obj
+    places = [int(np.ravel(obj)[0])] * count if one else obj
     source = np.insert(np.arange(n), places, n + np.arange(count))
     new = np.broadcast_to(new, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
     return np.take(np.concatenate([x, new], axis=dim), source.tolist(), axis=dim)

@@ -46,7 +46,7 @@ def _vdot(a: Any, b: Any) -> Any:
 
 @composed(np.linalg.vecdot)
 def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return np.sum(np.conj(x1) * x2, axis=axis)
+    return np.sum(np.conj(np.moveaxis(x1, axis, -1)) * np.moveaxis(x2, axis, -1), axis=-1)
 
 
 @composed(np.inner)

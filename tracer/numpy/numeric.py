@@ -19,7 +19,7 @@ def _along(dim: int, *index: Any) -> tuple[Any, ...]:
 @composed(np.gradient)
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     f = as_array(f)
-    f = f if f.dtype.kind == "f" else f.astype(float)
+    f = f if f.dtype.kind in "fc" else f.astype(float)
     given = range(f.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     dims = [axis_of(d, f.ndim) for d in given]
     spacing = list(varargs) * (len(dims) if len(varargs) == 1 else 1) or [1.0] * len(dims)
@@ -285,7 +285,13 @@ def _logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base:
 @composed(np.geomspace)
 def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None,
                axis: int = 0) -> Any:  # fmt: skip
+    if dtype is not None and np.dtype(dtype).kind == "c":
+        raise TypeError("argument dtype that is complex")
     sign = np.sign(start)
-    exponents = np.linspace(np.log10(start * sign), np.log10(stop * sign), num, endpoint, axis=axis)
-    result = sign * np.power(10.0, exponents)
+    first, last = np.broadcast_arrays(np.divide(start, sign), np.divide(stop, sign))
+    result = np.power(10.0, np.linspace(np.log10(first), np.log10(last), num, endpoint))
+    inner = result[1 : num - 1] if endpoint else result[1:]
+    ends = [first[None], last[None]] if endpoint and num > 1 else [first[None]]
+    result = sign * np.concatenate([*ends[:1], inner, *ends[1:]])[:num]  # its ends are exact
+    result = result if axis == 0 else np.moveaxis(result, 0, axis)
     return result if dtype is None else result.astype(dtype)

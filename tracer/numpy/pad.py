@@ -12,7 +12,7 @@ import numpy as np
 
 from gradof.ops.expr import F
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import as_array, axis_of, composed
+from gradof.tracer.numpy.functions import as_array, axis_of, composed, whole
 
 _GATHERS = ("edge", "wrap", "reflect", "symmetric")
 _STATISTICS: dict[str, Any] = {
@@ -23,7 +23,7 @@ _STATISTICS: dict[str, Any] = {
 @composed(np.pad)
 def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     array = as_array(array)
-    widths = _widths(pad_width, array.ndim)
+    widths = _widths(whole(pad_width), array.ndim)
     if callable(mode):
         raise TypeError("argument mode that is a function")
     if mode in ("constant", "empty"):  # what "empty" leaves open is zero, the same at every call
@@ -37,7 +37,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
 def _widths(pad_width: Any, rank: int) -> Any:
     if isinstance(pad_width, dict):
         pairs: list[Any] = [(0, 0)] * rank
-        for axis, width in pad_width.items():
+        for axis, width in whole(list(pad_width.items())):
             pairs[axis_of(axis, rank)] = (width, width) if np.ndim(width) == 0 else width
         pad_width = pairs
     return np.broadcast_to(np.asarray(pad_width), (rank, 2))

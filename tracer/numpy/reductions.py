@@ -19,7 +19,7 @@ from gradof.tracer.numpy.functions import (
     squared_size,
     traced_all,
 )
-from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.numpy.recorder import Recorder
 
 _F64 = np.dtype(np.float64)
 
@@ -84,20 +84,28 @@ def _average(
     return (mean, np.broadcast_to(total, np.shape(mean))) if returned else mean
 
 
+def _cast(x: Any, dtype: Any) -> Any:
+    """The elements whose variance is asked for, in the dtype in which it is computed."""
+    if dtype is not None and x.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        raise TypeError("argument dtype that drops imaginary parts")
+    return x if dtype is None else x.astype(dtype)
+
+
 @composed(np.var)
 def _var(
     a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False,
     *, where: Any = True, mean: Any = None, correction: Any = None,
 ) -> Any:  # fmt: skip
     x = as_array(a)
-    x = x if dtype is None else x.astype(dtype)
+    x = _cast(x, dtype)
     dims = axes(axis, x.ndim)
     ddof = ddof if correction is None else correction
     centre = np.mean(x, axis=dims, keepdims=True, where=where) if mean is None else mean
     squares = squared_size(x - centre)
     if where is not True:
         count = np.sum(np.broadcast_to(where, x.shape), axis=dims, keepdims=keepdims)
-        return np.sum(squares, axis=dims, keepdims=keepdims, where=where) / (count - ddof)
+        freedom = np.maximum(count - ddof, 0)
+        return np.sum(squares, axis=dims, keepdims=keepdims, where=where) / freedom
     n = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
     return np.sum(squares, axis=dims, keepdims=keepdims) / float(max(n - ddof, 0))
 
@@ -124,13 +132,14 @@ def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: A
     ddof = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         centred = x - np.mean(x, axis=1, keepdims=True)
-        return np.squeeze((centred @ centred.T) / float(x.shape[1] - ddof))
+        freedom = float(max(x.shape[1] - ddof, 0))
+        return np.squeeze((centred @ np.conj(centred.T)) / freedom)
     own = 1.0 if aweights is None else as_array(aweights)
     w = own if fweights is None else own * as_array(fweights)
     total = np.sum(w)
     centred = x - np.sum(x * w, axis=1, keepdims=True) / total
     freedom = total - (ddof if aweights is None else ddof * np.sum(w * own) / total)
-    return np.squeeze((centred * w) @ centred.T / freedom)
+    return np.squeeze((centred * w) @ np.conj(centred.T) / np.maximum(freedom, 0.0))
 
 
 @composed(np.corrcoef)
@@ -256,10 +265,10 @@ def _nanmean(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False,
 
 @composed(np.nanvar)
 def _nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = None, correction: Any = None,
+    a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: Any = False,
+    *, where: Any = True, mean: Any = None, correction: Any = None,
 ) -> Any:  # fmt: skip
-    x = a if dtype is None else a.astype(dtype)
+    x = _cast(a, dtype)
     ddof = ddof if correction is None else correction
     kept = ~np.isnan(x) & where
     centre = np.nanmean(x, axis=axis, keepdims=True, where=where) if mean is None else mean
@@ -346,7 +355,7 @@ def _searchsorted(r: Recorder, a: Any, v: Any, side: str = "left", sorter: Any =
 
 @composed(np.digitize)
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    edges = real(bins)
+    edges = as_array(bins)
     if len(edges) > 1 and edges[0] > edges[-1]:
         raise TypeError("argument bins in falling order")
     return np.searchsorted(bins, x, side="left" if right else "right")

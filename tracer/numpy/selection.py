@@ -18,6 +18,7 @@ from gradof.tracer.numpy.functions import (
     expression,
     inplace,
     traced_all,
+    whole,
 )
 from gradof.tracer.numpy.recorder import Recorder, is_weak
 from gradof.tracer.state.branch_code import after_call
@@ -241,11 +242,12 @@ def _copy(r: Recorder, a: Any, order: str = "K", subok: bool = False) -> Expr:
 @composed(np.linspace)
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
               dtype: Any = None, axis: int = 0) -> Any:  # fmt: skip
+    num = whole(num)
     gaps = num - 1 if endpoint else num
     step = (stop - start) / float(max(gaps, 1))
     rank = np.ndim(step)
     at = np.reshape(np.arange(num, dtype=float), (num, *(1,) * rank))
-    y = np.asarray(at.tolist()) * step + start
+    y = np.asarray(at.tolist()).reshape(at.shape) * step + start
     if endpoint and num > 1:  # the last element is `stop` exactly
         last = np.broadcast_to(stop, (1, *np.shape(y)[1:]))
         y = np.concatenate([y[:-1], last])
@@ -285,7 +287,7 @@ def _fill_diagonal(r: Recorder, a: Any, val: Any, wrap: bool = False) -> None:
 @inplace(np.put)
 def _put(r: Recorder, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = _target(r, "put", a)
-    places = np.asarray(ind).reshape(-1)
+    places = np.asarray(whole(ind)).reshape(-1)
     if mode == "raise" and np.any(places >= target.size):
         raise IndexError(f"index {places.max()} is out of bounds for size {target.size}")
     places = places % target.size if mode == "raise" else _in_bounds(places, target.size, mode)

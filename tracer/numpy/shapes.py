@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.array import View
+from gradof.tracer.numpy.array import TracedArray, View
 from gradof.tracer.numpy.deferred import memories
 from gradof.tracer.numpy.functions import (
     as_array,
@@ -16,8 +16,9 @@ from gradof.tracer.numpy.functions import (
     composed,
     expression,
     view_of,
+    whole,
 )
-from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.numpy.recorder import Recorder
 
 ViewResult = tuple[Expr, View]
 _MISSING: Any = object()
@@ -31,7 +32,10 @@ def _reshape(
 ) -> ViewResult:
     array = r.traced(as_array(a))
     r.asks_layout(array)
-    target = tuple(array.memory.reshape(real(shape), order=order).shape)
+    flags = array.memory.flags
+    if order == "A":
+        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+    target = tuple(array.memory.reshape(whole(shape), order=order).shape)
     old = array.shape
     if order == "F":  # the first index runs fastest: C order of the transposes
         return view_of(
@@ -39,9 +43,6 @@ def _reshape(
             lambda x: _reversed(_reversed(x).reshape(target[::-1])),
             lambda x, s: _reversed(_reversed(s).reshape(old[::-1])),
         )
-    if order != "C":
-        raise r.unsupported(f"order={order!r}, which depends on the layout in memory",
-                            "use order='C' or 'F'")  # fmt: skip
     return view_of(array, lambda x: x.reshape(target), lambda x, s: s.reshape(old))
 
 
@@ -51,10 +52,14 @@ def _reversed(x: Expr) -> Expr:
 
 @composed(np.ravel)
 def _ravel(a: Any, order: Any = "C") -> Any:
-    flat = np.reshape(a, -1, order=order)
     flags = np.asarray(memories(a)).flags
-    # of what has gaps reshape may give a view, ravel never does
-    return flat if (flags.f_contiguous if order == "F" else flags.c_contiguous) else np.copy(flat)
+    dense = {"F": flags.f_contiguous, "C": flags.c_contiguous}.get(order, flags.forc)
+    if order == "K":
+        if not dense:
+            raise TypeError("argument order='K', of memory with gaps")
+        order = "A"
+    flat = np.reshape(a, -1, order=order)
+    return flat if dense else np.copy(flat)  # of what has gaps reshape may give a view, ravel never
 
 
 @composed(np.squeeze)
@@ -166,12 +171,16 @@ def _broadcast_arrays(*arrays: Any, subok: bool = False) -> Any:
     return tuple(np.broadcast_to(a, shape) for a in arrays)
 
 
-@expression(np.diagonal, np.linalg.diagonal)
-def _diagonal(r: Recorder, a: Any, offset: int = 0, axis1: Any = None, axis2: Any = None,
-              ) -> ViewResult:  # fmt: skip
+@expression(np.linalg.diagonal)
+def _linalg_diagonal(r: Recorder, x: Any, /, *, offset: int = 0) -> ViewResult:
+    found: ViewResult = _diagonal(r, x, offset, -2, -1)
+    return found
+
+
+@expression(np.diagonal)
+def _diagonal(r: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ViewResult:
     array = r.traced(a)
-    dim1 = axis_of(0 if axis1 is None else axis1, array.ndim)
-    dim2 = axis_of(1 if axis2 is None else axis2, array.ndim)
+    dim1, dim2 = axis_of(axis1, array.ndim), axis_of(axis2, array.ndim)
     return view_of(
         array,
         lambda x: F.diagonal(x, offset=int(offset), dim1=dim1, dim2=dim2),
@@ -229,11 +238,12 @@ def _tile(A: Any, reps: Any) -> Any:
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     x = np.ravel(a) if axis is None else a
     dim = 0 if axis is None else axis_of(axis, x.ndim)
-    return np.take(x, np.repeat(np.arange(x.shape[dim]), repeats).tolist(), axis=dim)
+    return np.take(x, np.repeat(np.arange(x.shape[dim]), whole(repeats)).tolist(), axis=dim)
 
 
 @composed(np.resize)
 def _resize(a: Any, new_shape: Any) -> Any:
+    new_shape = whole(new_shape)
     count = int(np.prod(new_shape, dtype=np.int64))
     return np.reshape(np.ravel(a)[(np.arange(count) % a.size).tolist()], new_shape)
 
@@ -254,6 +264,8 @@ def _roll(r: Recorder, a: Any, shift: Any, axis: Any = None) -> Expr:
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING
 ) -> Any:
+    if n == 0:
+        return a
     dim = axis_of(axis, a.ndim)
     lead = (slice(None),) * dim
     extra: list[list[Any]] = []
@@ -283,12 +295,17 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @expression(np.tril)
 def _tril(r: Recorder, m: Any, k: int = 0) -> Expr:
-    return F.tril(r.traced(m).expr, diagonal=int(k))
+    return F.tril(_matrix(r.traced(m)), diagonal=int(k))
 
 
 @expression(np.triu)
 def _triu(r: Recorder, m: Any, k: int = 0) -> Expr:
-    return F.triu(r.traced(m).expr, diagonal=int(k))
+    return F.triu(_matrix(r.traced(m)), diagonal=int(k))
+
+
+def _matrix(m: TracedArray) -> Expr:
+    """A matrix, or one each of whose rows is the vector."""
+    return m.expr if m.ndim > 1 else m.expr.expand((m.size, m.size))
 
 
 @expression(np.diag)

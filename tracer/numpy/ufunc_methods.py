@@ -13,9 +13,9 @@ import numpy as np
 
 from gradof.ops.expr import F
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import as_array, axes, axis_of
+from gradof.tracer.numpy.functions import as_array, axes, axis_of, whole
 from gradof.tracer.numpy.indexing import add_at
-from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.numpy.recorder import Recorder
 from gradof.tracer.numpy.special import logsumexp
 
 Function = Callable[..., Any]
@@ -151,7 +151,9 @@ def _accumulate(
 def _reduceat(
     recorder: Recorder, ufunc: Any, a: TracedArray, indices: Any, axis: Any = 0, dtype: Any = None
 ) -> Any:
-    places = constant_places(recorder, f"{ufunc.__name__}.reduceat", indices)
+    places = np.asarray(whole(indices))
+    if places.ndim != 1:
+        raise ValueError("object too deep for desired array")
     if dtype is not None:
         raise recorder.unsupported(f"{ufunc.__name__}.reduceat with dtype")
     dim = axis_of(axis, a.ndim)
@@ -166,13 +168,6 @@ def _reduceat(
     return np.stack([as_array(p) for p in parts], axis=dim)
 
 
-def constant_places(recorder: Recorder, what: str, indices: Any) -> Any:
-    """Indices that are no values of the trace."""
-    if isinstance(indices, TracedArray) and not indices.is_constant:
-        raise recorder.unsupported(f"{what} with traced indices", "make the indices static")
-    return np.asarray(real(indices))
-
-
 def record_at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
     """`ufunc.at(a, indices, b)`: elements named several times are changed several times."""
     target, name = inputs[0], ufunc.__name__
@@ -182,20 +177,18 @@ def record_at(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> None:
         add_at(target, inputs[1], inputs[2] if name == "add" else -inputs[2])
         return
     index = inputs[1] if isinstance(inputs[1], tuple) else (inputs[1],)
-    fixed = tuple(
-        i if isinstance(i, slice) else constant_places(recorder, f"{name}.at", i) for i in index
-    )
+    fixed = tuple(i if isinstance(i, slice) else np.asarray(whole(i)) for i in index)
     places = np.arange(target.size).reshape(target.shape)[fixed]
     flat = places.ravel()
     others = [
         np.reshape(np.broadcast_to(as_array(x), places.shape), -1) for x in inputs[2:]
     ]  # fmt: skip
-    whole: Any = np.reshape(target, -1)
+    elements: Any = np.reshape(target, -1)
     for chosen in _rounds(flat):
         at = flat[chosen].tolist()
-        whole[at] = ufunc(whole[at], *(x[chosen.tolist()] for x in others))
-    if whole.link is None:
-        target[...] = np.reshape(whole, target.shape)
+        elements[at] = ufunc(elements[at], *(x[chosen.tolist()] for x in others))
+    if elements.link is None:
+        target[...] = np.reshape(elements, target.shape)
 
 
 def _rounds(places: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof import tuning
 from gradof.errors import DataDependentError, ShapeError
 from gradof.tracer.numpy.adopt import formats
 from gradof.tracer.state.source import user_loc
@@ -81,6 +82,19 @@ class PythonValues:
             int(np.sum(np.where(some, 1 << np.arange(some.size), 0)))
         result: np.ndarray[Any, Any] = self.plain()
         return result
+
+    def whole(self: Any) -> Any:
+        """Whole numbers or booleans that decide a shape: the trace holds where they are the same.
+
+        Raises DataDependentError for other numbers.
+        """
+        if self.is_constant:
+            return self.plain()
+        if self.dtype.kind == "b" and self.size > 1:
+            return self._bits()
+        if self.dtype.kind in "iu" and 1 < self.size <= tuning.READ_NUMBERS:
+            return np.reshape([int(x) for x in np.ravel(self)], self.memory.shape)
+        return self._python_value("a shape or a place")
 
     def __bool__(self: Any) -> bool:
         if self.size != 1 and not self.is_constant:  # no number: numpy's own ValueError
@@ -164,5 +178,5 @@ class PythonValues:
     def tolist(self: Any) -> Any:
         """Nested lists: of a floating-point array, of traced numbers."""
         if self.dtype.kind not in "fc" or self.is_constant:
-            return self._python_value("tolist()").tolist()
+            return self.whole().tolist()
         return [part.tolist() for part in self] if self.ndim else self[()]
