@@ -149,10 +149,27 @@ def _np_spline(x: Array, *, order: int, mode: str, dim: int) -> Array:
     return made.astype(x.dtype, copy=False)
 
 
+_INEXACT = 32  # elements: of fewer, scipy's filter between reflections is not quite symmetric
+
+
+def _spline_matrix(g: Expr, order: int, dim: int) -> Expr:
+    """The cotangent times the filter as a matrix."""
+    n = g.shape[dim]
+    order_of = (*(d for d in range(g.rank) if d != dim), dim)
+    back = tuple(sorted(range(g.rank), key=order_of.__getitem__))
+    matrix = _np_spline(np.eye(n), order=order, mode="reflect", dim=0)
+    rows = g.permute(order_of).reshape((g.type.size // n, n))
+    constant = Expr(g.emitter.body.constant(Dense.of(matrix)), g.emitter)
+    product = rows @ F.cast(constant, dtype=g.dtype)
+    return product.reshape(tuple(g.shape[d] for d in order_of)).permute(back)
+
+
 def _spline_x(g: Expr, order: int, mode: str, dim: int) -> Expr:
     def filtered(x: Expr) -> Expr:
         return F.spline_filter(x, order=order, mode=mode, dim=dim)
 
+    if mode == "reflect" and g.shape[dim] <= _INEXACT:
+        return _spline_matrix(g, order, dim)
     if mode != "mirror" or g.shape[dim] == 1:  # symmetric
         return filtered(g)
     # an end has one neighbour that counts twice: symmetric when the ends count half

@@ -14,7 +14,7 @@ import scipy.sparse.linalg
 import scipy.stats
 from scipy.linalg import solve_triangular
 
-from gradof import errors, grad, value_and_grad
+from gradof import differentiate, errors, grad, value_and_grad
 from gradof.runtime.function import Differentiated
 from gradof.testing.numpy_coverage import try_case
 from gradof.testing.scipy_table import CASES
@@ -224,3 +224,10 @@ def test_a_minimum_without_a_given_gradient() -> None:
     x = scipy.optimize.minimize(lambda v: np.sum((v - a) ** 2) + 0.1 * np.sum(v**4), a).x
     np.testing.assert_allclose(value, np.sum(x), atol=1e-5)
     np.testing.assert_allclose(slope, 2.0 / (2.0 + 1.2 * x**2), rtol=1e-5)
+
+
+def test_the_variance_of_complex_numbers_is_of_their_sizes() -> None:
+    z = np.array([1.0 + 2.0j, -0.5j, 0.3, 2.0 - 1.0j])
+    for of in (scipy.ndimage.variance, scipy.ndimage.standard_deviation):
+        got = differentiate(lambda z, of=of: of(z))(z)
+        np.testing.assert_allclose(got, of(z), rtol=1e-12)

@@ -112,12 +112,12 @@ def _var(
 
 @composed(np.std)
 def _std(a: Any, *args: Any, **kwargs: Any) -> Any:
-    return _root(np.var(a, *args, **kwargs))
+    return safe_root(np.var(a, *args, **kwargs))
 
 
-def _root(variance: Any) -> Any:
-    """The square root, whose gradient at 0 is 0, as torch's std has it."""
-    array = traced_all(variance)[0]
+def safe_root(square: Any) -> Any:
+    """The square root, whose gradient at 0 is 0, as torch's std and norm have it."""
+    array = traced_all(square)[0]
     return array.recorder.wrap(array.recorder.numpy(np.sqrt, array), F.safe_sqrt(array.expr))
 
 
@@ -280,7 +280,7 @@ def _nanvar(
 
 @composed(np.nanstd)
 def _nanstd(a: Any, *args: Any, **kwargs: Any) -> Any:
-    return _root(np.nanvar(a, *args, **kwargs))
+    return safe_root(np.nanvar(a, *args, **kwargs))
 
 
 # --- scans ----------------------------------------------------------------------------------------

@@ -114,8 +114,10 @@ def _spline_filter1d(
     x = _floats(input)
     if order < 2:
         return np.copy(x)
-    kind = {"reflect": "reflect", "grid-mirror": "reflect", "grid-wrap": "grid-wrap"}.get(
-        mode, "mirror")  # fmt: skip
+    kind = {
+        "reflect": "reflect", "grid-mirror": "reflect", "nearest": "reflect",
+        "grid-wrap": "grid-wrap",
+    }.get(mode, "mirror")  # fmt: skip
     return emit("spline_filter", x, order=order, mode=kind, dim=axis_of(axis, x.ndim))
 
 
@@ -146,6 +148,8 @@ def _mirrored(place: Any, n: int, mode: str) -> Any:
     """Places beyond the ends, by how the spline goes on there."""
     if mode == "grid-wrap":
         return place % n
+    if mode == "nearest":
+        return np.clip(place, 0, n - 1)
     if mode in ("reflect", "grid-mirror"):
         turned = place % (2 * n)
         return np.where(turned < n, turned, 2 * n - 1 - turned)
@@ -180,8 +184,6 @@ def sampled(
             within = (c >= 0) & (c <= n - 1)
             inside = within if inside is None else inside & within
             c = np.where(within, c, 0.0)
-        elif mode == "nearest":
-            c = np.clip(c, 0.0, float(n - 1))
         middle = np.floor(c) if order % 2 else np.floor(c + 0.5)
         weights.append(_bases(order, c - middle))
         first = middle.astype(np.int64) - order // 2
@@ -231,6 +233,8 @@ def _zoom(
     if holds_traced((zoom,)) or grid_mode:
         raise TypeError("argument zoom that is traced, or grid_mode")
     by = list(zoom) if np.ndim(zoom) else [zoom] * x.ndim
+    if prefilter and all(z == 1 for z in by):  # as scipy: its filter is not quite exact
+        return np.copy(_floats(x))
     shape = [round(n * float(z)) for n, z in zip(x.shape, by, strict=True)]
     at = [g * ((n - 1) / (m - 1) if m > 1 else 1.0)
           for g, n, m in zip(_grid_of(shape), x.shape, shape, strict=True)]  # fmt: skip

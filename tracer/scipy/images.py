@@ -10,6 +10,7 @@ import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, axis_of
+from gradof.tracer.numpy.reductions import safe_root
 from gradof.tracer.scipy.calls import scipy_function
 from gradof.tracer.scipy.emit import emit
 
@@ -114,6 +115,8 @@ def _gaussian_filter(
     dims = _axes(x, axes)
     given = zip(*(_sequence(v, len(dims)) for v in (sigma, order, mode, radius)), strict=True)
     for dim, (s, o, m, r) in zip(dims, given, strict=True):
+        if not isinstance(s, TracedArray) and s <= 1e-15:  # as scipy: no filter
+            continue
         x = _gaussian_filter1d(x, s, dim, o, output, m, cval, truncate, radius=r)
     return np.copy(x) if x is input else x
 
@@ -170,11 +173,13 @@ def _laplace(
     return sum(parts[1:], parts[0])
 
 
-def _by_axis(x: Any, sigma: Any, order: int, mode: Any, cval: Any, axes: Any, rest: Any) -> Any:
-    dims = _axes(x, axes)
-    for at in range(len(dims)):
-        orders = [order if k == at else 0 for k in range(len(dims))]
-        yield _gaussian_filter(x, sigma, orders, None, mode, cval, axes=dims, **rest)
+def _by_axis(
+    x: Any, sigmas: Any, order: int, mode: Any, cval: Any, dims: list[int], rest: Any
+) -> Any:
+    """A derivative along each of the dims; its mode is that of all dims then."""
+    for along_dim, m in zip(dims, _sequence(mode, len(dims)), strict=True):
+        orders = [order if d == along_dim else 0 for d in range(x.ndim)]
+        yield _gaussian_filter(x, sigmas, orders, None, m, cval, **rest)
 
 
 @scipy_function("scipy.ndimage.gaussian_laplace")
@@ -183,7 +188,12 @@ def _gaussian_laplace(
     axes: Any = None, **kwargs: Any,
 ) -> Any:  # fmt: skip
     _no_output(output)
-    parts = list(_by_axis(_floating(input), sigma, 2, mode, cval, axes, kwargs))
+    x = _floating(input)
+    dims = _axes(x, axes)
+    sigmas: list[Any] = [0.0] * x.ndim
+    for d, s in zip(dims, _sequence(sigma, len(dims)), strict=True):
+        sigmas[d] = s
+    parts = list(_by_axis(x, sigmas, 2, mode, cval, dims, kwargs))
     return sum(parts[1:], parts[0])
 
 
@@ -193,8 +203,9 @@ def _gaussian_gradient_magnitude(
     axes: Any = None, **kwargs: Any,
 ) -> Any:  # fmt: skip
     _no_output(output)
-    squares = [p * p for p in _by_axis(_floating(input), sigma, 1, mode, cval, axes, kwargs)]
-    return np.sqrt(sum(squares[1:], squares[0]))
+    x = _floating(input)
+    squares = [p * p for p in _by_axis(x, sigma, 1, mode, cval, _axes(x, axes), kwargs)]
+    return safe_root(sum(squares[1:], squares[0]))  # a mirrored corner has no slope
 
 
 # --- neighbourhoods -------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.functions import as_array
+from gradof.tracer.numpy.functions import as_array, squared_size
+from gradof.tracer.numpy.reductions import safe_root
 from gradof.tracer.scipy.calls import scipy_function
 
 
@@ -36,14 +37,13 @@ def _measure(names: tuple[str, ...], function: Callable[[Any], Any]) -> None:
 
 
 def _variance(x: Any) -> Any:
-    away = x - np.mean(x)
-    return np.mean(away * away)
+    return np.mean(squared_size(x - np.mean(x)))
 
 
 _measure(("sum_labels",), np.sum)
 _measure(("mean",), np.mean)
 _measure(("variance",), _variance)
-_measure(("standard_deviation",), lambda x: np.sqrt(_variance(x)))
+_measure(("standard_deviation",), lambda x: safe_root(_variance(x)))
 _measure(("minimum",), np.min)
 _measure(("maximum",), np.max)
 _measure(("median",), np.median)
