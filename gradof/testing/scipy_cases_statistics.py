@@ -64,6 +64,25 @@ SUMMARIES = (
     case(f"{_S}.boxcox_llf", f"{_S}.boxcox_llf(x, y)", exactly(0.7), positive(6)),
     case(f"{_S}.boxcox", f"{_S}.boxcox(y, x[()])", exactly(0.7), positive(6)),
 )  # fmt: skip
+_AXES = (
+    "axis=0", "axis=1, keepdims=True", "axis=None", "axis=(0, 1)", "axis=-1, nan_policy='omit'",
+)  # fmt: skip
+# Along axes, of samples with as many rows as columns.
+ALONG = tuple(
+    case(f"{_S}.{name}", f"{_S}.{name}({args}, {axis}){of}", positive(5, 5), positive(5, 5))
+    for name, args, of in (
+        *((n, "x", "") for n in ("gmean", "hmean", "skew", "kurtosis", "moment", "sem", "variation",
+                                 "tmean", "tvar", "tstd", "tsem", "gstd", "circmean", "circvar",
+                                 "circstd", "kstat", "kstatvar", "entropy", "differential_entropy",
+                                 "median_abs_deviation")),
+        ("pmean", "x, 3", ""), ("trim_mean", "x, 0.2", ""), ("entropy", "x, y", ""),
+        *((n, "x", "[0]") for n in ("jarque_bera",)), ("ttest_1samp", "x, 0.3", "[0]"),
+        *((n, "x, y", "[0]") for n in ("ttest_ind", "ttest_rel", "f_oneway", "levene", "bartlett")),
+        ("levene", "x, y[0]", "[0]"), ("ttest_ind", "x, y[:3]", "[0]"),
+    )
+    for axis in _AXES if not (args == "x, y[0]" and axis != "axis=0")
+    and not (args == "x, y[:3]" and axis not in ("axis=0", "axis=None"))
+)  # fmt: skip
 _KDE = f"{_S}.gaussian_kde"
 DENSITIES = (
     case(_KDE, f"{_KDE}(x)(y)", R(5), R(3)),
@@ -88,4 +107,4 @@ SPACES = (
          f"{_SPACE}.KDTree(np.arange(10.0).reshape(5, 2)).query(x, k=2)[0]", R(3, 2)),
     case(f"{_SPACE}.procrustes", f"{_SPACE}.procrustes(x, y)[2]", R(4, 2), R(4, 2)),
 )
-CASES = (*MOMENTS, *SPACES, *MULTIVARIATE, *SUMMARIES, *DENSITIES)
+CASES = (*MOMENTS, *SPACES, *MULTIVARIATE, *SUMMARIES, *ALONG, *DENSITIES)

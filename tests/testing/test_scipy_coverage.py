@@ -24,6 +24,7 @@ from gradof.tracer.scipy.calls import ADAPTORS, function_at
 STEP = 97  # of the sample that is always tried
 
 
+@pytest.mark.filterwarnings("ignore:The shape parameter of the erlang")  # of differences
 @pytest.mark.parametrize(
     "at",
     [pytest.param(i, marks=() if i % STEP == 0 else pytest.mark.long) for i in range(len(CASES))],
@@ -231,3 +232,31 @@ def test_the_variance_of_complex_numbers_is_of_their_sizes() -> None:
     for of in (scipy.ndimage.variance, scipy.ndimage.standard_deviation):
         got = differentiate(lambda z, of=of: of(z))(z)
         np.testing.assert_allclose(got, of(z), rtol=1e-12)
+
+
+def test_results_keep_what_they_have_beside_their_fields() -> None:
+    x, y = np.array([1.0, 2.5, 3.0, 4.0]), np.array([1.0, 2.0, 4.0, 3.5])
+    for of in (scipy.stats.linregress, scipy.stats.pearsonr, scipy.stats.ttest_ind):
+        got, want = differentiate(lambda x, y, of=of: of(x, y))(x, y), of(x, y)
+        assert type(got) is type(want) and vars(got).keys() == vars(want).keys()
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    found = differentiate(lambda x, y: scipy.stats.linregress(x, y))(x, y)
+    assert found.intercept_stderr == pytest.approx(scipy.stats.linregress(x, y).intercept_stderr)
+    found = differentiate(lambda x, y: scipy.stats.pearsonr(x, y))(x, y)
+    want_range = scipy.stats.pearsonr(x, y).confidence_interval()
+    np.testing.assert_allclose(found.confidence_interval(), want_range, rtol=1e-12)
+    slope = grad(lambda x: scipy.stats.linregress(x, y).intercept_stderr)(x)
+    up, down = (scipy.stats.linregress(x + h * y, y).intercept_stderr for h in (1e-6, -1e-6))
+    assert np.sum(slope * y) == pytest.approx((up - down) / 2e-6, rel=1e-6)
+
+
+def test_missing_values_are_left_out_by_the_user() -> None:
+    holes = np.array([[1.0, 2.0, 4.0], [np.nan, 3.0, 5.0], [2.0, 2.5, 7.0]])
+    compiled = differentiate(lambda x: scipy.stats.trim_mean(x, 0.1, axis=1))
+    for x in (holes, np.nan_to_num(holes), holes):  # with missing values, and without any
+        np.testing.assert_array_equal(compiled(x), scipy.stats.trim_mean(x, 0.1, axis=1))
+    for policy, error in (("omit", errors.UnsupportedOpError), ("raise", ValueError)):
+        some = differentiate(lambda x, p=policy: scipy.stats.skew(x, nan_policy=p, axis=None))
+        some(np.nan_to_num(holes))
+        with pytest.raises(error, match="nan"):
+            some(holes)

@@ -33,6 +33,7 @@ from gradof.ir.core import Loc
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.containers import attributes_of, is_size
 from gradof.tracer.core.exact import exact
+from gradof.tracer.core.named_tuples import join_named, split_named
 from gradof.tracer.core.registered import Context, join, node_of, split
 from gradof.tracer.core.sparse_matrices import class_of
 
@@ -103,7 +104,7 @@ class TreeDef:
         if self.kind == "dict":
             return self.type(zip(self.keys, parts, strict=True))
         if self.kind == "namedtuple":
-            return self.type(*parts)
+            return join_named(self.type, self.keys, parts)
         if self.kind == "structseq":
             return self.type(parts)
         if self.kind == "registered":
@@ -301,9 +302,8 @@ _SPLIT: dict[type, _Split] = {
 @lru_cache(maxsize=1024)
 def _split_of_class(cls: type) -> _Split | None:
     if issubclass(cls, tuple):
-        fields = getattr(cls, "_fields", None)
-        if fields is not None:
-            return lambda t: ("namedtuple", tuple(fields), t)
+        if (fields := getattr(cls, "_fields", None)) is not None:
+            return lambda t: ("namedtuple", *split_named(tuple(fields), t))
         if hasattr(cls, "n_sequence_fields"):
             return lambda t: ("structseq", tuple(range(len(t))), t)
         return None

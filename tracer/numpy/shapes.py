@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,7 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 @composed(np.moveaxis)
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     pairs = [
-        [axis_of(d, a.ndim) for d in (x if isinstance(x, (tuple, list)) else [x])]
+        [axis_of(d, a.ndim) for d in (x if isinstance(x, Iterable) else [x])]
         for x in (source, destination)
     ]
     order = [i for i in range(a.ndim) if i not in pairs[0]]

@@ -24,6 +24,7 @@ import numpy as np
 from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import holds_traced, original_of, scipy_function
+from gradof.tracer.scipy.samples import policy_of, through_policy
 
 Function = Callable[..., Any]
 
@@ -185,10 +186,13 @@ def through_traced(name: str, at: str) -> None:
 
 
 def _through(name: str, *args: Any, **kwargs: Any) -> Any:
-    kwargs.pop("_no_deco", None)  # of scipy's own calls
+    policy = policy_of(original_of(name))
+    if kwargs.pop("_no_deco", False):  # of scipy's own calls
+        policy = None
     # without what scipy wraps around it, for masks of nan and other libraries' arrays
     function: Any = inspect.unwrap(original_of(name))
-    return _moved(function, twin_globals(function.__globals__["__name__"]))(*args, **kwargs)
+    twin = _moved(function, twin_globals(function.__globals__["__name__"]))
+    return twin(*args, **kwargs) if policy is None else through_policy(policy, twin, args, kwargs)
 
 
 @functools.lru_cache(maxsize=256)

@@ -201,7 +201,7 @@ class Reads:
         for name in self.lends.keys() & facts.globals_read - frame.f_globals.keys():
             frame.f_globals[name] = self.lends[name]
             self._lent.append((frame.f_globals, name))
-        for name in facts.stores & SHAPING if not module.startswith("torch.") else ():
+        for name in facts.stores & SHAPING if not module.startswith(("torch.", "scipy.")) else ():
             self.effect(f"the setter of {name}", frame)
         self.codes[code] = frame.f_globals
         self.names |= facts.reads
