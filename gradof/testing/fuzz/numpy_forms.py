@@ -16,6 +16,16 @@ VIEWS = forms(
     "np.tile({x:1}, 2)", "np.repeat({x:1}, 2, {dim})", "np.pad({x:1}, 1)", "{x}.copy()",
     "np.split({x:1}, [1], {dim})[1]", "np.atleast_2d({x})", "np.ravel({x}, 'F')",
 )  # fmt: skip
+# Into arrays by `out`, by name and by place, and what follows it by place.
+WRITTEN = forms(
+    "np.cumsum({x:1}, {dim}, None, np.empty_like({x}))", "np.sum({x:1}, {dim}, None, None, True)",
+    "np.clip({x}, -0.5, 0.7, out=np.empty_like({x}))", "np.exp(-np.abs({x}), np.empty_like({x}))",
+    "np.sum({x:2}, 0, None, np.empty_like({x}[0]))", "{x:2}.max(0, np.empty_like({x}[0]))",
+    "np.dot({x:=2}[:9], {x}[:9].T, out=np.empty(({x}[:9].shape[0],) * 2, {x}.dtype))",
+    "np.mean({x:2}, axis=0, out=np.empty_like({x}[0]))", "np.take({x:1}, [0, -1, 0], 0, None)",
+    "np.stack([{x}, {s}], out=np.empty((2, *{x}.shape), {x}.dtype))", "np.nan_to_num({x})",
+    "np.trace({x:=2}, 1, 0, 1, None, np.empty((), {x}.dtype))", "{x}.round(1, np.empty_like({x}))",
+)  # fmt: skip
 ARITHMETIC = forms(
     "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} * {y}", "{x} / (np.abs({y:a}) + 0.5)", "-{x}",
     "{num:f} - {x}", "{num:f} * {x}", "{num:f} / (np.abs({x}) + 0.7)", "{x} ** 2", "{x} ** 3",
@@ -33,6 +43,11 @@ SELECTING = forms(
     "np.cumprod({x:1}, {dim})", "np.tril({x:2}, {int})", "np.triu({x:2}, {int})", "np.diff({x:1}, axis={dim})",
     "{x:1}[np.argmax({x}) % {x}.shape[0]]", "np.compress({x:1}[..., 0] > 0, {x}, 0)", "np.trapezoid({x:1}, axis={dim})",
     "np.interp({x}, [-2.0, -0.3, 0.4, 2.0], [0.0, 1.0, -1.0, 2.0])", "np.convolve({x:=1}, {array:3})",
+    "{x:2}[np.ix_([0, -1], [0])]", "{x} * np.isin(np.round({x}), [0, 1])",
+    "np.delete({x:1}, 0, {dim})", "np.insert({x:1}, 1, {num:f}, {dim})", "np.resize({x:1}, (2, 3))",
+    "{x:1}[np.unravel_index(np.argmax({x}), {x}.shape)]", "np.partition({x:1}, 0, {dim})[..., :1]",
+    "np.abs(np.gradient({x:1} + 1j * {x} ** 2, axis=0))", "np.diff({x:1}, 1, {dim}, {num:f})",
+    "np.cov({x:=2}[:4, :9] + 1j * np.sin({x}[:4, :9])).real", "np.cov({x:=2}[:4, :9], ddof=0)",
     "np.gradient({x:1}, axis=0)", "np.fft.rfft({x:1}).real", "np.abs(np.fft.fft({x:1}, axis=-1))",
 )  # fmt: skip
 REDUCING = forms(
@@ -65,6 +80,10 @@ IN_PLACE = blocks(
     "{v:1}[{m:same}] = {num:f}", "{v:1}[{m:same}] *= 2", "{v:1}[{index}] = {num:f}",
     "{v:1}[{index}] += {num:f}", "{v:1}[...] = {y:a}", "np.add({v}, {y:a}, out={v})",
     "np.add.at({v:1}, {index}, {num:f})", "{v:1}[::2] += {v}[{of:0|-1}].mean()", "{v:1}.fill({num:f})",
+    "np.cumsum({v:1}, 0, out={v})", "np.clip({v}, -0.5, 0.7, {v})", "np.nan_to_num({v}, copy=False)",
+    "np.copyto({v}, {y:a})", "np.fill_diagonal({v:2}, {num:f})", "np.putmask({v}, {v} > 0.3, {num:f})",
+    "np.place({v}, {v} > 0.3, [{num:f}, 0.1])", "{v:1}.sort()", "{v:1}[0], {v}[-1] = {v}[-1] * 1, {v}[0] * 1",
+    "np.maximum({v:1}[1:], {v}[:-1], out={v}[1:])", "{v:1}[1:] += {v}[:-1]", "{v:2}.flat[::3] = {num:f}",
     "np.multiply({v}, 2, out={v}, where={v} > 0)", "{v:2}.T[0] = {num:f}", "np.put({v:1}, [0], {num:f})",
 )  # fmt: skip
 CONTROL = blocks(

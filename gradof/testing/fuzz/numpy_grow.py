@@ -9,7 +9,7 @@ from gradof.testing.fuzz.forms import Form
 GROUPS: tuple[tuple[tuple[Form, ...], float], ...] = (
     (numpy_forms.VIEWS, 13), (numpy_forms.ARITHMETIC, 15), (numpy_forms.SELECTING, 9),
     (numpy_forms.REDUCING, 12), (numpy_forms.PRODUCTS, 6), (numpy_forms.LINALG, 3),
-    (numpy_forms.IN_PLACE, 7), (numpy_forms.CONTROL, 5),
+    (numpy_forms.IN_PLACE, 7), (numpy_forms.WRITTEN, 4), (numpy_forms.CONTROL, 5),
 )  # fmt: skip
 
 
