@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
+import scipy.integrate
+import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
 import scipy.optimize
+import scipy.signal
 import scipy.sparse.linalg
+import scipy.spatial.distance
 import scipy.stats
 from scipy.linalg import solve_triangular
 
