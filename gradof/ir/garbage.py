@@ -17,18 +17,21 @@ So before a trace all that is there counts as just looked at. What is made meanw
 before, while it is young. After `MOST_WAITS` traces without a full look Python begins one when it
 wants to. Where others have frozen objects, to thaw them is not ours, and nothing is done. Python
 counts what is frozen one by one, which took more than the rest of a trace: it is asked again after
-`FROZEN_FOR` traces.
+`FROZEN_FOR` traces. From Python 3.12 on each look freezes what is immortal, some hundred objects:
+so few are not what others have frozen.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG = 100_000  # new objects between two looks at them
 MOST_WAITS = 16
 FROZEN_FOR = 256  # traces
+IMMORTAL = 2048 if sys.version_info >= (3, 12) else 0  # objects that Python itself may have frozen
 _OLDEST = 2  # generation
 _waits = (0, 0)  # full collections so far, and the traces since the last one
 _frozen = 0  # traces to come for which objects count as frozen by others
@@ -59,7 +62,7 @@ def let_full_collections_wait() -> None:
     since = _waits[1] if _waits[0] == done else 0
     if since == MOST_WAITS:
         return
-    if gc.get_freeze_count():
+    if gc.get_freeze_count() > IMMORTAL:
         _frozen = FROZEN_FOR
         return
     _waits = done, since + 1

@@ -141,7 +141,9 @@ class Adoptions:
         if not self.stops:
             yield
             return
-        outer = sys.gettrace()
+        outer, here = sys.gettrace(), sys._getframe()
+        here.f_trace_opcodes = True  # of Python 3.12, settrace asks whether a frame ever wanted any
+        here.f_trace_opcodes = False
         sys.settrace(_Following(self, recorder, conversions).call)
         try:
             yield
