@@ -30,6 +30,7 @@ from gradof.runtime.cache import Entry, graph_input
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
 from gradof.tracer.core.containers import OPEN
 from gradof.tracer.core.exact import exact
+from gradof.tracer.core.named_tuples import has_attributes, has_room
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
@@ -108,7 +109,7 @@ class Writer:
                 self.check_leaf(self.leaf)
                 self.leaf += 1
                 continue
-            if child.kind in ("structseq", "registered", "object"):
+            if child.kind in ("structseq", "registered", "object") or has_attributes(child):
                 raise NotSimple
             name = self.bind(None, "c")
             self.lines.append(f"{name} = {code}")
@@ -122,6 +123,8 @@ class Writer:
         same_type = f"type({name}) is {self.bind(tree.type, 'cls')}"
         if tree.kind in ("namedtuple", "dataclass"):
             self.unless(same_type)
+            if has_room(tree.type):
+                self.unless(f"not vars({name})")
             if issubclass(cast(type, tree.type), OPEN):
                 self.unless(f"tuple(vars({name})) == {tree.keys!r}")
         else:
