@@ -94,6 +94,7 @@ TRIAL_TIMES = 6  # calls of each side that are timed, of which the quickest coun
 TRIAL_CLEAR = 1.5  # times as fast: so much is no noise, and decided after two calls of each.
 TRIAL_MARGIN = 1.01  # times as slow: within it the two are as fast, and ours stays.
 TRIAL_AGAIN = 64  # eager calls after which Python's state is looked at: 20 us are little then.
+COMPARED = 1 << 20  # pairs of elements of two arrays that are compared one by one.
 READ_NUMBERS = 256  # of an array of whole numbers that decide a shape: each is a guard.
 DECIDING_ELEMENTS = 64  # of tensors that are compared then: flags and counts, no weights.
 

@@ -96,3 +96,21 @@ def test_places_outside_are_numpys_error() -> None:
     compiled(M, np.array([1, 11]))
     with pytest.raises(ValueError):
         compiled(M, np.array([1, 12]))
+
+
+def test_many_elements_are_looked_up_by_numpy() -> None:
+    """All pairs of them would be 2e9 numbers."""
+    known = np.arange(0, 10**5, 7) ** 2 % 10**5
+
+    def fn(x: Array, i: Array) -> Array:
+        return np.sum(x * np.isin(i, known)) - np.sum(x * np.isin(known[: len(i)], i, invert=True))
+
+    compiled = value_and_grad(fn)
+    x, i = np.random.default_rng(0).normal(size=10**4), np.arange(10**4) * 7
+    for places in (i, i[::-1].copy(), i + 1):
+        value, slope = compiled(x, places)
+        np.testing.assert_allclose(value, fn(x, places), rtol=1e-12)
+        inside = np.isin(places, known).astype(float)
+        outside = np.isin(known[: 10**4], places, invert=True)
+        np.testing.assert_array_equal(slope, inside - outside)
+    assert compiled.cache_info().misses == 1

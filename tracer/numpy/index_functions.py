@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.numpy.functions import as_array, composed, whole
+from gradof import tuning
+from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.functions import as_array, composed, traced_all, whole
 
 
 @composed(np.ix_)
@@ -30,6 +32,10 @@ def _isin(
     kind: Any = None,
 ) -> Any:  # fmt: skip
     x, tests = as_array(element), np.ravel(as_array(test_elements))
+    if x.size * tests.size > tuning.COMPARED:  # numpy sorts them
+        given: Any = ((x, tests, assume_unique, invert), {})
+        recorder = traced_all(x, tests)[0].recorder
+        return call(recorder, "numpy.isin", lambda args, _: np.isin(*args), given, None, None)
     found = np.any(np.reshape(x, (*np.shape(x), 1)) == tests, axis=-1)
     return np.logical_not(found) if invert else found
 
