@@ -49,11 +49,15 @@ def through_policy(
         n_outputs) else n_outputs  # fmt: skip
     rows = max((s.ndim for s in samples), default=1) > 1
 
+    as_tuple = policy["result_to_tuple"]
+    # older versions of scipy hand over the result alone
+    asks = len(inspect.signature(as_tuple).parameters) > 1
+
     def statistics(each: Sequence[Any], **named: Any) -> tuple[Any, ...]:
         given = dict(zip(names, each, strict=True))
         placed = [given.pop(n) for n in names if n[0] == "*"]
         found = function(*placed, **given, **rest, **named)
-        return tuple(policy["result_to_tuple"](found, n_out))
+        return tuple(as_tuple(found, n_out) if asks else as_tuple(found))
 
     empty = _missing_in(samples, missing)
     if policy["is_too_small"](samples, rest):
