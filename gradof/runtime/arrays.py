@@ -170,7 +170,7 @@ def inspect_call(
     torch = torch_if_loaded()
     if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         _refuse_observers()  # before anything is asked of a tensor
-    tensor, array = None, None  # the path of the first of each
+    tensor, array, number = None, None, None  # the path of the first of each
     parts: list[tuple[Any, ...]] = []
     places: dict[int, int] = {}  # by id of a tensor, its first leaf
     for i, (leaf, path) in enumerate(zip(leaves, paths, strict=True)):
@@ -179,7 +179,11 @@ def inspect_call(
             tensor = tensor or path
             first = places.setdefault(id(leaf), i)
             same = (None if first == i else ~first if apart else first,)
-        elif isinstance(leaf, (np.ndarray, np.generic)):
+        elif isinstance(leaf, np.generic):
+            number = number or path
+            parts.append(exact(leaf))  # to torch a number
+            continue
+        elif isinstance(leaf, np.ndarray):
             array = array or path
         if tensor and array:
             raise LeafTypeError(
@@ -192,6 +196,8 @@ def inspect_call(
             f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
             hint="convert it: torch.from_numpy(a)",
         )
+    if number and default is None and not array and not _is_module(fn):
+        default = "numpy"
     if not tensor and not array and default is None and _leads_to_tensors(fn, leaves):
         default = "torch"
         _refuse_observers()
@@ -204,6 +210,9 @@ def inspect_call(
     if tensor and not apart:
         _refuse_shared(args, kwargs, tree)
     library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
+    if number and library == "numpy":  # to numpy an array without dims
+        for i in (i for i, leaf in enumerate(leaves) if isinstance(leaf, np.generic)):
+            parts[i] = leaf_key(leaves[i], paths[i])
     key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
     return Call(library, tuple(leaves), tree, paths, key, key)
 

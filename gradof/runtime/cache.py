@@ -26,7 +26,7 @@ from gradof.runtime.numbers import VaryingNumbers
 from gradof.runtime.plan import GraphPlan, RunCounts
 from gradof.runtime.shapes import Shapes
 from gradof.runtime.state import StateGuard
-from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.number import LARGEST, NUMBERS
 from gradof.tracer.core.result import Traced
 from gradof.tracer.state.handed import Handed
 from gradof.tracer.state.places import Place
@@ -216,12 +216,12 @@ def _kind(value: Any) -> Any:
 
 
 def graph_input(leaf: Any, library: Library) -> Any:
-    """A leaf as the array or tensor the graph takes; Python numbers become scalars of 64 bits."""
-    if type(leaf) in (int, float):
+    """A leaf as the array or tensor the graph takes; numbers become scalars of 64 bits."""
+    if type(leaf) in NUMBERS:
         if library == "numpy":
             return np.asarray(leaf)
         torch = torch_if_loaded()
-        return torch.tensor(leaf, dtype=torch.float64 if type(leaf) is float else torch.int64)
+        return torch.tensor(leaf, dtype=torch.int64 if type(leaf) is int else torch.float64)
     return np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
 
 

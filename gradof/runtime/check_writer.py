@@ -59,9 +59,8 @@ class Writer:
         self.trusting = trusting
         self.lines: list[str] = []
         library = call.library  # the code must not keep the arrays of the call
-        self.names: dict[str, Any] = {
-            "ndarray": np.ndarray, "lift": lambda x: graph_input(x, library), "exact": exact,
-        }  # fmt: skip
+        self.names: dict[str, Any] = {"ndarray": np.ndarray, "exact": exact}
+        self.names["lift"] = lambda x: graph_input(x, library)
         self.leaf = 0
         self.given: _Tensors = []  # arguments still to be checked
         self.read: _Tensors = []  # parameters still to be checked
@@ -188,13 +187,14 @@ class Writer:
 
     def same(self, name: str, value: Any, varies: bool) -> str:
         """The condition that a Python value is what it was."""
+        cls = type(value)
+        kind = f"type({name}) is {cls.__name__ if cls in (int, float) else self.bind(cls, 'cls')}"
         if varies:
-            bound = f" and -{LARGEST} < {name} < {LARGEST}" if type(value) is int else ""
-            return f"type({name}) is {type(value).__name__}{bound}"
-        if type(value) is float:
+            return f"{kind} and -{LARGEST} < {name} < {LARGEST}" if cls is int else kind
+        if isinstance(value, (float, np.number)):
             if value and value == value:
-                return f"type({name}) is float and {name} == {self.bind(value, 'v')}"
-            return f"type({name}) is float and repr({name}) == {repr(value)!r}"
+                return f"{kind} and {name} == {self.bind(value, 'v')}"
+            return f"{kind} and repr({name}) == {repr(value)!r}"
         if type(value) in (int, str, bytes):
             return f"type({name}) is {type(value).__name__} and {name} == {value!r}"
         return f"{name} is {self.bind(value, 'v')}"
@@ -328,7 +328,7 @@ class Writer:
             self.tensor(name, part)
         elif type(value) is np.ndarray:
             self.array(name, part)
-        elif part in (int, float):
+        elif part in (int, float) or (self.call.library == "torch" and type(value) is np.float64):
             self.unless(self.same(name, value, True))
             return f"lift({name})"
         else:

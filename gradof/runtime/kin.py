@@ -46,6 +46,7 @@ from gradof.runtime.state import StateGuard
 from gradof.runtime.state_extras import Each, Functions, Loaded
 from gradof.runtime.state_values import is_plain, reference
 from gradof.tracer.core.exact import is_value
+from gradof.tracer.core.number import NUMBERS
 from gradof.tracer.core.objects import can_be_made
 from gradof.tracer.core.place_numbers import NumberAt
 from gradof.tracer.core.pytree import thaw
@@ -320,7 +321,7 @@ def _likeness(fn: Any, entry: Entry, reads: Reads, call: Call) -> Likeness | Non
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
+    return type(value) in NUMBERS
 
 
 def _origins(origins: Iterable[Any], container: Callable[[Any], Any]) -> tuple[Any, ...]:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from gradof.errors import RetraceWarning
 from gradof.ir.core import Loc
 from gradof.runtime.arrays import FIRST_LEAF, Call
@@ -103,6 +105,7 @@ def _numbers(call: Call) -> list[int]:
     return [
         i for i, leaf in enumerate(call.leaves)
         if type(leaf) is float or (type(leaf) is int and -LARGEST < leaf < LARGEST)
+        or (type(leaf) is np.float64 and call.library == "torch")
     ]  # fmt: skip
 
 

@@ -55,11 +55,12 @@ from gradof.runtime.state_renewed import (
 from gradof.runtime.thread import tracing
 from gradof.runtime.trace_counts import count_changes, count_new_paths, forget_a_path
 from gradof.runtime.tracers import tracer_of
-from gradof.tracer.core.place_numbers import is_floating
+from gradof.tracer.core.number import NUMBERS
+from gradof.tracer.core.place_numbers import is_floating, there, varying_now
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.cold import ColdCache
-from gradof.tracer.state.places import Place, place_key, read_place
+from gradof.tracer.state.places import Place, place_key
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import Renewed
 from gradof.tracer.state.source import function_loc
@@ -215,7 +216,7 @@ class Tracing:
             if is_floating(now) and checksum(now) != checksum_then:
                 for place, _, _ in entry.state.arrays:
                     key = place_key(place)
-                    if key not in self.cache.needed and _there(place) is now:
+                    if key not in self.cache.needed and there(place) is now:
                         self.cache.places.setdefault(key, place)
 
     def _counts(self, recording: _Recording) -> bool:
@@ -226,13 +227,13 @@ class Tracing:
             value = store.outputs[0] if store.mode == "set" and len(store.outputs) == 1 else None
             if value is None or not (isinstance(value, ConstantOut) or numpys):
                 continue
-            key, there = place_key(store.place), _there(store.place)
+            key, held = place_key(store.place), there(store.place)
             if key in self.cache.needed or not recording.reads.reads_name(store.place.key):
                 continue
             if isinstance(value, ConstantOut):
-                varies = type(there) is type(value.value) and type(there) in (int, float)
+                varies = type(held) is type(value.value) and type(held) in NUMBERS
             else:
-                varies = is_floating(there) or type(there) is float
+                varies = is_floating(held) or type(held) is float
             if varies:
                 places.setdefault(key, store.place)
         return len(places) > before
@@ -249,13 +250,13 @@ class Tracing:
         places, before = self.cache.places, len(self.cache.places)
         for place in () if self.reads is None else self.reads.written:
             key = place_key(place)
-            if key not in self.cache.needed and is_floating(_there(place)):
+            if key not in self.cache.needed and is_floating(there(place)):
                 places.setdefault(key, place)
         return len(places) > before
 
     def _needs_arrays(self) -> bool:
         """Whether arrays of Python's state were inputs; as such they cannot be traced."""
-        found = [key for key, place in self.cache.places.items() if is_floating(_there(place))]
+        found = [key for key, place in self.cache.places.items() if is_floating(there(place))]
         self.cache.needed.update(found)
         for key in found:
             del self.cache.places[key]
@@ -290,7 +291,8 @@ class Tracing:
     def _record(self, call: Call) -> _Recording:
         start = perf_counter()
         let_full_collections_wait()
-        torchs, places = call.library == "torch", tuple(self.cache.places.values())
+        torchs = call.library == "torch"
+        places = tuple(varying_now(self.cache.places, arrays=not torchs).values())
         handed = handed_of(call)
         keys = {*self.cache.renewed, *(place_key(place) for _, place in handed.values())}
         known = Renewed(frozenset(keys), frozenset(self.cache.kept))
@@ -350,7 +352,8 @@ class Tracing:
         )  # fmt: skip
         tell = functools.partial(self._run_eagerly, call.key)
         entry.plan.late = late_reads(
-            recording.reads, traced, [*leaves, *free], cache.places, tell
+            recording.reads, traced, [*leaves, *free],
+            varying_now(cache.places, arrays=call.library == "numpy"), tell,
         )
         if call.library == "torch":
             entry.plan.inner = inner_results(entry.plan, traced)
@@ -386,14 +389,7 @@ class Tracing:
         self, reads: Reads, free: Sequence[Any], by_content: bool, stores: Iterable[Store] = ()
     ) -> StateGuard:
         return StateGuard(
-            self.fn, reads, is_data, free, frozenset(self.cache.places), by_content=by_content,
-            given=self.given, stores=stores,
+            self.fn, reads, is_data, free,
+            frozenset(varying_now(self.cache.places, arrays=not by_content)),
+            by_content=by_content, given=self.given, stores=stores,
         )  # fmt: skip
-
-
-def _there(place: Place) -> Any:
-    """What a place holds; None if nothing is there."""
-    try:
-        return read_place(place)
-    except (LookupError, AttributeError, ValueError):
-        return None

@@ -44,6 +44,7 @@ from gradof.runtime.state_values import (
     shown_path,
     surroundings_are,
 )
+from gradof.tracer.core.number import NUMBERS
 from gradof.tracer.core.result import Store
 from gradof.tracer.state.code_facts import facts_of
 from gradof.tracer.state.edges import Edge
@@ -72,8 +73,7 @@ class StateGuard:
     ) -> None:  # fmt: skip
         self._reads = reads
         self._is_array = is_array
-        # not Python's numbers: one object may be many of them
-        self._used = {id(x) for x in used if type(x) not in (int, float)}
+        self._used = {id(x) for x in used if type(x) not in NUMBERS}  # which may be in many places
         self._varying = varying
         self._by_content = by_content  # numpy arrays are data to torch functions: their elements
         self.data: list[tuple[Any, Any, str]] = []
@@ -196,11 +196,11 @@ class StateGuard:
         if kind == "type":
             self._type(container, edge.child, shown)
             return
-        if type(edge.child) in (int, float) or self._varying:
+        if type(edge.child) in NUMBERS or self._varying:
             name = place_key(edge.place)
             if name in self._varying:
                 return
-            if type(edge.child) in (int, float) and kind in _VARYING:
+            if type(edge.child) in NUMBERS and kind in _VARYING:
                 self.numbers[name] = edge.place, shown
         if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it

@@ -18,6 +18,7 @@ from gradof.runtime.state_values import (
     is_same,
     read_at,
 )  # fmt: skip
+from gradof.tracer.core.number import NUMBERS
 from gradof.tracer.state.places import read_place
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def changes(guard: StateGuard) -> Iterator[tuple[str, Any]]:
                     yield f"{shown} had {expected} items and {now}", None
                     continue
                 number = None
-                if type(found) is type(expected) and type(found) in (int, float):
+                if type(found) is type(expected) and type(found) in NUMBERS:
                     number = _number_at(guard, container, key)
                 yield difference(shown, expected, found), number
 

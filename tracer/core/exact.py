@@ -18,6 +18,8 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or while a module is loaded
 _BY_IDENTITY: Any = object.__eq__
 _BY_TEXT = (float, complex, Decimal, datetime, time)  # whose equals may be told apart
@@ -50,7 +52,7 @@ def exact(value: Any) -> tuple[Any, ...]:
     """The part of a key that stands for a value; TypeError for one without a hash."""
     cls: type = type(value)
     hash(value)
-    if cls in _BY_TEXT:
+    if _is_by_text(cls):
         return cls, repr(value)
     if cls in (tuple, frozenset):
         return cls, cls(map(exact, value))
@@ -62,7 +64,11 @@ def is_value(value: Any) -> bool:
     cls: type = type(value)
     if cls in (tuple, frozenset):
         return all(map(is_value, value))
-    return cls in _BY_TEXT or (cls.__eq__ is not _BY_IDENTITY and _compares_all(cls))
+    return _is_by_text(cls) or (cls.__eq__ is not _BY_IDENTITY and _compares_all(cls))
+
+
+def _is_by_text(cls: type) -> bool:
+    return cls in _BY_TEXT or (issubclass(cls, np.number) and cls.__module__ == "numpy")
 
 
 def is_made(cls: type) -> bool:

@@ -32,8 +32,8 @@ from gradof.ir.types import F64, I64, DType
 from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.state.source import user_frame, user_loc
 
-Number = int | float
-_TYPES = (int, float, np.float64)  # of numpy's is what its functions make of a number
+Number = int | float  # a np.float64 is a float
+NUMBERS = (int, float, np.float64)  # of numpy's is what its functions make of a number
 Decide = Callable[[FrameType, int, Value, bool], tuple[Value, bool]]
 LARGEST = 2**31  # an int beyond it is a constant: sums of such do not leave 64 bits
 
@@ -142,7 +142,7 @@ class TracedNumber:
     # --- arithmetic -------------------------------------------------------------------------
 
     def _binary(self, other: Any, name: str, flipped: bool = False) -> Any:
-        if type(other) not in (*_TYPES, bool, TracedNumber):
+        if type(other) not in (*NUMBERS, bool, TracedNumber):
             if isinstance(other, (int, float, complex)) and not hasattr(other, "dtype"):
                 return _apply(name, self.pin(), other, flipped)
             return NotImplemented  # an array's own operator is next
@@ -154,7 +154,7 @@ class TracedNumber:
         if name == "pow" and isinstance(_value(a), int) and type(b) is int and 1 < b <= _POWER:
             return functools.reduce(operator.mul, [a] * b)
         value = getattr(operator, name)(_value(a), _value(b))  # raises what Python raises
-        if type(value) not in _TYPES or not self._defined(a, b, name):
+        if type(value) not in NUMBERS or not self._defined(a, b, name):
             _pin(a, b)
             return value
         real = isinstance(value, float)
@@ -311,7 +311,7 @@ class TracedNumber:
 
     def clip(self, low: Any, high: Any, out: Any = None) -> Any:
         """What `np.clip` asks of an object: a float within bounds."""
-        numbers = [x for x in (self, low, high) if type(_value(x)) in _TYPES]
+        numbers = [x for x in (self, low, high) if type(_value(x)) in NUMBERS]
         if out is not None or len(numbers) < 3 or type(self.value) is int:
             return np.clip(self.pin(), low, high, out=out)
         return min(max(self, low), high) * np.float64(1.0)

@@ -10,13 +10,13 @@ would compute unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.number import LARGEST, NUMBERS
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.places import Place, Raw, place_key, read_place, write_place
 
@@ -41,11 +41,14 @@ class NumberAt:
         return f"the number {self.name!r}"
 
 
-def may_vary(value: Any) -> bool:
-    """Whether a value in a place can be an input: a number, or a floating-point array."""
+def may_vary(value: Any, arrays: bool) -> bool:
+    """Whether a value in a place can be an input: a number, but no bool.
+
+    With `arrays`, as in functions of numpy, floating-point arrays can, too.
+    """
     if type(value) is int:
         return -LARGEST < value < LARGEST
-    return type(value) is float or is_floating(value)
+    return type(value) in NUMBERS or (arrays and is_floating(value))
 
 
 def is_floating(value: Any) -> bool:
@@ -54,8 +57,21 @@ def is_floating(value: Any) -> bool:
     return plain and value.dtype.kind in "fc"
 
 
+def there(place: Place) -> Any:
+    """What a place holds; None if nothing is there."""
+    try:
+        return read_place(place)
+    except (LookupError, AttributeError, ValueError):
+        return None
+
+
+def varying_now(places: Mapping[Any, Place], arrays: bool) -> dict[Any, Place]:
+    """Of places whose numbers vary, those that hold what can be an input; see `may_vary`."""
+    return {key: place for key, place in places.items() if may_vary(there(place), arrays)}
+
+
 class NumbersInPlaces:
-    """The numbers and arrays of one trace."""
+    """The numbers and arrays of one trace: each place holds what `may_vary`."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._origins = {place_key(p): NumberAt(p) for p in places}
@@ -69,9 +85,8 @@ class NumbersInPlaces:
         """Put what is traced into each place, made of its key, value and name."""
         for key, origin in self._origins.items():
             value = origin.read(None)
-            if may_vary(value):
-                write_place(origin.place, make(key, value, origin.name))
-                self._filled.append((origin.place, value))
+            write_place(origin.place, make(key, value, origin.name))
+            self._filled.append((origin.place, value))
 
     def restore(self, held: Held | None = None) -> None:
         """Put the numbers and arrays back; in `held`, too, which has what was there at entry."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from gradof.errors import DataDependentError
@@ -268,8 +269,10 @@ class TorchNumbers:
         cells = [] if shape is None else cells_of(given[0])
         if not here or not all(type(x) in (TracedNumber, float, int) for x in cells) or not cells:
             return self.pinned(func, args, kwargs)
-        real = any(isinstance(x, float) for x in cells)
-        inferred = torch.get_default_dtype() if real else torch.int64
+        inferred = torch.float64  # of numpy's numbers, which have a dtype
+        if not any(isinstance(x, np.float64) for x in cells):
+            real = any(isinstance(x, float) for x in cells)
+            inferred = torch.get_default_dtype() if real else torch.int64
         dtype = kwargs.get("dtype") or (inferred if like is None else like.dtype)
         made = [self.tensor(x, dtype) for x in cells]
         return (_shaped, (made, shape), {}) if shape else (torch.clone, (made[0],), {})
