@@ -37,6 +37,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import is_loop
 from gradof.ir.types import TensorType
+from gradof.ops.custom import behind_hooks
 from gradof.ops.expr import Emitter, Expr, F, Like
 from gradof.ops.nan_safe import zero_where_unreached
 from gradof.ops.opaque import ask_no_gradient
@@ -214,7 +215,7 @@ def _arguments(
     if record.variadic_outputs:
         grads = [cotangents.get(out) for out in node.outputs]
         values["g"] = [None if grad is None else emitter.wrap(grad) for grad in grads]
-        values[record.outputs[0]] = [emitter.wrap(out) for out in node.outputs]
+        values[record.outputs[0]] = [emitter.wrap(behind_hooks(out)) for out in node.outputs]
     outputs = () if record.variadic_outputs else tuple(
         zip(record.outputs, node.outputs, strict=True)
     )
@@ -228,6 +229,7 @@ def _arguments(
         values[name] = emitter.wrap(value)
         values[f"{name}_like"] = Like(value, emitter)
     for name, value in outputs:
+        values[name] = emitter.wrap(behind_hooks(value))
         if value in cotangents:
             cotangent_name = "g" if len(record.outputs) == 1 else f"g_{name}"
             values[cotangent_name] = emitter.wrap(cotangents[value])

@@ -10,6 +10,11 @@ the floating-point results, the results themselves and whatever else it reads, t
 each operand whose place is in `wrt`. It reads nothing from outside but its params, so it can be
 copied anywhere. The raw values get no cotangent through the node; where the rule reads what led to
 them, a second derivative goes on through that.
+
+A hook on the gradient of %h is a rule of its raw operand itself:
+    %h.1 : f32[3] = CustomRule[results=1, wrt=(0,)](%h)
+      block(%dh, %h.1): ...
+All that %h gets goes through it, of the second derivative too: see `behind_hooks`.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from typing import Any, NoReturn
 from gradof.errors import CustomRuleError, InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.clone import inline
-from gradof.ir.core import Block
+from gradof.ir.core import Block, Value
 from gradof.ir.types import DType, TensorType, Type
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import int_tuple
@@ -38,6 +43,22 @@ def _infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...
 def has_cotangent(type_: Type) -> bool:
     """Whether a result of this type has a cotangent among the params of the rule."""
     return isinstance(type_, TensorType) and type_.dtype.is_inexact
+
+
+def behind_hooks(value: Value) -> Value:
+    """The value as its own rule has to read it: behind the hooks on its gradient.
+
+    The second derivative sends a cotangent to what a rule has read. Eager hands a tensor's hooks
+    all that it gets, from there too.
+    """
+    for node, index in value.uses:
+        if node.kind != "CustomRule":
+            continue
+        results, wrt = node.attrs["results"], node.attrs["wrt"]
+        assert isinstance(results, int) and isinstance(wrt, tuple)
+        if index < results and index in wrt:
+            return behind_hooks(node.outputs[index])
+    return value
 
 
 def _rule(

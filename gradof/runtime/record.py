@@ -60,7 +60,7 @@ from gradof.tracer.core.place_numbers import is_floating, there, varying_now
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.cold import ColdCache
-from gradof.tracer.state.places import Place, place_key
+from gradof.tracer.state.places import place_key
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import Renewed
 from gradof.tracer.state.source import function_loc

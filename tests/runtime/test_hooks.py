@@ -60,6 +60,26 @@ def then_in_place(w: Any) -> Any:
     return (h * h).sum()
 
 
+def of_what_its_rule_reads(w: Any) -> Any:
+    h = w.tanh()
+    h.register_hook(lambda g: g * K)
+    return h.exp().sum()
+
+
+def several_of_what_its_rule_reads(w: Any) -> Any:
+    h = (w * w).exp()
+    z = h.sin().sum()
+    h.register_hook(lambda g: g * 2)
+    h.register_hook(lambda g: g.sin())
+    return z + (h[1:] * h[:-1]).sum()
+
+
+def of_one_of_several_results(w: Any) -> Any:
+    values, vectors = torch.linalg.eigh(torch.outer(w, w) + torch.diag(w * K))
+    vectors.register_hook(lambda g: g * 3)
+    return (vectors * vectors * values).sum() + vectors.pow(4).sum()
+
+
 def of_nothing(w: Any) -> Any:
     h = w * 2
     h.register_hook(lambda g: None)
@@ -78,8 +98,9 @@ def of_a_local(w: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "fn", [scaled, late, several, with_a_view, then_in_place, of_nothing, of_a_local]
-)
+    "fn", [scaled, late, several, with_a_view, then_in_place, of_what_its_rule_reads,
+           several_of_what_its_rule_reads, of_one_of_several_results, of_nothing, of_a_local],
+)  # fmt: skip
 def test_hooks_of_tensors_are_recorded(fn: Callable[[Any], Any]) -> None:
     check(fn, leaf(), order=2)
     x = leaf()

@@ -1,4 +1,4 @@
-"""Numbers of numpy's beside tensors: they are numbers, as in eager, and one that varies is an input.
+"""Numbers of numpy's beside tensors: numbers, as in eager; one that varies is an input.
 
     model.beta = schedule[epoch]        a np.float64: read anew at every call, without a new trace
     loss(x, np.float32(0.5))            a constant of the trace, by its type and value
@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_a_temperature_that_is_annealed_is_an_input(start: float) -> None:
         box, found = Box(), []
         box.value = start
 
-        def f(x: Tensor) -> Tensor:
+        def f(x: Tensor) -> Any:
             box.value = np.maximum(box.value * np.exp(-0.1), 0.5)
             return x * box.value
 
@@ -128,7 +129,7 @@ def test_a_counter_that_becomes_something_else_counts_on(then: Any) -> None:
         box, found = Box(), []
         box.value = 0
 
-        def f(x: Tensor) -> Tensor:
+        def f(x: Tensor) -> Any:
             box.value += 1
             return x * box.value
 
@@ -149,7 +150,7 @@ def test_a_module_takes_one_without_a_tensor() -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.ones(3))
 
-        def forward(self, t: Any) -> Tensor:
+        def forward(self, t: Any) -> Any:
             return self.weight * t
 
     module = Scaled()
@@ -161,3 +162,34 @@ def test_a_module_takes_one_without_a_tensor() -> None:
 def test_an_array_beside_a_tensor_is_still_refused() -> None:
     with pytest.raises(LeafTypeError, match="numpy array"):
         differentiate(LINES["product"], strict=True)(torch.ones(3), np.ones(3))
+
+
+@dataclasses.dataclass
+class Options:
+    rate: float = 0.1
+    step: int = 0
+
+
+def test_a_number_in_a_place_with_two_names_is_one_input() -> None:
+    """The place of an object that was replaced, and of the new one, are one to the trace."""
+
+    class Decayed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.options = Options()
+
+        def forward(self, x: Tensor) -> Any:
+            self.options.step += 1
+            return x * (1 - self.options.rate) ** self.options.step
+
+    module, plain = Decayed(), Decayed()
+    compiled = differentiate(module, strict=True)
+    for call in range(6):
+        for one in (module, plain):
+            if call == 1:
+                one.options = dataclasses.replace(one.options, step=0)
+            if call == 3:
+                one.options.rate = 0.3
+        x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+        torch.testing.assert_close(compiled(x), plain(x))
+        assert module.options == plain.options

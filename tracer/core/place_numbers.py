@@ -85,8 +85,9 @@ class NumbersInPlaces:
         """Put what is traced into each place, made of its key, value and name."""
         for key, origin in self._origins.items():
             value = origin.read(None)
-            write_place(origin.place, make(key, value, origin.name))
-            self._filled.append((origin.place, value))
+            if may_vary(value, arrays=True):  # else it is filled already: one place by two keys
+                write_place(origin.place, make(key, value, origin.name))
+                self._filled.append((origin.place, value))
 
     def restore(self, held: Held | None = None) -> None:
         """Put the numbers and arrays back; in `held`, too, which has what was there at entry."""

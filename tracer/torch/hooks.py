@@ -205,6 +205,7 @@ class TensorHooks:
         with self.api:
             result = hooked(tensor, lambda g: _or_same(hook(g), g))
         made = self.recorder.value(inner(result), None)
+        _make_a_hook(made, value)
         self._put_before([use.node for use in uses], before)
         for node, index in uses:
             node.replace_input(index, made)
@@ -246,6 +247,15 @@ class TensorHooks:
                         loc=user_loc(), hint="register it where the tensor is made",
                     )  # fmt: skip
             node.move_before(first)
+
+
+def _make_a_hook(made: Value, value: Value) -> None:
+    """Let the identity be a rule of the value itself; see `gradof.ops.custom`."""
+    node = made.node
+    assert node is not None and node.kind == "CustomRule"
+    node.replace_input(0, value)
+    node.remove_input(1)
+    node.attrs["wrt"] = (0,)
 
 
 def _or_same(returned: Any, given: torch.Tensor) -> Any:
