@@ -67,6 +67,7 @@ from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as
 from gradof.tracer.torch.sizes_apart import torchs_own
 from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
+from gradof.tracer.torch.versions import ASKS_INFERENCE
 from gradof.tracer.torch.windows import WindowViews
 
 Lift = Callable[[torch.Tensor], torch.Tensor]
@@ -295,6 +296,8 @@ class ApiMode(TorchFunctionMode):
 
     def _found(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         """What a call gives that reads, picks or takes a number of the graph, or NotImplemented."""
+        if func in ASKS_INFERENCE:
+            return self.attributes.versions.is_inference(args[0])
         if func in READS:
             return self.numbers.read(func, args[0], frame)
         if func in TESTS:

@@ -85,6 +85,7 @@ from gradof.tracer.torch.functional import (
     wrap,
 )
 from gradof.tracer.torch.hooks import TensorHooks, module_hooks
+from gradof.tracer.torch.inference import of_same_memory, without_inference_mode
 from gradof.tracer.torch.leaves import (
     check_leaves,
     check_tensor,
@@ -214,7 +215,7 @@ class Trace:
         self.outer.given = objects_of(leaves)
         generators = Generators(self.fn, leaves, self.reads)
         try:
-            with without_saved_tensors_hooks():
+            with without_saved_tensors_hooks(), without_inference_mode():
                 traced = self.trace(leaves, tree, paths)
             generators.check()
         except Exception as error:
@@ -331,7 +332,7 @@ class Trace:
         """A functional wrapper that stands for a graph input; the real tensor is only read."""
         with self.recorder.pause(), outside_transforms():
             with torch.inference_mode(False):
-                wrapper = wrap(tensor.data)  # detach() would count our writes as theirs
+                wrapper = wrap(of_same_memory(tensor))
             if tensor.requires_grad:
                 wrapper.requires_grad_()
                 if not tensor.is_leaf:  # as in eager, it may then be changed in place

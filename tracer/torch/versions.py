@@ -20,7 +20,10 @@ from gradof.ir.core import Loc
 from gradof.tracer.core.result import Unchanged
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import is_written
+from gradof.tracer.torch.inference import begun_here
 from gradof.tracer.torch.memory import address
+
+ASKS_INFERENCE = frozenset({torch.Tensor.is_inference, torch.is_inference})
 
 
 class Versions:
@@ -38,12 +41,20 @@ class Versions:
     def read(self, tensor: torch.Tensor, frame: FrameType) -> None:
         """The counter of a tensor of the trace is read."""
         memory, loc = address(tensor), user_loc(frame)
+        if self.is_inference(tensor):
+            raise _version_error("a tensor of inference mode, which has none", loc)
         for i, (wrapper, real) in enumerate(self._inputs):
             if address(wrapper) == memory:
-                if real.is_inference() or real._version:
+                if real._version:
                     raise _version_error("a tensor that was changed in place", loc)
                 self._unchanged.add(i)
         self._read.append((tensor, loc))
+
+    def is_inference(self, tensor: torch.Tensor) -> bool:
+        """Whether eager would have made the tensor in inference mode."""
+        memory = address(tensor)
+        found = [real for wrapper, real in self._inputs if address(wrapper) == memory]
+        return found[0].is_inference() if found else tensor.is_inference() or begun_here()
 
     def of_inputs(self) -> tuple[Unchanged, ...]:
         """What the trace holds for; TraceError where the function itself has changed one."""
