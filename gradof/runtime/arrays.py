@@ -191,30 +191,40 @@ def inspect_call(
                 hint="convert one of them: torch.from_numpy(a), or t.numpy()",
             )
         parts.append((*leaf_key(leaf, path), *same))
-    if array and not tensor and default is None and _is_module(fn):
-        raise LeafTypeError(
-            f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
-            hint="convert it: torch.from_numpy(a)",
-        )
-    if number and default is None and not array and not _is_module(fn):
-        default = "numpy"
-    if not tensor and not array and default is None and _leads_to_tensors(fn, leaves):
-        default = "torch"
-        _refuse_observers()
-    if not tensor and not array and default is None:
-        name = function_name(fn, "__name__")
-        raise LeafTypeError(
-            f"{name} was called without any array argument",
-            hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
-        )
+    library: Library = "torch"
+    if not tensor:
+        library = _library_of(fn, leaves, array, number, default)
     if tensor and not apart:
         _refuse_shared(args, kwargs, tree)
-    library: Library = "torch" if tensor else "numpy" if array else default or "numpy"
     if number and library == "numpy":  # to numpy an array without dims
         for i in (i for i, leaf in enumerate(leaves) if isinstance(leaf, np.generic)):
             parts[i] = leaf_key(leaves[i], paths[i])
     key = (library, tree, *parts, *_modes(library))  # the leaves begin at FIRST_LEAF
     return Call(library, tuple(leaves), tree, paths, key, key)
+
+
+def _library_of(
+    fn: Callable[..., Any], leaves: Sequence[Any], array: str | None, number: str | None,
+    default: Library | None,
+) -> Library:
+    """The library of a call without a tensor; `array` and `number` are paths of numpy's."""
+    if array and default is None and _is_module(fn):
+        raise LeafTypeError(
+            f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
+            hint="convert it: torch.from_numpy(a)",
+        )
+    if array or (number and default is None and not _is_module(fn)):
+        return "numpy"
+    if default is None and _leads_to_tensors(fn, leaves):
+        _refuse_observers()
+        return "torch"
+    if default is None:
+        name = function_name(fn, "__name__")
+        raise LeafTypeError(
+            f"{name} was called without any array argument",
+            hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
+        )
+    return default
 
 
 def _refuse_observers() -> None:
