@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import warnings
 from collections.abc import Callable
@@ -347,3 +348,33 @@ def test_a_set_of_another_type_of_numbers_is_another_set() -> None:
         for names in ({1}, {1}, {1}, {True}, {1}, {1.0}):
             run.context = Context(names=set(names))
             torch.testing.assert_close(compiled(x), fn(x))
+
+
+@dataclasses.dataclass
+class Options:
+    rate: float = 0.1
+    step: int = 0
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_a_counter_in_an_object_that_is_replaced(library: str) -> None:
+    """A number of the object that was there is no number of the one that has its place."""
+
+    def run(compiled: bool) -> list[Any]:
+        box = SimpleNamespace(options=Options())
+
+        def f(x: Any) -> Any:
+            box.options.step += 1
+            return (x * (1 - box.options.rate) ** box.options.step).sum()
+
+        g = differentiate(f, strict=True) if compiled else f
+        found: list[Any] = []
+        replaced = (None, Options(0.2), None, None, Options(0.2), None, Options(0.3, 5), None)
+        for call, other in enumerate(replaced):
+            box.options = other or box.options
+            x: Any = np.linspace(0.5, 1, 5 if call == 1 else 4)
+            value = g(x if library == "numpy" else torch.from_numpy(x).requires_grad_())
+            found.append((round(value.item(), 12), box.options.rate, box.options.step))
+        return found
+
+    assert run(compiled=True) == run(compiled=False)

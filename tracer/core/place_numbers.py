@@ -18,7 +18,7 @@ import numpy as np
 
 from gradof.tracer.core.number import LARGEST, NUMBERS
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.places import Place, Raw, place_key, read_place, write_place
+from gradof.tracer.state.places import Place, Raw, place_key, read_place, resolved, write_place
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,21 @@ class NumbersInPlaces:
         return self._origins[key]
 
     def fill(self, make: Callable[[Any, Any, str | None], Any]) -> None:
-        """Put what is traced into each place, made of its key, value and name."""
+        """Put what is traced into each place, made of its key, value and name.
+
+        A place that is told by two keys is filled once: an object that was replaced before, and
+        the way to whatever is there now. That way holds for the next object, too.
+        """
+        found: dict[Any, tuple[Any, NumberAt, Place]] = {}
         for key, origin in self._origins.items():
-            value = origin.read(None)
-            if may_vary(value, arrays=True):  # else it is filled already: one place by two keys
-                write_place(origin.place, make(key, value, origin.name))
-                self._filled.append((origin.place, value))
+            where = resolved(origin.place)
+            at = place_key(where)
+            if at not in found or where is not origin.place:
+                found[at] = key, origin, where
+        for key, origin, where in found.values():
+            value = read_place(where)
+            write_place(where, make(key, value, origin.name))
+            self._filled.append((where, value))
 
     def restore(self, held: Held | None = None) -> None:
         """Put the numbers and arrays back; in `held`, too, which has what was there at entry."""

@@ -330,7 +330,7 @@ class Held:
         at = id(holder) if kind == "cell" else (id(holder), getattr(key, "__name__", key))
         if kind in tables and at in tables[kind]:
             tables[kind][at] = holder, value
-        elif kind in ("attr", "class") and (holder, key) in self._class_names:
+        elif kind == "class" and (holder, key) in self._class_names:
             self._class_names[holder, key] = value
 
     @contextmanager

@@ -95,6 +95,15 @@ def _referent(found: Any) -> Any:
     return there
 
 
+def resolved(place: Place) -> Place:
+    """The place in the object that is there now, where the container is a place itself."""
+    if place.kind == "attr":
+        return Place("item", vars(read_place(place.container)), place.key)
+    if place.kind == "entry":
+        return Place("item", built(read_place(place.container)), place.key)
+    return place
+
+
 def write_place(place: Place, value: Any) -> None:
     """Put a value there."""
     kind, container, key = place
