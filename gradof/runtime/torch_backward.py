@@ -13,7 +13,7 @@ run of df has the second derivatives through them and through the results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -138,7 +138,36 @@ def _gradients(
             operands = [to_numpy(x) if isinstance(x, Tensor) else x for x in arguments]
             if only_adds_up(plan, operands):
                 let_pass(ctx)
+    if False in defined:
+        _spare_hooks(ctx, plan, result)
     return result
+
+
+class IfGiven:
+    """A hook of a tensor that is not called with None."""
+
+    def __init__(self, hook: Callable[[Tensor], Tensor | None]) -> None:
+        self.hook = hook
+
+    def __call__(self, gradient: Tensor | None) -> Tensor | None:
+        """What the hook gives, or None: the gradient stays as it is."""
+        return None if gradient is None else self.hook(gradient)
+
+
+def _spare_hooks(ctx: Any, plan: GradientPlan, gradients: Sequence[Tensor | None]) -> None:
+    """Keep hooks of leaves from being called where a leaf gets no gradient.
+
+    A backward from some of the results does not come to each input. Eager's does not call hooks
+    there; but autograd hands on what a node gives, and calls them with None.
+    """
+    edges = ctx.next_functions
+    for node in [edges[i][0] for i in plan.input_vjps if gradients[i] is None]:
+        if node is not None and not hasattr(node, "variable"):  # the leaf is behind a view of it
+            node = node.next_functions[0][0] if node.next_functions else None
+        hooks = getattr(getattr(node, "variable", None), "_backward_hooks", None) or {}
+        for key, hook in hooks.items():
+            if type(hook) is not IfGiven:
+                hooks[key] = IfGiven(hook)
 
 
 def _captures(ctx: Any) -> list[Any]:

@@ -145,3 +145,42 @@ def test_grads_of_leaves_come_without_errors_of_torchs_after_the_first() -> None
     compiled(*leaves).backward(seed)
     want = torch.autograd.grad(fn(*leaves), leaves, seed)
     torch.testing.assert_close([t.grad for t in leaves], list(want))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_hooks_of_leaves_are_not_called_without_a_gradient(together: bool) -> None:
+    """A backward from one of two results, and a second derivative that does not come to a leaf."""
+
+    def f(x: Any, w: Any, b: Any) -> Any:
+        return (x * w).sin().sum(), (x * b).sum()
+
+    def noting(name: str, hook: Any) -> Any:
+        return lambda g: seen.append(name) or hook(g)  # type: ignore[func-returns-value]
+
+    seen: list[str] = []
+    leaves: list[Any] = [torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    x, w, b = leaves
+    w.register_hook(noting("w", lambda g: g.clamp(-1, 1)))
+    handle = b.register_hook(noting("b", lambda g: g * 2))
+    g: Any = gradof.differentiate(f, strict=True)
+    for _ in range(3):
+        first, second = g(x, w, b)
+        if together:
+            first, second = first + second, second
+        first.backward(retain_graph=True)
+        assert sorted(seen) == (["b", "w"] if together else ["w"])
+        assert (b.grad is None) != together
+        seen.clear()
+        second.backward()
+        assert seen == ["b"]
+        seen.clear()
+        (slope,) = torch.autograd.grad(g(x, w, b)[0], x, create_graph=True)
+        slope.sum().backward()
+        assert seen == ["w"]
+        seen.clear()
+        for leaf in leaves:
+            leaf.grad = None
+    handle.remove()
+    g(x, w, b)[1].backward()
+    assert not seen
+    torch.testing.assert_close(b.grad, x.detach())
