@@ -280,6 +280,8 @@ def leaf_key(leaf: Any, path: str) -> tuple[Any, ...]:
         if leaf.dtype not in _GOOD_DTYPES:
             check_array(leaf, path)
             _GOOD_DTYPES.add(leaf.dtype)
+        if isinstance(leaf, np.generic):  # which is never changed in place
+            return (leaf.dtype, (), "number")
         return (leaf.dtype, leaf.shape)
     if is_tensor(leaf):
         from gradof.runtime.torch_bridge import check_tensor

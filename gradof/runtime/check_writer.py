@@ -209,9 +209,9 @@ class Writer:
                      if not self.is_length(code, (leaf, dim))]  # fmt: skip
             shape = " and ".join([f"{name}.ndim == {len(codes)}", *fixed])
         fits = f"type({name}) is ndarray and {name}.dtype is {dtype} and {shape}"
-        if leaf >= 0 and part[1] == ():  # numpy's numbers are as good
+        if part[2:]:  # a number of numpy's
             self.scalars.add(leaf)
-            fits = f"type({name}) is {self.bind(part[0].type, 'scalar')} or {fits}"
+            fits = f"type({name}) is {self.bind(part[0].type, 'scalar')}"
         self.unless(fits)
 
     def is_length(self, code: str, place: tuple[int, int]) -> bool:

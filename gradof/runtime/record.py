@@ -56,7 +56,7 @@ from gradof.runtime.thread import tracing
 from gradof.runtime.trace_counts import count_changes, count_new_paths, forget_a_path
 from gradof.runtime.tracers import tracer_of
 from gradof.tracer.core.number import NUMBERS
-from gradof.tracer.core.place_numbers import is_floating, there, varying_now
+from gradof.tracer.core.place_numbers import is_floating, is_numeric, there, varying_now
 from gradof.tracer.core.pytree import thaw
 from gradof.tracer.core.result import ConstantOut, Store, Traced
 from gradof.tracer.state.cold import ColdCache
@@ -233,7 +233,7 @@ class Tracing:
             if isinstance(value, ConstantOut):
                 varies = type(held) is type(value.value) and type(held) in NUMBERS
             else:
-                varies = is_floating(held) or type(held) is float
+                varies = is_numeric(held) or type(held) is float
             if varies:
                 places.setdefault(key, store.place)
         return len(places) > before
@@ -250,13 +250,13 @@ class Tracing:
         places, before = self.cache.places, len(self.cache.places)
         for place in () if self.reads is None else self.reads.written:
             key = place_key(place)
-            if key not in self.cache.needed and is_floating(there(place)):
+            if key not in self.cache.needed and is_numeric(there(place)):
                 places.setdefault(key, place)
         return len(places) > before
 
     def _needs_arrays(self) -> bool:
         """Whether arrays of Python's state were inputs; as such they cannot be traced."""
-        found = [key for key, place in self.cache.places.items() if is_floating(there(place))]
+        found = [key for key, place in self.cache.places.items() if is_numeric(there(place))]
         self.cache.needed.update(found)
         for key in found:
             del self.cache.places[key]

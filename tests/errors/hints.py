@@ -197,7 +197,7 @@ def f(x):
     a[0] = x[0]
     return np.sum(a)
 --- pass it as an argument
-SEEN = np.zeros(3)
+SEEN = np.zeros(200_000)
 def f(x):
     SEEN[...] += 1.0
     return np.sum(x)

@@ -297,15 +297,15 @@ def test_elements_that_are_baked_in_are_part_of_the_check() -> None:
             np.testing.assert_array_equal(both(p)[0], fn(p))
 
 
-def test_numbers_of_numpy_are_served_as_arrays_without_dims() -> None:
+def test_numbers_of_numpy_are_served_beside_arrays_without_dims() -> None:
     both = gradof.value_and_grad(lambda a, b: a * a * np.exp(b), (0, 1))
     a, b = 2.0, 0.5
     kinds: list[Callable[[float], Any]] = [np.float64, np.array]
     want = a * a * np.exp(b)
     for first in kinds:
-        both(first(a), first(b))
         for second in kinds:
             args = first(a), second(b)
+            both(*args)
             assert any(quick(args, {}) is not MISS for quick in both._quick)
             np.testing.assert_allclose(both(*args)[1], (2 * a * np.exp(b), want))
     assert all(quick((np.float32(a), np.float64(b)), {}) is MISS for quick in both._quick)

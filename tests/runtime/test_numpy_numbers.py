@@ -164,6 +164,29 @@ def test_an_array_beside_a_tensor_is_still_refused() -> None:
         differentiate(LINES["product"], strict=True)(torch.ones(3), np.ones(3))
 
 
+def test_a_number_and_an_array_without_dims_are_told_apart() -> None:
+    """`y += 1` changes the array, and gives another number."""
+
+    def f(x: Any) -> Any:
+        y = x
+        y += 1
+        return x * 2 + isinstance(x, np.ndarray)
+
+    box = Box()
+
+    def counted(x: Any) -> Any:
+        box.value += 1
+        return x * box.value
+
+    for order in ((np.array(2.0), np.float64(2.0)), (np.float64(2.0), np.array(2.0))):
+        g, h = differentiate(f), differentiate(counted)
+        for value in order * 3:
+            assert g(value.copy()) == f(value.copy())
+            box.value = value.copy()
+            found = [h(np.ones(2))[0] for _ in range(3)]
+            assert found == [3, 4, 5] and box.value == 5 and type(box.value) is type(value)
+
+
 @dataclasses.dataclass
 class Options:
     rate: float = 0.1

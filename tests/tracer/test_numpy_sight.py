@@ -323,7 +323,7 @@ def test_templates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refused_trace_leaves_the_interpreters_names() -> None:
     space: dict[str, Any] = {}
     exec("def scale(x): return 2 * x", space)  # which gives the dict its `__builtins__`
-    weights = np.ones(3)
+    weights = np.ones(200_000)  # more than is copied, to be an input of a second try
     before = builtins.__import__
 
     def fn(x: Any) -> Any:

@@ -44,17 +44,22 @@ class NumberAt:
 def may_vary(value: Any, arrays: bool) -> bool:
     """Whether a value in a place can be an input: a number, but no bool.
 
-    With `arrays`, as in functions of numpy, floating-point arrays can, too.
+    With `arrays`, as in functions of numpy, arrays can, too.
     """
     if type(value) is int:
         return -LARGEST < value < LARGEST
-    return type(value) in NUMBERS or (arrays and is_floating(value))
+    return type(value) in NUMBERS or (arrays and is_numeric(value))
 
 
 def is_floating(value: Any) -> bool:
     """Whether it is a floating-point array or number of numpy's."""
+    return is_numeric(value) and value.dtype.kind in "fc"
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether it is an array or number of numpy's, of numbers or booleans."""
     plain = type(value) is np.ndarray or isinstance(value, np.generic)
-    return plain and value.dtype.kind in "fc"
+    return plain and value.dtype.kind in "fciub"
 
 
 def there(place: Place) -> Any:

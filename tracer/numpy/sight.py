@@ -52,6 +52,7 @@ class Sight:
         self._reach: Reach | None = None  # of this run, once it has been asked for
         self._found: dict[int, tuple[Any, Origin]] = {}
         self._given: list[Any] = []  # objects among the arguments
+        self.changed: list[Any] = []  # arrays that plain numpy has changed, and that are put back
         self._own: list[Any] = []  # kept, so that no other array has its id
         self._held = reads.held
         self.reads = reads
@@ -108,6 +109,8 @@ class Sight:
         if not changed:
             self._check_frames(fn)
             return
+        if all(id(array) in self._copies for array in changed):
+            self.changed = changed  # as inputs of the next try their changes are seen
         for array in changed:
             if id(array) in self._copies:
                 array[...] = self._copies[id(array)]

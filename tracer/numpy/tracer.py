@@ -24,7 +24,7 @@ from gradof.errors import GradofError, LeafTypeError, UnsupportedOpError
 from gradof.ir.garbage import few_collections
 from gradof.passes.eliminate_dead_code import eliminate_dead_code
 from gradof.tracer.core.loop_notes import Evaluate, Varying
-from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_floating
+from gradof.tracer.core.place_numbers import NumberAt, NumbersInPlaces, is_numeric
 from gradof.tracer.core.pytree import flatten_call, parameters_of, thaw
 from gradof.tracer.core.regions import recording_into
 from gradof.tracer.core.result import Traced, split_guards
@@ -218,7 +218,7 @@ def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) ->
     Data frames are as they were again.
     """
     sight.reads.held.frames.changed()
-    old = [array for array in adoptions.written if id(array) in sight.arrays]
+    old = [array for array in adoptions.written if id(array) in sight.arrays] + sight.changed
     found = sight.paths(fn, old) if old else {}
     sight.reads.written = [
         origin.place for array, origin in found.values()
@@ -238,7 +238,7 @@ class _Held:
 
     def number(self, key: Any, value: Any, name: str | None) -> Any:
         """What the function finds in a place."""
-        if is_floating(value):
+        if is_numeric(value):
             made = self.recorder.add_argument(value, name)
             self.arrays.append(made)
             self.values.append(value)
