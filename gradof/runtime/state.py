@@ -19,7 +19,7 @@ import builtins
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from operator import getitem
-from types import FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,7 @@ class StateGuard:
         self._varying = varying
         self._by_content = by_content  # numpy arrays are data to torch functions: their elements
         self.data: list[tuple[Any, Any, str]] = []
-        self.items: list[Checked] = []
-        self.cells: list[Checked] = []
+        self.items, self.cells = list[Checked](), list[Checked]()
         self.others: list[Checked] = []  # read by a step or a slot
         self.types: list[tuple[Any, type]] = []
         self.own_type: tuple[Any, type] | None = None
@@ -98,7 +97,8 @@ class StateGuard:
         self.renewed = RenewedObjects(reads)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
-        self._extras, self._rewritten = Extras(reads), Rewritten(reads, stores, self._used)
+        self._extras = Extras(reads, self.renewed.first)
+        self._rewritten = Rewritten(reads, stores, self._used)
         self._walk(fn, given, set() if walked is None else walked)
         self.renewed.forget()
         self.more += self._extras.checks(fn)
@@ -219,7 +219,7 @@ class StateGuard:
     def _type(self, obj: Any, cls: type, shown: str) -> None:
         if obj is self._own:  # a cache must not keep the object alive whose method it serves
             self.own_type = reference(obj), cls
-        else:
+        elif id(obj) not in self._extras.weakly:
             self.types.append((obj, cls))
         self._class(cls)
 
@@ -270,18 +270,18 @@ class StateGuard:
             self.absent.append((vars(obj), missing, path))
 
     def _instance(self, obj: Any, attributes: dict[str, Any], path: str, own: bool) -> None:
-        entry = self._reads.entry(attributes)
-        if not type(obj).__flags__ & HEAP:
+        entry, cls = self._reads.entry(attributes), type(obj)
+        if not cls.__flags__ & HEAP and cls is not SimpleNamespace:
             return
         if (place := self.renewed.first.get(id(obj))) is not None:
-            self._class(type(obj))
-            missing = self._class_names[type(obj)] - entry.keys()
+            self._class(cls)
+            missing = self._class_names[cls] - entry.keys()
             every = tuple(entry) if id(obj) in self._reads.everything else None
-            self.more.append((OfClass(place, type(obj), missing, every), path))
+            self.more.append((OfClass(place, cls, missing, every), path))
             return
-        if type(obj) not in self._class_names:
-            self._type(obj, type(obj), path)
-        names = self._class_names[type(obj)]
+        if cls not in self._class_names:
+            self._type(obj, cls, path)
+        names = self._class_names[cls]
         there = set(entry).union(*(t for k in MODULE_TABLES if isinstance(t := entry.get(k), dict)))
         missing = names - there - {"_modules", "_parameters"} - filled_in(entry)
         if id(obj) in self._reads.everything:  # names are computed: any that comes may be one

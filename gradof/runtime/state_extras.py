@@ -12,8 +12,10 @@ read; arrays, memoryviews and locks; which modules are loaded.
 from __future__ import annotations
 
 import copy
+import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator
 from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
@@ -22,7 +24,7 @@ from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
-from gradof.tracer.state.kinds import HEAP, module_of
+from gradof.tracer.state.kinds import HEAP, applied_by, module_of
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
@@ -36,8 +38,10 @@ _mro = attrgetter("__mro__")
 class Extras:
     """See the module docstring."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: Reads, renewed: Container[int] = ()) -> None:
         self._reads = reads
+        self._renewed = renewed  # ids of objects that are others at each call
+        self.weakly: set[int] = set()  # ids of what weak references lead to, which may go
         self._labels = [name for name in (*_LABELS, *_TABLES) if name in reads.names]
         self._found: list[More] = []
         self._classes: dict[type, None] = {}
@@ -57,6 +61,12 @@ class Extras:
         elif isinstance(obj, ModuleType):
             if not is_heard(obj.__name__) or obj.__name__.startswith("torch"):
                 self._modules[obj.__name__] = obj
+        elif isinstance(obj, functools.partial):
+            self._found.append((_Applied(obj), path))
+        elif isinstance(obj, weakref.ref) and id(obj) not in self._renewed:
+            if (there := obj()) is not None:
+                self.weakly.add(id(there))
+                self._found.append((_Alive(obj), f"what {path} refers to"))
         elif is_frame(type(obj)):
             self._found.append((Frame(obj), path or "a data frame"))
         elif type(obj) is LRU:
@@ -93,6 +103,30 @@ class Extras:
 def _is_installed(cls: type) -> bool:
     module = sys.modules.get(module_of(cls))
     return "site-packages" in str(getattr(module, "__file__", None))
+
+
+class _Applied:
+    """What a partial calls and is given by name, but not the values, which are looked at apart."""
+
+    def __init__(self, obj: functools.partial[Any]) -> None:
+        self._obj, self._entry = obj, self._now(obj)
+
+    def _now(self, obj: functools.partial[Any]) -> tuple[Any, ...]:
+        return applied_by(obj), obj.keywords, *obj.args, *obj.keywords
+
+    def __call__(self) -> bool:
+        now = self._now(self._obj)
+        return len(now) == len(self._entry) and all(map(is_, now, self._entry))
+
+
+class _Alive:
+    """A weak reference to an object that the entry does not keep."""
+
+    def __init__(self, obj: weakref.ref[Any]) -> None:
+        self._obj = obj
+
+    def __call__(self) -> bool:
+        return self._obj() is not None
 
 
 class _Same:

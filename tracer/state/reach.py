@@ -100,6 +100,7 @@ class Reach:
             )
             for name, value in self.reads.held.entry(obj.keywords).items():
                 yield Edge(Step("partial_kw", name), value, Place("item", obj.keywords, name))
+            yield from self._of_instance(obj, at)
         elif type(obj) is LRU:
             yield from self._fixed(obj, ("attr", "__wrapped__", wrapped_by(obj)))
             for key, value in self.used_of(obj):
