@@ -184,3 +184,23 @@ def test_hooks_of_leaves_are_not_called_without_a_gradient(together: bool) -> No
     g(x, w, b)[1].backward()
     assert not seen
     torch.testing.assert_close(b.grad, x.detach())
+
+
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_hooks_of_a_leaf_whose_gradient_the_function_asks_for(first: int) -> None:
+    """Eager's `torch.autograd.grad` hands it to them."""
+
+    def f(x: Any, w: Any) -> Any:
+        (slope,) = torch.autograd.grad((x * w).sin().sum(), w, create_graph=True)
+        return (x * (w - 0.1 * slope)).pow(2).sum()
+
+    x, w = torch.rand(2, 3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    leaf: Any = w.requires_grad_()
+    g: Any = gradof.differentiate(f)
+    for call in range(5):
+        if call == first:
+            leaf.register_hook(lambda gradient: gradient * 2)
+        found, expected = (torch.autograd.grad(fn(x, w), w) for fn in (g, f))
+        torch.testing.assert_close(found, expected)
+    assert g.cache_info().backward_runs == first

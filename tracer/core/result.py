@@ -140,6 +140,17 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Unhooked:
+    """Graph input `input` has no hooks on its gradient, which the function itself asks for."""
+
+    input: int
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is so for the tensor of another call."""
+        return not inputs[self.input]._backward_hooks
+
+
+@dataclass(frozen=True, slots=True)
 class InputOut:
     """A leaf of the result that *is* graph input `index`, the same object, written back or not."""
 
@@ -288,7 +299,7 @@ class Traced:
     stores: tuple[Store, ...] = ()
     performs: str = ""
     layouts: tuple[Layout, ...] = ()
-    attributes: tuple[Attributes | NoGradient | Unchanged, ...] = ()
+    attributes: tuple[Attributes | NoGradient | Unchanged | Unhooked, ...] = ()
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
     sizes: Any = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -21,10 +21,11 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.result import Attributes, NoGradient
+from gradof.tracer.core.result import Attributes, NoGradient, Unhooked
 from gradof.tracer.state import lookups
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.versions import Versions
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -40,6 +41,7 @@ class ReadAttributes:
         self._missed: dict[int, set[str]] = {}
         self._real: dict[int, torch.Tensor] = {}
         self._without: set[int] = set()  # those whose `.grad` was read
+        self._asked: set[int] = set()  # those whose gradient the function has asked for
         self.versions = Versions()
 
     def give(self, wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
@@ -57,6 +59,23 @@ class ReadAttributes:
             return False
         self._without.add(id(wrapper))
         return True
+
+    def asks_gradient(self, tensors: Iterable[Any], frame: FrameType) -> None:
+        """The function asks for these gradients itself; TraceError if hooks would change one."""
+        for tensor in tensors:
+            if (real := self._real.get(id(tensor))) is None:
+                continue
+            if real._backward_hooks:
+                raise TraceError(
+                    "a traced function asks for the gradient of a tensor that has hooks",
+                    loc=user_loc(frame), hint="remove them, and change the gradient that it gives",
+                )
+            self._asked.add(id(tensor))
+
+    def unhooked(self, wrappers: Sequence[torch.Tensor]) -> tuple[Unhooked, ...]:
+        """Those of the graph inputs that are to have no hooks."""
+        found = [i for i, wrapper in enumerate(wrappers) if id(wrapper) in self._asked]
+        return tuple(map(Unhooked, found))
 
     def without_gradients(self, wrappers: Sequence[torch.Tensor]) -> tuple[NoGradient, ...]:
         """Those of the graph inputs that are to have no gradient."""

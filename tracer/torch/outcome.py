@@ -31,6 +31,7 @@ from gradof.tracer.core.result import (
     Store,
     TensorOut,
     Unchanged,
+    Unhooked,
     WriteBack,
 )
 from gradof.tracer.core.views import SharedView, ViewOf, root_of, view_of
@@ -213,16 +214,20 @@ class Outcome:
         steps = zip(like.strides, self._steps[out.index], like.shape, strict=True)
         return all(mine == eagers for mine, eagers, n in steps if n > 1)
 
-    def read_attributes(self, n: int) -> tuple[Attributes | NoGradient | Unchanged, ...]:
+    def read_attributes(
+        self, n: int
+    ) -> tuple[Attributes | NoGradient | Unchanged | Unhooked, ...]:
         """What was read of the attributes of arguments, which are the first `n` inputs.
 
-        And which inputs had no gradient, or were never changed, where that was asked.
+        And which inputs had no gradient or hooks, or were never changed, where that was asked.
         """
         trace = self.trace
         found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
         without = trace.attributes.without_gradients(trace.wrappers)
+        unhooked = trace.attributes.unhooked(trace.wrappers)
         versions = trace.attributes.versions.of_inputs()
-        return (*(each for each in found[:n] if each is not None), *without, *versions)
+        read = (each for each in found[:n] if each is not None)
+        return (*read, *without, *unhooked, *versions)
 
     def new_leaves(self) -> tuple[int, ...]:
         """Inputs of which the function asks for a gradient: `x.requires_grad_()`."""

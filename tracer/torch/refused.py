@@ -78,6 +78,10 @@ def refuse(
     if func in _OF_NONE and all(arg is None for arg in args[1:2]):
         if api.attributes.lacks_gradient(api.traced(args[0])):
             return True
+    if func is torch.autograd.grad:
+        asked = args[1] if len(args) > 1 else kwargs.get("inputs", ())
+        tensors = (asked,) if isinstance(asked, torch.Tensor) else asked
+        api.attributes.asks_gradient(map(api.traced, tensors), frame)
     if func == _VERSION:
         api.attributes.versions.read(api.traced(args[0]), frame)
     if func == _SETS_DATA and isinstance(args[1], torch.Tensor):
