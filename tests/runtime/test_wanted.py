@@ -204,3 +204,20 @@ def test_hooks_of_a_leaf_whose_gradient_the_function_asks_for(first: int) -> Non
         found, expected = (torch.autograd.grad(fn(x, w), w) for fn in (g, f))
         torch.testing.assert_close(found, expected)
     assert g.cache_info().backward_runs == first
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_a_gradient_that_goes_on_through_another_argument() -> None:
+    """Forces by `pos`, where edges were computed from it before the call: eager goes through."""
+
+    def f(edges: Any, pos: Any) -> Any:
+        energy = (edges**2).sum() + (pos * edges.sum()).sin().sum()
+        return energy, *torch.autograd.grad(energy, pos, create_graph=True)
+
+    g: Any = gradof.differentiate(f)
+    for outside in (False, True, False, True):
+        pos = torch.rand(4, dtype=torch.float64, requires_grad=True)
+        other = torch.rand(4, dtype=torch.float64, requires_grad=True)
+        edges = (pos if outside else other) * 2
+        torch.testing.assert_close(g(edges, pos), f(edges, pos))
+    assert g.cache_info().forward_runs == 2

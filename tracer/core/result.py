@@ -26,6 +26,7 @@ import numpy as np
 from gradof.ir.contents import checksum
 from gradof.ir.core import Graph, Loc
 from gradof.passes.guards import guards_of, split
+from gradof.tracer.core.asked import Told
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.refill import reach, refill
 from gradof.tracer.core.views import LaidOut, SharedView, ViewOf
@@ -89,65 +90,6 @@ class Layout:
         if self.strides is None:
             return bool(tensor.is_contiguous())
         return bool(tensor.stride() == self.strides)
-
-
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """What was read of the attributes that the user set on graph input `input`.
-
-    `absent` are names that were asked for and not there; None: it has no others than `present`.
-    """
-
-    input: int
-    present: dict[str, Any]
-    absent: frozenset[str] | None
-
-    def holds(self, inputs: Sequence[Any]) -> bool:
-        """Whether the tensor of another call has the same."""
-        there = inputs[self.input].__dict__
-        if self.absent is None and there.keys() != self.present.keys():
-            return False
-        if self.absent and not self.absent.isdisjoint(there):
-            return False
-        return all(
-            type(there.get(name)) is type(value) and repr(there[name]) == repr(value)
-            for name, value in self.present.items()
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NoGradient:
-    """Graph input `input` is a leaf whose `.grad` was read, and None."""
-
-    input: int
-
-    def holds(self, inputs: Sequence[Any]) -> bool:
-        """Whether it is for the tensor of another call; of one that is no leaf torch warns."""
-        tensor = inputs[self.input]
-        return tensor.is_leaf and tensor.grad is None
-
-
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """Graph input `input` was never changed in place: its version counter was read, and 0."""
-
-    input: int
-
-    def holds(self, inputs: Sequence[Any]) -> bool:
-        """Whether it is so for the tensor of another call; inference tensors have no counter."""
-        tensor = inputs[self.input]
-        return not tensor.is_inference() and not tensor._version
-
-
-@dataclass(frozen=True, slots=True)
-class Unhooked:
-    """Graph input `input` has no hooks on its gradient, which the function itself asks for."""
-
-    input: int
-
-    def holds(self, inputs: Sequence[Any]) -> bool:
-        """Whether it is so for the tensor of another call."""
-        return not inputs[self.input]._backward_hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +241,7 @@ class Traced:
     stores: tuple[Store, ...] = ()
     performs: str = ""
     layouts: tuple[Layout, ...] = ()
-    attributes: tuple[Attributes | NoGradient | Unchanged | Unhooked, ...] = ()
+    attributes: tuple[Told, ...] = ()
     generators: tuple[Any, ...] = ()
     loops: tuple[bool, ...] = ()
     sizes: Any = None

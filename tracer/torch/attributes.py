@@ -21,7 +21,14 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.result import Attributes, NoGradient, Unhooked
+from gradof.tracer.core.asked import (
+    Attributes,
+    NoGradient,
+    OfOwnHistory,
+    Told,
+    Unhooked,
+    comes_from,
+)
 from gradof.tracer.state import lookups
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
@@ -61,7 +68,10 @@ class ReadAttributes:
         return True
 
     def asks_gradient(self, tensors: Iterable[Any], frame: FrameType) -> None:
-        """The function asks for these gradients itself; TraceError if hooks would change one."""
+        """The function asks for these gradients itself.
+
+        TraceError if hooks would change one, or it goes on through what was before the call.
+        """
         for tensor in tensors:
             if (real := self._real.get(id(tensor))) is None:
                 continue
@@ -70,12 +80,23 @@ class ReadAttributes:
                     "a traced function asks for the gradient of a tensor that has hooks",
                     loc=user_loc(frame), hint="remove them, and change the gradient that it gives",
                 )
+            if comes_from([*self._real.values()], real):
+                raise TraceError(
+                    "a traced function asks for the gradient of a tensor that another argument "
+                    "was computed from", loc=user_loc(frame),
+                    hint="compute that within the function, or pass it detached",
+                )  # fmt: skip
             self._asked.add(id(tensor))
 
-    def unhooked(self, wrappers: Sequence[torch.Tensor]) -> tuple[Unhooked, ...]:
-        """Those of the graph inputs that are to have no hooks."""
-        found = [i for i, wrapper in enumerate(wrappers) if id(wrapper) in self._asked]
-        return tuple(map(Unhooked, found))
+    def asked(self, wrappers: Sequence[torch.Tensor]) -> Iterator[Told]:
+        """What is to hold of graph inputs whose gradient the function asks for."""
+        found = [self._real.get(id(wrapper)) for wrapper in wrappers]
+        others = tuple(i for i, x in enumerate(found) if x is not None and x.grad_fn is not None)
+        for i, wrapper in enumerate(wrappers):
+            if id(wrapper) in self._asked:
+                yield Unhooked(i)
+                if others:
+                    yield OfOwnHistory(i, others)
 
     def without_gradients(self, wrappers: Sequence[torch.Tensor]) -> tuple[NoGradient, ...]:
         """Those of the graph inputs that are to have no gradient."""

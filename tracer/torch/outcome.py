@@ -19,19 +19,16 @@ from gradof.errors import TraceError
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import TensorType
 from gradof.tracer.core.anew import FreshOut, constant
+from gradof.tracer.core.asked import Told
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.objects import flatten_result
 from gradof.tracer.core.pytree import TreeDef
 from gradof.tracer.core.result import (
-    Attributes,
     InputOut,
-    NoGradient,
     NumberOut,
     OutputLeaf,
     Store,
     TensorOut,
-    Unchanged,
-    Unhooked,
     WriteBack,
 )
 from gradof.tracer.core.views import SharedView, ViewOf, root_of, view_of
@@ -214,20 +211,19 @@ class Outcome:
         steps = zip(like.strides, self._steps[out.index], like.shape, strict=True)
         return all(mine == eagers for mine, eagers, n in steps if n > 1)
 
-    def read_attributes(
-        self, n: int
-    ) -> tuple[Attributes | NoGradient | Unchanged | Unhooked, ...]:
+    def read_attributes(self, n: int) -> tuple[Told, ...]:
         """What was read of the attributes of arguments, which are the first `n` inputs.
 
-        And which inputs had no gradient or hooks, or were never changed, where that was asked.
+        And which inputs had no gradient or hooks, are of no other's history, or were never changed,
+        where that was asked.
         """
         trace = self.trace
         found = [trace.attributes.of(i, x, self.loc) for i, x in enumerate(trace.wrappers)]
         without = trace.attributes.without_gradients(trace.wrappers)
-        unhooked = trace.attributes.unhooked(trace.wrappers)
+        asked = trace.attributes.asked(trace.wrappers)
         versions = trace.attributes.versions.of_inputs()
         read = (each for each in found[:n] if each is not None)
-        return (*read, *without, *unhooked, *versions)
+        return (*read, *without, *asked, *versions)
 
     def new_leaves(self) -> tuple[int, ...]:
         """Inputs of which the function asks for a gradient: `x.requires_grad_()`."""

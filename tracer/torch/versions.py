@@ -17,7 +17,7 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
-from gradof.tracer.core.result import Unchanged
+from gradof.tracer.core.asked import Unchanged
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import is_written
 from gradof.tracer.torch.inference import begun_here
