@@ -27,7 +27,6 @@ from gradof.tracer.core.asked import (
     OfOwnHistory,
     Told,
     Unhooked,
-    comes_from,
 )
 from gradof.tracer.state import lookups
 from gradof.tracer.state.heard import is_heard
@@ -48,7 +47,7 @@ class ReadAttributes:
         self._missed: dict[int, set[str]] = {}
         self._real: dict[int, torch.Tensor] = {}
         self._without: set[int] = set()  # those whose `.grad` was read
-        self._asked: set[int] = set()  # those whose gradient the function has asked for
+        self._asked: dict[int, Loc | None] = {}  # those whose gradient it asks for, and where
         self.versions = Versions()
 
     def give(self, wrapper: torch.Tensor, tensor: torch.Tensor) -> None:
@@ -68,10 +67,7 @@ class ReadAttributes:
         return True
 
     def asks_gradient(self, tensors: Iterable[Any], frame: FrameType) -> None:
-        """The function asks for these gradients itself.
-
-        TraceError if hooks would change one, or it goes on through what was before the call.
-        """
+        """The function asks for these gradients itself; TraceError if hooks would change one."""
         for tensor in tensors:
             if (real := self._real.get(id(tensor))) is None:
                 continue
@@ -80,23 +76,28 @@ class ReadAttributes:
                     "a traced function asks for the gradient of a tensor that has hooks",
                     loc=user_loc(frame), hint="remove them, and change the gradient that it gives",
                 )
-            if comes_from([*self._real.values()], real):
-                raise TraceError(
-                    "a traced function asks for the gradient of a tensor that another argument "
-                    "was computed from", loc=user_loc(frame),
-                    hint="compute that within the function, or pass it detached",
-                )  # fmt: skip
-            self._asked.add(id(tensor))
+            self._asked[id(tensor)] = user_loc(frame)
 
     def asked(self, wrappers: Sequence[torch.Tensor]) -> Iterator[Told]:
-        """What is to hold of graph inputs whose gradient the function asks for."""
-        found = [self._real.get(id(wrapper)) for wrapper in wrappers]
-        others = tuple(i for i, x in enumerate(found) if x is not None and x.grad_fn is not None)
+        """What is to hold of graph inputs whose gradient the function asks for.
+
+        TraceError where it goes on through what was before the call.
+        """
+        real = [self._real[id(wrapper)] for wrapper in wrappers]
+        others = tuple(i for i, tensor in enumerate(real) if tensor.grad_fn is not None)
         for i, wrapper in enumerate(wrappers):
-            if id(wrapper) in self._asked:
-                yield Unhooked(i)
-                if others:
-                    yield OfOwnHistory(i, others)
+            if id(wrapper) not in self._asked:
+                continue
+            yield Unhooked(i)
+            own = OfOwnHistory(i, others)
+            if not own.holds(real):
+                raise TraceError(
+                    "a traced function asks for the gradient of a tensor that another one was "
+                    "computed from before the call", loc=self._asked[id(wrapper)],
+                    hint="compute that within the function, or pass it detached",
+                )  # fmt: skip
+            if others:
+                yield own
 
     def without_gradients(self, wrappers: Sequence[torch.Tensor]) -> tuple[NoGradient, ...]:
         """Those of the graph inputs that are to have no gradient."""
