@@ -5,6 +5,7 @@
 # make programs  all sequences of calls and training loops beside eager, and long runs
 # make bench   the benchmarks              make gpu     GPU tests and benchmarks, on a GPU machine
 # make fuzz MINUTES=10  random programs to second gradients, torch's and numpy's
+# make sequences MINUTES=10  random functions with state, and what happens between their calls
 # make autograd  HIPS autograd's own tests and examples, with its import replaced
 # make lifelines  fits of lifelines with its autograd import replaced, beside autograd's
 # make models  every architecture of transformers, compared with eager
@@ -23,11 +24,11 @@ DOCS_READY := $(VENV)/.gradof-docs
 DOCS := mkdocs-material mkdocstrings-python
 
 .DEFAULT_GOAL := help
-.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz check bench autograd lifelines models packages suites gpu gpu-check \
+.PHONY: docs explore-test explore-vendor screenshots help setup demo test test-fast long programs fuzz sequences check bench autograd lifelines models packages suites gpu gpu-check \
 	gpu-dry-run clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -15
+	@sed -n 's/^# //p' Makefile | head -16
 
 setup: $(READY)
 
@@ -71,6 +72,10 @@ SEED ?= 0
 fuzz: $(READY)
 	$(BIN)/gradof fuzz --library torch --minutes $(MINUTES) --seed $(SEED) --reached
 	$(BIN)/gradof fuzz --library numpy --minutes $(MINUTES) --seed $(SEED) --reached
+
+sequences: $(READY)
+	$(BIN)/python -m tests.programs.search torch --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python -m tests.programs.search numpy --minutes $(MINUTES) --seed $(SEED)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -365,6 +365,7 @@ class Tracing:
         cache.traces.append((entry.reason, entry.seconds))
         note_lengths(cache, self.fn, call, entry)
         kin.note(self.function, call, entry, recording.reads, self.cache.needed)
+        recording.reads.held.alive.clear()  # weak references to them are to die as in plain Python
         return entry, call
 
     def _run_eagerly(self, key: Any, error: TraceError) -> None:

@@ -191,7 +191,7 @@ class StateGuard:
 
     def _edge(self, edge: Edge, shown: str) -> None:
         kind, container, key = edge.place
-        if kind in ("fixed", "cached"):
+        if kind in ("fixed", "cached") or self._extras.refers(edge, shown):
             return
         if kind == "type":
             self._type(container, edge.child, shown)

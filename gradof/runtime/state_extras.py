@@ -22,9 +22,11 @@ from typing import Any
 
 from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
+from gradof.tracer.state.edges import Edge
 from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, applied_by, module_of
+from gradof.tracer.state.places import Place, read_place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.surroundings import is_installed
 
@@ -75,6 +77,14 @@ class Extras:
                 self._found.append((CacheGuard(obj, used), f"what {path} has cached"))
         elif is_buffer(type(obj)) and (type(obj) is not LOCK or self._asks_locks()):
             self._found.append((_Same(obj, self._entry(obj)), path))
+
+    def refers(self, edge: Edge, path: str) -> bool:
+        """Whether it is what a weak reference in a place leads to, which is then looked at here."""
+        if edge.place.kind != "refer":
+            return False
+        self.weakly.add(id(edge.child))
+        self._found.append((_Refers(edge.place, edge.child), path))
+        return True
 
     def checks(self, fn: Any) -> Iterator[More]:
         """All that is to be compared."""
@@ -127,6 +137,16 @@ class _Alive:
 
     def __call__(self) -> bool:
         return self._obj() is not None
+
+
+class _Refers:
+    """What a weak reference in a place leads to, which the entry does not keep."""
+
+    def __init__(self, place: Place, obj: Any) -> None:
+        self._place, self._then = place, weakref.ref(obj)
+
+    def __call__(self) -> bool:
+        return read_place(self._place) is self._then()
 
 
 class _Same:

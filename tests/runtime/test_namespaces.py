@@ -6,7 +6,6 @@ Each program is a line of setup that defines `f`, and what happens before each c
 from __future__ import annotations
 
 import functools
-import gc
 import types
 import weakref
 from typing import Any
@@ -35,7 +34,8 @@ CONFIG = ("", "config.c = 0.5", "", "vars(config).pop('b')", "config.a = 3.0", "
 PARTIAL = ("", "half.keywords['j'] = 3.0", "half.keywords.pop('j')", "half.keywords['k'] = 5.0",
            "half.keywords['j'] = 7.0",
            "half.__setstate__((used, (), {'k': 9.0}, {'w': 1.0}))")  # fmt: skip
-WEAK = ("", "thing = Thing(); thing.k = 4.0; gc.collect()", "", "")
+WEAK = ("", "thing = Thing(); thing.k = 4.0", "",
+        "ref = weakref.ref(thing); table['a'] = thing", "", "del thing", "")  # fmt: skip
 PROGRAMS = {
     "vars": ("over(x, vars(config).items())", CONFIG),
     "sorted vars": ("over(x, sorted(config.__dict__.items()))", CONFIG),
@@ -66,7 +66,7 @@ def test_what_changes_is_seen(name: str, library: str, cls: str) -> None:
 
     def run(compiled: bool) -> list[float]:
         world: dict[str, Any] = {
-            "functools": functools, "gc": gc, "types": types, "weakref": weakref,
+            "functools": functools, "types": types, "weakref": weakref,
             "clamped": functools.partial(torch.clamp, min=0.5),
         }  # fmt: skip
         exec(SETUP.format(cls=cls), world)

@@ -83,7 +83,7 @@ class Held:
         self._class_names: dict[tuple[type, str], Any] = {}
         self._stores: dict[tuple[CodeType, str], Any] = {}  # closure variables, by code that stores
         self._seen: set[tuple[int, tuple[int, int]]] = set()
-        self._alive: list[Any] = []  # ids stay theirs
+        self.alive: list[Any] = []  # ids stay theirs until the trace is entered
         self.sight: Callable[[Any, bool], bool] | None = None  # see `see`
         self.met: dict[int, bool] = {}  # by id, what it was told of, and whether that is old
         self._seen_old: set[tuple[int, tuple[int, int]]] = set()
@@ -124,7 +124,7 @@ class Held:
                 stack.extend((c, True) for c in caches_of(kind, names))  # a logger's `warn_once`
                 continue
             seen.add((id(obj), mark))
-            self._alive.append(obj)
+            self.alive.append(obj)
             if self.sight is not None and old > self.met.get(id(obj), -1):
                 self.met[id(obj)] = old
                 if not is_frame(kind) and not self.sight(obj, old):
