@@ -88,6 +88,29 @@ def test_a_tensor_of_inference_mode_outside_of_it(f: Callable[[Any], Any]) -> No
     torch.testing.assert_close(differentiate(f, strict=True)(x), f(x))
 
 
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_a_gradient_within_is_refused_as_eager_does() -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        seen.append(1)
+        with torch.enable_grad():
+            z = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad((z**2).sum(), z)
+        return x - slope
+
+    g = differentiate(f)
+    with torch.inference_mode():
+        x = torch.rand(3)
+        for function in (f, g):
+            seen.clear()
+            with pytest.raises(RuntimeError):
+                function(x)
+            assert seen == [1]
+    y = torch.rand(3, requires_grad=True)
+    assert torch.equal(g(y), f(y))
+
+
 def test_a_module_keeps_what_it_has_seen() -> None:
     class Averaged(nn.Module):
         mean: Tensor

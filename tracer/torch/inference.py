@@ -27,7 +27,12 @@ _is_enabled = torch.is_inference_mode_enabled
 
 def begun_here() -> bool:
     """Whether this thread's trace is of a call in inference mode, which its code has not left."""
-    return threading.get_ident() in _BEGUN and not torch.is_grad_enabled()
+    return has_begun() and not torch.is_grad_enabled()
+
+
+def has_begun() -> bool:
+    """Whether this thread's trace is of a call in inference mode."""
+    return threading.get_ident() in _BEGUN
 
 
 def _answer() -> bool:

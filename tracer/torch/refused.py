@@ -16,6 +16,7 @@ from gradof.ir.core import Loc
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.histories import Histories
+from gradof.tracer.torch.inference import has_begun
 from gradof.tracer.torch.memory import address, same_elements
 
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
@@ -79,6 +80,11 @@ def refuse(
         if api.attributes.lacks_gradient(api.traced(args[0])):
             return True
     if func is torch.autograd.grad:
+        if has_begun():
+            raise TraceError(
+                "a gradient is asked for within inference mode", loc=user_loc(frame),
+                hint="call it under no_grad instead, with enable_grad around the gradient",
+            )  # fmt: skip
         asked = args[1] if len(args) > 1 else kwargs.get("inputs", ())
         tensors = (asked,) if isinstance(asked, torch.Tensor) else asked
         api.attributes.asks_gradient(map(api.traced, tensors), frame)
