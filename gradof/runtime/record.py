@@ -154,6 +154,8 @@ class Tracing:
         state = None if reads is None else self._state(reads, (), by_content=True)
         decided = () if reads is None else reads.decided
         self.cache.eager.note(call.key, error, state, decided)
+        if reads is not None:
+            reads.held.alive.clear()
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
