@@ -77,6 +77,8 @@ class Audit:
                 self._say(str(error))
             except GradofError as error:  # what cannot be compared, and says so
                 reason = f"{type(error).__name__}: {error.message}"
+            except Exception as error:  # of the function's own, on copies: the call tells of it
+                reason = f"{type(error).__name__}: {error}"
         self.skipped += bool(reason)
         self.checked += not reason
         self.reason = reason or self.reason
@@ -100,9 +102,15 @@ def _cannot_be_checked(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, A
     torch = torch_if_loaded()
     if torch is not None and not torch.is_grad_enabled():
         return "the call is under no_grad"
-    bound = compiled.bind(args, kwargs)
+    try:
+        bound = compiled.bind(args, kwargs, eager=True)
+    except Exception as error:  # the call itself comes to it again, and may run eagerly
+        return f"{type(error).__name__}: {error}"
     if bound.entry.traced.writes:
         return "the function writes to Python state"
+    drawn_from = bound.entry.traced.generators  # of which the harness puts torch's back
+    if any(torch is None or not isinstance(g, torch.Generator) for g in drawn_from):
+        return "the function draws from Python's or numpy's generators"
     if any(getattr(x, "_backward_hooks", None) for x in bound.inputs):
         return "a hook of a tensor would run"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import warnings
 from typing import Any
@@ -109,6 +110,47 @@ def test_what_cannot_run_again_unseen_is_skipped_and_counted() -> None:
     with torch.no_grad():
         plain(x)
     assert not seen and plain.audit_info().skipped == 2
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_what_runs_eagerly_is_skipped_and_runs() -> None:
+    counts = iter(range(9))
+
+    def taking(x: Any) -> Any:
+        return (x * next(counts)).sum()
+
+    step = gradof.differentiate(taking, audit=1.0)
+    x = torch.ones(3, requires_grad=True)
+    assert [step(x).item() for _ in range(3)] == [0.0, 3.0, 6.0]
+    info = step.audit_info()
+    assert info.skipped == 3 and "next() is called" in info.reason
+
+
+def test_an_error_of_the_functions_own_comes_from_the_call() -> None:
+    done: list[int] = []
+
+    def failing(x: Any) -> Any:
+        done.append(1)
+        raise ValueError("asked for")
+
+    step = gradof.differentiate(failing, audit=1.0)
+    with pytest.raises(ValueError, match="asked for"):
+        step(torch.ones(3, requires_grad=True))
+    assert done == [1] and step.audit_info().skipped == 1
+
+
+def test_draws_of_pythons_and_numpys_are_not_made_again() -> None:
+    def noisy(x: Any) -> Any:
+        return (x * (float(np.random.rand()) + random.random())).sum()
+
+    function: Any
+    found = []
+    for function in (noisy, gradof.differentiate(noisy, audit=1.0)):
+        np.random.seed(0)
+        random.seed(0)
+        found.append([function(torch.ones(3, requires_grad=True)).item() for _ in range(4)])
+    np.testing.assert_allclose(found[1], found[0])
+    assert "generators" in function.audit_info().reason
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, "all", None, True])
