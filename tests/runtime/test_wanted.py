@@ -221,3 +221,13 @@ def test_a_gradient_that_goes_on_through_another_argument() -> None:
         edges = (pos if outside else other) * 2
         torch.testing.assert_close(g(edges, pos), f(edges, pos))
     assert g.cache_info().forward_runs == 2
+
+
+def test_two_results_of_one_op_do_not_come_from_each_other() -> None:
+    def f(q: Any, k: Any) -> Any:
+        energy = (q * k).sin().sum()
+        return energy, *torch.autograd.grad(energy, q, create_graph=True)
+
+    g: Any = gradof.differentiate(f, strict=True)
+    both = torch.rand(2, 4, dtype=torch.float64, requires_grad=True) * 2
+    torch.testing.assert_close(g(*both.unbind()), f(*both.unbind()))

@@ -1,7 +1,7 @@
 """What a run asked of the tensors of its call: the trace holds for calls where it is so again.
 
-    def f(x, w):
-        (slope,) = torch.autograd.grad((x * w).sum(), w)     Unhooked(1), OfOwnHistory(1, (0,))
+    def f(x, w):                                             f(3 * y, w):
+        (slope,) = torch.autograd.grad((x * w).sum(), w)     Unhooked(1), OfOwnHistory((1,), (0,))
         return slope * getattr(x, "scale", 1)                Attributes(0, {}, frozenset({"scale"}))
 """
 
@@ -73,29 +73,32 @@ class Unhooked:
 
 @dataclass(frozen=True, slots=True)
 class OfOwnHistory:
-    """No graph input among `others` comes from graph input `input`, by what was before the call.
+    """No graph input among `others` comes from one of `inputs`, by what was before the call.
 
-    The function asks for its gradient, which would go on through them.
+    The function asks for the gradients of these, which would go on through them.
     """
 
-    input: int
-    others: tuple[int, ...]
+    inputs: tuple[int, ...]
+    others: tuple[int, ...]  # those with a history
 
     def holds(self, inputs: Sequence[Any]) -> bool:
         """Whether it is so for the tensors of another call."""
-        return not comes_from([inputs[i] for i in self.others], inputs[self.input])
+        sources = [inputs[i] for i in self.inputs]
+        return not come_from([inputs[i] for i in self.others], sources)
 
 
-def comes_from(tensors: Sequence[Any], source: Any) -> bool:
-    """Whether autograd would come from one of the tensors, but the source, to it."""
-    own = source.grad_fn
-    stack = [t.grad_fn for t in tensors if t is not source and t.grad_fn is not None]
-    seen = {*stack}
+def come_from(tensors: Sequence[Any], sources: Sequence[Any]) -> bool:
+    """Whether autograd would come from one of the tensors to a source that is another one.
+
+    Two results of one op do not come from each other.
+    """
+    own, leaves = {s.grad_fn for s in sources} - {None}, {id(s) for s in sources}
+    stack = [t.grad_fn for t in tensors]
+    seen = set[Any]()
     while stack:
-        node = stack.pop()
-        if node is own or getattr(node, "variable", None) is source:
+        new = {after for after, _ in stack.pop().next_functions if after is not None} - seen
+        if any(node in own or id(getattr(node, "variable", None)) in leaves for node in new):
             return True
-        new = {after for after, _ in node.next_functions if after is not None} - seen
         seen |= new
         stack += new
     return False

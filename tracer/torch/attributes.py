@@ -85,19 +85,17 @@ class ReadAttributes:
         """
         real = [self._real[id(wrapper)] for wrapper in wrappers]
         others = tuple(i for i, tensor in enumerate(real) if tensor.grad_fn is not None)
-        for i, wrapper in enumerate(wrappers):
-            if id(wrapper) not in self._asked:
-                continue
-            yield Unhooked(i)
-            own = OfOwnHistory(i, others)
+        asked = tuple(i for i, wrapper in enumerate(wrappers) if id(wrapper) in self._asked)
+        yield from map(Unhooked, asked)
+        if asked and others:
+            own = OfOwnHistory(asked, others)
             if not own.holds(real):
                 raise TraceError(
                     "a traced function asks for the gradient of a tensor that another one was "
-                    "computed from before the call", loc=self._asked[id(wrapper)],
+                    "computed from before the call", loc=self._asked[id(wrappers[asked[0]])],
                     hint="compute that within the function, or pass it detached",
                 )  # fmt: skip
-            if others:
-                yield own
+            yield own
 
     def without_gradients(self, wrappers: Sequence[torch.Tensor]) -> tuple[NoGradient, ...]:
         """Those of the graph inputs that are to have no gradient."""
