@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradof import differentiate
+from gradof import differentiate, value_and_grad
 from gradof.errors import LeafTypeError
 
 LINES: dict[str, Callable[[Tensor, Any], Any]] = {
@@ -185,6 +186,22 @@ def test_a_number_and_an_array_without_dims_are_told_apart() -> None:
             box.value = value.copy()
             found = [h(np.ones(2))[0] for _ in range(3)]
             assert found == [3, 4, 5] and box.value == 5 and type(box.value) is type(value)
+
+
+def test_a_number_of_numpys_that_moves_within_a_deque_stays_one() -> None:
+    kept = deque([1.0], maxlen=2)
+
+    def f(x: Any) -> Any:
+        h, k = x * 1.0, 0
+        while h.max() < 2 and k < 6:
+            h, k = h * 1.5 + 0.1, k + 1
+        kept.append(h.mean())
+        return (h * sum(kept)).sum()
+
+    both = value_and_grad(f)
+    for scale in (0.9, 1.0, 1.0, 1.0):
+        both(np.array([0.3, 0.7, 1.2]) * scale)
+        assert {type(number) for number in kept} <= {float, np.float64}
 
 
 @dataclasses.dataclass
