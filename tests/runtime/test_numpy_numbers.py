@@ -188,16 +188,22 @@ def test_a_number_and_an_array_without_dims_are_told_apart() -> None:
             assert found == [3, 4, 5] and box.value == 5 and type(box.value) is type(value)
 
 
+MEANS = """
+def f(x):
+    h, k = x * 1.0, 0
+    while h.max() < 2 and k < 6:
+        h = h * 1.5 + 0.1
+        k += 1
+    kept.append(h.mean())
+    h = h * sum(kept)
+    return h.sum()
+"""
+
+
 def test_a_number_of_numpys_that_moves_within_a_deque_stays_one() -> None:
-    kept = deque([1.0], maxlen=2)
-
-    def f(x: Any) -> Any:
-        h, k = x * 1.0, 0
-        while h.max() < 2 and k < 6:
-            h, k = h * 1.5 + 0.1, k + 1
-        kept.append(h.mean())
-        return (h * sum(kept)).sum()
-
+    space: dict[str, Any] = {"kept": deque([1.0], maxlen=2)}
+    exec(MEANS, space)
+    f, kept = space["f"], space["kept"]
     both = value_and_grad(f)
     for scale in (0.9, 1.0, 1.0, 1.0):
         both(np.array([0.3, 0.7, 1.2]) * scale)
