@@ -197,10 +197,10 @@ class StateGuard:
             self._type(container, edge.child, shown)
             return
         if type(edge.child) in NUMBERS or self._varying:
-            if (name := place_key(edge.place)) in self._varying:
+            name = place_key(edge.place)
+            if name in self._varying:
                 return
-            numbers = NUMBERS if self._by_content else (int, float)  # to numpy others are arrays
-            if type(edge.child) in numbers and kind in _VARYING:
+            if type(edge.child) in NUMBERS and kind in _VARYING:
                 self.numbers[name] = edge.place, shown
         if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it

@@ -13,7 +13,7 @@ run of df has the second derivatives through them and through the results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -144,14 +144,22 @@ def _gradients(
 
 
 class IfGiven:
-    """A hook of a tensor that is not called with None."""
+    """A hook of a tensor that is not called with None, until the backward has ended."""
 
-    def __init__(self, hook: Callable[[Tensor], Tensor | None]) -> None:
-        self.hook = hook
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self.hooks, self.key, self.hook = hooks, key, hooks[key]
+        hooks[key] = self
+        torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
     def __call__(self, gradient: Tensor | None) -> Tensor | None:
         """What the hook gives, or None: the gradient stays as it is."""
-        return None if gradient is None else self.hook(gradient)
+        found: Tensor | None = None if gradient is None else self.hook(gradient)
+        return found
+
+    def end(self) -> None:
+        """Put the hook itself back, if it was not removed meanwhile."""
+        if self.hooks.get(self.key) is self:
+            self.hooks[self.key] = self.hook
 
 
 def _spare_hooks(ctx: Any, plan: GradientPlan, gradients: Sequence[Tensor | None]) -> None:
@@ -165,9 +173,8 @@ def _spare_hooks(ctx: Any, plan: GradientPlan, gradients: Sequence[Tensor | None
         if node is not None and not hasattr(node, "variable"):  # the leaf is behind a view of it
             node = node.next_functions[0][0] if node.next_functions else None
         hooks = getattr(getattr(node, "variable", None), "_backward_hooks", None) or {}
-        for key, hook in hooks.items():
-            if type(hook) is not IfGiven:
-                hooks[key] = IfGiven(hook)
+        for key in [key for key, hook in hooks.items() if type(hook) is not IfGiven]:
+            IfGiven(hooks, key)
 
 
 def _captures(ctx: Any) -> list[Any]:

@@ -170,7 +170,7 @@ def judge(drawn: Drawn) -> tuple[str, str]:
             if isinstance(found, GradofError) and not isinstance(expected, Exception):
                 return "refused", where + str(found)
             if isinstance(expected, Exception) and isinstance(found, type(expected)):
-                return "equal", ""  # what was done before it was raised may be done or not
+                return "raises", ""  # what was done before it may be done or not: no more is said
             return "error", f"{where}{expected!r}, and ours {found!r}"
         wrong = _differs(drawn, i, mode, expected, found)
         wrong = wrong or first_difference(plain.seen(), world.seen(), 1e-7)

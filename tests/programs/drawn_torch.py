@@ -132,4 +132,6 @@ def judge(drawn: Drawn) -> tuple[str, str]:
     outcome = compare(sequence_of(drawn))
     if outcome.text.endswith("gradof has None") and any(x in outcome.text for x in REFUSES):
         return "more", outcome.text
+    if outcome.kind == "equal" and outcome.compiled.eager_warnings:
+        return "eager", ""
     return outcome.kind, outcome.text

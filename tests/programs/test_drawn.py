@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +22,12 @@ def _seeds() -> Iterator[Any]:
 
 @pytest.mark.parametrize("seed", [*_seeds()])
 @pytest.mark.parametrize("of", [drawn_torch, drawn_numpy], ids=["torch", "numpy"])
-def test_a_drawn_program_is_as_plain(of: ModuleType, seed: int) -> None:
+def test_a_drawn_program_is_as_plain(
+    of: ModuleType, seed: int, record_property: Callable[[str, object], None]
+) -> None:
     drawn = of.draw(seed)
     kind, text = of.judge(drawn)
+    record_property("sequence", [f"drawn {kind}"])
     assert kind in FINE, f"{text}\n{drawn}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,26 +189,32 @@ def test_a_number_and_an_array_without_dims_are_told_apart() -> None:
             assert found == [3, 4, 5] and box.value == 5 and type(box.value) is type(value)
 
 
-MEANS = """
-def f(x):
-    h, k = x * 1.0, 0
-    while h.max() < 2 and k < 6:
-        h = h * 1.5 + 0.1
-        k += 1
-    kept.append(h.mean())
-    h = h * sum(kept)
-    return h.sum()
-"""
+@pytest.mark.parametrize("line", [
+    "s.a, s.b = s.b, s.a + 1", "s.b = s.a; s.a = x.mean()",
+    "s.kept.append(x.sum()); s.a = s.kept[0]",
+])  # fmt: skip
+@pytest.mark.parametrize("value", ["np.float64(1.5)", "np.float32(1.5)", "np.int64(2)", "1.5",
+                                   "np.array(1.5)", "np.array([1.5, 2.0])"])  # fmt: skip
+def test_a_number_that_moves_within_the_state_stays_one(line: str, value: str) -> None:
+    def run(compiled: bool) -> list[Any]:
+        state = SimpleNamespace(a=None, b=None, kept=deque([1.0], maxlen=2))
+        space: dict[str, Any] = {"np": np, "s": state}
+        exec(f"s.a, s.b = {value}, {value}", space)
+        exec(f"def f(x):\n    {line}\n    return (x * s.a).sum()", space)
+        f, both, found = space["f"], value_and_grad(space["f"]), []
+        for call in range(5):
+            x = np.array([0.3, 0.7]) * (call + 1)
+            result = both(x)[0] if compiled else f(x)
+            found.append((round(float(result), 9), repr(state)))
+        return found
+
+    assert run(True) == run(False)
 
 
-def test_a_number_of_numpys_that_moves_within_a_deque_stays_one() -> None:
-    space: dict[str, Any] = {"kept": deque([1.0], maxlen=2)}
-    exec(MEANS, space)
-    f, kept = space["f"], space["kept"]
-    both = value_and_grad(f)
-    for scale in (0.9, 1.0, 1.0, 1.0):
-        both(np.array([0.3, 0.7, 1.2]) * scale)
-        assert {type(number) for number in kept} <= {float, np.float64}
+@pytest.mark.parametrize("value", [np.float64(2.0), np.float32(2.0), np.array(2.0)], ids=repr)
+def test_an_argument_is_returned_as_what_it_is(value: Any) -> None:
+    found = differentiate(lambda x: (x, x * 2))(value)
+    assert type(found[0]) is type(value) and type(found[1]) is type(value * 2)
 
 
 @dataclasses.dataclass

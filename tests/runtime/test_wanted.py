@@ -154,8 +154,12 @@ def test_hooks_of_leaves_are_not_called_without_a_gradient(together: bool) -> No
     def f(x: Any, w: Any, b: Any) -> Any:
         return (x * w).sin().sum(), (x * b).sum()
 
-    def noting(name: str, hook: Any) -> Any:
-        return lambda g: seen.append(name) or hook(g)  # type: ignore[func-returns-value]
+    def noting(name: str, change: Any) -> Any:
+        def hook(gradient: Any) -> Any:
+            seen.append(name)
+            return change(gradient)
+
+        return hook
 
     seen: list[str] = []
     leaves: list[Any] = [torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
@@ -180,6 +184,8 @@ def test_hooks_of_leaves_are_not_called_without_a_gradient(together: bool) -> No
         seen.clear()
         for leaf in leaves:
             leaf.grad = None
+    there = [*w._backward_hooks.values(), *b._backward_hooks.values()]
+    assert [hook.__name__ for hook in there] == ["hook", "hook"]
     handle.remove()
     g(x, w, b)[1].backward()
     assert not seen

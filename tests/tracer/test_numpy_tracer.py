@@ -282,8 +282,8 @@ def test_nested_arguments_and_results() -> None:
     args = ({"w": X, "b": [V]}, Pair(np.ones(5), np.float64(2.0)), True)
     traced = check(fn, *args)
     assert traced.outputs[1:] == (
-        InputOut(2), InputOut(3), ConstantOut(3), ConstantOut("a"), ConstantOut(True),
-        ConstantOut(None),
+        InputOut(2), InputOut(3, is_number=True), ConstantOut(3), ConstantOut("a"),
+        ConstantOut(True), ConstantOut(None),
     )  # fmt: skip
     assert isinstance(traced.outputs[0], TensorOut)
 

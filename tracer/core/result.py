@@ -94,9 +94,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class InputOut:
-    """A leaf of the result that *is* graph input `index`, the same object, written back or not."""
+    """A leaf of the result that *is* graph input `index`, the same object, written back or not.
+
+    A number of numpy's, which the graph takes as an array without dims, is a number again.
+    """
 
     index: int
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +267,7 @@ class Traced:
             if isinstance(out, TensorOut):
                 leaves.append(results[out.index])
             elif isinstance(out, InputOut):
-                leaves.append(inputs[out.index])
+                leaves.append(inputs[out.index][()] if out.is_number else inputs[out.index])
             elif isinstance(out, GivenOut):
                 leaves.append(containers[out.path])
             elif isinstance(out, NumberOut):

@@ -148,7 +148,7 @@ class Outcome:
             return NumberOut(self._add(leaf.outcome()))
         for i, known in enumerate(self.inputs):
             if known is leaf:
-                return InputOut(i)
+                return InputOut(i, is_number=known.is_scalar)
         if id(leaf) in self.recorder.told.floats:
             return NumberOut(self._add(leaf.expr.value))
         value, root = leaf.expr.value, leaf.root
