@@ -1,13 +1,14 @@
 """Hooks on gradients inside traced functions: of tensors, and of the modules that are called.
 
-    h.register_hook(lambda g: g.clamp(-1, 1))        →  %h.1 = CustomRule(%h, %h) block(%dh):
+    h.register_hook(lambda g: g.clamp(-1, 1))        →  %h.1 = CustomRule(%h) block(%dh, %h.1):
                                                             clamp(%dh)
     net[1].register_full_backward_pre_hook(lambda module, go: (go[0] * 10,))
 
 A hook that only computes is recorded as the rule of an identity; whatever is between it and the
-parameters gets what it returns. A hook that does anything else (counts, stores, prints) has to run
-at every backward, of which a graph knows nothing: that is a TraceError. So is whatever torch offers
-beside these two to look into a backward: nodes of autograd, `retain_grad`, hooks on what is saved.
+parameters gets what it returns, in the second derivative, too (`ops.custom.behind_hooks`). A hook
+that does anything else (counts, stores, prints) has to run at every backward, of which a graph
+knows nothing: that is a TraceError. So is whatever torch offers beside these two to look into a
+backward: nodes of autograd, `retain_grad`, hooks on what is saved.
 
 Note [Hooks that only compute]
 What a hook does is judged by its code, before it runs: it may read its gradients, its variables,
