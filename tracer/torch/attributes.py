@@ -58,10 +58,19 @@ class ReadAttributes:
         if attributes:
             vars(wrapper).update(attributes)
 
+    def is_input(self, wrapper: torch.Tensor) -> bool:
+        """Whether it stands for an argument, or for a tensor of the state."""
+        return id(wrapper) in self._real
+
     def lacks_gradient(self, wrapper: torch.Tensor) -> bool:
-        """Whether it stands for a leaf whose `.grad` is None; the trace holds for such alone."""
+        """Whether it is a leaf of the trace's own, or stands for one whose `.grad` is None.
+
+        The trace holds for such alone.
+        """
         tensor = self._real.get(id(wrapper))
-        if tensor is None or not tensor.is_leaf or tensor.grad is not None:
+        if tensor is None:
+            return wrapper.is_leaf
+        if not tensor.is_leaf or tensor.grad is not None:
             return False
         self._without.add(id(wrapper))
         return True

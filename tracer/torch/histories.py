@@ -22,7 +22,7 @@ decided here by `requires_grad` would be decided otherwise then, and `decided` s
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -36,7 +36,9 @@ from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.composites import TAKE_VIEWS
 from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written, wrap
+from gradof.tracer.torch.made_leaves import MadeLeaves
 from gradof.tracer.torch.memory import address, base_of, reshaped, same_elements
+from gradof.tracer.torch.parted import Parted
 from gradof.tracer.torch.recorder import Recorder
 from gradof.tracer.torch.saved import SavedMemory
 
@@ -94,7 +96,8 @@ class Histories:
         self.recorder = recorder
         self.decided = False
         self.saved = SavedMemory(recorder)
-        self._leaves: set[Value] = set()
+        self.leaves = MadeLeaves(recorder)
+        self.parted = Parted(recorder)
         self._memories: dict[int, _Memory] = {}
 
     def cut(self, tensor: Tensor, is_data: bool) -> Tensor:
@@ -109,6 +112,11 @@ class Histories:
         self.read(found)
         self._family(memory, found).is_data = is_data
         return found
+
+    def given(self, tensor: Tensor) -> None:
+        """A tensor has the memory of another now: `x.data = y`."""
+        self._family(self._memories[address(tensor)], tensor).is_data = True
+        self.read(tensor, made=True)
 
     def rebased(self, tensor: Tensor) -> bool:
         """Whether a tensor that was changed has another history since."""
@@ -166,36 +174,7 @@ class Histories:
         """From now on a gradient may be asked for of a tensor: x.detach().requires_grad_()."""
         if tensor.requires_grad and is_written(tensor) and not is_base(tensor):
             raise self._refusal(tensor)  # a view of it would be taken of the memory again
-        value = self.recorder.find(inner(tensor))
-        if value is not None and value.node is None and value.has_uses:
-            raise TraceError(
-                "a gradient is asked for of an argument, or of the state, that was used before",
-                loc=user_loc(), hint="call x.requires_grad_() first, or outside the function",
-            )  # fmt: skip
-        if value is not None and tensor.requires_grad:
-            self.recorder.attached.add(value)
-            self._leaves.add(value)
-
-    def of_new_leaves(self, value: Value, given: Container[Value]) -> set[Value]:
-        """What a gradient flows through from a value to leaves that were made, and none of `given`.
-
-        Empty where it flows to no leaf, or to others. Raises TraceError where to no input at all.
-        """
-        attached, stack, seen = self.recorder.attached, [value], set[Value]()
-        while stack and self._leaves:
-            at = stack.pop()
-            if at in seen or at not in attached:
-                continue
-            seen.add(at)
-            if at.node is not None and at.node.kind != "detach":
-                stack += at.node.inputs  # that of a transform within a transform is an alias
-        inputs = [at for at in seen if at.node is None]
-        if seen & self._leaves and not inputs:
-            raise TraceError(
-                "a result requires grad by a leaf that the function has made, and no argument leads"
-                " to it", loc=user_loc(), hint="detach the result",
-            )  # fmt: skip
-        return seen if seen & self._leaves and not any(at in given for at in inputs) else set()
+        self.leaves.make(tensor)
 
     # --- a tensor that enters a call --------------------------------------------------------
 
@@ -204,6 +183,7 @@ class Histories:
 
         `made`: a call just made it, of memory that was handed over.
         """
+        self.parted.check(tensor)
         memory = self._memories.get(address(tensor)) if self._memories else None
         if memory is None or tensor.is_inference():
             return
@@ -222,6 +202,8 @@ class Histories:
         elif not memory.writes:
             pass
         elif family.lost or not (made or note or memory.holder is family):
+            if not torch.is_grad_enabled():
+                return  # its elements alone are read, or changed
             raise self._refusal(tensor)
         elif note is not None and memory.holder is not family:
             if note.own != family.own:

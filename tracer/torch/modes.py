@@ -62,7 +62,7 @@ from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.picks import INDEXES, Picks
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
-from gradof.tracer.torch.refused import MAKES_LEAF, as_ours, refuse
+from gradof.tracer.torch.refused import MAKES_LEAF, SETS_DATA, as_ours, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as
 from gradof.tracer.torch.sizes_apart import torchs_own
@@ -263,6 +263,8 @@ class ApiMode(TorchFunctionMode):
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
         args = args if func in INDEXING else self.histories.apart(func, args)
+        if func == SETS_DATA:
+            args = (args[0], self.histories.cut(args[1], is_data=True))
         with self:
             if func in RENORMS:
                 args, kwargs = renormed(func, args, kwargs)
@@ -320,8 +322,13 @@ class ApiMode(TorchFunctionMode):
             if not torch.is_grad_enabled():
                 self.histories.see_leaves(args, result)
             self.histories.after(calls, result)
-            if func in MAKES_LEAF:
+            if func == SETS_DATA:
+                made = args[0]
+                self.histories.given(made)
+            elif func in MAKES_LEAF:
                 made = None if had else args[0]
+                if had and not args[0].requires_grad:
+                    self.histories.leaves.let_go(args[0])
             else:  # torch.ones(3, requires_grad=True)
                 made = result if kwargs.get("requires_grad") else None
             if isinstance(made, torch.Tensor) and not transformed(made):

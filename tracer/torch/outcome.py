@@ -136,7 +136,7 @@ class Outcome:
 
         No gradient flows between those, as each has a history of its own.
         """
-        through = self.trace.api.histories.of_new_leaves(value, self._given)
+        through = self.trace.api.histories.leaves.leads_to(value, self._given)
         if not through:
             return False
         if any(other in through or value in found for other, found in self._of_leaves.items()):
@@ -158,6 +158,7 @@ class Outcome:
     ) -> tuple[tuple[OutputLeaf, ...], tuple[Store, ...]]:
         """The same, where new tensors that share memory in eager are views of one output."""
         self.trace.api.picks.check(self.memories.values())
+        self.trace.api.histories.parted.check_results(self.memories.values())
         groups: dict[int, list[tuple[TensorOut, Value]]] = {}
         every = (*outputs, *(out for store in stores for out in store.outputs))
         for out in dict.fromkeys(out for out in every if isinstance(out, TensorOut)):

@@ -20,13 +20,14 @@ from gradof.tracer.torch.inference import has_begun
 from gradof.tracer.torch.memory import address, same_elements
 
 _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
+SETS_DATA = _TENSOR.data.__set__
 MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _REFUSED: dict[Any, tuple[str, str]] = {
     torch.Tensor.backward: (
         "`.backward()` inside a traced function would not reach the real tensors",
         "use torch.autograd.grad inside, or call backward on the result outside",
     ),
-    _TENSOR.data.__set__: (
+    SETS_DATA: (
         "`.data` is assigned to, which cannot be followed", "use in-place ops under no_grad",
     ),
     torch.Tensor.set_: (
@@ -90,16 +91,19 @@ def refuse(
         api.attributes.asks_gradient(map(api.traced, tensors), frame)
     if func == _VERSION:
         api.attributes.versions.read(api.traced(args[0]), frame)
-    if func == _SETS_DATA and isinstance(args[1], torch.Tensor):
+    if func == SETS_DATA and isinstance(args[1], torch.Tensor):
         tensor, other = map(api.traced, args)
         same = address(tensor) == address(other) and tensor.shape == other.shape
         if same and same_elements(tensor, other):
             return True
+        if tensor.is_leaf and not api.attributes.is_input(tensor):
+            return False
     found = _REFUSED.get(func)
     if found is None and func in _BY_HISTORY:
         tensor = args[0]
         if tensor.requires_grad or (func in _OF_GRAPH and api.histories.has_gradient(tensor)):
-            found = _of_history(func, args, kwargs)
+            if not (func in MAKES_LEAF and api.histories.leaves.holds(tensor)):
+                found = _of_history(func, args, kwargs)
     if found is None and _saved_tensors_hooks(False) is not None:
         found = (
             "saved_tensors_hooks inside a traced function would not see what is saved",
@@ -110,7 +114,6 @@ def refuse(
     return False
 
 
-_SETS_DATA = _TENSOR.data.__set__
 _VERSION = _TENSOR._version.__get__
 _OF_NONE = frozenset({_TENSOR.grad.__get__, _TENSOR.grad.__set__})
 _OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})

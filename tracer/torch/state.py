@@ -11,8 +11,10 @@ there. Afterwards everything is put back, whether the trace succeeded or not.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,13 @@ for _type in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
     leaf_type(_type, has_attributes=True)
 for _plain in (torch.Size, torch.dtype, torch.device, torch.profiler.record_function):
     leaf_type(_plain)
+
+_deepcopy = torch.nn.Parameter.__deepcopy__.__code__
+
+
+def _is_copying(frame: FrameType) -> bool:
+    """Whether code asks what has been copied already, which is the same at each call."""
+    return frame.f_globals is vars(copy) or frame.f_code is _deepcopy
 
 
 def is_tensor(obj: Any) -> bool:
@@ -139,8 +148,9 @@ class OuterState:
 
     def _id(self, obj: Any, /) -> int:
         """`id`, for the user's code: no later call shares that of a tensor."""
-        if isinstance(obj, torch.Tensor):
-            self.reads.effect("id() of a tensor", sys._getframe(1))
+        caller = sys._getframe(1)
+        if isinstance(obj, torch.Tensor) and not _is_copying(caller):
+            self.reads.effect("id() of a tensor", caller)
         return id(obj)
 
     def restore(self) -> None:

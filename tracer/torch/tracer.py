@@ -98,6 +98,7 @@ from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
 from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
+from gradof.tracer.torch.parameters import parameters_made
 from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
@@ -254,8 +255,9 @@ class Trace:
             followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             operators = control_flow(self.recorder, self.api.traced, self.outer)
+            made, asked = parameters_made(self.api), self.attributes.watching()
             with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
-                with func_transforms(self.api.traced), sizes_and_math(), self.attributes.watching():
+                with func_transforms(self.api.traced), sizes_and_math(), made, asked:
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
@@ -277,15 +279,13 @@ class Trace:
         return Traced(
             graph=graph,
             library="torch",
-            in_tree=tree,
-            arg_leaves=arg_leaves,
+            in_tree=tree, arg_leaves=arg_leaves,
             static_leaves=tuple(
                 (i, leaf) for i, leaf in enumerate(leaves) if i not in {*arg_leaves, *self.same}
             ),
             origins=tuple(self.found),
             stores=stores,
-            out_tree=out_tree,
-            outputs=outputs,
+            out_tree=out_tree, outputs=outputs,
             writebacks=writebacks,
             requires_grad=(*self.required, *[False] * (len(graph.inputs) - len(self.required))),
             arg_paths=paths,
