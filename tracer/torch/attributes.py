@@ -32,6 +32,7 @@ from gradof.tracer.state import lookups
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.functional import is_wrapper
 from gradof.tracer.torch.versions import Versions
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -62,15 +63,16 @@ class ReadAttributes:
         """Whether it stands for an argument, or for a tensor of the state."""
         return id(wrapper) in self._real
 
-    def lacks_gradient(self, wrapper: torch.Tensor) -> bool:
-        """Whether it is a leaf of the trace's own, or stands for one whose `.grad` is None.
+    def is_own_leaf(self, given: Any) -> bool:
+        """Whether it is a tensor, and a leaf that the function has made."""
+        if not isinstance(given, torch.Tensor) or not is_wrapper(given):
+            return False
+        return given.is_leaf and not self.is_input(given)
 
-        The trace holds for such alone.
-        """
+    def lacks_gradient(self, wrapper: torch.Tensor) -> bool:
+        """Whether it stands for a leaf whose `.grad` is None; the trace holds for such alone."""
         tensor = self._real.get(id(wrapper))
-        if tensor is None:
-            return wrapper.is_leaf
-        if not tensor.is_leaf or tensor.grad is not None:
+        if tensor is None or not tensor.is_leaf or tensor.grad is not None:
             return False
         self._without.add(id(wrapper))
         return True

@@ -10,13 +10,14 @@ The graph knows of values alone: a gradient flows to those that are `attached`.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 import torch
 
 from gradof.errors import TraceError
 from gradof.ir.core import Value
 from gradof.tracer.state.source import user_loc
-from gradof.tracer.torch.functional import inner, is_wrapper
+from gradof.tracer.torch.functional import inner
 from gradof.tracer.torch.recorder import Recorder
 
 
@@ -26,6 +27,7 @@ class MadeLeaves:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._values: set[Value] = set()
+        self._tensors: dict[int, torch.Tensor] = {}
 
     def make(self, tensor: torch.Tensor) -> None:
         """From now on a gradient may be asked for of a tensor, if it requires grad."""
@@ -38,18 +40,17 @@ class MadeLeaves:
         if value is not None and tensor.requires_grad:
             self.recorder.attached.add(value)
             self._values.add(value)
+            self._tensors[id(tensor)] = tensor
 
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is a leaf that was made here."""
-        if not is_wrapper(tensor) or not tensor.is_leaf:
-            return False
-        return self.recorder.find(inner(tensor)) in self._values
+    def is_one(self, given: Any) -> bool:
+        """Whether it is a tensor that is one of these."""
+        return id(given) in self._tensors
 
     def let_go(self, tensor: torch.Tensor) -> None:
         """It requires grad no longer; what was computed from it does."""
         value = self.recorder.find(inner(tensor))
         assert value is not None
-        if value.has_uses:
+        if value.has_uses or value not in self._values:
             self.recorder.builder.loc = user_loc()
             cut = self.recorder.builder.emit("detach", value)
             self.recorder.cut.add(cut)

@@ -1,7 +1,9 @@
 """What of torch's API a trace refuses before it does anything: what a graph would not do again.
 
-    x.data = y; loss.backward(); y.grad_fn; x.grad = y      each is a TraceError
-    x.grad                                                  where it is not None
+    x.data = y; y.grad_fn; x.grad = y      each is a TraceError
+    x.grad                                 where it is not None
+
+Leaves that the function has made have `.data` and `.grad` as in eager.
 """
 
 from __future__ import annotations
@@ -23,10 +25,6 @@ _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 SETS_DATA = _TENSOR.data.__set__
 MAKES_LEAF = frozenset({torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__})
 _REFUSED: dict[Any, tuple[str, str]] = {
-    torch.Tensor.backward: (
-        "`.backward()` inside a traced function would not reach the real tensors",
-        "use torch.autograd.grad inside, or call backward on the result outside",
-    ),
     SETS_DATA: (
         "`.data` is assigned to, which cannot be followed", "use in-place ops under no_grad",
     ),
@@ -96,13 +94,13 @@ def refuse(
         same = address(tensor) == address(other) and tensor.shape == other.shape
         if same and same_elements(tensor, other):
             return True
-        if tensor.is_leaf and not api.attributes.is_input(tensor):
-            return False
+    if func in _OF_LEAVES and api.attributes.is_own_leaf(api.traced(args[0])):
+        return False
     found = _REFUSED.get(func)
     if found is None and func in _BY_HISTORY:
         tensor = args[0]
         if tensor.requires_grad or (func in _OF_GRAPH and api.histories.has_gradient(tensor)):
-            if not (func in MAKES_LEAF and api.histories.leaves.holds(tensor)):
+            if not (func in MAKES_LEAF and api.histories.leaves.is_one(tensor)):
                 found = _of_history(func, args, kwargs)
     if found is None and _saved_tensors_hooks(False) is not None:
         found = (
@@ -116,6 +114,7 @@ def refuse(
 
 _VERSION = _TENSOR._version.__get__
 _OF_NONE = frozenset({_TENSOR.grad.__get__, _TENSOR.grad.__set__})
+_OF_LEAVES = _OF_NONE | {_TENSOR.grad.__delete__, SETS_DATA}
 _OF_GRAPH = frozenset({torch.Tensor.retain_grad, _GRAD_FN})
 _BY_HISTORY = MAKES_LEAF | _OF_GRAPH | {torch.Tensor.detach_, torch.detach_}
 

@@ -69,6 +69,7 @@ from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
 from gradof.tracer.torch import cells, ctc, library  # noqa: F401  # they register themselves
 from gradof.tracer.torch.attributes import ReadAttributes
+from gradof.tracer.torch.backwards import backwards_inside
 from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch.control_flow import control_flow
 from gradof.tracer.torch.conversions import CONVERSIONS, conversions_of
@@ -256,8 +257,9 @@ class Trace:
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             operators = control_flow(self.recorder, self.api.traced, self.outer)
             made, asked = parameters_made(self.api), self.attributes.watching()
+            ran = backwards_inside(self.recorder, self.api.histories.leaves)
             with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
-                with func_transforms(self.api.traced), sizes_and_math(), made, asked:
+                with func_transforms(self.api.traced), sizes_and_math(), made, asked, ran:
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
                         result = self.fn(*args, **kwargs)
             self.refuse_effects()
@@ -278,14 +280,12 @@ class Trace:
         graph, recorded, deciding = split_guards(self.recorder.graph)
         return Traced(
             graph=graph,
-            library="torch",
-            in_tree=tree, arg_leaves=arg_leaves,
+            library="torch", in_tree=tree, arg_leaves=arg_leaves,
             static_leaves=tuple(
                 (i, leaf) for i, leaf in enumerate(leaves) if i not in {*arg_leaves, *self.same}
             ),
             origins=tuple(self.found),
-            stores=stores,
-            out_tree=out_tree, outputs=outputs,
+            stores=stores, out_tree=out_tree, outputs=outputs,
             writebacks=writebacks,
             requires_grad=(*self.required, *[False] * (len(graph.inputs) - len(self.required))),
             arg_paths=paths,
