@@ -15,10 +15,10 @@ from gradof import differentiate
 OUTSIDE = nn.Parameter(torch.ones(3))
 LAYER = nn.Linear(3, 1)
 KEPT: dict[str, Any] = {}
-Loss = Callable[[Tensor], Tensor]
+Loss = Callable[[Any], Any]
 
 
-def _assigned(x: Tensor) -> Tensor:
+def _assigned(x: Any) -> Any:
     weight = nn.Parameter(torch.zeros(3))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     for _ in range(3):
@@ -27,20 +27,20 @@ def _assigned(x: Tensor) -> Tensor:
     return (weight.detach() * x).sum()
 
 
-def _adam(x: Tensor) -> Tensor:
+def _adam(x: Any) -> Any:
     net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     for _ in range(4):
         loss = nn.functional.mse_loss(net(x.detach()), torch.ones(1))
         optimizer.zero_grad(set_to_none=False)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
     return net(x).sum()
 
 
-def _clipped(x: Tensor) -> Tensor:
+def _clipped(x: Any) -> Any:
     layer = copy.deepcopy(LAYER)
     optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1)
     for _ in range(2):
@@ -51,11 +51,11 @@ def _clipped(x: Tensor) -> Tensor:
     return (layer(x) * LAYER(x)).sum()
 
 
-def _lbfgs(x: Tensor) -> Tensor:
+def _lbfgs(x: Any) -> Any:
     weight = nn.Parameter(torch.ones(3))
     optimizer = torch.optim.LBFGS([weight], max_iter=3)
 
-    def closure() -> Tensor:
+    def closure() -> Any:
         optimizer.zero_grad()
         loss = (weight - x.detach()).square().sum()
         loss.backward()
@@ -65,10 +65,10 @@ def _lbfgs(x: Tensor) -> Tensor:
     return (weight.detach() * x).sum()
 
 
-def _accumulated(x: Tensor) -> Tensor:
+def _accumulated(x: Any) -> Any:
     weight = nn.Parameter(torch.ones(3))
-    (weight**2).backward(torch.arange(3.0))
-    (weight**3).backward(x.detach())
+    (weight**2).backward(torch.arange(3.0))  # type: ignore[no-untyped-call]
+    (weight**3).backward(x.detach())  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     first = weight.grad.clone()
     weight.grad.zero_()
@@ -77,14 +77,14 @@ def _accumulated(x: Tensor) -> Tensor:
     return ((first + weight.grad) * x).sum()
 
 
-def _by_inputs(x: Tensor) -> Tensor:
+def _by_inputs(x: Any) -> Any:
     weight = nn.Parameter(torch.ones(3))
     (weight * OUTSIDE * x).square().sum().backward(inputs=[weight])
     assert weight.grad is not None
     return (weight.grad * x).sum()
 
 
-def _kept(x: Tensor) -> Tensor:
+def _kept(x: Any) -> Any:
     weight = nn.Parameter(torch.ones(3))
     (weight**2 * x.detach()).sum().backward()
     KEPT["grad"] = weight.grad
@@ -118,25 +118,25 @@ def test_to_leaves_that_the_function_has_made_they_are_compiled(fn: Loss) -> Non
     assert info.eager_runs == 0 and info.forward_runs >= 3
 
 
-def _to_an_argument(x: Tensor) -> Tensor:
+def _to_an_argument(x: Any) -> Any:
     torch.autograd.backward((3 * x).sum())
     return 2 * x
 
 
-def _to_both(x: Tensor) -> Tensor:
+def _to_both(x: Any) -> Any:
     weight = nn.Parameter(torch.zeros(3))
-    (weight - OUTSIDE).square().sum().backward()
+    (weight - OUTSIDE).square().sum().backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     return weight.grad * x
 
 
-def _of_two(x: Tensor) -> Tensor:
+def _of_two(x: Any) -> Any:
     torch.autograd.backward([(OUTSIDE + x).sum(), (2 * OUTSIDE).sum()])
     return 2 * x
 
 
-def _of_another(x: Tensor) -> Tensor:
-    LOSS.backward(retain_graph=True)
+def _of_another(x: Any) -> Any:
+    LOSS.backward(retain_graph=True)  # type: ignore[no-untyped-call]
     return 2 * x
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gradof import differentiate
 
 Model = nn.Sequential
-Loss = Callable[[Any, Tensor], Tensor]
+Loss = Callable[[Any, Any], Any]
 
 
 def _model() -> Model:
@@ -21,14 +21,14 @@ def _model() -> Model:
     return Model(nn.Linear(3, 4), nn.Dropout(0.2), nn.Tanh(), nn.Linear(4, 1))
 
 
-def _parameter(model: Model, x: Tensor) -> Tensor:
+def _parameter(model: Any, x: Any) -> Any:
     low, high = nn.Parameter(torch.randn(3, 2) * 0.1), nn.Parameter(torch.ones(2, 3))
     loss = model(x + x @ low @ high).sum()
     grads = torch.autograd.grad(loss, [low, high], create_graph=True)
     return loss + sum((g.square().sum() for g in grads), torch.zeros(()))
 
 
-def _steps_of_a_copy(model: Model, x: Tensor) -> Tensor:
+def _steps_of_a_copy(model: Any, x: Any) -> Any:
     fast = copy.deepcopy(model)
     weights = list(fast.parameters())
     for _ in range(2):
@@ -39,7 +39,7 @@ def _steps_of_a_copy(model: Model, x: Tensor) -> Tensor:
     return fast(x).sum() + model(x).sum()
 
 
-def _by_data(model: Model, x: Tensor) -> Tensor:
+def _by_data(model: Any, x: Any) -> Any:
     weight = nn.Parameter(torch.zeros(3))
     for _ in range(3):
         (grad,) = torch.autograd.grad((weight - x.detach()).square().sum(), weight)
@@ -47,19 +47,19 @@ def _by_data(model: Model, x: Tensor) -> Tensor:
     return (weight * x).sum() + model(x).sum()
 
 
-def _frozen_copy(model: Model, x: Tensor) -> Tensor:
+def _frozen_copy(model: Any, x: Any) -> Any:
     target = copy.deepcopy(model).requires_grad_(False).eval()
     return (model(x) - target(x)).square().sum() + model(x).sum()
 
 
-def _frozen_when_used(model: Model, x: Tensor) -> Tensor:
+def _frozen_when_used(model: Any, x: Any) -> Any:
     other = copy.deepcopy(model)
     before = other(x).sum()
     other.requires_grad_(False)
     return before * other(x).sum() + model(x).sum()
 
 
-def _frozen_in_part(model: Model, x: Tensor) -> Tensor:
+def _frozen_in_part(model: Any, x: Any) -> Any:
     other = copy.deepcopy(model)
     other[0].requires_grad_(False)
     grads = torch.autograd.grad(
@@ -68,7 +68,7 @@ def _frozen_in_part(model: Model, x: Tensor) -> Tensor:
     return sum((g.square().sum() for g in grads), model(x).sum())
 
 
-def _average(model: Model, x: Tensor) -> Tensor:
+def _average(model: Any, x: Any) -> Any:
     target = copy.deepcopy(model)
     for parameter in target.parameters():
         parameter.requires_grad = False
@@ -78,7 +78,7 @@ def _average(model: Model, x: Tensor) -> Tensor:
     return (model(x) - target(x)).square().sum()
 
 
-def _layers(model: Model, x: Tensor) -> Tensor:
+def _layers(model: Any, x: Any) -> Any:
     layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(2))
     for layer in layers:
         assert isinstance(layer, nn.Linear) and isinstance(layer.weight, nn.Parameter)
@@ -87,12 +87,12 @@ def _layers(model: Model, x: Tensor) -> Tensor:
     return x.sum() + model(x).sum()
 
 
-def _embedding(model: Model, x: Tensor) -> Tensor:
+def _embedding(model: Any, x: Any) -> Any:
     table = nn.Embedding(5, 3, padding_idx=0)
     return (table(torch.tensor([0, 1, 2])) * x).sum() + model(x).sum()
 
 
-def _norm(model: Model, x: Tensor) -> Tensor:
+def _norm(model: Any, x: Any) -> Any:
     layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     made = layers(x * torch.arange(15.0).reshape(5, 3).cos())
     statistics = layers[1].running_mean
@@ -100,34 +100,34 @@ def _norm(model: Model, x: Tensor) -> Tensor:
     return made.sin().sum() + statistics.sum() + model(x).sum()
 
 
-def _parametrized(model: Model, x: Tensor) -> Tensor:
+def _parametrized(model: Any, x: Any) -> Any:
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
     other = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2))
     return (layer(x) * other(x)).sum() + model(x).sum()
 
 
-def _recurrent(model: Model, x: Tensor) -> Tensor:
+def _recurrent(model: Any, x: Any) -> Any:
     return nn.GRU(3, 4, batch_first=True)(x.expand(1, 5, 3))[0].sum() + model(x).sum()
 
 
-def _loaded(model: Model, x: Tensor) -> Tensor:
+def _loaded(model: Any, x: Any) -> Any:
     other = Model(nn.Linear(3, 4), nn.Dropout(0.2), nn.Tanh(), nn.Linear(4, 1))
     other.load_state_dict(model.state_dict())
     return other(x).sum() * model(x).sum()
 
 
-def _double(model: Model, x: Tensor) -> Tensor:
+def _double(model: Any, x: Any) -> Any:
     return copy.deepcopy(model).double()(x.double()).sum().float() * model(x).sum()
 
 
-def _from_a_vector(model: Model, x: Tensor) -> Tensor:
+def _from_a_vector(model: Any, x: Any) -> Any:
     other = copy.deepcopy(model)
     vector = nn.utils.parameters_to_vector(other.parameters())
     nn.utils.vector_to_parameters(2 * vector, other.parameters())
     return other(x).sum() * model(x).sum()
 
 
-def _of_written(model: Model, x: Tensor) -> Tensor:
+def _of_written(model: Any, x: Any) -> Any:
     start = torch.empty(3).uniform_()
     weight = nn.Parameter(start)
     with torch.no_grad():
@@ -135,7 +135,7 @@ def _of_written(model: Model, x: Tensor) -> Tensor:
     return (weight * x).sum() + model(x).sum()
 
 
-def _of_an_argument(model: Model, x: Tensor) -> Tensor:
+def _of_an_argument(model: Any, x: Any) -> Any:
     h = 2 * x
     h.mul_(3)
     weight = nn.Parameter(h.detach())
@@ -143,7 +143,7 @@ def _of_an_argument(model: Model, x: Tensor) -> Tensor:
     return (weight * x * grad).sum() + model(x).sum()
 
 
-def _copied_tensors(model: Model, x: Tensor) -> Tensor:
+def _copied_tensors(model: Any, x: Any) -> Any:
     rows = torch.ones(1, 3).expand(2, 3)
     old = {"whole": x.detach(), "part": x.detach()[1:], "same": rows}
     new = copy.deepcopy({**old, "again": rows})
@@ -162,7 +162,7 @@ FUNCTIONS: list[Loss] = [
 def _calls(fn: Loss, compiled: bool) -> tuple[list[Any], Any]:
     model, found = _model(), list[Any]()
 
-    def loss(x: Tensor) -> Tensor:
+    def loss(x: Any) -> Any:
         return fn(model, x)
 
     called: Any = differentiate(loss) if compiled else loss
