@@ -14,7 +14,8 @@ Note [Tried again]
 A signature that could not be traced is tried again when the Python state that the failed trace had
 read is another one (`model.eval()`, a hook that was removed), or a small tensor of it whose value
 it went by (a buffer `initialized`). But at most MAX_TRIES times: from then on it runs eagerly, so
-that state that changes at every call costs no traces.
+that state that changes at every call costs no traces. Where as many signatures in a row ended at
+the same line (`step(batch, i)`, which logs), another one waits, as one beyond `limits.shapes` does.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class EagerRuns:
 
     def __init__(self) -> None:
         self.failures: OrderedDict[Any, Failure] = OrderedDict()
+        self._alike: list[Failure] = []  # the latest, which ended at the same line
         self.cold: dict[Any, int] = {}  # signatures that ended with ColdCache, how often in a row
         self.counted = ctypes.c_int64()  # native code adds to it (gradof.runtime.as_it_is)
         self._warned = False
@@ -118,11 +120,23 @@ class EagerRuns:
         """A trace of this signature failed."""
         before = self.failures.pop(key, None)
         tries = 1 if before is None else before.tries + 1
-        self.failures[key] = Failure(
-            error, state, _line(error), _defect(error), tries, decided=decided
-        )
+        failure = Failure(error, state, _line(error), _defect(error), tries, decided=decided)
+        self.failures[key] = failure
+        if before is None:
+            alike = [f for f in self._alike if (type(f.error), f.loc) == (type(error), failure.loc)]
+            self._alike = [*alike[1 - MAX_TRIES :], failure]
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
+
+    def traced(self) -> None:
+        """A trace of some signature did not fail."""
+        self._alike.clear()
+
+    def fail_alike(self, fn: Any) -> bool:
+        """Whether a signature that was not met before would fail, as the latest did."""
+        if len(self._alike) < MAX_TRIES or any(each.is_of_values for each in self._alike):
+            return False
+        return self._alike[-1].holds(fn)
 
     def forget(self, error: Exception) -> None:
         """An error that the caller gets; kept, it would keep the arguments alive."""

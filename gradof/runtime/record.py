@@ -122,7 +122,9 @@ class Tracing:
                 count_new_paths(self.cache, call, self.name)
             start = thread_time()
             try:
-                return self._trace(call, may_run_eagerly)
+                made = self._trace(call, may_run_eagerly)
+                eager.traced()
+                return made
             finally:  # one that fails costs as much
                 if not is_known or inside:
                     self.cache.shapes.took(call, thread_time() - start, bool(inside))
@@ -141,7 +143,7 @@ class Tracing:
 
     def _waits(self, call: Call, is_known: bool, inside: Any) -> NotYet | None:
         if not is_known:
-            return self.cache.shapes.waits(call, self.name)
+            return self.cache.shapes.waits(call, self.name, self.cache.eager.fail_alike(self.fn))
         return self.cache.shapes.waits_inside(call, inside, self.name) if inside else None
 
     @property

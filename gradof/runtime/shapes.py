@@ -61,13 +61,16 @@ class Shapes:
         self._passing = 0  # calls with an object that was met for the first time
         self._warned = False
 
-    def waits(self, call: Call, name: str) -> NotYet | None:
-        """Why a torch call is to run eagerly, if its signature may never come again."""
+    def waits(self, call: Call, name: str, fails: bool) -> NotYet | None:
+        """Why a torch call is to run eagerly, if its signature may never come again.
+
+        `fails`: others could not be traced, nor could this one.
+        """
         if call.library != "torch":
             return None
         if self._has_new_object(call, name):
             return _not_yet(name)
-        return self._waits(call, _kinds(call), call.key, name)
+        return self._waits(call, _kinds(call), call.key, name, fails)
 
     def waits_inside(self, call: Call, inside: Any, name: str) -> NotYet | None:
         """The same, of what tensors are `inside` the objects among its arguments."""
@@ -84,11 +87,13 @@ class Shapes:
         if self._latest:
             self._latest[-1] += seconds
 
-    def _waits(self, call: Call, kinds: Any, key: Any, name: str) -> NotYet | None:
+    def _waits(
+        self, call: Call, kinds: Any, key: Any, name: str, fails: bool = False
+    ) -> NotYet | None:
         self._note_compiled()
         traces = self._traces.get(kinds, [])
         is_quick = sum(traces[1:]) <= limits.shape_seconds
-        if len(traces) < limits.shapes and is_quick:
+        if len(traces) < limits.shapes and is_quick and not (fails and traces):
             return None
         spent = self._waiting.get(key)
         if spent is not None and (
@@ -99,15 +104,19 @@ class Shapes:
         self._waiting[key] = spent or 0.0
         if len(self._waiting) > _REMEMBERED:
             self._waiting.popitem(last=False)
-        self._warn(
-            f"{name} was traced for {len(traces)} shapes of its arguments, or values of what is no "
-            "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
-            "has come so often that a trace pays; pad arguments to few sizes, pass tensors, or "
-            "raise gradof.limits." + ("shapes" if is_quick else "shape_seconds")
-        )
+        if not fails:  # which was told
+            self._tell(name, len(traces), "shapes" if is_quick else "shape_seconds")
         reason = _not_yet(name)
         reason.told = functools.partial(self._ran, key)
         return reason
+
+    def _tell(self, name: str, traces: int, limit: str) -> None:
+        self._warn(
+            f"{name} was traced for {traces} shapes of its arguments, or values of what is no "
+            "tensor; from now on a new one runs under torch's own autograd, and is traced when it "
+            "has come so often that a trace pays; pad arguments to few sizes, pass tensors, or "
+            f"raise gradof.limits.{limit}"
+        )
 
     def _ran(self, key: Any, seconds: float) -> None:
         if key in self._waiting:
