@@ -27,7 +27,7 @@ import numpy as np
 from gradof.runtime.state_absent import lacking, lacking_globals, lacking_in_bases, may_come
 from gradof.runtime.state_changes import changes, other_change
 from gradof.runtime.state_check import GONE, compile_check
-from gradof.runtime.state_contents import note_contents
+from gradof.runtime.state_contents import is_closed, note_contents
 from gradof.runtime.state_extras import Extras, More
 from gradof.runtime.state_renewed import Apart, OfClass, RenewedObjects
 from gradof.runtime.state_rewritten import Rewritten
@@ -122,19 +122,21 @@ class StateGuard:
         self._first: dict[int, Place] = {}  # by the id of an input, where it was found first
         self._called: dict[int, set[str]] = {}  # by id, the names an object was found under
         grown: list[tuple[Any, str, Place | None]] = []
+        closed: list[tuple[Any, str]] = []
         while True:
             if not queue and not grown:
                 queue.extend((e.child, shown_path("", e.step), e.place) for e in reach.unreached())
                 if not queue:
                     break
             if not queue:  # under another name it may be read after all
-                queue.extend(g for g in grown if not self._is_only_grown(g[0], g[1]))
+                queue.extend(g for g in grown if not self._is_closed(g[0], g[1]))
+                closed += [(obj, path) for obj, path, _ in grown if self._is_closed(obj, path)]
                 grown = []
                 continue
             obj, path, place = queue.popleft()
             if id(obj) in seen:
                 continue
-            if self._is_only_grown(obj, path):
+            if self._is_closed(obj, path):
                 grown.append((obj, path, place))
                 continue
             seen[id(obj)] = obj
@@ -147,6 +149,7 @@ class StateGuard:
                 self._extras.see(obj, path)
                 edges = reach.edges(obj, obj is root, last_name(path), place)
             queue.extend(part for edge in edges if (part := self._follow(edge, path)))
+        self._containers += closed
         self._finish(seen)
         walked.update(seen)
 
@@ -182,12 +185,8 @@ class StateGuard:
         for space, missing in lacking_globals(self._reads):
             self.builtin.setdefault(id(space), (space, set()))[1].update(missing)
 
-    def _is_only_grown(self, obj: Any, path: str) -> bool:
-        """Whether a container is appended to and not read, under any of its names."""
-        if not isinstance(obj, (list, set, deque)):
-            return False
-        names = self._called.get(id(obj), {last_name(path)})
-        return all(self._reads.is_only_grown(obj, name) for name in names)
+    def _is_closed(self, obj: Any, path: str) -> bool:
+        return is_closed(self._reads, obj, self._called.get(id(obj), {last_name(path)}))
 
     def _edge(self, edge: Edge, shown: str) -> None:
         kind, container, key = edge.place

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from gradof.runtime.state import StateGuard
 
 
+def is_closed(reads: Reads, obj: Any, names: set[str]) -> bool:
+    """Whether code looks at nothing that is in a container, under any of its names.
+
+    It may append to it; of a set of classes it may ask which are in it.
+    """
+    if not isinstance(obj, (list, set, frozenset, deque)):
+        return False
+    if all(reads.is_only_grown(obj, name) for name in names):
+        return True
+    return isinstance(obj, (set, frozenset)) and all(map(reads.is_only_searched, names)) and all(
+        isinstance(each, type) and type(each).__eq__ is type.__eq__ for each in reads.entry(obj)
+    )
+
+
 def note_contents(
     guard: StateGuard, reads: Reads, found: Iterable[tuple[Any, str]],
     called: Mapping[int, set[str]],
@@ -28,6 +42,8 @@ def note_contents(
 
 def _note(guard: StateGuard, reads: Reads, obj: Any, path: str, names: set[str]) -> None:
     if not isinstance(obj, (dict, list, set, bytearray, deque)):
+        return
+    if all(reads.is_only_grown(obj, name) for name in names):
         return
     entry, path = reads.entry(obj), path or "the function"
     if isinstance(obj, dict):

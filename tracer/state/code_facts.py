@@ -25,6 +25,7 @@ from functools import lru_cache
 from types import CodeType
 
 from gradof.tracer.state.bytecode import Instruction, instructions
+from gradof.tracer.state.lookup_code import known_to
 
 GROWS = frozenset({"append", "extend", "appendleft", "extendleft", "add"})
 TAKES_APART = frozenset({
@@ -66,6 +67,8 @@ class Facts:
     builds: bool  # whether it puts names together
     reduces: bool  # whether `functools.reduce` may follow such names
     compared: frozenset[str | None]  # outer names that `is` compares with; None: something else
+    opened: frozenset[str]  # names that are read for more than `in` and `.add`
+    asks: frozenset[str] | None = None  # the texts that a lookup of attributes has: `asked_names`
 
 
 @lru_cache(maxsize=8192)
@@ -78,6 +81,9 @@ def facts_of(code: CodeType) -> Facts:
         found.join(facts_of(nested), code.co_freevars)
     if not _SETS.isdisjoint(found.reads):
         found.stores |= found.constants
+    asks = known_to(code)
+    if asks is not None:
+        found.reads.discard("__getattribute__")
     return Facts(
         reads=frozenset(found.reads | found.constants), stores=frozenset(found.stores),
         only_grown=frozenset(found.grown - found.used - found.constants),
@@ -86,13 +92,16 @@ def facts_of(code: CodeType) -> Facts:
         globals_read=frozenset(found.globals_read),
         globals_stored=frozenset(found.globals), cells_stored=frozenset(found.cells),
         probes=frozenset(found.constants), imports=tuple(dict.fromkeys(found.imports)),
-        dynamic=not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code),
+        dynamic=asks is None and (
+            not _COMPUTED.isdisjoint(found.reads) or _asks_by_computed_name(code)
+        ),
         asks_globals=(
             not _GIVES_GLOBALS.isdisjoint(found.reads) or {"sys", "modules"} <= found.reads
         ),
-        builds=any(i.opname in _BUILDS for i in listed),
+        builds=asks is None and any(i.opname in _BUILDS for i in listed),
         reduces="reduce" in found.reads and not BY_NAME.isdisjoint(found.reads),
-        compared=frozenset(found.compared),
+        compared=frozenset(found.compared), opened=frozenset(found.opened | found.constants),
+        asks=asks,
     )  # fmt: skip
 
 
@@ -104,6 +113,7 @@ class _Found:
         self.stores: set[str] = set()
         self.grown: set[str] = set()
         self.used: set[str] = set()
+        self.opened: set[str] = set()
         self.globals: set[str] = set()
         self.globals_read: set[str] = set()
         self.cells: set[str] = set()
@@ -140,6 +150,8 @@ class _Found:
                 if kind in _GLOBAL:
                     self.globals_read.add(name)
                 (self.grown if _is_grown(after) else self.used).add(name)
+                if after is None or not (_is_grown(after) or after.opname == "CONTAINS_OP"):
+                    self.opened.add(name)
                 key = _constant_key(listed[at + 1 : at + 6])
                 if key is None:
                     self.whole.add(name)
@@ -161,6 +173,7 @@ class _Found:
         self.stores |= inner.stores
         self.grown |= inner.only_grown
         self.used |= inner.reads - inner.only_grown
+        self.opened |= inner.opened
         self.globals |= inner.globals_stored
         self.globals_read |= inner.globals_read
         self.cells |= inner.cells_stored & set(freevars)

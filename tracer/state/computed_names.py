@@ -10,6 +10,7 @@ from typing import Any
 
 from gradof.tracer.state.code_facts import TAKES_APART, Facts
 from gradof.tracer.state.kinds import ATOMS, HEAP, led_to
+from gradof.tracer.state.lookup_code import says_itself
 
 
 class Everything(dict[int, Any]):
@@ -21,8 +22,13 @@ class Everything(dict[int, Any]):
         return self.of_all or super().__contains__(key)
 
 
-def note(everything: dict[int, Any], value: Any) -> None:
-    """Any attribute of an object may be read, one of its class among them."""
+def note(everything: dict[int, Any], value: Any, by_name: bool = True) -> None:
+    """Any attribute of an object may be read, one of its class among them.
+
+    `by_name`: as `getattr` does, of which a class may know by itself (`asked_names`).
+    """
+    if by_name and says_itself(type(value)):
+        return
     everything[id(value)] = value
     if type(value).__flags__ & HEAP:
         everything[id(type(value))] = type(value)
@@ -40,7 +46,7 @@ def _follow(everything: dict[int, Any], value: Any, facts: Facts, depth: int) ->
     for part in parts:
         if type(part) in ATOMS or id(part) in everything or type(part) is ModuleType:
             continue
-        note(everything, part)
+        note(everything, part, by_name=False)
         if type(part) in (tuple, list):  # `for each in run.parts: vars(each)`
             parts += part
         elif type(part) is dict:
@@ -52,7 +58,7 @@ def _follow(everything: dict[int, Any], value: Any, facts: Facts, depth: int) ->
 def note_given(everything: dict[int, Any], value: Any, facts: Facts, depth: int = 2) -> None:
     """Note an object that code with these facts is given, where it computes names."""
     if facts.dynamic:
-        note(everything, value)
+        note(everything, value, "__getattribute__" not in facts.reads)
         if depth and type(value) in (tuple, list, dict):  # `getattr(*pair)`
             for part in value.values() if type(value) is dict else value:
                 if type(part) not in ATOMS and id(part) not in everything:

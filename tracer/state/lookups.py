@@ -41,6 +41,7 @@ def facts_of_name(name: str, stores: bool) -> Facts:
         grown_keys=none, keyed=none, whole=none if stores else one, globals_read=none,
         globals_stored=none, cells_stored=none, probes=none if stores else one, imports=(),
         dynamic=False, asks_globals=False, builds=False, reduces=False, compared=none,
+        opened=none if stores else one,
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def _tell(obj: Any, name: Any, stores: bool = False) -> None:
         for reads in _runs_that_see(obj):
             facts = facts_of_name(str(name), stores)
             reads.stored |= facts.stores
-            for names in (reads.names, reads.probes, reads.whole, reads.used):
+            for names in reads.kinds_of_names():
                 names |= facts.reads
             reads.held.see(obj, facts)
 

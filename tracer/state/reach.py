@@ -286,7 +286,7 @@ class Reach:
         told = hides(cls) and is_of_stdlib(cls)
         if type(attributes) is dict:
             entry = self.reads.held.entry(attributes)
-            names = entry.keys() if everything or told else self.reads.names
+            names = entry.keys() if everything or told else self.reads.names_of(obj)
             names = names - getattr(cls, "_gradof_private", frozenset())
             if is_scripted(entry):
                 every = id(obj) in self.reads.everything

@@ -31,6 +31,7 @@ from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleTyp
 from typing import Any
 
 from gradof.ir.core import Loc
+from gradof.tracer.state.asked_names import AskedNames
 from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
@@ -41,6 +42,7 @@ from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS
 from gradof.tracer.state.lookups import LENT, RUNNING
+from gradof.tracer.state.messages import TELLING, message_of
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.renewable import NOWHERE, Renewed
 from gradof.tracer.state.source import user_loc
@@ -51,8 +53,6 @@ from gradof.tracer.state.surroundings import (
     asks_again,
     decimal_context,
     environment,
-    is_installed,
-    is_repeated,
 )
 from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
@@ -63,8 +63,6 @@ WRITES = "code that writes to attributes and variables of others"
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves, and so is `forward`,
 # which may be an instance's own.
 _PLUMBING = frozenset({"_call_impl", "_wrapped_call_impl", "__getattr__", "inner"})
-# Functions that tell the user something, by module.
-_TELLING = {"logging": "_log", "warnings": "_showwarnmsg"}
 
 
 def _of_modules_setattr(frame: FrameType, facts: Facts) -> Facts:
@@ -90,9 +88,11 @@ class Reads:
         self.keyed: dict[str, set[str]] = {}  # names of dicts → constant keys under them
         self.whole = set[str]()  # names that are read for more than such items
         self.used, self.used_keys = set[str](), set[str]()  # read for more than to append
+        self.opened = set[str]()  # names that are read for more than `in`, too
         self.grown_names, self.grown_keys = set[str](), set[str]()  # appended to, if nothing else
         self.grown: dict[int, tuple[Any, int]] = {}  # containers that were appended to, how often
         self.everything = Everything()  # objects read by computed names
+        self.asked = AskedNames(self.everything)
         self.environment: dict[Any, Any] = {}  # keys of os.environ → raw value, None if absent
         self.variables: dict[Any, Any] = {}  # context variables → value
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
@@ -152,8 +152,9 @@ class Reads:
             facts = self._facts.get(id(code))
             if facts is not None:
                 self._enter(frame, facts)
-            elif id(code) in self._told:
-                self._tell(frame)
+            elif id(code) in self._told and not self.misses.is_any:
+                if (message := message_of(frame, self.facts_at)) is not None:
+                    self.effect(message, frame)
             elif self.called and self._of_caller(frame) is not None:
                 for called in self.called:
                     called.add(str(frame.f_globals.get("__name__")))
@@ -190,7 +191,7 @@ class Reads:
             self._switch(SWITCHES_OF_MODULES[module])
         if module == "torch" and code.co_name in SWITCHES_OF_TORCH:
             self._switch(frame.f_globals.get(code.co_name))
-        if code.co_name == _TELLING.get(module):
+        if code.co_name == TELLING.get(module):
             self._told.add(id(code))
         if not is_heard(module):
             return None
@@ -216,6 +217,7 @@ class Reads:
             self.keyed.setdefault(name, set()).add(key)
         self.whole |= facts.whole
         self.used |= facts.reads - facts.only_grown
+        self.opened |= facts.opened
         self.grown_names |= facts.only_grown
         self.grown_keys |= facts.grown_keys
         self.used_keys |= facts.probes - facts.grown_keys
@@ -240,10 +242,12 @@ class Reads:
             seen.see(value, facts, given=name not in free)
             self.decisions.given(frame.f_code, name, value)
             note_given(self.everything, value, facts)
+        if facts.asks is not None:
+            self.asked.note(frame, facts.asks)
         seen.cells_of(frame, facts)
         self._see_globals(space, facts)
         if seen.names:
-            for names in (self.names, self.probes, self.whole, self.used):
+            for names in self.kinds_of_names():
                 names |= seen.names
         if seen.caches:
             self.misses.note(frame)
@@ -324,25 +328,6 @@ class Reads:
         new = made and not self.held.met.get(id(file), False)
         return new or any(file is other for other in self.files())
 
-    def _tell(self, frame: FrameType) -> None:
-        """A message of the user's own code is an effect, unless it is given once in eager, too.
-
-        What libraries say is said while tracing.
-        """
-        caller = frame.f_back
-        while caller is not None and caller.f_globals.get("__name__") in _TELLING:
-            caller = caller.f_back
-        if caller is None or self._facts.get(id(caller.f_code)) is None:
-            return
-        if self.misses.is_any or is_installed(caller.f_code):
-            return
-        if frame.f_code.co_name == "_log":
-            self.effect("logging", frame)
-        elif "msg" in frame.f_locals and is_repeated(  # else `numpy/reports` takes it
-            frame.f_locals["msg"], str(caller.f_globals.get("__name__"))
-        ):
-            self.effect("warnings.warn", frame)
-
     def _of_caller(self, frame: FrameType) -> Facts | None:
         back = frame.f_back
         return None if back is None else self._facts.get(id(back.f_code))
@@ -371,7 +356,7 @@ class Reads:
 
     def hears(self, code: CodeType) -> bool:
         """Whether calls that this code makes are noted."""
-        return self._facts.get(id(code)) is not None and is_listening()
+        return self.facts_at(code) is not None and is_listening()
 
     def ran(self, fn: FunctionType) -> bool:
         """Whether the function's code ran."""
@@ -379,7 +364,12 @@ class Reads:
 
     def progress(self) -> int:
         """A number that grows as more is read."""
-        return len(self.codes) + sum(sum(c.cache_info()[:2]) for c, _ in self.held.caches.values())
+        caches = sum(sum(c.cache_info()[:2]) for c, _ in self.held.caches.values())
+        return len(self.codes) + self.asked.count + caches
+
+    def names_of(self, obj: Any) -> Set[str]:
+        """The names that code which ran may have read off an object."""
+        return self.asked.of(obj, self.names, self.stored)
 
     def reads_name(self, name: Any) -> bool:
         """Whether code that ran reads this name off an object, or the key of a container."""
@@ -392,6 +382,14 @@ class Reads:
         if key in self.grown_keys and key not in self.used_keys:
             return id(container) in self.grown
         return key in self.grown_names and key not in self.used
+
+    def is_only_searched(self, name: Any) -> bool:
+        """Whether what is under this name is asked for what is in it, and no more."""
+        return isinstance(name, str) and name in self.names and name not in self.opened
+
+    def kinds_of_names(self) -> tuple[set[str], ...]:
+        """Those of names that may be read for anything."""
+        return self.names, self.probes, self.whole, self.used, self.opened
 
     def keys_of(self, name: Any) -> set[str] | None:
         """The constant keys that are all that is used of a dict under this name; None: any."""
