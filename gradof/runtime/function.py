@@ -45,6 +45,7 @@ from gradof.runtime.refuse import (
     check_numerics_inside,
     checked_budget,
     checked_numerics,
+    not_scripted,
 )
 from gradof.runtime.results import gradient_flags, run_call
 from gradof.runtime.thread import is_tracing
@@ -388,6 +389,8 @@ class Differentiated:
         bound._cache = self._cache.of_instance(instance)
         bound._audit = self._audit
         return bound
+
+    __prepare_scriptable__ = not_scripted
 
     def __reduce__(self) -> Any:
         return name_of(self, self._fn) or (Differentiated, (self._fn, *self._settings()))

@@ -16,7 +16,7 @@ from typing import Any
 from gradof.errors import InputError
 from gradof.runtime.cache import CacheInfo
 from gradof.runtime.function import Differentiated
-from gradof.runtime.refuse import Numerics
+from gradof.runtime.refuse import Numerics, not_scripted
 from gradof.runtime.shell import keep_state, runs_as_it_is, shell
 
 
@@ -72,6 +72,7 @@ def _members(module: Any, forwards: _Forwards, reduce: Callable[..., Any]) -> di
         "forward": property(forwards.now, set_forward),
         "__class__": property(type, set_class),
         "__reduce_ex__": reduce,
+        "__prepare_scriptable__": not_scripted,
         "_gradof_original": property(lambda self: module),
         "trace": lambda self, *a, **k: forwards.compiled().trace(*a, **k),
         "gradient": lambda self, *a, **k: forwards.compiled().gradient(*a, **k),

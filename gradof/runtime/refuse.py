@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NoReturn, cast, get_args
 
 from gradof.errors import CallError, InputError, ShapeError, TraceError
 from gradof.runtime.thread import is_nan_safe, is_plain_run
@@ -100,3 +100,11 @@ def check_numerics_inside(nan_safe: bool) -> None:
             'a function with numerics="nan_safe" is used inside a traced one without it',
             loc=user_loc(), hint="give the outer function the same numerics",
         )  # fmt: skip
+
+
+def not_scripted(self: Any) -> NoReturn:
+    """`torch.jit.script` of what is differentiated, which torch asks for this. InputError."""
+    raise InputError(
+        "torch.jit.script compiles Python code, and gets a function that is compiled already",
+        hint="script the original, or differentiate what is scripted: it is traced op by op",
+    )

@@ -20,6 +20,7 @@ from typing import Any
 
 from gradof.errors import InputError
 from gradof.runtime.cache import CacheInfo
+from gradof.runtime.refuse import not_scripted
 
 _ROOMS = ("torch.distributed", "torch.nn.parallel")  # their code runs as it is
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
@@ -71,6 +72,7 @@ def shell(module: Any, compile_: Compile) -> Any:
     members: dict[str, Any] = {
         "__getattr__": getattr_,
         "__reduce_ex__": reduce,
+        "__prepare_scriptable__": not_scripted,
         "__doc__": cls.__doc__,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,

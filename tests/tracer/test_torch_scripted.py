@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof.errors import GradofError, UnsupportedOpError
+from gradof.errors import GradofError, InputError, UnsupportedOpError
 from gradof.ir.printer import print_graph
 
 # torch.jit.script is to be torch.compile's, says torch
@@ -207,3 +207,9 @@ def test_tensors_that_a_traced_function_keeps_are_read_at_each_call() -> None:
         with torch.no_grad():
             kept.mul_(2)
     assert fast.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("made", [gradof.differentiate(_scaled), gradof.differentiate(nn.ReLU())])
+def test_what_is_differentiated_is_not_scripted(made: Any) -> None:
+    with pytest.raises(InputError, match="a function that is compiled already"):
+        torch.jit.script(made)
