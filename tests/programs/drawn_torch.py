@@ -8,11 +8,14 @@ from __future__ import annotations
 import random
 import textwrap
 
-from tests.programs import drawn_torch_1, drawn_torch_2, drawn_torch_3
+from tests.programs import drawn_torch_1, drawn_torch_2, drawn_torch_3, drawn_torch_4
 from tests.programs.drawn import Drawn, parsed
 from tests.programs.sequence import Sequence, compare
 
-PARTS = parsed(drawn_torch_1.PARTS) | parsed(drawn_torch_2.PARTS) | parsed(drawn_torch_3.PARTS)
+PARTS = {
+    **parsed(drawn_torch_1.PARTS), **parsed(drawn_torch_2.PARTS), **parsed(drawn_torch_3.PARTS),
+    **parsed(drawn_torch_4.PARTS),
+}
 BY_DEFAULT = "x = t(4, 3); out = g(x)", "backward(out)"
 CALLS = (
     *(BY_DEFAULT[0],) * 5,

@@ -1,4 +1,4 @@
-"""Parts of drawn programs of torch (1 of 3); see `drawn.py`."""
+"""Parts of drawn programs of torch (1 of 4); see `drawn.py`."""
 
 PARTS = r"""
 --- linear

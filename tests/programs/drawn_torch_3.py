@@ -1,4 +1,4 @@
-"""Parts of drawn programs of torch (3 of 3); see `drawn.py`."""
+"""Parts of drawn programs of torch (3 of 4); see `drawn.py`."""
 
 PARTS = r"""
 --- accum

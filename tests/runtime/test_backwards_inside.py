@@ -152,3 +152,16 @@ def test_to_others_they_run_eagerly(fn: Loss) -> None:
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
     assert compiled.cache_info().eager_runs == 3
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.EagerWarning")
+def test_in_inference_mode_they_are_the_error_of_eager() -> None:
+    def fn(x: Any) -> Any:
+        weight = nn.Parameter(torch.ones(3))
+        with torch.enable_grad():
+            (weight * 2).sum().backward()  # type: ignore[no-untyped-call]
+        return x * weight.grad
+
+    for call in (fn, differentiate(fn)):
+        with torch.inference_mode(), pytest.raises(RuntimeError, match="does not require grad"):
+            call(torch.ones(3))

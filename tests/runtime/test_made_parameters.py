@@ -231,3 +231,19 @@ def test_a_copy_of_what_was_computed_is_the_error_of_eager() -> None:
 
     with pytest.raises(RuntimeError, match="graph leaves"):
         differentiate(fn)(torch.ones(3, requires_grad=True))
+
+
+def test_tensors_that_have_become_one_are_copied_as_one() -> None:
+    state: dict[str, Tensor] = {"a": torch.ones(3), "b": torch.zeros(3)}
+
+    def fn(x: Any) -> Any:
+        copied = copy.deepcopy(state)
+        copied["a"] += 1
+        return (x * copied["b"]).sum()
+
+    compiled, found = differentiate(fn), list[float]()
+    for _ in range(3):
+        found.append(compiled(torch.ones(3, requires_grad=True)).item())
+        state["b"] = state["a"]
+    assert found == [0.0, 6.0, 6.0]
+    assert compiled.cache_info().eager_runs == 0

@@ -22,6 +22,7 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.inference import has_begun
 from gradof.tracer.torch.made_leaves import MadeLeaves
 from gradof.tracer.torch.recorder import Recorder
 
@@ -37,6 +38,11 @@ def backwards_inside(recorder: Recorder, leaves: MadeLeaves) -> Iterator[None]:
     def run(tensors: Sequence[Any], *given: Any, **options: Any) -> Any:
         if threading.get_ident() != here or not options.get("accumulate_grad"):
             return run_by_torch(tensors, *given, **options)
+        if has_begun():
+            raise TraceError(
+                "a backward runs within inference mode", loc=user_loc(),
+                hint="call the function under no_grad instead",
+            )  # fmt: skip
         inputs = given[3]  # beside cotangents, retain_graph and create_graph
         if not all(map(leaves.is_one, inputs or _leaves(tensors))):
             raise TraceError(

@@ -67,6 +67,7 @@ def parameters_made(api: _Tensors) -> Iterator[None]:
     def copied(tensor: Any, memo: Any) -> Any:
         if threading.get_ident() != here or not tensor.is_leaf:  # for which it raises
             return deep_copy(tensor, memo)
+        api.attributes.reads.asks = True  # which tensors are one
         if id(tensor) not in memo:
             memo[id(tensor)] = _copy(_traced(api, tensor), memo)
         return memo[id(tensor)]

@@ -148,9 +148,11 @@ class OuterState:
 
     def _id(self, obj: Any, /) -> int:
         """`id`, for the user's code: no later call shares that of a tensor."""
-        caller = sys._getframe(1)
-        if isinstance(obj, torch.Tensor) and not _is_copying(caller):
-            self.reads.effect("id() of a tensor", caller)
+        if isinstance(obj, torch.Tensor):
+            caller = sys._getframe(1)
+            if not _is_copying(caller):
+                self.reads.effect("id() of a tensor", caller)
+            self.reads.asks = True  # whether it has been copied already
         return id(obj)
 
     def restore(self) -> None:
