@@ -115,7 +115,8 @@ h = h * w10.grad
 ! m.p2.data.mul_(2)
 --- paramlist
 . self.k9 = 2
-ps = nn.ParameterList([nn.Parameter(torch.full((3,), i + 1.0, dtype=h.dtype)) for i in range(self.k9)])
+ps = nn.ParameterList(
+    nn.Parameter(torch.full((3,), i + 1.0, dtype=h.dtype)) for i in range(self.k9))
 for p in ps: h = h * h * p
 ! m.k9 = 3
 --- weightnorm
