@@ -38,6 +38,7 @@ from gradof.runtime.state_values import (
     checksum,
     content_of,
     is_plain,
+    is_tuple,
     last_name,
     read_at,
     reference,
@@ -201,9 +202,9 @@ class StateGuard:
                 return
             if type(edge.child) in NUMBERS and kind in _VARYING:
                 self.numbers[name] = edge.place, shown
-        if type(edge.child) is tuple and kind != "slot" and not is_plain(edge.child):
+        if is_tuple(cls := type(edge.child)) and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it
-            self.others.append((edge.place, len, len(edge.child), shown))
+            self.others.append((edge.place, cls, len(edge.child), shown))
         elif kind in NESTED or kind == "script":
             self.others.append((edge.place, None, edge.child, shown))
         elif kind == "cell":

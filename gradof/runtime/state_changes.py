@@ -37,8 +37,8 @@ def changes(guard: StateGuard) -> Iterator[tuple[str, Any]]:
                 yield f"{shown} is gone", None
                 continue
             if found is not expected and not is_same(found, expected):
-                if key is len:
-                    now = "is no tuple" if found is None else f"has {found}"
+                if isinstance(key, type):
+                    now = f"is no {key.__name__}" if found is None else f"has {found}"
                     yield f"{shown} had {expected} items and {now}", None
                     continue
                 number = None

@@ -151,8 +151,9 @@ class _Writer:
             fn, step, value, _ = item
             if isinstance(step, Step) and step.kind == "default" and _is_default(fn, step, value):
                 defaults[id(fn)] = fn
-            elif isinstance(fn, Place) and step is len:
-                yield f"type({self.place(fn)}) is tuple and len({self.place(fn)}) == {value}"
+            elif isinstance(fn, Place) and isinstance(step, type):
+                cls = "tuple" if step is tuple else self.bind(step)
+                yield f"type({self.place(fn)}) is {cls} and len({self.place(fn)}) == {value}"
             elif isinstance(fn, Place) and fn.kind == "script":
                 yield self.of_torch(fn, value)
             elif isinstance(fn, Place):

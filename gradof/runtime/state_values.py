@@ -70,11 +70,11 @@ def content_of(cell: Any, _: Any) -> Any:
 
 
 def read_at(obj: Any, how: Any) -> Any:
-    """The value in a Place (of a tuple its length, if `how` is len), after a step, or in a slot."""
+    """The value in a Place, of a tuple its length, if `how` is its class; after a step; in a slot."""
     if isinstance(obj, Place):
-        found = read_place(obj)
-        if how is len:
-            return len(found) if type(found) is tuple else None
+        found: Any = read_place(obj)
+        if isinstance(how, type):
+            return len(found) if type(found) is how else None
         return found
     if isinstance(how, Step):
         return how.read(obj)
@@ -126,6 +126,13 @@ def checksum(array: Any) -> Any:
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return None
     return contents.checksum(array)
+
+
+def is_tuple(cls: Any) -> bool:
+    """Whether values of a class are tuples, or named ones, which have nothing but their items."""
+    if cls is tuple:
+        return True
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__dictoffset__ == 0
 
 
 def is_plain(value: Any) -> bool:
