@@ -52,7 +52,7 @@ from gradof.tracer.state.edges import Edge
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, HOOKS, MODULE_TABLES, global_hooks, module_of
-from gradof.tracer.state.places import GUARDED, Place, place_key, read_place
+from gradof.tracer.state.places import GUARDED, Place, place_key, read_place, written_at
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import NESTED
@@ -200,7 +200,7 @@ class StateGuard:
             name = place_key(edge.place)
             if name in self._varying:
                 return
-            if type(edge.child) in NUMBERS and kind in _VARYING:
+            if type(edge.child) in NUMBERS and written_at(edge.place).kind in _VARYING:
                 self.numbers[name] = edge.place, shown
         if is_tuple(cls := type(edge.child)) and kind != "slot" and not is_plain(edge.child):
             # which tuple it is does not matter, but what is in it

@@ -70,11 +70,11 @@ def content_of(cell: Any, _: Any) -> Any:
 
 
 def read_at(obj: Any, how: Any) -> Any:
-    """The value in a Place, of a tuple its length, if `how` is its class; after a step; in a slot."""
+    """The value in a Place (of a tuple its length, if `how` is its class), by a step, in a slot."""
     if isinstance(obj, Place):
-        found: Any = read_place(obj)
+        found = read_place(obj)
         if isinstance(how, type):
-            return len(found) if type(found) is how else None
+            return len(found) if isinstance(found, tuple) and type(found) is how else None
         return found
     if isinstance(how, Step):
         return how.read(obj)

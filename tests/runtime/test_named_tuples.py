@@ -1,12 +1,14 @@
-"""Named tuples in Python's state count by their class and what is in them, as tuples do."""
+"""Tuples in Python's state, named or not, count by their class and by what is in them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
+import gradof
 from gradof import differentiate
 
 
@@ -15,11 +17,15 @@ class Empty(NamedTuple):
 
 
 class Settings(NamedTuple):
+    """What a function reads."""
+
     scale: float = 2.0
     weight: Any = None
 
 
 class Louder(NamedTuple):
+    """The same items, of another class."""
+
     scale: float = 2.0
     weight: Any = None
 
@@ -83,3 +89,79 @@ def test_a_tuple_of_as_many_items_is_another_trace() -> None:
         STATE["settings"] = settings
         x = torch.ones(3, requires_grad=True)
         torch.testing.assert_close(compiled(x), by_class(x))
+
+
+class Optimizer(NamedTuple):
+    """As optimisers in the style of optax have."""
+
+    steps: int
+    rate: float
+    mean: Any
+    inner: Any = ()
+
+
+def _step(x: Any) -> Any:
+    old = STATE["optimizer"]
+    mean = 0.9 * old.mean + x.detach() if isinstance(x, torch.Tensor) else 0.9 * old.mean + 1.0
+    inner = old.inner[0]._replace(steps=old.inner[0].steps + 2), old.inner[1]
+    STATE["optimizer"] = old._replace(
+        steps=old.steps + 1, rate=old.rate * 0.9, mean=mean, inner=inner
+    )
+    return (x * x * mean * old.rate).sum() * inner[0].steps * inner[1]
+
+
+@pytest.mark.parametrize("library", [torch, np])
+def test_numbers_in_tuples_vary(library: Any) -> None:
+    def calls(call: Any) -> list[Any]:
+        zeros = library.zeros(3, dtype=library.float64)
+        STATE["optimizer"] = Optimizer(0, 1.0, zeros, (Optimizer(5, 1.0, zeros), 2.5))
+        found = list[Any]()
+        for n in range(6):
+            x = library.arange(3, dtype=library.float64) + n
+            found += [float(call(x.requires_grad_() if library is torch else x))]
+            now = STATE["optimizer"]
+            found += [now.steps, now.rate, *now.mean.tolist(), now.inner[0].steps, type(now)]
+        return found
+
+    compiled: Any = differentiate(_step) if library is torch else gradof.value_and_grad(_step)
+    want = calls(lambda x: _step(x).item())
+    ours = calls(lambda x: compiled(x).item() if library is torch else compiled(x)[0])
+    assert ours == pytest.approx(want)
+    assert [type(each) for each in ours] == [type(each) for each in want]
+    assert compiled.cache_info().misses <= 3
+
+
+def test_a_tuple_that_is_only_read_stays_where_it_is() -> None:
+    def outer() -> tuple[Any, Any, Any]:
+        pair: Any = (1.0, _weight(1))
+
+        def put(new: Any) -> None:
+            nonlocal pair
+            pair = new
+
+        return lambda x: (x * pair[0] * pair[1]).sum(), put, lambda: pair
+
+    fn, put, now = outer()
+    compiled = differentiate(fn)
+    for n in range(5):
+        pair = (n + 0.5, _weight(n))
+        put(pair)
+        x = torch.ones(3, requires_grad=True)
+        torch.testing.assert_close(compiled(x), fn(x))
+        assert now() is pair and type(pair[0]) is float
+    assert compiled.cache_info().misses == 2
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")
+def test_a_number_in_a_tuple_whose_value_is_needed() -> None:
+    def fn(x: Any) -> Any:
+        found = x.sum()
+        for _ in range(STATE["times"][0]):
+            found = found + (x * STATE["times"][1]).sum()
+        return found
+
+    compiled = differentiate(fn)
+    for n in (3, 1, 2, 0, 3):
+        STATE["times"] = (n, _weight(2))
+        x = torch.ones(3, requires_grad=True)
+        torch.testing.assert_close(compiled(x), fn(x))

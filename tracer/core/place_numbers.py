@@ -18,7 +18,15 @@ import numpy as np
 
 from gradof.tracer.core.number import LARGEST, NUMBERS
 from gradof.tracer.state.held import Held
-from gradof.tracer.state.places import Place, Raw, place_key, read_place, resolved, write_place
+from gradof.tracer.state.places import (
+    Place,
+    Raw,
+    place_key,
+    read_place,
+    resolved,
+    write_place,
+    written_at,
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,10 @@ class NumbersInPlaces:
         """The origin of the number with this `place_key`."""
         return self._origins[key]
 
-    def fill(self, make: Callable[[Any, Any, str | None], Any]) -> None:
+    def fill(self, make: Callable[[Any, Any, str | None], Any], held: Held) -> None:
         """Put what is traced into each place, made of its key, value and name.
+
+        For `held` it was there at entry.
 
         A place that is told by two keys is filled once: an object that was replaced before, and
         the way to whatever is there now. That way holds for the next object, too.
@@ -99,16 +109,21 @@ class NumbersInPlaces:
             if at not in found or where is not origin.place:
                 found[at] = key, origin, where
         for key, origin, where in found.values():
-            value = read_place(where)
-            write_place(where, make(key, value, origin.name))
-            self._filled.append((where, value))
+            made = make(key, read_place(where), origin.name)
+            written = written_at(where)
+            self._filled.append((written, read_place(written)))
+            write_place(where, made)
+            _correct(held, written, read_place(written))
 
     def restore(self, held: Held | None = None) -> None:
         """Put the numbers and arrays back; in `held`, too, which has what was there at entry."""
-        for place, value in self._filled:
+        for place, value in reversed(self._filled):  # of a tuple, as it was at first
             write_place(place, value)
             if held is not None:
-                holder = place.container
-                holder = holder.of if isinstance(holder, Raw) else holder
-                held.correct(place.kind, holder, place.key, value)
+                _correct(held, place, value)
         self._filled.clear()
+
+
+def _correct(held: Held, place: Place, value: Any) -> None:
+    holder = place.container
+    held.correct(place.kind, holder.of if isinstance(holder, Raw) else holder, place.key, value)

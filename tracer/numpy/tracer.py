@@ -154,7 +154,7 @@ def _trace(
     held = _Held(recorder, places)
     _listen(recorder, loops, adoptions, reads)
     try:
-        places.fill(held.number)
+        places.fill(held.number, reads.held)
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))

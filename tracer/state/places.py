@@ -115,12 +115,25 @@ def write_place(place: Place, value: Any) -> None:
         vars(read_place(container))[key] = value
     elif kind == "entry":
         read_place(container)[key] = value
+    elif kind == "index":
+        write_place(container, with_item(read_place(container), key, value))
     elif kind == "class":
         setattr(container, key, value)
     elif isinstance(container, Raw):
         raw_dict(container.of).__setitem__(container.of, key, value)
     else:
         container[key] = value
+
+
+def with_item(items: Any, n: int, value: Any) -> Any:
+    """A tuple of the same class, named or not, with another item."""
+    made = (*items[:n], value, *items[n + 1 :])
+    return made if type(items) is tuple else type(items)._make(made)
+
+
+def written_at(place: Place) -> Place:
+    """The place that is written to where a value is put into one: a tuple is made anew."""
+    return written_at(place.container) if place.kind == "index" else place
 
 
 def remove_place(place: Place) -> None:

@@ -252,7 +252,7 @@ class Trace:
         with unfused(), functionalization(), recorded_generators(self.recorder), regions:
             wrapped = self.arguments(names)
             args, kwargs = self.built(tree, wrapped)
-            self.places.fill(self.number)
+            self.places.fill(self.number, self.reads.held)
             followed = custom_functions(self.recorder, self.api, self.reads)
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             operators = control_flow(self.recorder, self.api.traced, self.outer)
