@@ -174,4 +174,36 @@ if K3 in reg2: h = h * sum(sorted(k.s for k in alias2['r']))
 ! K3.s = 0.5
 ! K4.s = 0.25
 ! alias2['r'] = {K4}
+--- optstate
+@ class OS(__import__('typing').NamedTuple):
+@     n: int = 0
+@     lr: float = 1.0
+@     mu: object = None
+. self.os = OS(0, 1.0, torch.zeros(3))
+mu = self.os.mu.to(h.dtype) * 0.5 + h.detach().mean(0)
+self.os = self.os._replace(n=self.os.n + 1, lr=self.os.lr * 0.9, mu=mu)
+h = h * self.os.lr + mu * self.os.n
+! m.os = OS(5, 0.5, torch.ones(3).double())
+! m.os = m.os._replace(n=-1)
+! m.os = m.os._replace(lr=2)
+! m.os = m.os._replace(n=2.5)
+! m.os = m.os._replace(n=True)
+! m.os.mu.zero_()
+--- tuples
+. self.tu = (1, 2.0, torch.ones(3), (3.0, torch.ones(3)))
+h = h * self.tu[0] * self.tu[1] + self.tu[3][0]
+h = h * self.tu[2].to(h.dtype)
+! m.tu = (m.tu[0] + 1, *m.tu[1:])
+! m.tu = (*m.tu[:3], (m.tu[3][0] * 2, m.tu[3][1]))
+! m.tu = [*m.tu]
+! m.tu = (*m.tu[:2], torch.zeros(3), m.tu[3])
+! m.tu = (1, 2.0, m.tu[2], (3.0, m.tu[3][1], 1))
+! m.tu = (torch.tensor(2.0).double(), *m.tu[1:])
+! m.tu = (*m.tu[:1], np.float64(1.5), *m.tu[2:])
+--- tupleloop
+@ sched = {'s': (2, torch.ones(3))}
+for _ in range(sched['s'][0]): h = h + sched['s'][1].to(h.dtype)
+sched['s'] = (sched['s'][0] % 3 + 1, sched['s'][1])
+! sched['s'] = (0, torch.zeros(3))
+! sched['s'] = (1, sched['s'][1] * 2)
 """
