@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from gradof.tracer.state.bytecode import Instruction, instructions
+from gradof.tracer.state.heard import is_heard
 
 _ASKS = "__getattribute__"
 _NO_OPS = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "PUSH_NULL"})
@@ -45,9 +46,14 @@ def says_itself(cls: Any) -> bool:
     if cls.__getattribute__ is object.__getattribute__:
         return False
     found = [vars(base)[_ASKS] for base in cls.__mro__[:-1] if _ASKS in vars(base)]
-    return bool(found) and all(
-        isinstance(each, FunctionType) and known_to(each.__code__) is not None for each in found
-    )
+    return bool(found) and all(map(_is_told, found))
+
+
+def _is_told(lookup: Any) -> bool:
+    """Whether its calls are noted, and say all."""
+    if not isinstance(lookup, FunctionType) or known_to(lookup.__code__) is None:
+        return False
+    return is_heard(str(lookup.__globals__.get("__name__")))
 
 
 def _is_plain(steps: list[Instruction], at: int, obj: str, name: str) -> bool:

@@ -26,6 +26,7 @@ from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.functional import inner, is_written, wrap
 from gradof.tracer.torch.histories import Histories
+from gradof.tracer.torch.leaves import is_plain as computes_plainly
 from gradof.tracer.torch.memory import address, base_of
 
 _TENSOR: Any = torch.Tensor  # methods of both are replaced while a function is traced
@@ -58,7 +59,7 @@ def parameters_made(api: _Tensors) -> Iterator[None]:
 
     def make(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         is_plain = data is None or type(data) in (torch.Tensor, torch.nn.Parameter)
-        if threading.get_ident() != here or not is_plain:
+        if threading.get_ident() != here or not is_plain or not computes_plainly(cls):
             return of_memory(cls, data, requires_grad)
         made = _detached(api, torch.empty(0) if data is None else _traced(api, data))
         made.__class__ = cls
