@@ -101,7 +101,7 @@ lifelines: $(READY)
 # About half an hour on two processors. Writes docs/models.md; MODELS="gpt2 BertForMaskedLM" runs these alone.
 models: $(READY)
 	@$(BIN)/python -m tests.models.survey --jobs 2 $(MODELS)
-	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py
+	$(BIN)/python -m pytest -m models tests/runtime/test_dynamo_models.py tests/models/test_configurations.py
 
 # An hour on two processors. Only wheels, and nothing that could replace the installed torch.
 # PACKAGES="e3tools torchsde" runs these alone; lines of all objects are kept in build/packages.
