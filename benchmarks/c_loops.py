@@ -29,15 +29,15 @@ def library() -> ctypes.CDLL | None:
     if compiler is None:
         print("no C compiler: the hand-written loops are left out")
         return None
-    folder = Path(tempfile.mkdtemp(prefix="gradof-loops-"))
-    compiled, target = folder / "loops.o", folder / "loops.so"
     source = str(Path(__file__).with_name("loops.c"))
-    fast = [compiler, "-Ofast", "-march=native", "-fopenmp", "-fPIC", "-c", source, "-o", compiled]
-    # Linked with -Ofast, gcc before 13 lets the library flush subnormals of the whole process.
-    link = [compiler, "-shared", "-fopenmp", compiled, "-o", target, "-lm"]
-    for command in (fast, link):
-        subprocess.run(list(map(str, command)), check=True)
-    return ctypes.CDLL(str(target))
+    with tempfile.TemporaryDirectory(prefix="gradof-loops-", ignore_cleanup_errors=True) as folder:
+        compiled, target = (str(Path(folder) / name) for name in ("loops.o", "loops.so"))
+        fast = [compiler, "-Ofast", "-march=native", "-fopenmp", "-fPIC", "-c", source]
+        # Linked with -Ofast, gcc before 13 lets the library flush subnormals of the whole process.
+        link = [compiler, "-shared", "-fopenmp", compiled, "-o", target, "-lm"]
+        for command in ([*fast, "-o", compiled], link):
+            subprocess.run(command, check=True)
+        return ctypes.CDLL(target)  # which may go once it is loaded
 
 
 def c_run(w: Workload, arrays: list[Any]) -> Run | None:

@@ -24,11 +24,14 @@ def library() -> ctypes.CDLL | None:
     if compiler is None:
         print("no C compiler: the hand-written programs are left out")
         return None
-    target = Path(tempfile.mkdtemp(prefix="gradof-loops-")) / "loops.so"
     source = str(Path(__file__).with_name("loops_by_hand.c"))
-    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", source, "-o", target, "-lm"]
-    subprocess.run(list(map(str, command)), check=True)
-    return ctypes.CDLL(str(target))
+    with tempfile.TemporaryDirectory(prefix="gradof-loops-", ignore_cleanup_errors=True) as folder:
+        target = str(Path(folder) / "loops.so")  # which may go once it is loaded
+        subprocess.run(
+            [compiler, "-O3", "-march=native", "-shared", "-fPIC", source, "-o", target, "-lm"],
+            check=True,
+        )
+        return ctypes.CDLL(target)
 
 
 def c_side(row: Row) -> Callable[[], tuple[float, Any]] | None:
