@@ -78,6 +78,12 @@ class Failure:
     decided: Sequence[Any] = ()  # the state's tensors whose values the trace went by
     quick: Any = None  # their generated call (gradof.runtime.eager_call)
 
+    def is_like(self, other: Failure) -> bool:
+        """Whether another signature ended at the same line, by an error of the same class."""
+        if self.loc is None and str(self.error) != str(other.error):
+            return False
+        return type(self.error) is type(other.error) and bool(self.loc == other.loc)
+
     def holds(self, fn: Any) -> bool:
         """Whether another trace would fail again, or is not to be tried."""
         if self.is_of_values and self.tries < MAX_TRIES:
@@ -123,7 +129,7 @@ class EagerRuns:
         failure = Failure(error, state, _line(error), _defect(error), tries, decided=decided)
         self.failures[key] = failure
         if before is None:
-            alike = [f for f in self._alike if (type(f.error), f.loc) == (type(error), failure.loc)]
+            alike = [other for other in self._alike if other.is_like(failure)]
             self._alike = [*alike[1 - MAX_TRIES :], failure]
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
@@ -142,6 +148,7 @@ class EagerRuns:
         """An error that the caller gets; kept, it would keep the arguments alive."""
         for key in [key for key, failure in self.failures.items() if failure.error is error]:
             del self.failures[key]
+        self._alike = [failure for failure in self._alike if failure.error is not error]
 
     def failed(self, fn: Callable[..., Any], error: Exception) -> Failed:
         """What is kept of the error that a trace ended with, now or at another call."""

@@ -41,6 +41,24 @@ def close(got: Any, want: Any, what: str = "") -> None:
     )
 
 
+def all_close(got: list[Any], want: list[Any]) -> None:
+    """The same of each of several, in order."""
+    for i, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+        close(ours, theirs, f"result {i}")
+
+
+def held_to_eager(fn: Callable[[torch.Tensor], Any]) -> tuple[Any, Callable[[], float]]:
+    """The compiled `fn` of a vector, and a function that calls both, for ones; gives the value."""
+    compiled = differentiate(fn)
+
+    def call() -> float:
+        value = compiled(torch.ones(3, requires_grad=True))
+        close(value, fn(torch.ones(3, requires_grad=True)))
+        return float(value.item())
+
+    return compiled, call
+
+
 def grad_nodes(tensor: torch.Tensor) -> Iterator[str]:
     """The names of all backward nodes behind a tensor."""
     seen, queue = set(), [tensor.grad_fn]

@@ -22,15 +22,15 @@ import torch
 
 from gradof.errors import TraceError
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.torch.histories import Histories
 from gradof.tracer.torch.inference import has_begun
-from gradof.tracer.torch.made_leaves import MadeLeaves
 from gradof.tracer.torch.recorder import Recorder
 
 _AUTOGRAD: Any = torch.autograd
 
 
 @contextlib.contextmanager
-def backwards_inside(recorder: Recorder, leaves: MadeLeaves) -> Iterator[None]:
+def backwards_inside(recorder: Recorder, histories: Histories) -> Iterator[None]:
     """Within it, those of this thread that would reach what is outside are TraceErrors."""
     here = threading.get_ident()
     run_by_torch = _AUTOGRAD._engine_run_backward
@@ -44,12 +44,13 @@ def backwards_inside(recorder: Recorder, leaves: MadeLeaves) -> Iterator[None]:
                 hint="call the function under no_grad instead",
             )  # fmt: skip
         inputs = given[3]  # beside cotangents, retain_graph and create_graph
-        if not all(map(leaves.is_one, inputs or _leaves(tensors))):
+        if not all(map(histories.leaves.is_one, inputs or _leaves(tensors))):
             raise TraceError(
                 "`.backward()` inside a traced function would not reach the real tensors",
                 loc=user_loc(),
                 hint="use torch.autograd.grad inside, or call backward on the result outside",
             )
+        histories.saved.refuse()
         before, recorder.no_grad_is_known = recorder.no_grad_is_known, True
         try:
             return run_by_torch(tensors, *given, **options)

@@ -36,7 +36,6 @@ from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.composites import TAKE_VIEWS
 from gradof.tracer.torch.functional import inner, is_base, is_wrapper, is_written, wrap
-from gradof.tracer.torch.known_calls import GRADIENTS
 from gradof.tracer.torch.made_leaves import MadeLeaves
 from gradof.tracer.torch.memory import address, base_of, reshaped, same_elements
 from gradof.tracer.torch.parted import Parted
@@ -253,7 +252,7 @@ class Histories:
 
     def before(self, func: Any, tensors: Sequence[Tensor], cutting: bool) -> list[_Before]:
         """Note what a call may write to; `cutting` where its writes leave histories alone."""
-        if func in GRADIENTS:
+        if func is torch.autograd.grad:
             self.saved.refuse()
         if self.recorder.applying:
             return []

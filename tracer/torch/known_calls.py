@@ -33,7 +33,6 @@ _TENSOR: Any = torch.Tensor  # its properties are read as descriptors
 GET_DATA = _TENSOR.data.__get__
 DETACHES = frozenset({torch.Tensor.detach, torch.detach, GET_DATA})
 CUTS = DETACHES | {torch.Tensor.detach_, torch.detach_}
-GRADIENTS = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 PRINTS = frozenset({torch.Tensor.__repr__, torch.Tensor.__format__})
 NUMBERS_OUT = frozenset({
     torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr,

@@ -47,7 +47,6 @@ from gradof.tracer.torch.known_calls import (
     DETACHES,
     FROM_NUMPY,
     GET_DATA,
-    GRADIENTS,
     METADATA,
     NUMBERS_OUT,
     PRINTS,
@@ -313,7 +312,7 @@ class ApiMode(TorchFunctionMode):
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run torch's function on wrappers; its errors about traced tensors become ours."""
         outer, self.recorder.no_grad_is_known = self.recorder.no_grad_is_known, (
-            not torch.is_grad_enabled() or func in GRADIENTS
+            not torch.is_grad_enabled() or func is torch.autograd.grad
         )
         try:
             cutting = not torch.is_grad_enabled() or cuts_inside(func, args, kwargs)

@@ -11,10 +11,8 @@ there. Afterwards everything is put back, whether the trace succeeded or not.
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -38,11 +36,6 @@ for _plain in (torch.Size, torch.dtype, torch.device, torch.profiler.record_func
     leaf_type(_plain)
 
 _deepcopy = torch.nn.Parameter.__deepcopy__.__code__
-
-
-def _is_copying(frame: FrameType) -> bool:
-    """Whether code asks what has been copied already, which is the same at each call."""
-    return frame.f_globals is vars(copy) or frame.f_code is _deepcopy
 
 
 def is_tensor(obj: Any) -> bool:
@@ -150,9 +143,9 @@ class OuterState:
         """`id`, for the user's code: no later call shares that of a tensor."""
         if isinstance(obj, torch.Tensor):
             caller = sys._getframe(1)
-            if not _is_copying(caller):
+            if caller.f_code is not _deepcopy:  # which asks what has been copied already
                 self.reads.effect("id() of a tensor", caller)
-            self.reads.asks = True  # whether it has been copied already
+            self.reads.asks = True
         return id(obj)
 
     def restore(self) -> None:

@@ -257,7 +257,7 @@ class Trace:
             hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
             operators = control_flow(self.recorder, self.api.traced, self.outer)
             made, asked = parameters_made(self.api), self.attributes.watching()
-            ran = backwards_inside(self.recorder, self.api.histories.leaves)
+            ran = backwards_inside(self.recorder, self.api.histories)
             with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
                 with func_transforms(self.api.traced), sizes_and_math(), made, asked, ran:
                     with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
