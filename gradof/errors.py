@@ -8,6 +8,7 @@
     │   │   └── PathLimitError         too many paths through the function, by the values it reads
     │   ├── FreeTensorError            a tensor whose origin cannot be re-read at the next call
     │   ├── LeafMutationError          in-place change of a leaf that requires grad
+    │   ├── TorchInsideError           torch computes in a function that is traced as numpy's
     │   └── CustomRuleError            a rule of the user's own that does not fit its function
     ├── InputError                     the arguments of a call are wrong
     │   ├── CallError                  arguments that do not fit the function's signature
@@ -88,6 +89,10 @@ class TraceError(GradofError):
 
 class UnsupportedOpError(TraceError):
     """The function calls an op that has no registered rule."""
+
+
+class TorchInsideError(TraceError):
+    """A function that is traced as numpy's computes with torch."""
 
 
 class EagerWarning(UserWarning):

@@ -23,6 +23,7 @@ from gradof.ir import contents
 from gradof.ir.attrs import from_numpy_dtype
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.exact import Same, exact
+from gradof.tracer.core.lent_arrays import with_nodes
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.handed import Handed
@@ -155,21 +156,26 @@ def inspect_call(
     static_argnames: Sequence[str],
     default: Library | None = None,
     apart: bool = False,
+    lends: bool = False,
 ) -> Call:
     """Flatten and check the arguments of a call.
 
     A tensor that comes several times is one input of the graph, but with `apart`, where each place
-    has a gradient of its own; see Note [Who is who].
+    has a gradient of its own; see Note [Who is who]. With `lends`, beside tensors, and where the
+    function is a module's, numpy arrays are tensors (`gradof.tracer.core.lent_arrays`).
 
-    Raises TraceError where something of torch's sees each op, LeafTypeError for leaves of two
-    libraries or that are neither arrays nor hashable,
+    Raises TraceError where something of torch's sees each op, LeafTypeError for leaves that are
+    neither arrays nor hashable, and for arrays that no tensor can be made of,
     DtypeError and DeviceError for arrays no backend can read, InputError for a call without any
     array unless `default` names the library, or the function or an object can reach tensors.
     """
     leaves, tree, paths = flatten_call(fn, args, kwargs, static_argnames)
     torch = torch_if_loaded()
-    if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+    tensors = torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    if tensors:
         _refuse_observers()  # before anything is asked of a tensor
+    if tensors or lends or _is_module(fn):
+        leaves, tree, paths = _lent(leaves, tree, paths)
     tensor, array, number = None, None, None  # the path of the first of each
     parts: list[tuple[Any, ...]] = []
     places: dict[int, int] = {}  # by id of a tensor, its first leaf
@@ -185,11 +191,6 @@ def inspect_call(
             continue
         elif isinstance(leaf, np.ndarray):
             array = array or path
-        if tensor and array:
-            raise LeafTypeError(
-                f"{tensor} is a torch tensor and {array} a numpy array",
-                hint="convert one of them: torch.from_numpy(a), or t.numpy()",
-            )
         parts.append((*leaf_key(leaf, path), *same))
     library: Library = "torch"
     if not tensor:
@@ -208,11 +209,6 @@ def _library_of(
     default: Library | None,
 ) -> Library:
     """The library of a call without a tensor; `array` and `number` are paths of numpy's."""
-    if array and default is None and _is_module(fn):
-        raise LeafTypeError(
-            f"{array} is a numpy array, and {function_name(fn, '__name__')} is of a torch module",
-            hint="convert it: torch.from_numpy(a)",
-        )
     if array or (number and default is None and not _is_module(fn)):
         return "numpy"
     if default is None and _leads_to_tensors(fn, leaves):
@@ -225,6 +221,25 @@ def _library_of(
             hint="pass torch tensors or numpy arrays; lists of numbers are not arrays",
         )
     return default
+
+
+def _lent(
+    leaves: list[Any], tree: TreeDef, paths: tuple[str, ...]
+) -> tuple[list[Any], TreeDef, tuple[str, ...]]:
+    """Leaves, structure and paths of a call where arrays are tensors."""
+    lent = [not x.flags.writeable if isinstance(x, np.ndarray) else None for x in leaves]
+    if all(fixed is None for fixed in lent):
+        return leaves, tree, paths
+    from gradof.tracer.torch.array_tensors import lend  # numpy users may have no torch
+
+    _refuse_observers()
+    made: dict[int, Any] = {}  # an array that comes several times is one tensor
+    found = [
+        leaf if fixed is None
+        else made.setdefault(id(leaf), None if id(leaf) in made else lend(leaf, path))
+        for leaf, path, fixed in zip(leaves, paths, lent, strict=True)
+    ]
+    return found, with_nodes(tree, lent), paths
 
 
 def _refuse_observers() -> None:

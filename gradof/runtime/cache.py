@@ -20,6 +20,7 @@ from gradof.ir.core import Graph
 from gradof.runtime.arrays import Call, Library, is_array, is_tensor, leaf_key, torch_if_loaded
 from gradof.runtime.eager import EagerRuns
 from gradof.runtime.guards import Decisions
+from gradof.runtime.lending import Lending
 from gradof.runtime.lengths import ByLength
 from gradof.runtime.limits import limits
 from gradof.runtime.numbers import VaryingNumbers
@@ -137,6 +138,7 @@ class Cache:
         self.misses = 0
         self.numbers = VaryingNumbers()
         self.eager = EagerRuns()
+        self.lending = Lending()
         self.places: dict[Any, Place] = {}  # of numbers that vary, by place_key
         self.renewed: dict[Any, Place] = {}  # places whose objects are other ones at each call
         self.handed = Handed()  # where objects among the arguments are found

@@ -28,21 +28,17 @@ from gradof.runtime.arrays import (
 )
 from gradof.runtime.cache import Entry, graph_input
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
+from gradof.runtime.place_code import NotSimple, key_code, place_code
 from gradof.tracer.core.containers import OPEN
 from gradof.tracer.core.exact import exact
+from gradof.tracer.core.lent_arrays import LentArray, given_array, lent_leaves
 from gradof.tracer.core.named_tuples import has_attributes, has_room
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
-from gradof.tracer.state.caches import read_cached
-from gradof.tracer.state.places import built, read_place
 
 _Tensors = list[tuple[str, Any, tuple[Any, ...]]]  # name in the code, the tensor, its part of a key
 _PAIRS = 10  # names of which each two are compared; of more the ids are counted
-
-
-class NotSimple(Exception):
-    """The call is none that the generated check covers."""
 
 
 class Writer:
@@ -62,6 +58,7 @@ class Writer:
         self.names: dict[str, Any] = {"ndarray": np.ndarray, "exact": exact}
         self.names["lift"] = lambda x: graph_input(x, library)
         self.leaf = 0
+        self.lent: dict[str, str] = {}  # by name of a tensor, the array whose memory it has
         self.given: _Tensors = []  # arguments still to be checked
         self.read: _Tensors = []  # parameters still to be checked
         self.scalars: set[int] = set()  # leaves that are arrays without dims, or numbers of numpy's
@@ -100,11 +97,13 @@ class Writer:
     def items(self, holder: str, tree: TreeDef) -> None:
         """The children of a container."""
         for place, (key, child) in enumerate(zip(tree.keys, tree.children, strict=True)):
-            code = f"{holder}[{self.key(place if tree.kind == 'namedtuple' else key)}]"
+            code = f"{holder}[{key_code(self.bind, place if tree.kind == 'namedtuple' else key)}]"
             if tree.kind == "dataclass":
                 code = f"{holder}.{key}"
-            if child.kind == "leaf":
+            if child.kind == "leaf" or child.type is LentArray:
                 self.lines.append(f"a{self.leaf} = {code}")
+                if child.kind != "leaf":
+                    self.lend(f"a{self.leaf}", child)
                 self.check_leaf(self.leaf)
                 self.leaf += 1
                 continue
@@ -133,10 +132,6 @@ class Writer:
             keys = self.bind(tree.context.value if tree.context else tree.keys, "keys")
             self.unless(f"tuple({name if texts else f'map(exact, {name})'}) == {keys}")
 
-    def key(self, key: Any) -> str:
-        """The code for a key."""
-        return repr(key) if type(key) in (int, str) else self.bind(key, "key")
-
     def check_leaf(self, i: int) -> None:
         """One leaf is as it was in the trace."""
         leaf, part = self.call.leaves[i], self.call.key[FIRST_LEAF + i]
@@ -152,6 +147,13 @@ class Writer:
         else:
             any_ = i in self.call.numbers or self.is_length(f"a{i}", (i, ITSELF))
             self.unless(self.same(f"a{i}", leaf, any_))
+
+    def lend(self, name: str, tree: TreeDef) -> None:
+        """An array of numpy's in a torch function is the tensor over its memory from here on."""
+        lend, who = self.bind(given_array, "lend"), f"who{name}"
+        self.lines += [f"{who} = {name}", f"{name} = {lend}({who}, {lent_leaves(tree)[0]})"]
+        self.lines.append(f"if {name} is None: return {self.missed}")
+        self.lent[name] = who
 
     def handed(self, i: int, part: tuple[Any, ...]) -> None:
         """An object that is in a place is of the class it was, and is put there."""
@@ -172,11 +174,12 @@ class Writer:
         for i, part in enumerate(self.call.key[FIRST_LEAF : FIRST_LEAF + len(self.call.leaves)]):
             if len(part) <= SAME:
                 continue
+            mine = self.who(i)
             if part[SAME] is None:
-                alike.setdefault(part[:SAME], []).append(f"a{i}")
+                alike.setdefault(part[:SAME], []).append(mine)
             else:
                 apart = part[SAME] < 0
-                self.unless(f"a{i} is a{~part[SAME] if apart else part[SAME]}")
+                self.unless(f"{mine} is {self.who(~part[SAME] if apart else part[SAME])}")
         for names in (*alike.values(), *self.containers.values()):
             if len(names) > _PAIRS:
                 self.unless(f"len({{{', '.join(f'id({n})' for n in names)}}}) == {len(names)}")
@@ -184,6 +187,10 @@ class Writer:
                 pairs = (f"{a} is not {b}" for a, b in combinations(names, 2))
                 self.unless(" and ".join(pairs))
         return apart
+
+    def who(self, leaf: int) -> str:
+        """The code for the object that the caller has given for a leaf."""
+        return self.lent.get(f"a{leaf}", f"a{leaf}")
 
     def same(self, name: str, value: Any, varies: bool) -> str:
         """The condition that a Python value is what it was."""
@@ -341,19 +348,17 @@ class Writer:
         if place is None:
             raise NotSimple
         if id(origin) not in self.free_names:
-            name, code = self.bind(None, "f"), self.place(place)
+            name, code = self.bind(None, "f"), place_code(self.bind, place)
             self.free_names[id(origin)] = name
-            self.lines.append(f"try: {name} = {code}")
-            self.lines.append(
-            f"except (LookupError, AttributeError, ValueError): return {self.missed}"
-        )
+            gone = f"except (LookupError, AttributeError, ValueError): return {self.missed}"
+            self.lines += [f"try: {name} = {code}", gone]
         return self.free_names[id(origin)], origin.read(fn)
 
     def contents(self, origin: Any, fn: Any, before: int) -> None:
         """An array whose elements the trace has baked in holds what it held."""
         name, value = self.read_free(origin, fn)
-        kind, sum_of = self.bind(type(value), "kind"), self.bind(checksum, "sum_of")
-        self.unless(f"type({name}) is {kind} and {sum_of}({name}) == {before}")
+        same = f"{self.bind(checksum, 'sum_of')}({name}) == {before}"
+        self.unless(f"type({name}) is {self.bind(type(value), 'kind')} and {same}")
 
     def parameters(self) -> None:
         """The parameters of modules are of dtype, shape, requires_grad and device of the trace.
@@ -366,30 +371,7 @@ class Writer:
             for name, _, part in self.read:
                 self.tensor(name, part)
             return
-        names = ", ".join(name for name, _, _ in self.read)
-        self.unless(f"{self.bind(guard.check, 'guard')}({names})")
-
-    def place(self, place: Any) -> str:
-        """The code that reads a place of Python's state."""
-        if place.kind == "index":
-            return f"{self.place(place.container)}[{place.key}]"
-        if place.kind == "cell":
-            return f"{self.bind(place.container, 'cell')}.cell_contents"
-        if place.kind == "cached":
-            container, key = self.bind(place.container, "cached"), self.bind(place.key, "key")
-            return f"{self.bind(read_cached, 'read')}({container}, {key})"
-        if place.kind == "attr":
-            return f"{self.place(place.container)}.__dict__[{self.key(place.key)}]"
-        if place.kind == "entry":
-            code = self.place(place.container)
-            return f"{self.bind(built, 'built')}({code})[{self.key(place.key)}]"
-        if place.kind == "script":
-            return f"{self.bind(place.container.getattr, 'of')}({self.key(place.key)})"
-        if place.kind in ("block", "slot", "class", "step"):
-            return f"{self.bind(read_place, 'read')}({self.bind(place, 'place')})"
-        if place.kind != "item":
-            raise NotSimple
-        return f"{self.bind(place.container, 'in')}[{self.key(place.key)}]"
+        self.unless(f"{self.bind(guard.check, 'guard')}({', '.join(n for n, _, _ in self.read)})")
 
     def input(self, i: int) -> str:
         """A leaf as the graph takes it."""

@@ -14,6 +14,7 @@ from gradof.ir.core import Graph
 from gradof.ir.types import TensorType
 from gradof.runtime.arrays import is_array, is_tensor
 from gradof.runtime.cache import Bound
+from gradof.tracer.core.lent_arrays import lent_leaves
 from gradof.tracer.core.pytree import flatten
 from gradof.tracer.core.result import ConstantOut, GivenOut, InputOut, Traced
 from gradof.tracer.core.spread import spread
@@ -74,10 +75,16 @@ def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
     for child in children:
         starts.append(starts[-1] + child.num_leaves)
     input_of = {leaf: i for i, leaf in enumerate(traced.arg_leaves)}
+    lent = lent_leaves(traced.in_tree)
     result: list[int] = []
     for n in positions:
         for leaf in range(starts[n], starts[n + 1]):
             path = bound.call.paths[leaf]
+            if leaf in lent:
+                raise LeafTypeError(
+                    f"{path} is a numpy array in a function of torch's, which has no gradient",
+                    hint="pass a tensor, or choose other argnums",
+                )
             if leaf not in input_of or input_of[leaf] in traced.numbers:
                 raise LeafTypeError(
                     f"{path} is a {type(bound.call.leaves[leaf]).__name__}, which has no gradient",
@@ -91,6 +98,19 @@ def wrt_inputs(bound: Bound, positions: Sequence[int]) -> tuple[int, ...]:
                 )
             result.append(input_of[leaf])
     return tuple(result)
+
+
+def wrt_leaves(traced: Traced) -> tuple[int, ...]:
+    """The graph inputs that are floating-point leaves of the arguments.
+
+    Not numpy's arrays of a torch function, through which no gradient flows.
+    """
+    lent = lent_leaves(traced.in_tree)
+    return tuple(
+        i for i, (v, leaf) in enumerate(zip(traced.graph.inputs, traced.arg_leaves, strict=False))
+        if i not in traced.numbers and isinstance(v.type, TensorType) and v.type.dtype.is_inexact
+        and leaf not in lent
+    )
 
 
 def scalar_output(bound: Bound, has_aux: bool) -> int:

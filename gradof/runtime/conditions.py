@@ -121,37 +121,37 @@ class Memory:
         self._changed = frozenset(changed)
         self._state = range(arguments, inputs)
         self._arguments = range(arguments)
+        from gradof.tracer.torch.memory import memory_of
         from gradof.tracer.torch.outcome import overlaps_itself
 
-        self._overlaps = overlaps_itself
+        self._overlaps, self._memory_of = overlaps_itself, memory_of
         self._known: list[int] = []  # addresses of the state's tensors, which were looked at
+        self._memories: list[range] = []  # theirs
 
     def is_apart(self, inputs: Sequence[Any]) -> bool:
         """Whether that is so at this call."""
-        addresses = [x.data_ptr() for x in inputs]
-        ours = addresses[self._state.start :]
-        if ours != self._known:
-            if not all(self._is_alone(inputs, i, self._state) for i in self._state):
+        addresses = [x.data_ptr() for x in inputs[self._state.start :]]
+        if addresses != self._known:
+            memories = [self._memory_of(x) for x in inputs[self._state.start :]]
+            if not self._are_alone(inputs, memories, self._state):
                 return False
-            self._known = ours
-        return all(self._is_apart_from(inputs, i, addresses) for i in self._arguments)
+            self._known, self._memories = addresses, memories
+        own = [self._memory_of(inputs[i]) for i in self._arguments]
+        return self._are_alone(inputs, [*own, *self._memories], self._arguments)
 
-    def _is_alone(self, inputs: Sequence[Any], i: int, others: range) -> bool:
-        if i not in self._changed:
-            return True
-        memory = inputs[i].untyped_storage().data_ptr()
-        return not self._overlaps(inputs[i]) and not any(
-            j != i and memory and inputs[j].untyped_storage().data_ptr() == memory for j in others
-        )
-
-    def _is_apart_from(self, inputs: Sequence[Any], i: int, addresses: Sequence[int]) -> bool:
-        changed = i in self._changed
-        if changed and self._overlaps(inputs[i]):
+    def _are_alone(self, inputs: Sequence[Any], memories: Sequence[range], these: range) -> bool:
+        """Whether none of `these` inputs is changed and overlaps itself, or meets another, where
+        one of both is changed; `memories` are those of the last inputs, `these` among them.
+        """
+        first = len(inputs) - len(memories)
+        if any(self._overlaps(inputs[i]) for i in self._changed if i in these):
             return False
-        others = range(len(addresses)) if changed else self._changed
-        if not others:
-            return True
-        storage = inputs[i].untyped_storage()
-        first = storage.data_ptr()
-        end = first + storage.nbytes()
-        return not any(j != i and first <= addresses[j] < end for j in others)
+        for i in these:
+            mine = memories[i - first]
+            others = range(first, len(inputs)) if i in self._changed else self._changed
+            for j in others:
+                if i != j and j >= first and mine.start < mine.stop:
+                    other = memories[j - first]
+                    if mine.start < other.stop and other.start < mine.stop:
+                        return False
+        return True

@@ -17,9 +17,10 @@ from gradof import tuning
 from gradof.runtime.arrays import Call
 from gradof.runtime.as_it_is import Quick, modes_of, write_modes
 from gradof.runtime.cache import Cache
-from gradof.runtime.check_writer import NotSimple, Writer
+from gradof.runtime.check_writer import Writer
 from gradof.runtime.eager import Failure
 from gradof.runtime.lengths import MISS
+from gradof.runtime.place_code import NotSimple
 from gradof.runtime.quickcall import MAX_QUICK
 
 AFTER = 4  # times that a failure is found; the check is made again at twice as many, if it went

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from gradof.runtime.arrays import Call, without_arrays
 from gradof.runtime.cache import Cache, Entry
-from gradof.runtime.check_writer import NotSimple, Writer
+from gradof.runtime.check_writer import Writer
 from gradof.runtime.lengths import ITSELF, NOWHERE, Places
+from gradof.runtime.place_code import NotSimple
 
 _MAX_FAST = 8  # generated checks; each that fails costs a fraction of a microsecond
 _FEW_PATHS = 2  # of one signature that have generated checks: of more, what fails tells which it is

@@ -14,11 +14,11 @@ from typing import Any
 from gradof.autodiff.compose import jvp_graph, with_inputs_returned
 from gradof.errors import CotangentError
 from gradof.runtime.arrays import is_tensor
-from gradof.runtime.checks import cotangent_places, lift_floats, match_seeds, plain
+from gradof.runtime.checks import cotangent_places, lift_floats, match_seeds, plain, wrt_leaves
 from gradof.runtime.functional import bind_with_grad
 from gradof.runtime.nested import session_for
 from gradof.runtime.once import compiled_once
-from gradof.runtime.pullback import vjp, wrt_leaves
+from gradof.runtime.pullback import vjp
 from gradof.runtime.refuse import check_numerics_inside
 from gradof.runtime.results import finish, run_plan
 from gradof.tracer.core.pytree import flatten

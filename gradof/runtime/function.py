@@ -24,7 +24,7 @@ from gradof.ir.core import Graph
 from gradof.ir.garbage import few_collections
 from gradof.ops.guard import Number
 from gradof.runtime import kin
-from gradof.runtime.arrays import Call, Library, inspect_call
+from gradof.runtime.arrays import Call, Library
 from gradof.runtime.audit import Audit, AuditInfo, checked_audit
 from gradof.runtime.cache import Bound, Cache, CacheInfo, Entry, free_keys, inputs_of, read_free
 from gradof.runtime.dynamo import leave_alone, left_alone
@@ -131,7 +131,9 @@ class Differentiated:
 
         With `eager` a call that is better run eagerly is one, too; `apart` as in `inspect_call`.
         """
-        return with_given(self._bind(args, kwargs, default, eager, apart), args, kwargs)
+        bind = functools.partial(self._bind, args, kwargs, default, eager, apart)
+        found = self._cache.lending.bound(self, args, kwargs, default, bind)
+        return with_given(found, args, kwargs)
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], default: Any, eager: bool, apart: bool
@@ -146,7 +148,7 @@ class Differentiated:
                 if fast is not cache.fast[0]:  # the latest is tried first
                     cache.fast = (fast, *(f for f in cache.fast if f is not fast))
                 return Bound(fast.entry, inputs, fast.call)
-        plain = inspect_call(self._fn, args, kwargs, self._static, default, apart)
+        plain = cache.lending.inspect(self, args, kwargs, default, apart)
         call = with_handed(cache, plain)
         found = self._find_any(call)
         if found is None:
@@ -376,9 +378,7 @@ class Differentiated:
     # --- being a function -------------------------------------------------------------------
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        return self.of_instance(instance)
+        return self if instance is None else self.of_instance(instance)
 
     def of_instance(self, instance: Any) -> Differentiated:
         """This function as a method of `instance`, with a cache that goes when that goes."""

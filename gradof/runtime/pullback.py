@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from gradof.autodiff.compose import pullback_graph, with_inputs_returned
-from gradof.ir.types import TensorType
 from gradof.runtime.cache import Bound
-from gradof.runtime.checks import cotangent_places, cotangents_for, lift_floats, plain
+from gradof.runtime.checks import cotangent_places, cotangents_for, lift_floats, plain, wrt_leaves
 from gradof.runtime.function import Differentiated
 from gradof.runtime.functional import bind_with_grad
 from gradof.runtime.nested import session_for, vjp_inside
@@ -26,7 +25,6 @@ from gradof.runtime.once import compiled_once
 from gradof.runtime.plan import GradientPlan
 from gradof.runtime.refuse import check_numerics_inside
 from gradof.runtime.results import finish, inputs_at_entry, run_plan
-from gradof.tracer.core.result import Traced
 from gradof.tracer.state.generators import Rewound
 
 Places = tuple[int, ...]
@@ -154,11 +152,3 @@ def _from_inputs(bound: Bound, wrt: Places, unique: Places) -> tuple[Any, Pull]:
             return run_plan(plan, [*inputs, *seeds])
 
     return value, pull
-
-
-def wrt_leaves(traced: Traced) -> tuple[int, ...]:
-    """The graph inputs that are floating-point leaves of the arguments."""
-    return tuple(
-        i for i, v in enumerate(traced.graph.inputs[: len(traced.arg_leaves)])
-        if i not in traced.numbers and isinstance(v.type, TensorType) and v.type.dtype.is_inexact
-    )

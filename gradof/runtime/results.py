@@ -10,6 +10,7 @@ import numpy as np
 
 from gradof.runtime.arrays import is_tensor, write_back
 from gradof.runtime.cache import Bound
+from gradof.runtime.checks import wrt_leaves
 from gradof.runtime.performed import perform
 from gradof.runtime.plan import GraphPlan
 from gradof.tracer.core.result import OutputLeaf, TensorOut
@@ -132,8 +133,5 @@ def gradient_flags(bound: Bound) -> tuple[bool, ...]:
     traced = bound.entry.traced
     if traced.library == "torch" and any(t.requires_grad for t in bound.inputs):
         return tuple(t.requires_grad for t in bound.inputs)
-    n = len(traced.arg_leaves)
-    return tuple(
-        i < n and i not in traced.numbers and v.type.dtype.is_inexact  # type: ignore[union-attr]
-        for i, v in enumerate(traced.graph.inputs)
-    )
+    arguments = set(wrt_leaves(traced))
+    return tuple(i in arguments for i in range(len(traced.graph.inputs)))

@@ -45,8 +45,10 @@ def tracer_of(
     from gradof.tracer.numpy.tracer import trace_numpy
     from gradof.tracer.scipy.imports import catch_calls
     from gradof.tracer.scipy.transforms import set_transforms
+    from gradof.tracer.torch.in_numpy import refuse_torch
 
     set_transforms(_transforms)
     catch_calls()
+    refuse_torch()
     sizes = lengths.sizes(call, Sizes)
     return partial(trace_numpy, varying=places, evaluate=evaluate_sofar, sizes=sizes)

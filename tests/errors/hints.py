@@ -266,6 +266,7 @@ NO_PROGRAM = {
     "pass a copy of one of them": "two arguments of one memory: test_mutation.py",
     "pass a copy of it": "elements of one memory: test_argument_strides.py",
     "convert it: a.astype(np.float64)": "an argument: bad_calls.py",
+    "give an array (x.numpy())": "a result of torch's: test_torch_in_numpy.py",
     "return it instead": "a global that a trace is left in: bad_functions.py",
     "rewrite it with supported functions": "where nothing else is said",
     "`gradof ops` lists the supported ops": "ufuncs that are in no library",

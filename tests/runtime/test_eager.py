@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -148,13 +149,13 @@ def test_a_call_that_fails_again_is_found_by_a_generated_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[Any] = []
-    as_it_is = gradof.runtime.function.inspect_call  # type: ignore[attr-defined]
+    as_it_is = gradof.runtime.lending.inspect_call  # type: ignore[attr-defined]
 
     def look(*given: Any) -> Any:
         looked.append(given)
         return as_it_is(*given)
 
-    monkeypatch.setattr("gradof.runtime.function.inspect_call", look)
+    monkeypatch.setattr("gradof.runtime.lending.inspect_call", look)
     switch = {"talks": True}
 
     def fn(x: torch.Tensor, power: int) -> torch.Tensor:
@@ -334,7 +335,7 @@ def test_warnings_are_at_the_users_line(limit: Callable[[str, int], None]) -> No
         warnings.simplefilter("always")
         for n in (3, 4):
             fn(torch.ones(n))
-        gradof.differentiate(lambda x: x * len(x.numpy()))(torch.ones(3))
+        gradof.differentiate(lambda x: x * len(np.asarray(x)))(torch.ones(3))
     assert [w.category for w in seen] == [RetraceWarning, EagerWarning]
     assert {w.filename for w in seen} == {__file__}
 

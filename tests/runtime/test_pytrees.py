@@ -154,8 +154,10 @@ def test_no_array_at_all() -> None:
 
 
 def test_two_libraries() -> None:
-    with pytest.raises(errors.LeafTypeError, match=r"torch tensor and .* numpy array"):
-        differentiate(lambda x, y: x, strict=True)(leaf(3), leaf(3).detach().numpy())
+    x, y = leaf(3), leaf(3).detach().numpy()
+    assert differentiate(lambda x, y: [y, x], strict=True)(x, y)[0] is y
+    with pytest.raises(errors.DataDependentError, match="an array meets a tensor"):
+        differentiate(lambda x, y: x * y, strict=True)(x, y)
 
 
 def test_aux_of_any_structure() -> None:

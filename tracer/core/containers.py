@@ -41,6 +41,9 @@ def is_size(cls: type) -> bool:
 @lru_cache(maxsize=1024)
 def node_of(cls: type) -> Node | None:
     """How a container is taken apart and put together; None for every other class."""
+    own: Node | None = vars(cls).get("gradof_node")
+    if own is not None:
+        return own
     if cls is deque:
         return Node(lambda d: (list(d), d.maxlen), deque)
     if cls is MappingProxyType:

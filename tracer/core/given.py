@@ -34,6 +34,7 @@ class GivenContainers:
         self._found: list[tuple[tuple[int, ...], Any, _Seen]] = []
         self._changed: list[tuple[tuple[int, ...], Any]] = []
         self._paths: dict[int, tuple[int, ...]] = {}  # of all, by id, where one is changed
+        self._arrays: dict[int, tuple[int, ...]] = {}
         self._leaves: dict[int, tuple[int, ...]] = {}  # what they hold, by id
         for part, argument in enumerate(arguments):
             children = argument.values() if isinstance(argument, dict) else argument
@@ -44,6 +45,9 @@ class GivenContainers:
         seen = _look(value)
         if seen is None:
             self._leaves.setdefault(id(value), path)
+            return
+        if hasattr(type(value), "gradof_node"):  # an array of a torch function
+            self._arrays[id(value)] = path
             return
         if seen[0] not in FIXED:
             self._found.append((path, value, seen))
@@ -59,8 +63,9 @@ class GivenContainers:
                     f"a {type(container).__qualname__} among the arguments is changed", loc=loc,
                     hint="return what is new, or change tensors in place (copy_)",
                 )  # fmt: skip
+        self._paths = dict(self._arrays)
         if self._changed:
-            self._paths = {id(container): path for path, container, _ in self._found}
+            self._paths.update({id(container): path for path, container, _ in self._found})
 
     def owns(self, container: Any) -> bool:
         """Whether it is one of the containers, or what one keeps its attributes in."""

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -122,11 +123,21 @@ class Outcome:
             elif type(leaf) in _TRACED:
                 traced = leaf
             else:
+                self._refuse_tensor(leaf)
                 baked = isinstance(leaf, (np.ndarray, np.generic))
                 self.recorder.baked = self.recorder.baked or baked
                 return constant(leaf, self._was_before)
             found = self._noted[id(leaf)] = len(self._noted), leaf, traced
         return TensorOut(found[0])
+
+    def _refuse_tensor(self, leaf: Any) -> None:
+        """Raise for one of torch's, which would be a constant."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(leaf, torch.Tensor):
+            raise TraceError(
+                "a torch tensor is a result, or is stored, in a function of numpy's", loc=self.loc,
+                hint="give an array (x.numpy()), or pass tensors",
+            )  # fmt: skip
 
     def _was_before(self, leaf: Any) -> bool:
         return any(leaf is each for each in self.given) or self.sight.was_there(leaf)

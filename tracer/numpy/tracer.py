@@ -161,6 +161,7 @@ def _trace(
             with reads, adoptions.at_work(recorder, CONVERSIONS):
                 result = _call(fn, positional, named)
         reads.misses.refuse_caught()
+        tensors = recorder.told.of_tensors(fn, reads, _objects(thawed))
         sight.check(fn)
         generators.check()
         changes = sight.written(fn, thawed, held.arrays)
@@ -191,7 +192,7 @@ def _trace(
         performs=outcome.performs,
         writebacks=writebacks,
         requires_grad=(False,) * len(graph.inputs),
-        arg_paths=paths, content=content,
+        arg_paths=paths, content=(*content, *tensors),
         recorded=recorded, deciding=deciding,
         numbers=frozenset(list(traced).index(i) for i in numbers),
         pinned=tuple(recorder.numbers.pinned.items()), layouts=tuple(recorder.layouts.values()),

@@ -32,8 +32,14 @@ class Told:
         self.performs: tuple[str, Any] | None = None  # what each call has to do, and at which line
         self.files: dict[Any, Any] = {}  # that were read: their stamps, and what these said
         self.opened: list[Any] = []
+        self.tensors: Any = None  # torch's, whose elements were read (`tracer.torch.in_numpy`)
         self.floats: dict[int, Any] = {}  # by id, traced numbers that are Python's own
         self.values: dict[int, tuple[Any, Any]] = {}  # by id, what `value_of` gave, and of what
+
+    def of_tensors(self, *where: Any) -> tuple[Any, ...]:
+        """The tensors of Python's state, and what they had: see `TensorsRead.content`."""
+        found: tuple[Any, ...] = () if self.tensors is None else self.tensors.content(*where)
+        return found
 
     def text(self, text: str) -> str:
         """A text that shows a traced value: Note [Performed calls]."""

@@ -27,6 +27,21 @@ def address(tensor: Tensor) -> int:
         return int(tensor.untyped_storage()._cdata)
 
 
+def memory_of(tensor: Tensor) -> range:
+    """The addresses of the bytes behind a tensor: of all of its storage."""
+    storage = tensor.untyped_storage()
+    start = storage.data_ptr()
+    return range(start, start + storage.nbytes() if start else 0)
+
+
+def meet(a: range, b: range) -> bool:
+    """Whether two pieces of memory have bytes in common.
+
+    Storages may, that are made over parts of one array of numpy's.
+    """
+    return max(a.start, b.start) < min(a.stop, b.stop)
+
+
 def same_elements(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors over one memory have the same elements of it, in the same order."""
     if a.storage_offset() != b.storage_offset():

@@ -37,6 +37,7 @@ from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.source import Site, caller, user_loc, user_site
 from gradof.tracer.state.unheard import heard, unheard
+from gradof.tracer.torch.array_tensors import TAKES_ARRAYS, array_over, of_arrays
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch.functional import inner, is_wrapper, plainly
@@ -251,6 +252,8 @@ class ApiMode(TorchFunctionMode):
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
+        if func in TAKES_ARRAYS and (taken := self._taken(func, args, kwargs)) is not None:
+            return taken[0]
         if func in FROM_NUMPY:
             self.of_numpy.admit_arrays((*args, *kwargs.values()), user_loc(sys._getframe(1)))
         if func is torch.Tensor.__eq__:
@@ -296,6 +299,10 @@ class ApiMode(TorchFunctionMode):
         self.layouts.made(func, args or (kwargs.get("input"),), result)
         return result
 
+    def _taken(self, func: Any, args: Any, kwargs: Any) -> tuple[Any] | None:
+        with self:
+            return of_arrays(func, args, kwargs)
+
     def _found(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         """What a call gives that reads, picks or takes a number of the graph, or NotImplemented."""
         if func in ASKS_INFERENCE:
@@ -305,6 +312,8 @@ class ApiMode(TorchFunctionMode):
         if func in TESTS:
             return self.tested(func, args, kwargs, frame)
         with self:
+            if func is torch.Tensor.numpy:
+                return array_over(*args, **kwargs)
             if func in INDEXING:
                 return self.picks.resolve(func, args, frame)
             return self.numbers.written(func, args, kwargs)

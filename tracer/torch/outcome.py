@@ -36,6 +36,7 @@ from gradof.tracer.state.source import function_loc
 from gradof.tracer.torch.attributes import is_hint, set_error
 from gradof.tracer.torch.functional import inner, is_wrapper
 from gradof.tracer.torch.leaves import STATIC_TYPES
+from gradof.tracer.torch.memory import meet, memory_of
 from gradof.tracer.torch.random import GeneratorState
 from gradof.tracer.torch.stores import stores_of
 from gradof.tracer.torch.versions import shared_version_error
@@ -262,9 +263,9 @@ class Outcome:
     def _refuse_overlap(self, index: int) -> None:
         """Of memory that is written, a graph would have two values."""
         real = self.trace.real
-        mine = real[index].untyped_storage().data_ptr()
+        mine = memory_of(real[index])
         for i, other in enumerate(real):
-            if i != index and mine and other.untyped_storage().data_ptr() == mine:
+            if i != index and meet(mine, memory_of(other)):
                 raise TraceError(
                     f"input {index} is changed in place and shares its memory with input {i}",
                     loc=self.loc, hint="pass a copy (x.clone()) as one of them",

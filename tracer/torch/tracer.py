@@ -17,13 +17,13 @@ no trace: no real tensor is changed, and the random number generator is put back
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
 
-from gradof.errors import FreeTensorError, GradofError, TraceError
+from gradof.errors import FreeTensorError, GradofError
 from gradof.ir import forks
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
@@ -48,6 +48,7 @@ from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
 )
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.given import GivenContainers
+from gradof.tracer.core.lent_arrays import lent_leaves
 from gradof.tracer.core.lent_type import Type
 from gradof.tracer.core.loop_notes import LoopNotes, Varying
 from gradof.tracer.core.number import TracedNumber
@@ -61,13 +62,13 @@ from gradof.tracer.core.result import (
 )
 from gradof.tracer.numpy.adopt import Adoptions
 from gradof.tracer.state.cold import ColdCache
-from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.generators import Generators
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
-from gradof.tracer.state.source import function_loc, user_loc
+from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch import cells, ctc, library  # noqa: F401  # they register themselves
+from gradof.tracer.torch.array_tensors import arrays_taken
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.backwards import backwards_inside
 from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
@@ -77,6 +78,7 @@ from gradof.tracer.torch.custom import custom_functions
 from gradof.tracer.torch.decided import decided_by
 from gradof.tracer.torch.device import OneDevice, recorded_generators
 from gradof.tracer.torch.draws import Drawing, drawn_numbers
+from gradof.tracer.torch.effects import refuse_effects
 from gradof.tracer.torch.functional import (
     become_like,
     functionalization,
@@ -98,7 +100,8 @@ from gradof.tracer.torch.leaves import (
 from gradof.tracer.torch.loops import EvaluateGraph, TensorLoops
 from gradof.tracer.torch.meta_kernels import meta_kernels_alone
 from gradof.tracer.torch.modes import ApiMode, AtenMode
-from gradof.tracer.torch.outcome import Outcome, is_traced, keys_error, order_of
+from gradof.tracer.torch.numpy_arrays import TracedNumpy
+from gradof.tracer.torch.outcome import Outcome, is_traced, order_of
 from gradof.tracer.torch.parameters import parameters_made
 from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
@@ -245,24 +248,19 @@ class Trace:
             i for i, leaf in enumerate(leaves)
             if (isinstance(leaf, torch.Tensor) and i not in self.same) or i in self.numbers
         )  # fmt: skip
-        names = names_of(self.fn, paths)
+        names, lent = names_of(self.fn, paths), lent_leaves(tree)
         self.given = leaves
         regions = recording_into(self.recorder.builder)
         self.devices.admit_all(leaves, paths)
         with unfused(), functionalization(), recorded_generators(self.recorder), regions:
-            wrapped = self.arguments(names)
+            wrapped = self.arguments(names, lent)
             args, kwargs = self.built(tree, wrapped)
             self.places.fill(self.number, self.reads.held)
-            followed = custom_functions(self.recorder, self.api, self.reads)
-            hooks, again = module_hooks(self.api), torch_checkpoints(self.outer)
-            operators = control_flow(self.recorder, self.api.traced, self.outer)
-            made, asked = parameters_made(self.api), self.attributes.watching()
-            ran = backwards_inside(self.recorder, self.api.histories)
-            with self.aten, self.api, followed, hooks, again, operators, meta_kernels_alone():
-                with func_transforms(self.api.traced), sizes_and_math(), made, asked, ran:
-                    with self.ends, self.reads, self.converting, drawn_numbers(self.draws):
-                        result = self.fn(*args, **kwargs)
-            self.refuse_effects()
+            with ExitStack() as stack:
+                for each in [*self.listening(bool(lent))]:
+                    stack.enter_context(each)
+                result = self.fn(*args, **kwargs)
+            refuse_effects(self.fn, self.reads)
             self.outer.index()
             outcome = Outcome(self)
             with self.aten:  # pending changes of views are applied when results are read
@@ -271,8 +269,9 @@ class Trace:
                 stores = outcome.stores()
                 outputs, stores = outcome.share(outputs, stores)
                 self.api.layouts.asks = self.reads.asks = self.reads.asks or self.api.layouts.asks
+                handed = (*outputs, *(out for store in stores for out in store.outputs))
                 layouts = self.api.layouts.of_inputs(
-                    self.params, self.real, self.wrappers, outputs, outcome.values
+                    self.params, self.real, self.wrappers, handed, outcome.values
                 )
                 writebacks, new_leaves = outcome.writebacks(), outcome.new_leaves()
                 attributes = outcome.read_attributes(len(arg_leaves))
@@ -298,12 +297,27 @@ class Trace:
             generators=(*drawn_from(graph), *self.draws.generators), new_leaves=new_leaves,
         )
 
-    def arguments(self, names: Sequence[str | None]) -> list[Any]:
-        """What the function is given for the leaves, the same object for the same tensor."""
+    def listening(self, takes_arrays: bool) -> Iterator[AbstractContextManager[Any]]:
+        """What sees the function's calls while it runs, the innermost last."""
+        yield from (self.aten, self.api, custom_functions(self.recorder, self.api, self.reads))
+        yield from (module_hooks(self.api), torch_checkpoints(self.outer))
+        yield control_flow(self.recorder, self.api.traced, self.outer)
+        yield from (meta_kernels_alone(), func_transforms(self.api.traced), sizes_and_math())
+        yield from (parameters_made(self.api), self.attributes.watching())
+        yield from (arrays_taken(takes_arrays), backwards_inside(self.recorder, self.api.histories))
+        yield from (self.ends, self.reads, self.converting, drawn_numbers(self.draws))
+
+    def arguments(self, names: Sequence[str | None], lent: Mapping[int, bool]) -> list[Any]:
+        """What the function is given for the leaves, the same object for the same tensor.
+
+        Of those that are `lent`, numpy's arrays are given, which may be fixed.
+        """
         found: list[Any] = []
         for i, leaf in enumerate(self.given):
             first = self.same.get(i)
             found.append(self.argument(i, leaf, names[i]) if first is None else found[first])
+            if first is None and i in lent:
+                found[i] = TracedNumpy(found[i], lent[i])
         return found
 
     def built(self, tree: Any, leaves: Sequence[Any]) -> Any:
@@ -365,24 +379,6 @@ class Trace:
         self.found.append(origin)
         return wrapper
 
-    def refuse_effects(self) -> None:
-        """What Python does at each call beside computing, and a compiled call would not."""
-        self.reads.misses.refuse()
-        for what, loc in self.reads.effects[:1]:
-            raise effect_error(what, loc)
-        if self.reads.hashed and self.reads.held.has_keys(torch.Tensor):
-            raise keys_error(function_loc(self.fn))
-        if self.reads.held.buffers.changed():
-            raise TraceError(
-                "a numpy array is changed in place", loc=function_loc(self.fn),
-                hint="change it outside, or make it a tensor",
-            )
-        for frame in self.reads.held.frames.changed()[:1]:
-            raise TraceError(
-                f"a {type(frame).__name__} is changed in place", loc=function_loc(self.fn),
-                hint="change a copy of it",
-            )
-
     def add_state(self, state: torch.Tensor, origin: GeneratorState) -> Value:
         """A graph input for the state of a generator."""
         self.wrap(state, origin.name)
@@ -397,4 +393,4 @@ class Trace:
 
 
 def _is_of_trace(obj: Any) -> bool:
-    return type(obj) is TracedNumber or is_traced(obj)
+    return type(obj) in (TracedNumber, TracedNumpy) or is_traced(obj)
