@@ -303,6 +303,8 @@ class TracedNumber:
         return np.array(self.pin(), dtype=dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(hasattr(type(x), "gradof_node") for x in inputs):
+            return NotImplemented  # an array in a torch function, which knows what to do
         numbers = self.numbers
         if numbers.ufunc is not None:
             return numbers.ufunc(ufunc, method, inputs, kwargs)

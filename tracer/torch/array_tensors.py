@@ -10,6 +10,7 @@ Arrays are `TracedNumpy`s, or those that the caller gives (`lend`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,8 +20,16 @@ import torch
 
 from gradof.errors import LeafTypeError
 from gradof.tracer.core.lent_arrays import over_memory
+from gradof.tracer.torch import numpy_functions  # noqa: F401  # they register themselves
 from gradof.tracer.torch.known_calls import FROM_NUMPY
-from gradof.tracer.torch.numpy_arrays import TracedNumpy, alike, dtype_of, in_index, refuse_array
+from gradof.tracer.torch.numpy_arrays import (
+    TracedNumpy,
+    alike,
+    cast,
+    dtype_of,
+    in_index,
+    refuse_array,
+)
 from gradof.tracer.torch.overrides import INDEXING
 
 _KINDS = "biufc"
@@ -94,6 +103,7 @@ _MAKERS = {  # torch's types, which copy an array into a tensor of theirs
     "ShortTensor": torch.int16, "CharTensor": torch.int8, "ByteTensor": torch.uint8,
     "BoolTensor": torch.bool,
 }  # fmt: skip
+_IN_ROWS = "ascontiguousarray"
 _TORCH: Any = torch  # functions and types of it are replaced while a function is traced
 
 
@@ -117,23 +127,59 @@ class _Maker:
 
 def _copied_as(array: TracedNumpy, dtype: torch.dtype) -> torch.Tensor:
     wants_floats = dtype.is_floating_point
-    if array.dtype.kind not in ("biuf" if wants_floats else "biu"):
+    if array.is_scalar or array.dtype.kind not in ("biuf" if wants_floats else "biu"):
         refuse_array(f"one of {array.dtype} as {dtype}")
     return array.tensor.detach().to(dtype, copy=True)
+
+
+def _arrays_of_numpy(here: int) -> dict[str, Any]:
+    """What `numpy.array` and its like are, while they take the arrays of a trace."""
+
+    def taking(name: str) -> Any:
+        original, copies, in_rows = getattr(np, name), name == "array", name == _IN_ROWS
+
+        @functools.wraps(original)
+        def made(value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+            parts = value if type(value) in (list, tuple) and value else ()
+            several = all(type(part) is TracedNumpy for part in parts) and bool(parts)
+            is_ours = type(value) is TracedNumpy or several
+            if not is_ours or threading.get_ident() != here:
+                return original(value, dtype, **kwargs) if dtype is not None else (
+                    original(value, **kwargs)
+                )
+            if set(kwargs) - {"copy"}:
+                refuse_array(f"numpy.{original.__name__} with {sorted(kwargs)}")
+            found = TracedNumpy(torch.stack(alike(value))) if several else value
+            found = TracedNumpy(found.tensor, found.fixed)  # no number: an array without dims
+            if in_rows and not found.ndim:
+                found = found.reshape(1)
+            fits = not in_rows or found.tensor.is_contiguous()
+            if dtype is not None and np.dtype(dtype) != found.dtype:
+                return TracedNumpy(cast(found.tensor, np.dtype(dtype)))
+            if several or (fits and not kwargs.get("copy", copies)):
+                is_itself = not several and not value.is_scalar and found.ndim == value.ndim
+                return value if is_itself else found
+            return TracedNumpy(found.tensor.clone()) if fits else found.copy()
+
+        return made
+
+    return {name: taking(name) for name in ("array", "asarray", "asanyarray", _IN_ROWS)}
 
 
 @contextlib.contextmanager
 def arrays_taken(among_arguments: bool) -> Iterator[None]:
     """Within it, what torch makes of numpy's memory takes the arrays of a trace in this thread.
 
-    `torch.from_numpy`, and, where arrays are among the arguments, `torch.Tensor` and its like: they
-    are in C, and no mode sees them.
+    `torch.from_numpy`, and, where arrays are among the arguments, `torch.Tensor` and `numpy.array`,
+    and the like: they are in C, and no mode sees them.
     """
     here, of_memory = threading.get_ident(), torch.from_numpy
     make, kinds = torch.Tensor.__new__, {name: getattr(torch, name) for name in _MAKERS}
 
     def from_numpy(array: Any) -> torch.Tensor:
         if type(array) is TracedNumpy and threading.get_ident() == here:
+            if array.is_scalar:
+                raise TypeError(f"expected np.ndarray (got {array.__class__.__name__})")
             return array.tensor.detach()
         return of_memory(array)
 
@@ -144,9 +190,12 @@ def arrays_taken(among_arguments: bool) -> Iterator[None]:
         return make(cls, *args, **kwargs)
 
     _TORCH.from_numpy = from_numpy
+    ours = _arrays_of_numpy(here) if among_arguments else {}
+    numpys = {name: getattr(np, name) for name in ours}
     if among_arguments:
         _TORCH.Tensor.__new__ = staticmethod(new)
         vars(torch).update({name: _Maker(kinds[name], dtype) for name, dtype in _MAKERS.items()})
+        vars(np).update(ours)
     try:
         yield
     finally:
@@ -154,3 +203,4 @@ def arrays_taken(among_arguments: bool) -> Iterator[None]:
         if among_arguments:
             del _TORCH.Tensor.__new__
             vars(torch).update(kinds)
+            vars(np).update(numpys)

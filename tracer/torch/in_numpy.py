@@ -27,6 +27,7 @@ from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
+from gradof.tracer.state.unheard import unheard
 
 
 def refuse_torch() -> None:
@@ -140,6 +141,7 @@ def _mode() -> Any:
             super().__init__()
             self.read = read
 
+        @unheard
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -291,7 +291,7 @@ class TorchNumbers:
         inferred = torch.get_default_dtype() if isinstance(number.value, float) else torch.int64
         dtype = given.get("dtype") or (inferred if like is None else like.dtype)
         sizes = size if isinstance(size, (tuple, list)) else (size,)
-        return torch.clone, (self.tensor(number, dtype).expand(*sizes),), {}
+        return torch.clone, (self.tensor(number, dtype).expand(tuple(sizes)),), {}
 
     def norms(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A batch norm whose momentum varies, as that of a cumulative average does."""

@@ -9,12 +9,14 @@
         return model(torch.from_numpy(obs)).argmax(-1).numpy()
 
 An array among the arguments, and what `Tensor.numpy` gives, is a `TracedNumpy`. It can be indexed,
-reshaped, joined, cast and computed with where torch gives numpy's very bits, and it becomes a
-tensor. Whatever else numpy would do with its elements is refused: the function is not traced.
+reshaped, joined, cast and computed with (`numpy_functions`), and it becomes a tensor. Whatever else
+numpy would do with its elements is refused: the function is not traced. A number of numpy's, as
+`a.mean()` gives, is one without dims, that `is_scalar`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -22,7 +24,8 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gradof.errors import DataDependentError
+from gradof.errors import DataDependentError, GradofError
+from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.sparse_matrices import Node
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import is_wrapper
@@ -51,38 +54,48 @@ def refuse_array(what: str) -> NoReturn:
     )  # fmt: skip
 
 
-def _made_of(parts: list[Any], fixed: bool) -> Any:
+def _made_of(parts: list[Any], kind: tuple[bool, bool]) -> Any:
     """What a call gives for an array: numpy's, over the memory of a tensor."""
-    (tensor,) = parts
+    (tensor,), (fixed, is_scalar) = parts, kind
     if not isinstance(tensor, torch.Tensor):
         return tensor
     if is_wrapper(tensor):
-        return TracedNumpy(tensor, fixed)
+        return TracedNumpy(tensor, fixed, is_scalar)
     made = tensor.detach().numpy()
     if fixed:
         made.flags.writeable = False
-    return made
+    return made[()] if is_scalar else made
+
+
+# What is done for a ufunc, a function of numpy's and a method: `numpy_functions` fills them.
+UFUNCS: dict[Any, Callable[..., torch.Tensor]] = {}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+METHODS: dict[str, Callable[..., Any]] = {}
 
 
 class TracedNumpy(NDArrayOperatorsMixin):
     """See the module docstring. `tensor` has the array's memory; `fixed` cannot be written."""
 
-    __slots__ = ("__weakref__", "fixed", "tensor")
+    __slots__ = ("__weakref__", "fixed", "is_scalar", "tensor")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000
-    gradof_node = Node(lambda array: ([array.tensor], array.fixed), _made_of)
+    gradof_node = Node(lambda array: ([array.tensor], (array.fixed, array.is_scalar)), _made_of)
 
-    def __init__(self, tensor: torch.Tensor, fixed: bool = False) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, fixed: bool = False, is_scalar: bool = False
+    ) -> None:
         self.tensor = tensor
         self.fixed = fixed
+        self.is_scalar = is_scalar
 
     def moved(self, tensor: torch.Tensor) -> TracedNumpy:
         """The array over a tensor that may be a view of this one's."""
-        return TracedNumpy(tensor, self.fixed and address(tensor) == address(self.tensor))
+        fixed = self.fixed and address(tensor) == address(self.tensor)
+        return TracedNumpy(tensor, fixed, self.is_scalar and not tensor.dim())
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return np.ndarray
+        return self.dtype.type if self.is_scalar else np.ndarray
 
     # --- what it is -------------------------------------------------------------------------
 
@@ -137,7 +150,7 @@ class TracedNumpy(NDArrayOperatorsMixin):
         parts = index if type(index) is tuple else (index,)
         found = self.tensor[tuple(map(in_index, parts))]
         if not found.dim() and not any(part is Ellipsis for part in parts):
-            refuse_array("one of them is taken by its index")
+            return TracedNumpy(found.clone(), is_scalar=True)
         return self.moved(found)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> TracedNumpy:
@@ -157,6 +170,8 @@ class TracedNumpy(NDArrayOperatorsMixin):
 
     def squeeze(self, axis: Any = None) -> TracedNumpy:
         """Without dims of one element."""
+        if axis is None and 1 not in self.shape:
+            return self
         if axis is None:
             return self.moved(self.tensor.squeeze())
         axes = axis if _is_several(axis) else (axis,)
@@ -171,13 +186,15 @@ class TracedNumpy(NDArrayOperatorsMixin):
 
     def swapaxes(self, axis1: int, axis2: int) -> TracedNumpy:
         """Two dims swapped, a view."""
+        if not self.ndim:
+            refuse_array("swapaxes of an array without dims")
         return self.moved(self.tensor.swapaxes(axis1, axis2))
 
     def copy(self, order: str = "C") -> TracedNumpy:
         """A copy, in rows."""
         if order != "C":
             refuse_array("copy with an order")
-        return TracedNumpy(self.tensor.clone(memory_format=torch.contiguous_format))
+        return self.moved(self.tensor.clone(memory_format=torch.contiguous_format))
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> TracedNumpy:
         """Another dtype; with `copy=False` the array itself if it has it."""
@@ -186,29 +203,22 @@ class TracedNumpy(NDArrayOperatorsMixin):
             refuse_array("astype with an order")
         if want == self.dtype:
             return self.copy() if copy else self
-        return TracedNumpy(_cast(self.tensor, want))
-
-    def clip(self, min: Any = None, max: Any = None) -> TracedNumpy:
-        """Numbers within bounds, of a floating dtype."""
-        numbers = all(bound is None or type(bound) in (int, float) for bound in (min, max))
-        if not numbers or self.dtype.kind != "f" or not self.ndim:
-            refuse_array("clip of whole numbers, or by arrays")
-        return TracedNumpy(self.tensor.clamp(min, max))
+        return self.moved(cast(self.tensor, want))
 
     # --- numpy's protocols ------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        run = _UFUNCS.get(ufunc)
+        if self.is_scalar and kwargs.get("out") == (self,):
+            kwargs = {}  # `m += 1` makes another number
+        run = UFUNCS.get(ufunc)
         if run is None or method != "__call__" or kwargs:
             refuse_array(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
         if any(isinstance(x, torch.Tensor) for x in inputs):
             refuse_array("an array meets a tensor")
-        kinds = [type(x) if type(x) in (int, float, complex) else _dtype(x) for x in inputs]
-        *loop, _ = ufunc.resolve_dtypes((*kinds, None))
+        kinds = [kind_of_operand(x) for x in inputs]
+        loop = ufunc.resolve_dtypes((*kinds, None))[:-1]
         operands = [_operand(x, dtype) for x, dtype in zip(inputs, loop, strict=True)]
-        if not any(operand.dim() for operand in operands):
-            refuse_array(f"{ufunc.__name__} of arrays without dims")
-        return TracedNumpy(run(*operands))
+        return computed(f"numpy.{ufunc.__name__}", run, *operands)
 
     def __array_function__(
         self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -218,8 +228,19 @@ class TracedNumpy(NDArrayOperatorsMixin):
             refuse_array(f"numpy.{func.__name__}")
         return run(*args, **kwargs)
 
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            refuse_array("__bool__ of several")
+        return bool(self.tensor.reshape(()))
+
+    def item(self) -> Any:
+        """The number of an array of one."""
+        if self.size != 1:
+            refuse_array("item of several")
+        return self.tensor.item()
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        refuse_array("a function in C, or numpy.array or numpy.asarray")
+        refuse_array("a function in C")
 
     def __copy__(self) -> TracedNumpy:
         return self.copy()
@@ -227,7 +248,9 @@ class TracedNumpy(NDArrayOperatorsMixin):
     def __deepcopy__(self, memo: Any) -> TracedNumpy:
         return self.copy()
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return functools.partial(METHODS[name], self)
         if not name.startswith("_") and hasattr(np.ndarray, name):
             refuse_array(f"ndarray.{name}")
         raise AttributeError(f"a numpy array has no attribute {name!r}")
@@ -241,7 +264,7 @@ def _refused(name: str) -> Callable[..., NoReturn]:
 
 
 for _name in (
-    "bool", "int", "float", "complex", "index", "setitem", "delitem", "contains", "repr", "str",
+    "int", "float", "complex", "index", "setitem", "delitem", "contains", "repr", "str",
     "format", "reduce_ex", "round",
 ):
     setattr(TracedNumpy, f"__{_name}__", _refused(f"__{_name}__"))
@@ -261,7 +284,14 @@ def in_index(part: Any) -> Any:
     return part
 
 
-def _dtype(operand: Any) -> np.dtype[Any]:
+def kind_of_operand(operand: Any) -> Any:
+    """What numpy promotes by: a dtype, or the type of a Python number, which is weak."""
+    weak = type(operand) in (int, float, complex, TracedNumber)
+    return operand.__class__ if weak else dtype_of_operand(operand)
+
+
+def dtype_of_operand(operand: Any) -> np.dtype[Any]:
+    """The dtype of an operand that is no weak number."""
     if type(operand) is bool:
         return np.dtype(bool)
     if type(operand) is TracedNumpy or isinstance(operand, (np.ndarray, np.generic)):
@@ -276,11 +306,13 @@ def tensor_of(value: Any) -> Any:
 
 def _operand(value: Any, dtype: np.dtype[Any]) -> Any:
     if type(value) is TracedNumpy or type(value) is np.ndarray:
-        return _cast(tensor_of(value), dtype)
+        return cast(tensor_of(value), dtype)
+    if type(value) is TracedNumber:
+        return torch.full((), value, dtype=_in_torch(dtype))  # type: ignore[call-overload]
     return torch.tensor(value, dtype=_in_torch(dtype))
 
 
-def _cast(tensor: torch.Tensor, dtype: np.dtype[Any]) -> torch.Tensor:
+def cast(tensor: torch.Tensor, dtype: np.dtype[Any]) -> torch.Tensor:
     """The elements as of another dtype, where torch rounds as numpy does."""
     given, want = dtype_of(tensor), _in_torch(dtype)
     if given is None or (given.kind == "c" and dtype.kind != "c") or (
@@ -290,73 +322,27 @@ def _cast(tensor: torch.Tensor, dtype: np.dtype[Any]) -> torch.Tensor:
     return tensor.to(want)
 
 
-_UFUNCS: dict[Any, Callable[..., torch.Tensor]] = {
-    np.add: torch.add, np.subtract: torch.sub, np.multiply: torch.mul, np.divide: torch.div,
-    np.negative: torch.neg, np.absolute: torch.abs, np.sqrt: torch.sqrt, np.square: torch.square,
-    np.equal: torch.eq, np.not_equal: torch.ne, np.less: torch.lt, np.less_equal: torch.le,
-    np.greater: torch.gt, np.greater_equal: torch.ge, np.logical_not: torch.logical_not,
-    np.logical_and: torch.logical_and, np.logical_or: torch.logical_or,
-    np.isnan: torch.isnan, np.isfinite: torch.isfinite,
-}  # fmt: skip
+def computed(name: str, run: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> TracedNumpy:
+    """The array, or the number, that torch computes; refused where torch has no such function.
+
+    numpy then runs, and raises its own error where it has none either.
+    """
+    try:
+        found = run(*args, **kwargs)
+    except (RuntimeError, TypeError, IndexError) as error:
+        if isinstance(error, GradofError):
+            raise
+        refuse_array(f"{name}, of which torch says: {error}")
+    return TracedNumpy(found, is_scalar=not found.dim())
 
 
 def alike(arrays: Sequence[Any]) -> list[torch.Tensor]:
     """The parts of one array that is joined, of one dtype."""
-    dtype = np.result_type(*map(_dtype, arrays))
-    return [_cast(tensor_of(array), dtype) for array in arrays]
+    dtype = np.result_type(*map(dtype_of_operand, arrays))
+    return [cast(tensor_of(array), dtype) for array in arrays]
 
 
-def _joined(join: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    def joined(arrays: Sequence[Any], axis: int = 0) -> TracedNumpy:
-        return TracedNumpy(join(alike(list(arrays)), axis))
-
-    return joined
-
-
-def _joined_along(join: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    def joined(arrays: Sequence[Any]) -> TracedNumpy:
-        return TracedNumpy(join(alike(list(arrays))))
-
-    return joined
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def method(array: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(array) is not TracedNumpy:
-            refuse_array(f"numpy.{name}")
-        return getattr(array, name)(*args, **kwargs)
-
-    return method
-
-
-def _of_tensor(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    def of(array: Any, *args: Any, **kwargs: Any) -> TracedNumpy:
-        if type(array) is not TracedNumpy:
-            refuse_array(f"numpy.{function.__name__}")
-        return array.moved(function(array.tensor, *args, **kwargs))
-
-    return of
-
-
-def _expand_dims(tensor: torch.Tensor, axis: Any) -> torch.Tensor:
-    axes = axis if _is_several(axis) else (axis,)
-    rank = tensor.dim() + len(axes)
-    for place in sorted(a % rank for a in axes):
-        tensor = tensor.unsqueeze(place)
-    return tensor
-
-
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.stack: _joined(torch.stack), np.concatenate: _joined(torch.cat),
-    np.vstack: _joined_along(torch.vstack), np.hstack: _joined_along(torch.hstack),
-    np.dstack: _joined_along(torch.dstack), np.column_stack: _joined_along(torch.column_stack),
-    np.reshape: _method("reshape"), np.ravel: _method("ravel"), np.squeeze: _method("squeeze"),
-    np.transpose: _method("transpose"), np.swapaxes: _method("swapaxes"), np.copy: _method("copy"),
-    np.clip: _method("clip"), np.expand_dims: _of_tensor(_expand_dims),
-    np.moveaxis: _of_tensor(lambda x, source, destination: x.movedim(source, destination)),
-    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim,
-    np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
-}  # fmt: skip
-
-
-__all__ = ["TracedNumpy", "alike", "dtype_of", "in_index", "refuse_array", "tensor_of"]
+__all__ = [
+    "FUNCTIONS", "METHODS", "UFUNCS", "TracedNumpy", "alike", "cast", "computed", "dtype_of",
+    "dtype_of_operand", "in_index", "refuse_array", "tensor_of",
+]  # fmt: skip
