@@ -139,16 +139,16 @@ def _arrays_of_numpy(here: int) -> dict[str, Any]:
         original, copies, in_rows = getattr(np, name), name == "array", name == _IN_ROWS
 
         @functools.wraps(original)
-        def made(value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        def made(*args: Any, **kwargs: Any) -> Any:
+            value = args[0] if args else None
             parts = value if type(value) in (list, tuple) and value else ()
             several = all(type(part) is TracedNumpy for part in parts) and bool(parts)
             is_ours = type(value) is TracedNumpy or several
             if not is_ours or threading.get_ident() != here:
-                return original(value, dtype, **kwargs) if dtype is not None else (
-                    original(value, **kwargs)
-                )
-            if set(kwargs) - {"copy"}:
-                refuse_array(f"numpy.{original.__name__} with {sorted(kwargs)}")
+                return original(*args, **kwargs)
+            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+            if set(kwargs) - {"copy", "dtype"} or len(args) > 2:
+                refuse_array(f"numpy.{name} with {sorted(kwargs)}")
             found = TracedNumpy(torch.stack(alike(value))) if several else value
             found = TracedNumpy(found.tensor, found.fixed)  # no number: an array without dims
             if in_rows and not found.ndim:

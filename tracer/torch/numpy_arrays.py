@@ -161,8 +161,8 @@ class TracedNumpy(NDArrayOperatorsMixin):
         return self.moved(self.tensor.reshape(tuple(sizes) if _is_several(sizes) else (sizes,)))
 
     def ravel(self, order: str = "C") -> TracedNumpy:
-        """One dim; a view where there is one."""
-        return self.reshape(-1, order=order)
+        """One dim, in rows; a view where there is one."""
+        return self.moved(self.reshape(-1, order=order).tensor.contiguous())
 
     def flatten(self, order: str = "C") -> TracedNumpy:
         """One dim, a copy."""
