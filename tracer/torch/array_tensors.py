@@ -140,7 +140,7 @@ def _arrays_of_numpy(here: int) -> dict[str, Any]:
 
         @functools.wraps(original)
         def made(*args: Any, **kwargs: Any) -> Any:
-            value = args[0] if args else None
+            value: Any = args[0] if args else None
             parts = value if type(value) in (list, tuple) and value else ()
             several = all(type(part) is TracedNumpy for part in parts) and bool(parts)
             is_ours = type(value) is TracedNumpy or several
