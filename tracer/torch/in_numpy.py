@@ -27,7 +27,7 @@ from gradof.tracer.state.origins import Origin
 from gradof.tracer.state.reach import Reach
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc, user_loc
-from gradof.tracer.state.unheard import unheard
+from gradof.tracer.state.unheard import quietly
 
 
 def refuse_torch() -> None:
@@ -141,13 +141,15 @@ def _mode() -> Any:
             super().__init__()
             self.read = read
 
-        @unheard
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            kwargs = kwargs or {}
             if active_recorder() is None:  # a function that only runs, as that of a primitive
-                return func(*args, **kwargs)
+                return func(*args, **(kwargs or {}))
+            return quietly(self.of_trace, func, args, kwargs or {})  # it may compile a checksum
+
+        def of_trace(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """A call by code that is traced."""
             known = func in METADATA or func in aliases or func in reads
             if not known or not type(args[0]).__module__.startswith("torch"):
                 name = torch.overrides.resolve_name(func) or getattr(func, "__name__", "torch")
