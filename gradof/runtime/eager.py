@@ -25,6 +25,7 @@ import functools
 import gc
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -101,7 +102,7 @@ class EagerRuns:
         self._alike: list[Failure] = []  # the latest, which ended at the same line
         self.cold: dict[Any, int] = {}  # signatures that ended with ColdCache, how often in a row
         self.counted = ctypes.c_int64()  # native code adds to it (gradof.runtime.as_it_is)
-        self._warned = False
+        self.is_told = False
 
     @property
     def runs(self) -> int:
@@ -168,22 +169,26 @@ class EagerRuns:
 
     def run(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        failed: Failed,
+        failed: Failed, in_parts: bool = True,
     ) -> Any:  # fmt: skip
-        """`fn(*args, **kwargs)` as it is; its own error, told by ours where that says the same."""
+        """`fn(*args, **kwargs)` as it is; its own error, told by ours where that says the same.
+
+        With `in_parts` the modules that it calls are compiled, unless another call will be traced.
+        """
         error = failed.error
         self.count()
         try:
-            result = _clocked(fn, error)(*args, **kwargs)
+            with _parts(in_parts and not isinstance(error, NotYet)) as parts:
+                result = _clocked(fn, error)(*args, **kwargs)
         except Exception as eagers:
             if isinstance(error, type(eagers)) and type(error) is not type(eagers):
                 raise error from eagers
             for failure in self.failures.values() if type(error) is type(eagers) else ():
                 failure.is_of_values |= failure.error is error
             raise
-        if not self._warned and not isinstance(error, NotYet):
-            self._warned = True
-            warn_user(_text(fn, failed), EagerWarning)
+        if not self.is_told and not isinstance(error, NotYet):
+            self.is_told = True
+            warn_user(_text(fn, failed, bool(parts)), EagerWarning)
         return result
 
     def instead(
@@ -198,7 +203,7 @@ class EagerRuns:
             self.forget(error)
             raise error
         named = functools.update_wrapper(lambda: run(), fn, updated=())
-        return self.run(named, (), {}, self.failed(fn, error))
+        return self.run(named, (), {}, self.failed(fn, error), in_parts=False)
 
 
 def may_run_eagerly(
@@ -259,6 +264,15 @@ def _defect(error: Exception) -> str | None:
     return own_line(error.__traceback__) if type(error) in _DEFECTS else None
 
 
+def _parts(are_compiled: bool) -> AbstractContextManager[set[str]]:
+    """Within it, modules are compiled; the names of those that were are given."""
+    if not are_compiled:
+        return nullcontext(set())
+    from gradof.runtime.parts import modules_compiled  # numpy users may have no torch
+
+    return modules_compiled()
+
+
 def _clocked(fn: Callable[..., Any], error: Exception) -> Callable[..., Any]:
     """`fn`, timed where that decides when the call is traced."""
     if not isinstance(error, NotYet) or error.told is None:
@@ -268,7 +282,7 @@ def _clocked(fn: Callable[..., Any], error: Exception) -> Callable[..., Any]:
     return clocked(fn, error.told)
 
 
-def _text(fn: Callable[..., Any], failed: Failed) -> str:
+def _text(fn: Callable[..., Any], failed: Failed, has_parts: bool) -> str:
     name, error = function_name(fn), failed.error
     cause = error.message if isinstance(error, GradofError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, GradofError) else None
@@ -278,5 +292,7 @@ def _text(fn: Callable[..., Any], failed: Failed) -> str:
     lines = [f"{name} is not compiled, it runs under torch's own autograd: {cause}"]
     lines += [f"  at {failed.loc}"] if failed.loc is not None else []
     lines += [f"  hint: {hint}"] if hint else []
+    if has_parts:
+        lines.append("  the modules that it calls are compiled by themselves, where they can be")
     lines.append("  (strict=True makes this an error)")
     return "\n".join(lines)

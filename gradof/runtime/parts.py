@@ -1,0 +1,106 @@
+"""Modules that a function calls which runs as it is: each is compiled by itself.
+
+    @differentiate
+    def training_step(self, batch):
+        loss = self.model(batch["x"]).mean()     # the model's forward is compiled
+        self.log("loss", loss)                   # for this the function itself cannot be traced
+        return loss
+
+A module that cannot be traced either runs as it is, and those that it calls are compiled. Modules
+with hooks, torch's layers that have no modules of their own, and what runs under hooks of saved
+tensors (a checkpoint is to run the same again) or under modes that see each op are left alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.nn.modules import module as _modules
+
+from gradof.runtime.function import Differentiated
+from gradof.runtime.thread import is_tracing
+
+_MODULE: Any = torch.nn.Module
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+_PARTS: WeakKeyDictionary[FunctionType, Differentiated] = WeakKeyDictionary()  # by forward
+_LOCK = threading.RLock()
+_RUNNING = [0]  # how many functions run so, in all threads
+
+
+class _Thread(threading.local):
+    on = False
+    names: set[str] = set()  # of what was compiled
+
+
+_THREAD = _Thread()
+_as_it_is = _MODULE._call_impl
+
+
+@contextmanager
+def modules_compiled() -> Iterator[set[str]]:
+    """Within it, modules that this thread calls are compiled, but not those that these call.
+
+    Gives the names of their classes.
+    """
+    before, names = (_THREAD.on, _THREAD.names), set[str]()
+    with _LOCK:
+        _RUNNING[0] += 1
+        _MODULE._call_impl = _call
+    _THREAD.on, _THREAD.names = True, names
+    try:
+        yield names
+    finally:
+        _THREAD.on, _THREAD.names = before
+        with _LOCK:
+            _RUNNING[0] -= 1
+            if not _RUNNING[0]:
+                _MODULE._call_impl = _as_it_is
+
+
+def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    if torch.compiler.is_dynamo_compiling() or not _THREAD.on or is_tracing() or _is_seen(self):
+        return _as_it_is(self, *args, **kwargs)
+    part = _part(self)
+    if part is None:
+        return _as_it_is(self, *args, **kwargs)
+    _THREAD.names.add(type(self).__name__)
+    _THREAD.on = False
+    try:
+        return part(*args, **kwargs)
+    finally:
+        _THREAD.on = True
+
+
+def _is_seen(module: Any) -> bool:
+    """Whether something sees what a module computes while it does."""
+    watching: Any = torch._C
+    return bool(
+        any(getattr(module, name) or getattr(_modules, f"_global{name}") for name in _HOOKS)
+        or watching._get_tracing_state() is not None
+        or watching._autograd._top_saved_tensors_default_hooks(False) is not None
+        or watching._len_torch_dispatch_stack() or watching._len_torch_function_stack()
+        or watching._are_functorch_transforms_active()
+    )
+
+
+def _part(module: Any) -> Differentiated | None:
+    """The compiled forward of a module; None where there is none to be made."""
+    cls = type(module)
+    forward = getattr(cls, "forward", None)
+    is_a_layer = cls.__module__.startswith("torch.") and not module._modules
+    if is_a_layer or "forward" in module.__dict__ or type(forward) is not FunctionType:
+        return None
+    if hasattr(cls, "_gradof_original"):
+        return None
+    compiled = _PARTS.get(forward)
+    if compiled is None:
+        compiled = _PARTS.setdefault(forward, Differentiated(forward))
+    part = compiled.of_instance(module)
+    part.cache.eager.is_told = True  # its caller was
+    return part
