@@ -268,7 +268,7 @@ def _parts(are_compiled: bool) -> AbstractContextManager[set[str]]:
     """Within it, modules are compiled; the names of those that were are given."""
     if not are_compiled:
         return nullcontext(set())
-    from gradof.runtime.parts import modules_compiled  # numpy users may have no torch
+    from gradof.runtime.torch_parts import modules_compiled  # numpy users may have no torch
 
     return modules_compiled()
 

@@ -34,8 +34,11 @@ _RUNNING = [0]  # how many functions run so, in all threads
 
 
 class _Thread(threading.local):
-    on = False
-    names: set[str] = set()  # of what was compiled
+    """Whether modules are compiled, and the classes of those that were."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.names = set[str]()
 
 
 _THREAD = _Thread()
