@@ -15,7 +15,8 @@ A signature that could not be traced is tried again when the Python state that t
 read is another one (`model.eval()`, a hook that was removed), or a small tensor of it whose value
 it went by (a buffer `initialized`). But at most MAX_TRIES times: from then on it runs eagerly, so
 that state that changes at every call costs no traces. Where as many signatures in a row ended at
-the same line (`step(batch, i)`, which logs), another one waits, as one beyond `limits.shapes` does.
+the same line (`step(batch, i)`, which logs), with one state or each with another, another one
+waits, as one beyond `limits.shapes` does.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Failure:
     loc: Any  # these as in Failed
     defect: str | None
     tries: int = 1
+    moved: bool = False  # the state was another one than at the failure before, which is like it
     is_of_values: bool = False
     found: int = 0  # by later calls
     decided: Sequence[Any] = ()  # the state's tensors whose values the trace went by
@@ -131,6 +133,8 @@ class EagerRuns:
         self.failures[key] = failure
         if before is None:
             alike = [other for other in self._alike if other.is_like(failure)]
+            last = alike[-1].state if alike else None
+            failure.moved = last is not None and not last.check()
             self._alike = [*alike[1 - MAX_TRIES :], failure]
         if len(self.failures) > MAX_SIGNATURES:
             self.failures.popitem(last=False)
@@ -143,7 +147,8 @@ class EagerRuns:
         """Whether a signature that was not met before would fail, as the latest did."""
         if len(self._alike) < MAX_TRIES or any(each.is_of_values for each in self._alike):
             return False
-        return self._alike[-1].holds(fn)
+        moves = all(each.moved for each in self._alike[1:])  # and it made no difference
+        return moves or self._alike[-1].holds(fn)
 
     def forget(self, error: Exception) -> None:
         """An error that the caller gets; kept, it would keep the arguments alive."""
@@ -177,8 +182,9 @@ class EagerRuns:
         """
         error = failed.error
         self.count()
+        fails = not isinstance(error, NotYet) or error.fails
         try:
-            with _parts(in_parts and not isinstance(error, NotYet)) as parts:
+            with _parts(in_parts and fails) as parts:
                 result = _clocked(fn, error)(*args, **kwargs)
         except Exception as eagers:
             if isinstance(error, type(eagers)) and type(error) is not type(eagers):

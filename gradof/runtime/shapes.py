@@ -42,10 +42,12 @@ _REMEMBERED = 4096  # signatures seen once, objects seen
 class NotYet(TraceError):
     """A signature met too seldom, or a new object: it runs eagerly, with no warning of its own.
 
-    `told`, if anything, wants the seconds that its eager call takes, with a backward.
+    `told`, if anything, wants the seconds that its eager call takes, with a backward. `fails` where
+    others could not be traced.
     """
 
     told: Callable[[float], None] | None = None
+    fails = False
 
 
 class Shapes:
@@ -107,6 +109,7 @@ class Shapes:
         if not fails:  # which was told
             self._tell(name, len(traces), "shapes" if is_quick else "shape_seconds")
         reason = _not_yet(name)
+        reason.fails = fails
         reason.told = functools.partial(self._ran, key)
         return reason
 

@@ -46,6 +46,22 @@ def test_other_signatures_are_not_tried_for_ever(kind: str) -> None:
     assert [each.category for each in told] == [EagerWarning]
 
 
+def test_state_that_changes_at_each_call_is_no_reason_to_try_again() -> None:
+    log: list[Any] = []
+    seen = {"calls": 0}
+
+    def step(x: Any, n: int) -> Any:
+        log.append(object())
+        seen["calls"] += 1
+        return x.sum() * seen["calls"] * 2
+
+    compiled = differentiate(step)
+    for n in range(20):
+        assert compiled(torch.ones(3), n).item() == 6 * (n + 1)
+    info = compiled.cache_info()
+    assert (info.misses, info.eager_runs) == (3, 20)
+
+
 def test_what_failed_by_the_state_is_tried_again_when_that_has_changed() -> None:
     step, settings = _logger()
     compiled = differentiate(step)
