@@ -28,6 +28,7 @@ from gradof.tracer.torch.numpy_arrays import (
     cast,
     dtype_of,
     in_index,
+    number_of,
     refuse_array,
 )
 from gradof.tracer.torch.overrides import INDEXING
@@ -54,17 +55,32 @@ def lend(array: Any, path: str) -> torch.Tensor:
     return found
 
 
-TAKES_ARRAYS = FROM_NUMPY | INDEXING
+def takes_arrays(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether arrays of the trace may be among the arguments of a function of torch's."""
+    if func in FROM_NUMPY or func in INDEXING or TracedNumpy in map(type, args):
+        return True
+    return bool(kwargs) and TracedNumpy in map(type, kwargs.values())
 
 
 def of_arrays(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
-    """What such a function gives for arrays of the trace; None where there is none among them."""
-    if func not in INDEXING:
+    """What such a function gives for arrays of the trace; None where there is none among them.
+
+    Arrays are indices, and become tensors; numbers of numpy's are numbers.
+    """
+    if func in FROM_NUMPY:
         return _made_of_array(func, args, kwargs)
-    index = args[1] if type(args[1]) is tuple else (args[1],)
-    if not any(type(part) is TracedNumpy for part in index):
+    given = list(args)
+    if func in INDEXING:
+        index = args[1] if type(args[1]) is tuple else (args[1],)
+        if any(type(part) is TracedNumpy for part in index):
+            given[1] = tuple(map(in_index, index))
+        if TracedNumpy in map(type, args[2:]):
+            refuse_array("one is written into a tensor")  # torch takes some numbers, and not others
+    given = list(map(number_of, given))
+    by_name = {name: number_of(value) for name, value in kwargs.items()}
+    if all(a is b for a, b in zip((*given, *by_name.values()), (*args, *kwargs.values()))):  # noqa: B905
         return None
-    return (func(args[0], tuple(map(in_index, index)), *args[2:]),)
+    return (func(*given, **by_name),)
 
 
 def _made_of_array(

@@ -37,7 +37,7 @@ from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.number_trees import plain
 from gradof.tracer.state.source import Site, caller, user_loc, user_site
 from gradof.tracer.state.unheard import heard, unheard
-from gradof.tracer.torch.array_tensors import TAKES_ARRAYS, array_over, of_arrays
+from gradof.tracer.torch.array_tensors import array_over, of_arrays, takes_arrays
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.decompose import decomposition, refuses_by_itself
 from gradof.tracer.torch.functional import inner, is_wrapper, plainly
@@ -252,7 +252,7 @@ class ApiMode(TorchFunctionMode):
         if func in PRINTS:
             with self.recorder.pause():
                 return heard(func, [_shown(a) for a in args], kwargs)  # print options
-        if func in TAKES_ARRAYS and (taken := self._taken(func, args, kwargs)) is not None:
+        if takes_arrays(func, args, kwargs) and (taken := self._taken(func, args, kwargs)):
             return taken[0]
         if func in FROM_NUMPY:
             self.of_numpy.admit_arrays((*args, *kwargs.values()), user_loc(sys._getframe(1)))

@@ -17,6 +17,7 @@ numpy would do with its elements is refused: the function is not traced. A numbe
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -214,7 +215,8 @@ class TracedNumpy(NDArrayOperatorsMixin):
         if run is None or method != "__call__" or kwargs:
             refuse_array(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
         if any(isinstance(x, torch.Tensor) for x in inputs):
-            refuse_array("an array meets a tensor")
+            combine: Callable[..., Any] = _OPERATORS.get(ufunc, run)
+            return combine(*map(number_of, inputs))
         kinds = [kind_of_operand(x) for x in inputs]
         loop = ufunc.resolve_dtypes((*kinds, None))[:-1]
         operands = [_operand(x, dtype) for x, dtype in zip(inputs, loop, strict=True)]
@@ -238,6 +240,13 @@ class TracedNumpy(NDArrayOperatorsMixin):
         if self.size != 1:
             refuse_array("item of several")
         return self.tensor.item()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        # torch asks only whether there is such a method; the mode of the trace comes first
+        raise NotImplementedError(f"{func} of a traced array outside the trace's mode")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         refuse_array("a function in C")
@@ -282,6 +291,22 @@ def in_index(part: Any) -> Any:
         places = tensor_of(part)
         return places if places.dtype is torch.bool else places.long()
     return part
+
+
+def number_of(value: Any) -> Any:
+    """An argument of torch's: a number of numpy's as Python's, and what is no array as it is."""
+    if type(value) is not TracedNumpy:
+        return value
+    if not value.is_scalar:
+        refuse_array("an array meets a tensor")
+    return value.item()
+
+
+# With a tensor: numpy leaves them to torch's own.
+_OPERATORS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul,
+    np.divide: operator.truediv, np.power: operator.pow,
+}  # fmt: skip
 
 
 def kind_of_operand(operand: Any) -> Any:
@@ -344,5 +369,5 @@ def alike(arrays: Sequence[Any]) -> list[torch.Tensor]:
 
 __all__ = [
     "FUNCTIONS", "METHODS", "UFUNCS", "TracedNumpy", "alike", "cast", "computed", "dtype_of",
-    "dtype_of_operand", "in_index", "refuse_array", "tensor_of",
+    "dtype_of_operand", "in_index", "number_of", "refuse_array", "tensor_of",
 ]  # fmt: skip
