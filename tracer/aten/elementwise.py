@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradof.ir.types import BOOL, F64, DType
+from gradof.ir.types import BOOL, F64, I64, DType, TensorType, dtype
 from gradof.ops.expr import Expr, F, Number
 from gradof.ops.registry import Op
 from gradof.tracer.aten.half import (
@@ -289,8 +289,16 @@ def detach(c: Call, x: Expr) -> Expr:
     return F.detach(x)
 
 
+_OF_NUMBERS: tuple[tuple[type, DType], ...] = (
+    (bool, BOOL), (int, I64), (float, F64), (complex, dtype("c128")),
+)  # fmt: skip
+
+
 @aten("copy.default")
-def copy(c: Call, x: Expr, src: Expr, non_blocking: bool = False) -> Expr:
+def copy(c: Call, x: Expr, src: Expr | complex, non_blocking: bool = False) -> Expr:
+    if not isinstance(src, Expr):  # a number, which is cast as a tensor would be
+        kind = next(d for number, d in _OF_NUMBERS if isinstance(src, number))
+        src = c.full(src, TensorType(kind, (), c.type().device))
     return src.cast(c.type().dtype).to_device(c.type().device).expand(x.shape)
 
 

@@ -101,7 +101,8 @@ def _made_of_array(
         given.setdefault("dtype", args[0].dtype)
     tensor = torch.stack(alike(data)) if is_list else data.tensor.detach()
     made = tensor.to(**{k: v for k, v in given.items() if v is not None}) if given else tensor
-    if func in (torch.tensor, torch.Tensor.new_tensor) or copy:
+    is_copied = copy or (not is_list and data.is_scalar)  # a number has no memory to share
+    if is_copied or func in (torch.tensor, torch.Tensor.new_tensor):
         made = made.clone()
     return (made.requires_grad_() if requires else made,)
 

@@ -299,6 +299,8 @@ def number_of(value: Any) -> Any:
         return value
     if not value.is_scalar:
         refuse_array("an array meets a tensor")
+    if value.dtype.kind == "b":  # which torch takes for a float
+        refuse_array("a truth value meets a tensor")
     return value.item()
 
 

@@ -21,7 +21,7 @@ from gradof.ops.expr import F
 from gradof.tracer.aten.registry import scalar_for
 from gradof.tracer.core.custom_rule import RuleRecording
 from gradof.tracer.state.source import user_loc
-from gradof.tracer.torch.functional import inner, is_base, is_wrapper
+from gradof.tracer.torch.functional import inner, is_base, is_wrapper, plainly
 from gradof.tracer.torch.histories import Histories
 from gradof.tracer.torch.recorder import Recorder
 
@@ -31,12 +31,24 @@ _WRITES = frozenset({
 })  # fmt: skip
 
 
+# Of these torch's functional forms do not look whether the result may be cast.
+_CASTS = frozenset({
+    "add_", "sub_", "subtract_", "mul_", "multiply_", "addcmul_", "addcdiv_", "ldexp_", "logit_",
+    "__iadd__", "__isub__", "__imul__",
+})  # fmt: skip
+
+
 @contextlib.contextmanager
 def overwriting(
     recorder: Recorder, histories: Histories, func: Any, args: Sequence[Any]
 ) -> Iterator[None]:
-    """Around a call that may write all of its first argument."""
+    """Around a call that may write all of its first argument.
+
+    Raises torch's own RuntimeError where what is written has a dtype that cannot be cast to it.
+    """
     name = getattr(func, "__name__", "")
+    if name in _CASTS:
+        _check_cast(recorder, func, args)
     target: Any = args[0] if args and name in _WRITES else None
     is_copy = name == "copy_" and torch.is_grad_enabled() and not recorder.applying
     copied = _copied(recorder, target) if is_copy else contextlib.nullcontext()
@@ -67,6 +79,19 @@ def overwriting(
     recorder.varying.add(made)
     recorder.attached.add(made)
     recorder.bind(inner(target), made)
+
+
+def _check_cast(recorder: Recorder, func: Any, args: Sequence[Any]) -> None:
+    target = args[0]
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    if target.dtype.is_floating_point and not any(x.dtype.is_complex for x in tensors):
+        return
+    with recorder.pause(), plainly(), torch.no_grad():
+        func(*(_without_elements(x) if isinstance(x, torch.Tensor) else x for x in args))
+
+
+def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty((0,) * tensor.dim(), dtype=tensor.dtype)
 
 
 @contextlib.contextmanager
