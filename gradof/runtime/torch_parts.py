@@ -38,6 +38,7 @@ _FIRST = 3  # the call that is compiled
 _NEVER = 1 << 30
 _LOCK = threading.RLock()
 _RUNNING = [0]  # how many functions run so, in all threads
+_AS_IT_IS = [_MODULE._call_impl]  # what is put back then
 
 
 class _Thread(threading.local):
@@ -49,7 +50,6 @@ class _Thread(threading.local):
 
 
 _THREAD = _Thread()
-_as_it_is = _MODULE._call_impl
 
 
 @contextmanager
@@ -60,8 +60,9 @@ def modules_compiled() -> Iterator[set[str]]:
     """
     before, names = (_THREAD.on, _THREAD.names), set[str]()
     with _LOCK:
+        if not _RUNNING[0]:
+            _AS_IT_IS[0], _MODULE._call_impl = _MODULE._call_impl, _call
         _RUNNING[0] += 1
-        _MODULE._call_impl = _call
     _THREAD.on, _THREAD.names = True, names
     try:
         yield names
@@ -70,18 +71,18 @@ def modules_compiled() -> Iterator[set[str]]:
         with _LOCK:
             _RUNNING[0] -= 1
             if not _RUNNING[0]:
-                _MODULE._call_impl = _as_it_is
+                _MODULE._call_impl = _AS_IT_IS[0]
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     if torch.compiler.is_dynamo_compiling() or not _THREAD.on or is_tracing() or _is_seen(self):
-        return _as_it_is(self, *args, **kwargs)
+        return _AS_IT_IS[0](self, *args, **kwargs)
     forward = _forward(self)
     if forward is None:
-        return _as_it_is(self, *args, **kwargs)
+        return _AS_IT_IS[0](self, *args, **kwargs)
     _THREAD.names.add(type(self).__name__)
     if not _comes_often(self):
-        return _as_it_is(self, *args, **kwargs)
+        return _AS_IT_IS[0](self, *args, **kwargs)
     part = _part(self, forward)
     _THREAD.on = False
     try:

@@ -121,6 +121,17 @@ def test_elements_of_a_tensor_are_guarded(fn: Callable[..., Any]) -> None:
             np.testing.assert_allclose(slope, (np.array(moved) - value) / 1e-6, atol=1e-3)
 
 
+def test_the_shape_of_a_tensor_is_guarded() -> None:
+    derive = gradof.value_and_grad(lambda a: np.sum(a**2) * BOX.w.shape[0] * len(BOX.w))
+    for n in (2, 3):
+        BOX.w = torch.ones(n)
+        assert derive(np.ones(2))[0] == 2 * n * n
+    BOX.w = torch.ones(3, dtype=torch.bfloat16)
+    with pytest.raises(TorchInsideError, match="is called in a function of numpy's"):
+        gradof.grad(elements)(np.ones(3))
+    BOX.w = torch.ones(3)
+
+
 def test_gradients_where_torch_computes_are_refused() -> None:
     with pytest.raises(TorchInsideError, match="randn is called in a function of numpy's"):
         gradof.autograd.grad(lambda a: np.sum(draws(a)))(np.ones(3))

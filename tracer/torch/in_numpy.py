@@ -87,11 +87,15 @@ class TensorsRead:
         self._aliases[id(made)] = made, self.source(tensor)
         return made
 
-    def note(self, tensor: Any) -> None:
-        """The elements of a tensor are read."""
+    def note(self, tensor: Any) -> bool:
+        """The elements of a tensor are read, or its shape; False where numpy has no such array."""
         tensor = self.source(tensor)
         if id(tensor) not in self._found:
-            self._found[id(tensor)] = tensor, checksum(_array_over(tensor))
+            try:
+                self._found[id(tensor)] = tensor, checksum(_array_over(tensor))
+            except (TypeError, RuntimeError):  # bfloat16, sparse, of another device
+                return False
+        return True
 
     def content(
         self, fn: Callable[..., Any], reads: Reads, given: Sequence[Any]
@@ -151,11 +155,10 @@ def _mode() -> Any:
         def of_trace(self, func: Any, args: Any, kwargs: Any) -> Any:
             """A call by code that is traced."""
             known = func in METADATA or func in aliases or func in reads
-            if not known or not type(args[0]).__module__.startswith("torch"):
+            is_plain = bool(args) and type(args[0]).__module__.startswith("torch")
+            if not known or not is_plain or not self.read.note(args[0]):
                 name = torch.overrides.resolve_name(func) or getattr(func, "__name__", "torch")
                 self.read.refuse(f"{name} is called")
-            if func in reads:
-                self.read.note(args[0])
             made = func(*args, **kwargs)
             return self.read.alias(made, args[0]) if func in aliases else made
 
