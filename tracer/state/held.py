@@ -325,7 +325,7 @@ class Held:
     def correct(self, kind: str, holder: Any, key: Any, value: Any) -> None:
         """A reference that stood for another while the run went on; `value` was there before it."""
         if kind == "item" and (found := self._copies.get(id(holder))) is not None:
-            found[1][key] = value
+            found[1].pop(key, None) if value is MISSING else found[1].__setitem__(key, value)
         tables: Any = {"item": self._names, "cell": self._cells, "slot": self._slots}
         at = id(holder) if kind == "cell" else (id(holder), getattr(key, "__name__", key))
         if kind in tables and at in tables[kind]:

@@ -34,6 +34,7 @@ from gradof.ir.core import Loc
 from gradof.tracer.state.asked_names import AskedNames
 from gradof.tracer.state.backward_reads import BackwardReads
 from gradof.tracer.state.bound import BoundNames
+from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.cold import Misses
 from gradof.tracer.state.computed_names import Everything, note, note_given
@@ -134,6 +135,7 @@ class Reads:
         for space, name in self._lent:
             if space.get(name) is self.lends[name]:
                 del space[name]
+                self.held.correct("item", space, name, MISSING)  # nor was it there before
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
         if self._importing is not None:  # a module's body is not what the function does
