@@ -63,6 +63,7 @@ from gradof.tracer.torch.overwrites import overwriting
 from gradof.tracer.torch.picks import INDEXES, Picks
 from gradof.tracer.torch.random import OwnGenerators
 from gradof.tracer.torch.recorder import Recorder, data_dependent_shape, knows
+from gradof.tracer.torch.refusals import notes_refusals
 from gradof.tracer.torch.refused import MAKES_LEAF, SETS_DATA, as_ours, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as
@@ -238,7 +239,7 @@ class ApiMode(TorchFunctionMode):
         self.attributes: ReadAttributes
         self.tested: Callable[..., Any] = lambda *_: NotImplemented  # see loops
 
-    @unheard
+    @notes_refusals
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Handle one call of the torch API."""
         func, kwargs = torchs_own(func), kwargs or {}

@@ -31,6 +31,7 @@ from gradof.tracer.core.sparse_matrices import Node
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.functional import is_wrapper
 from gradof.tracer.torch.memory import address
+from gradof.tracer.torch.refusals import note
 
 
 def dtype_of(tensor: torch.Tensor) -> np.dtype[Any] | None:
@@ -49,10 +50,12 @@ def _in_torch(dtype: Any) -> torch.dtype:
 
 def refuse_array(what: str) -> NoReturn:
     """Raise the error for what is not recorded of an array."""
-    raise DataDependentError(
+    error = DataDependentError(
         f"the elements of a traced array are read by numpy: {what}", loc=user_loc(),
         hint="make it a tensor first (torch.as_tensor), and stay in torch inside the function",
     )  # fmt: skip
+    note(error)
+    raise error
 
 
 def _made_of(parts: list[Any], kind: tuple[bool, bool]) -> Any:

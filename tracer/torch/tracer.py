@@ -106,6 +106,7 @@ from gradof.tracer.torch.parameters import parameters_made
 from gradof.tracer.torch.picks import places_of_views
 from gradof.tracer.torch.random import GeneratorState, OwnGenerators, drawn_from, id_of
 from gradof.tracer.torch.recorder import Recorder
+from gradof.tracer.torch.refusals import noting_refusals
 from gradof.tracer.torch.sizes_apart import sizes_and_math
 from gradof.tracer.torch.state import OuterState
 from gradof.tracer.torch.transforms import func_transforms, outside_transforms
@@ -259,7 +260,8 @@ class Trace:
             with ExitStack() as stack:
                 for each in [*self.listening(bool(lent))]:
                     stack.enter_context(each)
-                result = self.fn(*args, **kwargs)
+                with noting_refusals():
+                    result = self.fn(*args, **kwargs)
             refuse_effects(self.fn, self.reads)
             self.outer.index()
             outcome = Outcome(self)
