@@ -33,7 +33,10 @@ def perform(bound: Bound, results: Sequence[Any]) -> Any:
     traced = bound.entry.traced
     for generator, state in bound.drawn:
         set_state(generator, state)
-    expected = traced.leaves(traced.outputs, bound.inputs, results, traced.containers(bound.given))
+    inputs = list(bound.inputs)
+    for write in traced.writebacks:  # the function itself does it, below
+        inputs[write.input] = results[write.output]
+    expected = traced.leaves(traced.outputs, inputs, results, traced.containers(bound.given))
     before = [np.array(x) if is_array(x) else x for x in expected]
     if any(store.place.kind == "given" for store in traced.stores):
         args, kwargs = bound.given

@@ -14,14 +14,34 @@ def f(x):
     return np.sum(np.vectorize(lambda a, b: a * b)(x, 2.0))
 --- take another array: x = x.reshape(shape)
 def f(x):
+    x.shape = (3, 1)
+    return np.sum(x)
+---- followed
+def f(x):
+    x = x.reshape((3, 1))
+    return np.sum(x)
+--- take it of an array without gaps
+def f(x):
+    return np.sum(np.lib.stride_tricks.as_strided(x, (2, 3), (8, 8)))
+---- followed
+def f(x):
+    return np.sum(np.lib.stride_tricks.as_strided(x, (2, 2), (8, 8)))
+--- write to the array
+def f(x):
     y = x * 2
-    y.shape = (3, 1)
+    np.lib.stride_tricks.as_strided(y, (2, 2), (8, 8))[:] = x[0]
     return np.sum(y)
 ---- followed
 def f(x):
     y = x * 2
-    y = y.reshape((3, 1))
+    y[:] = x[0]
     return np.sum(y)
+--- ask for c_contiguous or f_contiguous
+def f(x):
+    return np.sum(x) * x.flags.writeable
+---- followed
+def f(x):
+    return np.sum(x) * x.flags.c_contiguous
 --- use np.concatenate
 def f(x):
     return np.sum(np.r_["r", x, x])
@@ -175,7 +195,7 @@ def f(x):
     return np.sum(y)
 --- x is a number already
 def f(x):
-    return complex(x[0]).real * x[1]
+    return (complex,)[0](x[0]).real * x[1]
 ---- followed
 def f(x):
     return (x[0] + 0j).real * x[1]

@@ -232,6 +232,26 @@ def test_what_would_be_written_while_tracing_is_refused(body: str, tmp_path: Pat
     assert (tmp_path / "log").read_text() == "" and not (tmp_path / "a").exists()
 
 
+def test_a_function_that_says_something_may_write_to_what_it_returns() -> None:
+    """As arch's recursions of GARCH, which warn at every call where numba is not there."""
+
+    def recursion(p: Any, squares: Any, variances: Any) -> Any:
+        warnings.warn("slow", RuntimeWarning, stacklevel=2)
+        for t in range(1, len(squares)):
+            variances[t] = p[0] + p[1] * squares[t - 1] + p[2] * variances[t - 1]
+        return variances
+
+    compiled = gradof.differentiate(recursion)
+    for scale in (1.0, 1.0, 1.5):
+        given = np.array([0.1, 0.3, 0.5]) * scale, np.linspace(1.0, 2.0, 20)
+        mine, theirs = np.full(20, scale), np.full(20, scale)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert compiled(*given, mine) is mine
+            np.testing.assert_allclose(mine, recursion(*given, theirs), rtol=1e-14)
+        assert [str(w.message) for w in told] == ["slow"] * 2
+
+
 def test_other_threads_print_while_one_traces(capsys: pytest.CaptureFixture[str]) -> None:
     import threading
 

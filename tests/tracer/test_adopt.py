@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradof import differentiate
+from gradof.errors import UnsupportedOpError
 
 FIRST = """
 import numpy as np, gradof
@@ -20,3 +28,59 @@ assert gradof.grad(f)(np.ones(3)).tolist() == [2.0, 2.0, 0.0]
 def test_the_first_function_of_a_process_adopts_them() -> None:
     """Python 3.12 tells of instructions only where a frame has asked before `sys.settrace`."""
     subprocess.run([sys.executable, "-c", FIRST], check=True)
+
+
+class Model:
+    """Writes to arrays that it keeps, as statsmodels' GLM does for its Hessian."""
+
+    def __init__(self) -> None:
+        self.x = np.arange(12.0).reshape(6, 2) + 1
+        self.kept = np.full((6, 2), 9.0)
+
+    def into_a_view(self, p: Any) -> Any:
+        kept = self.kept
+        np.multiply(self.x.T, p, out=kept.T)
+        return -kept.T.dot(self.x)
+
+    def into_a_named_view(self, p: Any) -> Any:
+        view = self.kept.T
+        view[0] = p
+        np.add(view, p, out=view)
+        return view @ self.x
+
+    def by_rows(self, p: Any) -> Any:
+        for row, number in zip(self.kept, p, strict=True):
+            row += number
+        return self.kept.T.dot(self.x)
+
+    def by_methods(self, p: Any) -> Any:
+        self.kept.T.fill(p[1])
+        kept = self.kept
+        kept.put([0, 1], p[:2])
+        kept.sort(axis=0)
+        return kept.T.dot(self.x)
+
+
+@pytest.mark.parametrize("name", [n for n in vars(Model) if n[0] in "bi"])
+def test_an_array_of_the_state_that_is_written_through_a_view_is_read_anew(name: str) -> None:
+    theirs, ours = Model(), Model()
+    compiled: Callable[[Any], Any] = differentiate(getattr(ours, name))
+    for scale in (1.0, 1.0, 2.0):
+        p = np.linspace(0.5, 2.0, 6) * scale
+        np.testing.assert_allclose(compiled(p), getattr(theirs, name)(p), rtol=1e-14)
+        np.testing.assert_allclose(ours.kept, theirs.kept, rtol=1e-14)
+
+
+BASE = np.arange(3.0)
+
+
+def test_an_array_of_two_names_that_a_method_changes_is_refused() -> None:
+    def changed(x: Any) -> Any:
+        plain = BASE * 1.0  # of an operator that no trace sees
+        second = [plain]
+        other = plain
+        other.fill(x[1])
+        return plain.dot(np.arange(3.0)) + second[0].sum()
+
+    with pytest.raises(UnsupportedOpError, match=r"into a plain array(.|\n)*test_adopt.py"):
+        differentiate(changed)(np.ones(3))

@@ -71,6 +71,8 @@ COMPLEX: dict[str, Function] = {
     "hfft": lambda z: np.fft.hfft(z * z, 7, norm="forward"), "fftshift": np.fft.fftshift,
     "ifftshift": lambda z: np.fft.ifftshift(z * z, axes=0),
 }  # fmt: skip
+COMPLEX["maximum"] = lambda z: np.maximum(z * z[0], z.conj()) + np.minimum(z, 0.3)
+COMPLEX["order"] = lambda z: np.where(z > z.conj(), z, z**2) * (z[0] <= z) + (z < 0.1) * z
 COMPLEX["irfftn s"] = lambda z: np.fft.irfftn(z * z, (2, 3), (1, 0))
 REAL: dict[str, Function] = {
     "rfft": np.fft.rfft, "rfft n": lambda x: np.fft.rfft(x * x, 5, 0, "ortho"),

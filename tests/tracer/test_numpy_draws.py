@@ -60,6 +60,26 @@ def _closure() -> Callable[[Any], Any]:
     return lambda x: np.sum(draw(size=4) * x) + rng.uniform(0.0, 1.0) * x[0]
 
 
+class _Move:
+    def __init__(self, step: float) -> None:
+        self.step = step
+
+
+_MOVES: Any = [_Move(0.5), _Move(2.0), _Move(3.0)]
+
+
+def _of_chosen(x: Any) -> Any:
+    """As emcee's samplers choose their moves."""
+    move = _STATE.choice(_MOVES, p=[0.2, 0.3, 0.5])
+    name = _GENERATOR.choice(["a", "b"])
+    sample = _GENERATOR.choice(x, 5) ** 2
+    return np.sum(sample) * move.step + x[0] * (name == "a") + _GENERATOR.choice([0.5, 2.0])
+
+
+def _of_pythons_chosen(x: Any) -> Any:
+    return np.sum(x**2) * random.choice(_MOVES).step * random.choice([1.0, 4.0]) + random.random()
+
+
 @pytest.fixture(autouse=True)
 def seeds() -> None:
     np.random.seed(0)
@@ -69,7 +89,7 @@ def seeds() -> None:
 @pytest.mark.parametrize(
     "make",
     [lambda: _of_state, lambda: _of_generator, lambda: _of_the_global_state, lambda: _seeded,
-     lambda: _by_a_branch, _Model, _closure],
+     lambda: _by_a_branch, _Model, _closure, lambda: _of_chosen, lambda: _of_pythons_chosen],
 )  # fmt: skip
 def test_calls_draw_the_numbers_of_plain_numpy(make: Callable[[], Callable[[Any], Any]]) -> None:
     fn = make()

@@ -140,7 +140,7 @@ def test_the_callers_arrays_are_unchanged_when_a_trace_fails() -> None:
 
 LOST_GRADIENTS: list[Callable[[Any], Any]] = [
     lambda x: x * (float,)[0](x[0]),
-    lambda x: complex(x[0]),
+    lambda x: (complex,)[0](x[0]),
 ]
 
 

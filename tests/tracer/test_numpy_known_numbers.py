@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gradof import differentiate, value_and_grad
-from gradof.errors import DataDependentError
 
 Array = Any
 M = np.random.default_rng(0).normal(size=(3, 4))
@@ -84,11 +83,6 @@ def test_another_number_is_another_trace(name: str) -> None:
         way = np.random.default_rng(1).normal(size=M.shape)
         up, down = (np.sum(fn(M + h * way, i) ** 2) for h in (1e-6, -1e-6))
         np.testing.assert_allclose(np.sum(gradient * way), (up - down) / 2e-6, rtol=1e-6, atol=1e-8)
-
-
-def test_numbers_that_are_not_whole_decide_nothing() -> None:
-    with pytest.raises(DataDependentError):
-        differentiate(lambda x, n: np.arange(n[0] * 1.5) * x[0, 0])(M, np.array([1, 2, 1]))
 
 
 def test_places_outside_are_numpys_error() -> None:

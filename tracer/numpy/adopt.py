@@ -18,8 +18,8 @@ array that a caller also holds is adopted there, at the call, in the run after.
 
 An array whose method is called (`X.dot(w)`), or that is indexed by traced integers (`TABLE[i]`), is
 only lent, if it cannot be adopted: the variable is itself again at the next instruction. So are the
-names `float` and `int` where they are called (`conversions`), and those of functions of `math` that
-code has imported (`math_numbers`).
+names of what makes numbers where it is called: `float`, types of numpy's, functions of `math` that
+code has imported (`callees`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gradof.errors import UnsupportedOpError
+from gradof.tracer.numpy.callees import Callee, callees, lend, put_back
 from gradof.tracer.numpy.references import measured, others
 from gradof.tracer.state.bytecode import Instruction, instructions
+from gradof.tracer.state.source import user_loc
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
@@ -46,9 +49,7 @@ _LOCALS = frozenset({
 })  # fmt: skip
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
-_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _REMAINDERS = (6, 19)  # the arguments of BINARY_OP for % and %=
-_ABSENT = object()
 INTO_PLAIN = (
     "a traced value is assigned into a plain array, where its gradient would be lost",
     "write into an array that is the function's own, a copy of it if need be, or collect the "
@@ -63,7 +64,16 @@ class _Stop:
 
     names: frozenset[str] = frozenset()
     lent: frozenset[str] = frozenset()
-    converted: str = ""  # the name of `float`, `int` or a function of `math`, which is called
+    callee: Callee | None = None  # what makes numbers of traced values
+
+
+class _Loan(NamedTuple):
+    """A plain array whose name stood for a traced one; the version of that, and the line."""
+
+    array: Any
+    traced: Any
+    version: int
+    loc: Any
 
 
 Stops = dict[CodeType, dict[int, _Stop]]
@@ -77,6 +87,7 @@ class Adoptions:
         self.stops = known.setdefault(getattr(fn, "__code__", type(fn)), {})
         self.fresh = False  # whether this run has found a place that was not known
         self.written: list[Any] = []  # plain arrays that a failed instruction may have written to
+        self.lent: list[_Loan] = []  # of this run
 
     def note(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame was to take a traced value, and has failed.
@@ -108,21 +119,19 @@ class Adoptions:
                 if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:
                     before = found.get(load.offset, _Stop())
                     found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
-        if any(_is_conversion(frame, i) for i in read):
-            found |= _conversions(frame)
+        found |= _conversions(frame, read)
         self._add(code, found)
 
     def note_conversion(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame makes a number of a traced value.
 
-        Nothing is noted where it calls no `float`, no `int` and no function of `math`.
+        Nothing is noted where it calls none of `callees`.
         """
         while frame is not None and _is_ours(frame):
             frame = frame.f_back
         if frame is None:
             return
-        if any(_is_conversion(frame, i) for i in _read_by(frame.f_code, frame.f_lasti)):
-            self._add(frame.f_code, _conversions(frame))
+        self._add(frame.f_code, _conversions(frame, _read_by(frame.f_code, frame.f_lasti)))
 
     def _add(self, code: CodeType, found: dict[int, _Stop]) -> None:
         known = self.stops.get(code, {})
@@ -131,13 +140,25 @@ class Adoptions:
             self.stops.setdefault(code, {}).update(new)
             self.fresh = True
 
+    def _check(self) -> None:
+        """Raise UnsupportedOpError where a run has changed an array that it was only lent.
+
+        What reads the plain array by its own name would not see the change. It can be an input,
+        where Python's state leads to it.
+        """
+        for array, traced, version, loc in self.lent:
+            if traced.version != version:
+                self.written.append(array)
+                raise UnsupportedOpError(INTO_PLAIN[0], loc=loc, hint=INTO_PLAIN[1])
+
     @contextmanager
     def at_work(self, recorder: Any, conversions: Mapping[Any, Any]) -> Iterator[None]:
         """While the function runs, arrays are adopted at the places that are known.
 
+        Raises UnsupportedOpError at the end: see `_check`.
         `conversions` are lent where the functions that are their keys are called.
         """
-        self.fresh = False
+        self.fresh, self.lent = False, []
         if not self.stops:
             yield
             return
@@ -149,6 +170,7 @@ class Adoptions:
             yield
         finally:
             sys.settrace(outer)
+        self._check()
 
 
 class _Following:
@@ -177,27 +199,17 @@ class _Following:
             local: Any = frame.f_locals  # asked for once: before Python 3.13 it is a copy
             while lent:
                 is_local, name, before = lent.pop()
-                space = local if is_local else frame.f_globals
-                space[name] = before
-                if before is _ABSENT:
-                    del space[name]
+                put_back(local if is_local else frame.f_globals, name, before)
             if stop is not None:
                 self._adopt(frame, local, stop.names)
                 lent.extend(self._lend(frame, local, stop.lent))
-                if stop.converted:
-                    lent.extend(self._convert(frame, stop.converted))
+                if stop.callee is not None:
+                    lent.extend(lend(frame, local, stop.callee, self.conversions))
             return step
 
         frame.f_trace = step  # Python 3.13 asks for opcodes only where there is one
         frame.f_trace_opcodes = True
         return step
-
-    def _convert(self, frame: FrameType, name: str) -> Iterator[tuple[bool, str, Any]]:
-        """Put what makes numbers of the trace under this name; yields what was there."""
-        function: Any = _function(frame, name)
-        if function in self.conversions:
-            yield False, name, frame.f_globals.get(name, _ABSENT)
-            frame.f_globals[name] = self.conversions[function]
 
     def _lend(
         self, frame: FrameType, local: Any, names: frozenset[str]
@@ -209,7 +221,9 @@ class _Following:
             array = space.get(name)
             if type(array) is np.ndarray and array.dtype.kind in "biufc":
                 yield is_local, name, array
-                space[name] = self.recorder.traced(array)
+                traced: Any = self.recorder.traced(array)
+                space[name] = traced
+                self.adoptions.lent.append(_Loan(array, traced, traced.version, user_loc()))
 
     def _adopt(self, frame: FrameType, local: Any, names: frozenset[str]) -> None:
         for name in names.intersection(local):  # from Python 3.13 on its keys are a list
@@ -269,38 +283,13 @@ def formats(frame: FrameType) -> bool:
     return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
 
 
-def _function(frame: FrameType, name: str) -> Any:
-    """What a name of a frame's module or builtins is; None for what numbers are not given to."""
-    found: Any = frame.f_globals.get(name, frame.f_builtins.get(name))
-    is_builtin = name in ("float", "int") and (found is float or found is int)
-    return found if is_builtin or type(found) is BuiltinFunctionType else None
-
-
-def _is_conversion(frame: FrameType, load: Instruction) -> bool:
-    """Whether an instruction reads Python's `float` or `int`, or an imported function of `math`."""
-    if load.opname != "LOAD_GLOBAL":
-        return False
-    function = _function(frame, load.argval)
-    return function is float or function is int or getattr(function, "__module__", "") == "math"
-
-
-def _conversions(frame: FrameType) -> dict[int, _Stop]:
-    """Where code calls such a function, or passes it as the first argument: `map(float, x)`."""
-    code = frame.f_code
-    found: dict[int, _Stop] = {}
-    positions: list[Any] = list(code.co_positions())
-    calls = {positions[i.offset // 2][::2] for i in instructions(code) if i.opname in _CALLS}
-    maps = {
-        positions[i.offset // 2] for i in instructions(code)
-        if i.opname == "LOAD_GLOBAL" and i.argval == "map"
-    }  # fmt: skip
-    for load in instructions(code):
-        if _is_conversion(frame, load):
-            at = positions[load.offset // 2]
-            mapped = any(m[1] == at[0] and m[3] + 1 == at[2] for m in maps if None not in (*m, *at))
-            if at[::2] in calls or mapped:
-                found[load.offset] = _Stop(converted=load.argval)
-    return found
+def _conversions(frame: FrameType, read: list[Instruction]) -> dict[int, _Stop]:
+    """Where code calls what makes numbers, if an instruction that reads these does so."""
+    if not read:
+        return {}
+    offsets = {i.offset for i in read}
+    found = {callee.offset: _Stop(callee=callee) for callee in callees(frame)}
+    return found if offsets & found.keys() else {}
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -329,7 +318,9 @@ def _holds_array(value: Any, names: frozenset[str], depth: int) -> bool:
 
 def _arrays_in(value: Any, names: frozenset[str], depth: int = _DEPTH) -> Iterator[Any]:
     if type(value) is np.ndarray:
-        yield value
+        while type(value) is np.ndarray:  # it may be a view of one that Python's state leads to
+            yield value
+            value = value.base
     elif depth > 0:
         for _, item in _items(value, names):
             yield from _arrays_in(item, names, depth - 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradof.errors import UnsupportedOpError
 from gradof.tracer.numpy.functions import as_array, axis_of, composed
+from gradof.tracer.numpy.grids import is_traced_slice, ranged
 from gradof.tracer.numpy.recorder import contains_traced, is_weak
 from gradof.tracer.state.source import user_loc
 
@@ -95,7 +96,7 @@ class Concatenator:
 
     def __getitem__(self, key: Any) -> Any:
         items = list(key) if isinstance(key, tuple) else [key]
-        if not contains_traced(items):
+        if not contains_traced(items) and not any(map(is_traced_slice, items)):
             return self.original[key]
         axis, rank, start = self.original.axis, self.original.ndmin, self.original.trans1d
         if isinstance(items[0], str):
@@ -113,7 +114,10 @@ class Concatenator:
         return np.concatenate(parts, axis=axis, dtype=np.result_type(*kinds))
 
     def _part(self, item: Any, rank: int, start: int) -> Any:
-        part = self.original[item] if isinstance(item, slice) else as_array(item)
+        if is_traced_slice(item):
+            part = ranged(item)
+        else:
+            part = self.original[item] if isinstance(item, slice) else as_array(item)
         part = np.reshape(part, 1) if np.ndim(part) == 0 and rank <= 1 else part
         missing = max(rank - np.ndim(part), 0)
         # the part's own dims stand from `start` on, or last

@@ -17,7 +17,7 @@ TracedArray knows whether numpy's own result was a scalar (`is_scalar`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -29,37 +29,17 @@ from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
 from gradof.tracer.numpy.index import placed
 from gradof.tracer.numpy.kinds import kind_of
+from gradof.tracer.numpy.layouts import LaidOut
 from gradof.tracer.numpy.lengths import in_function, in_ufunc, is_users, sized
 from gradof.tracer.numpy.sized import Sized, note_bounds
 from gradof.tracer.numpy.values import PythonValues
+from gradof.tracer.numpy.view import View
 from gradof.tracer.numpy.whole import number, numbers
 from gradof.tracer.state.source import scipy_call, user_loc
 from gradof.tracer.state.unheard import quietly
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
-
-Read = Callable[[Expr], Expr]
-Write = Callable[[Expr, Expr], Expr]
-
-
-class View:
-    """How a view is read from its parent and written into it."""
-
-    __slots__ = ("parent", "read", "version", "write")
-
-    def __init__(self, parent: TracedArray, read: Read, write: Write) -> None:
-        self.parent = parent
-        self.read = read
-        self.write = write
-        self.version = parent.version
-
-
-class Elements(View):
-    """The same of `array.flat`, of which any part that is taken is a copy."""
-
-    __slots__ = ()
-
 
 class Later:
     """A number of numpy's whose value nobody has asked for; `memory` is to hold it."""
@@ -77,7 +57,7 @@ class Later:
         return found
 
 
-class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
+class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
     `memory` is that array, too, but its elements may not be there yet (`deferred`). `kind` is a
@@ -86,7 +66,7 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
 
     __slots__ = ("_expr", "_version", "is_scalar", "kind", "link", "memory", "recorder")
     memory: np.ndarray[Any, Any]
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = PythonValues.__hash__
     __array_priority__ = 1000
 
     def __init__(
@@ -99,11 +79,9 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
             waits = type(concrete) is Later
             self.memory = concrete.memory if waits else np.asarray(concrete)
             self.is_scalar = waits or isinstance(concrete, np.generic)
-        memory = self.memory
-        self.kind = kind_of((memory.dtype, memory.shape, memory.strides, self.is_scalar))
-        self._expr = expr
         self._version = 0
         self.link = link
+        self.lie_in(self.memory, expr)
 
     # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
     @property  # type: ignore[misc]
@@ -136,7 +114,7 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
         """The current value; see Note [Views are re-read]."""
         link = self.link
         if link is not None and link.version != self.version:
-            self._expr = link.read(link.parent.expr)
+            self._expr = link.read(link.current())
             link.version = self.version
         return self._expr
 
@@ -147,9 +125,14 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
             self._expr = expr
             self._version += 1
             return
-        link.parent.assign(link.write(link.parent.expr, expr))
+        link.parent.assign(link.written(expr))
         self._expr = expr
         link.version = self.version
+
+    def lie_in(self, memory: np.ndarray[Any, Any], expr: Expr) -> None:
+        """Have this value, and this memory of numpy's."""
+        self.memory, self._expr = memory, expr
+        self.kind = kind_of((memory.dtype, memory.shape, memory.strides, self.is_scalar))
 
     def become(self, other: TracedArray) -> None:
         """Be another array of the same type, of which nobody else knows."""
@@ -290,28 +273,11 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
             raise TypeError("cannot set imaginary component of a non-complex array")
         self.imag[...] = value
 
-    @property
-    def flat(self) -> Any:
-        """The elements in order (numpy's is an iterator): a view where there is one, or to read."""
-        elements: Any = np.ravel(self)[:]
-        link = elements.link
-        if link is None or elements.root is not self.root:
-            elements.memory.flags.writeable = False  # a copy: what is written would be lost
-        else:
-            elements.link = Elements(link.parent, link.read, link.write)
-        return elements
-
     def conj(self) -> Any:
         """The conjugate (of a real array, itself)."""
         return np.conjugate(self) if self.dtype.kind == "c" else self
 
     conjugate = conj
-
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Another dtype, a copy (with `copy=False` the array itself if it has it)."""
-        if not copy and self.dtype == np.dtype(dtype):
-            return self
-        return self.recorder.cast(self, np.dtype(dtype))
 
     def reshape(self, *shape: Any, order: Any = "C") -> Any:
         """Another shape, a view where numpy's is one."""
@@ -323,10 +289,6 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
         if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
             axes = tuple(axes[0]) if axes[0] is not None else ()
         return np.transpose(self, axes or None)
-
-    def flatten(self, order: Any = "C") -> Any:
-        """One dim, a copy."""
-        return np.copy(np.ravel(self, order))
 
     def fill(self, value: Any) -> None:
         """Set every element."""
@@ -343,15 +305,6 @@ class TracedArray(Sized, PythonValues, NDArrayOperatorsMixin):
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """The slices where the condition holds."""
         return np.compress(condition, self, axis=axis, out=out)
-
-    def view(self, dtype: Any = None) -> Any:
-        """Another view of the elements; not their bytes as another dtype."""
-        if dtype is not None and np.dtype(dtype) != self.dtype:
-            raise UnsupportedOpError(
-                "ndarray.view of a traced array as another dtype", loc=user_loc(),
-                hint="convert the values instead: x.astype(dtype)",
-            )
-        return self[...]
 
 
 # Operands in which there is no code of the user's: the tracer's own need not be heard.

@@ -14,9 +14,10 @@ import numpy as np
 
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy import templates
-from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.deferred import real
 from gradof.tracer.numpy.lengths import OPEN
+from gradof.tracer.numpy.view import View
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.array import View
 from gradof.tracer.numpy.functions import as_array, composed, expression, view_of
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.view import View
 
 # --- parts ----------------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
-"""`float(x)` and `int(x)` of traced arrays, as code that is traced calls them.
+"""`float(x)`, `np.float64(x)` and their like of traced arrays, as code that is traced calls them.
 
     history.append(float(loss))      a number of the graph: each call stores its own
     return float(loss)               and it keeps its gradient
     n = int(x[0])                    a traced number: the trace holds for n where n itself is needed
+    complex(a, b)                    a complex number of both
+    self.dtype(x)                    `x.astype(self.dtype)`, or a number where numpy's is one
 
-Python makes a float of whatever `__float__` returns, so the gradient would be lost. What calls it
-is noted, and the next run lends the name to one of these, at that call alone (Note [Adopted
-arrays]); `isinstance(x, float)` beside it asks Python's own.
+Python makes a float of whatever `__float__` returns, and numpy a plain array, so the gradient would
+be lost. What calls it is noted, and the next run lends the name to one of these, at that call alone
+(`callees`); `isinstance(x, float)` beside it asks Python's own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ import numpy as np
 
 from gradof.ir.types import I64
 from gradof.tracer.core.number import LARGEST, TracedNumber, converted
+from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.callees import is_type
+from gradof.tracer.numpy.deferred import memories
+from gradof.tracer.numpy.operands import contains_traced
 
 
 class Conversion:
@@ -47,12 +53,52 @@ class Conversion:
         return issubclass(cls, self.cls)
 
 
+class _Complex(Conversion):
+    """`complex` of one number or two."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A complex number of the trace for one; else what the class makes."""
+        if kwargs or len(args) not in (1, 2) or not contains_traced(args):
+            return self.cls(*args, **kwargs)
+        self.cls(*(np.zeros_like(memories(x)) for x in args))  # Python's own errors
+        recorder: Any = active_recorder()
+        made = np.zeros(1, np.complex128)
+        whole = recorder.wrap(made, recorder.constant(made))
+        for x, unit in zip(args, (1, 1j), strict=False):
+            if np.iscomplexobj(memories(x)):
+                whole += np.reshape(x, 1) * unit
+            elif unit == 1:
+                whole.real = np.reshape(x, 1)
+            else:
+                whole.imag += np.reshape(x, 1)  # not 1j * x, which has a real part where x is nan
+        return as_python(whole[0])
+
+
+class _Typed(Conversion):
+    """A type of numpy's numbers."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Of one traced array, or a nest with some, an array or number of this dtype."""
+        if len(args) != 1 or kwargs or not contains_traced(args[0]):
+            return self.cls(*args, **kwargs)
+        recorder: Any = active_recorder()
+        x = recorder.traced(args[0])
+        if x.is_constant:
+            return self.cls(x.plain())
+        shape = self.cls(np.zeros(x.shape, x.dtype)).shape  # float64 of one element is a number
+        made = np.reshape(x.astype(np.dtype(self.cls)), shape)
+        return made if shape else made[()]
+
+
 def as_float(x: Any) -> Any:
     """One number as Python's own: where it is stored or returned it is a float."""
-    recorder = x.recorder
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
-    made = np.copy(x).astype(dtype)[()]  # another object: x itself stays numpy's
-    recorder.told.floats[id(made)] = made
+    return as_python(np.copy(x).astype(dtype)[()])  # another object: x itself stays numpy's
+
+
+def as_python(made: Any) -> Any:
+    """This number, of which nobody else knows, as Python's own."""
+    made.recorder.told.floats[id(made)] = made
     return made
 
 
@@ -71,4 +117,7 @@ def as_int(x: Any) -> Any:
     return number
 
 
-CONVERSIONS = {cls: Conversion(cls) for cls in (float, int)}
+CONVERSIONS: dict[type, Conversion] = {
+    **{cls: Conversion(cls) for cls in (float, int)}, complex: _Complex(complex),
+    **{cls: _Typed(cls) for cls in set(np.sctypeDict.values()) if is_type(cls)},
+}  # fmt: skip

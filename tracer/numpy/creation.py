@@ -29,6 +29,8 @@ from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.functions import whole
+from gradof.tracer.numpy.grids import arange, grid, is_of_floats
+from gradof.tracer.numpy.layouts import as_strided, in_order
 from gradof.tracer.numpy.lengths import has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
@@ -112,6 +114,8 @@ def _holding(
         )
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
+    if value.is_scalar:
+        value, copy = np.copy(value), False  # an array, which can be written into
     if value.ndim < ndmin:
         value = np.reshape(value, (1,) * (ndmin - value.ndim) + value.shape)
     if dtype is not None and value.dtype != np.dtype(dtype):
@@ -123,10 +127,7 @@ def _holding(
         return np.copy(value, order=order)
     if order == "K":
         return value
-    recorder.asks_layout(value)  # a view of the argument in one layout, a copy in the other
-    flags = value.memory.flags
-    there = {"C": flags.c_contiguous, "F": flags.f_contiguous, "A": flags.forc}[order]
-    return value if there else np.copy(value, order=order)
+    return in_order(value, order)
 
 
 @_wrapper(_always)
@@ -138,6 +139,8 @@ def _fresh(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) ->
     if original.__name__ in ("full", "full_like") and _with_traced(args[1:], kwargs):
         return _filled(recorder, original.__name__ == "full_like", *args, **kwargs)
     if original.__name__ == "arange":
+        if is_of_floats((*args, *kwargs.values())):
+            return arange(*args, **kwargs)
         args = whole(args)
     made = original(*sized(args), **kwargs)
     if has_length(args) and (
@@ -297,6 +300,8 @@ def _swap_once() -> None:
             if isinstance(function._implementation, FunctionType):
                 _SWAPS.add(function._implementation, functools.partial(_dispatched, function))
     _SWAPS.add(cast(FunctionType, np.full), _through(_full))
+    _SWAPS.add(cast(FunctionType, type(np.mgrid).__getitem__), grid)
+    _SWAPS.add(cast(FunctionType, np.lib.stride_tricks.as_strided), as_strided)
     _SWAPS.add(np.vectorize.__call__, vectorized)  # type: ignore[arg-type]
 
 

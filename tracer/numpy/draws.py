@@ -34,9 +34,10 @@ from gradof.tracer.core.number_trees import plain
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.functions import as_array, whole
 from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
-from gradof.tracer.numpy.recorder import Recorder, real
+from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
 from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
 
@@ -49,9 +50,9 @@ _NOT_DRAWN = frozenset({
     "permuted", "choices", "sample", "randbytes",
 })  # fmt: skip
 _PYTHON = frozenset({  # of Python's own generators: what gives numbers
-    "betavariate", "expovariate", "gammavariate", "gauss", "getrandbits", "lognormvariate",
-    "normalvariate", "paretovariate", "randint", "random", "randrange", "seed", "triangular",
-    "uniform", "vonmisesvariate", "weibullvariate",
+    "betavariate", "choice", "expovariate", "gammavariate", "gauss", "getrandbits",
+    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "seed",
+    "triangular", "uniform", "vonmisesvariate", "weibullvariate",
 })  # fmt: skip
 
 
@@ -123,7 +124,10 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     recorder = active_recorder()
     if recorder is None or recorder.closed:
         return getattr(generator, name)(*args, **kwargs)
-    scaled = None if isinstance(generator, random.Random) else _SCALED.get(name)
+    is_python = isinstance(generator, random.Random)
+    if name == "choice" and len(args) + len(kwargs) and _is_index(args, kwargs, is_python):
+        return (_choice_of_python if is_python else _choice)(generator, *args, **kwargs)
+    scaled = None if is_python else _SCALED.get(name)
     if scaled is not None:
         args = tuple(_scalar(recorder, a) for a in args)
         kwargs = {k: _scalar(recorder, v) for k, v in kwargs.items()}
@@ -132,6 +136,30 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
             getattr(copy.deepcopy(generator), name)(*given, **named)  # numpy's own checks
             return scaled(generator, *args, **kwargs)
     return draw(recorder, generator, name, plain(args), plain(kwargs))
+
+
+def _is_index(args: tuple[Any, ...], kwargs: dict[str, Any], is_python: bool) -> bool:
+    """Whether `choice` is of what no graph draws: objects, texts, or traced numbers."""
+    if is_python:
+        return True
+    items = args[0] if args else kwargs.get("a")
+    if isinstance(items, (int, np.integer, TracedNumber)):
+        return False
+    return contains_traced(items) or np.asarray(items).dtype.kind not in "biufc"
+
+
+def _choice(rng: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None,
+            axis: int = 0, **kwargs: Any) -> Any:  # fmt: skip
+    """Items by drawn places: which object it is decides the trace."""
+    items = as_array(a) if contains_traced(a) else np.asarray(a)
+    at = _called(rng, "choice", items.shape[axis], size, replace, p, **kwargs)
+    if not contains_traced(items):
+        return items.take(whole(at), axis) if size is not None else items[int(at)]
+    return np.take(items, at, axis)
+
+
+def _choice_of_python(generator: Any, seq: Any) -> Any:
+    return seq[_called(generator, "randrange", len(seq))]
 
 
 def _scalar(recorder: Recorder, value: Any) -> Any:

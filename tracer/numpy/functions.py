@@ -21,11 +21,12 @@ import numpy as np
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.active import OVERRIDES
-from gradof.tracer.numpy.array import Later, TracedArray, View
+from gradof.tracer.numpy.array import Later, TracedArray
 from gradof.tracer.numpy.calls import function_call
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.outs import out_by_name
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
+from gradof.tracer.numpy.view import View
 
 Adaptor = Callable[..., Any]
 EXPRESSIONS: dict[Any, Adaptor] = {}

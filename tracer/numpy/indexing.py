@@ -17,12 +17,13 @@ import numpy as np
 from gradof.ir.attrs import Dense
 from gradof.ir.types import I64
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.array import Elements, TracedArray, View
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.calls import item_call, write_call
 from gradof.tracer.numpy.index import placed
 from gradof.tracer.numpy.numbers import in_assignment, in_index
 from gradof.tracer.numpy.operands import contains_traced
 from gradof.tracer.numpy.recorder import Array, Recorder, is_plain, real
+from gradof.tracer.numpy.view import Elements, View
 
 Shape = tuple[int, ...]
 Slices = list[tuple[int, int, int, int]]  # dim, start, stop, step > 0

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gradof.ops.expr import Expr
+from gradof.ops.expr import Expr, F
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, axis_of, composed, expression
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.view import View
 
 # --- products -------------------------------------------------------------------------------------
 
@@ -190,9 +192,28 @@ def _no_repeats(labels: str, value: Any) -> tuple[str, Any]:
         while labels.count(c) > 1:
             i = labels.index(c)
             j = labels.index(c, i + 1)
-            value = np.diagonal(value, 0, i, j)
+            value = _diagonal(value, i, j)
             labels = labels[:i] + labels[i + 1 : j] + labels[j + 1 :] + c
     return labels, value
+
+
+def _diagonal(value: Any, i: int, j: int) -> Any:
+    """A diagonal that can be written into, as einsum's is."""
+    made = np.diagonal(value, 0, i, j)
+    if not isinstance(made, TracedArray) or made.link is None:
+        return made
+    shape, memory = value.memory.shape, made.memory.view()
+    memory.flags.writeable = value.memory.flags.writeable
+    places = np.arange(value.memory.size).reshape(shape).diagonal(0, i, j)
+    index = made.recorder.constant(np.ascontiguousarray(places))
+
+    def write(x: Expr, source: Expr) -> Expr:
+        flat = x.reshape((x.type.size,))
+        written: Expr = F.index_put(flat, source, index, dims=(0,), accumulate=False)
+        return written.reshape(shape)
+
+    view = View(made.link.parent, made.link.read, write)
+    return made.recorder.wrap(memory, made.expr, view)
 
 
 def _contract(la: str, a: Any, lb: str, b: Any, keep: set[str]) -> tuple[str, Any]:

@@ -49,7 +49,7 @@ def _method(name: str) -> Callable[..., Any]:
 for _name in (
     "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
     "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
-    "round", "argsort", "argpartition", "searchsorted", "copy", "nonzero", "put", "choose",
+    "round", "argsort", "argpartition", "searchsorted", "nonzero", "put", "choose",
 ):  # fmt: skip
     setattr(TracedArray, _name, _method(_name))
 

@@ -36,12 +36,13 @@ from gradof.ops.expr import Emitter, Expr, F
 from gradof.tracer.core.number import Numbers
 from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
-from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.deferred import Deferred, real
 from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.operands import TAKE_WEAK, common_dtype, contains_traced, is_plain, is_weak
 from gradof.tracer.numpy.places import places_in
 from gradof.tracer.numpy.values import Told
+from gradof.tracer.numpy.view import View
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import Site, user_loc, user_site
 
@@ -144,9 +145,8 @@ class Recorder:
 
     def unsupported(self, what: str, hint: str | None = None) -> UnsupportedOpError:
         """The error for something numpy can do and gradof cannot."""
-        return UnsupportedOpError(
-            what, loc=self.loc, hint=hint or "rewrite it with supported functions"
-        )
+        hint = hint or "rewrite it with supported functions"
+        return UnsupportedOpError(what, loc=self.loc, hint=hint)
 
     def into_plain(self, what: str) -> UnsupportedOpError:
         """The error for a traced value that goes into a plain array; see Note [Adopted arrays]."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.array import TracedArray, View
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.deferred import memories
 from gradof.tracer.numpy.functions import (
     as_array,
@@ -20,6 +20,7 @@ from gradof.tracer.numpy.functions import (
     whole,
 )
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.numpy.view import View
 
 ViewResult = tuple[Expr, View]
 _MISSING: Any = object()

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.numpy.index import Index
-from gradof.tracer.numpy.lengths import Length, is_users, sees_numbers
+from gradof.tracer.numpy.layouts import set_shape
+from gradof.tracer.numpy.lengths import Length, is_users, sees_numbers, sized
 
 
 class Sized:
@@ -31,9 +32,7 @@ class Sized:
 
     @shape.setter
     def shape(self: Any, shape: Any) -> None:
-        raise self.recorder.unsupported(
-            "the shape of an array is changed in place", "take another array: x = x.reshape(shape)"
-        )
+        set_shape(self, sized(shape))
 
     @property
     def dtype(self: Any) -> np.dtype[Any]:

@@ -23,7 +23,8 @@ from gradof.ir.attrs import Attr, Dense
 from gradof.ir.core import Node, Value
 from gradof.ir.types import Type
 from gradof.ops.expr import Expr
-from gradof.tracer.numpy.array import Read, TracedArray, View, Write
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.view import Read, View, Write
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder

@@ -18,6 +18,7 @@ from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.calls import ufunc_call
+from gradof.tracer.numpy.deferred import memories
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import in_ufunc
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, is_weak, real
@@ -56,6 +57,25 @@ _OWN: dict[str, Function] = {
     "vecdot": lambda a, b: np.sum(np.conj(a) * b, axis=-1),
     "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
     "vecmat": lambda a, b: np.matmul(np.conj(a)[..., None, :], b)[..., 0, :],
+}  # fmt: skip
+def _after(a: Any, b: Any, or_equal: bool = False) -> Any:
+    """Whether one complex number comes after another: by the real parts, then the imaginary."""
+    a, b = (np.asarray(x) if is_weak(x) else x for x in (a, b))
+    orders = a.imag >= b.imag if or_equal else a.imag > b.imag
+    known = ~(np.isnan(a.imag) | np.isnan(b.imag))
+    return ((a.real > b.real) & known) | ((a.real == b.real) & orders)
+
+
+def _is_nan(x: Any) -> Any:
+    return np.isnan(np.real(x)) | np.isnan(np.imag(x))
+
+
+# ufuncs of real numbers in the IR which numpy has for complex ones, too
+_OF_COMPLEX: dict[str, Function] = {
+    "greater": _after, "greater_equal": lambda a, b: _after(a, b, or_equal=True),
+    "less": lambda a, b: _after(b, a), "less_equal": lambda a, b: _after(b, a, or_equal=True),
+    "maximum": lambda a, b: np.where(_after(a, b, or_equal=True) | _is_nan(a), a, b),
+    "minimum": lambda a, b: np.where(_after(b, a, or_equal=True) | _is_nan(a), a, b),
 }  # fmt: skip
 # By library; others on top of numpy register theirs here.
 COMPOSED: dict[str, dict[str, Function]] = {"numpy": _OWN, "scipy.special": UFUNCS}
@@ -125,6 +145,8 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if name == "matmul":
         return recorder.handlers.function(recorder, np.matmul, inputs, {})
     composition = COMPOSED.get(library or "", {}).get(name)
+    if name in _OF_COMPLEX and any(np.iscomplexobj(memories(x)) for x in inputs):
+        composition = _OF_COMPLEX[name]
     if composition is not None:
         want = recorder.numpy(ufunc, *inputs)
         return conform(recorder, f"{library}.{name}", composition(*inputs), want)

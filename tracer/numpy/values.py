@@ -58,6 +58,11 @@ class PythonValues:
 
     __slots__ = ()
 
+    def __hash__(self: Any) -> int:
+        if not self.is_scalar:
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        return hash(self._python_value("hash(), as of a set or the key of a dict,")[()])
+
     def _python_value(self: Any, what: str) -> Any:
         """The concrete value; DataDependentError where a gradient would be lost with it."""
         if self.is_constant:

@@ -1,0 +1,152 @@
+"""Calls that make numbers or arrays of what is traced, in code that is not ours.
+
+    float(x), int(x), complex(a, b)      Python's own types, by their names
+    sqrt(x)                              `from math import sqrt`
+    np.float64(x), self.dtype(x),        numpy's types, by whatever names and attributes
+    x.dtype.type(y), map(np.float32, x)  lead to them
+
+The types are in C and ask a traced value for its number. So the callee is lent to the code at that
+call alone (Note [Adopted arrays]): under the name that its expression begins with stands something
+that leads to what the trace makes of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradof.tracer.state.bytecode import Instruction, instructions
+
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_NAMES = frozenset({
+    "LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_NAME", "LOAD_FAST_CHECK",
+    "LOAD_FAST_LOAD_FAST",
+})  # fmt: skip
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_PYTHONS = {"float": float, "int": int, "complex": complex}
+_ABSENT = object()
+
+
+class Callee(NamedTuple):
+    """What is called somewhere: a name, the attributes after it, and where the name is read."""
+
+    offset: int
+    name: str
+    attributes: tuple[str, ...]
+
+
+def is_type(value: Any) -> bool:
+    """Whether a value is a type of numbers: Python's, or numpy's of a dtype."""
+    if not isinstance(value, type):
+        return False
+    if value in (float, int, complex):
+        return True
+    return issubclass(value, (np.number, np.bool_)) and value.__module__ == "numpy"
+
+
+def callees(frame: FrameType) -> Iterator[Callee]:
+    """The calls in a frame's code whose callee makes a number or an array of its argument."""
+    spaces = frame.f_locals, frame.f_globals, frame.f_builtins
+    for callee in _called(frame.f_code):
+        first = next((space[callee.name] for space in spaces if callee.name in space), _ABSENT)
+        value = _followed(first, callee.attributes)
+        is_python = not callee.attributes and value is _PYTHONS.get(callee.name)
+        numpys = is_type(value) and value not in (float, int, complex)
+        if is_python or numpys or (not callee.attributes and _is_of_math(value)):
+            yield callee
+
+
+def _is_of_math(value: Any) -> bool:
+    return type(value) is BuiltinFunctionType and value.__module__ == "math"
+
+
+def _followed(value: Any, attributes: tuple[str, ...]) -> Any:
+    for name in attributes:
+        try:
+            value = getattr(value, name, _ABSENT)
+        except Exception:  # a property of the user's: no type then
+            return _ABSENT
+    return value
+
+
+def _called(code: CodeType) -> Iterator[Callee]:
+    """Names with attributes that are called, or are the first argument of `map`."""
+    positions: list[Any] = list(code.co_positions())
+    found = instructions(code)
+    calls = {positions[i.offset // 2][::2] for i in found if i.opname in _CALLS}
+    maps = [
+        positions[i.offset // 2] for i in found if i.opname == "LOAD_GLOBAL" and i.argval == "map"
+    ]
+    for at, load in enumerate(found):
+        if load.opname not in _NAMES:
+            continue
+        last, attributes = at, list[str]()
+        while last + 1 < len(found) and found[last + 1].opname in _ATTRIBUTES:
+            last += 1
+            attributes.append(found[last].argval)
+        start = _start(positions, load, found[at + 1 : last + 2])
+        mapped = any(m[1] == start[0] and m[3] + 1 == start[1] for m in maps if None not in m)
+        if None not in start and (start in calls or mapped):
+            name = load.argval[1] if isinstance(load.argval, tuple) else load.argval
+            yield Callee(load.offset, name, tuple(attributes))
+
+
+def _start(positions: list[Any], load: Instruction, after: list[Instruction]) -> Any:
+    """Where the expression of a name begins: Python 3.13 gives a pair of names the first's place.
+
+    What comes after the pair is about the second one.
+    """
+    if load.opname != "LOAD_FAST_LOAD_FAST":
+        return positions[load.offset // 2][::2]
+    if after and after[0].opname in _ATTRIBUTES | {"PUSH_NULL"}:
+        return positions[after[0].offset // 2][::2]
+    return None, None
+
+
+class Lent:
+    """A value whose attributes lead to what stands for a callee, while its expression is read."""
+
+    def __init__(self, value: Any, conversions: Mapping[Any, Any]) -> None:
+        self._value, self._conversions = value, conversions
+
+    def __getattr__(self, name: str) -> Any:
+        return lent(getattr(self._value, name), self._conversions)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the value itself, where it is none of those."""
+        return self._value(*args, **kwargs)
+
+
+def lent(value: Any, conversions: Mapping[Any, Any]) -> Any:
+    """What stands for a value where a callee is read."""
+    if is_type(value) or _is_of_math(value):
+        return conversions.get(value, value)
+    return Lent(value, conversions)
+
+
+
+def lend(
+    frame: FrameType, local: Any, callee: Callee, conversions: Mapping[Any, Any]
+) -> Iterator[tuple[bool, str, Any]]:
+    """Put what stands for it under a callee's name; yields whether it is local, and what was."""
+    name = callee.name
+    is_local = name in local
+    space = local if is_local else frame.f_globals
+    before: Any = space.get(name, _ABSENT)
+    value = frame.f_builtins.get(name, _ABSENT) if before is _ABSENT else before
+    made = lent(value, conversions)
+    if value is _ABSENT or (not callee.attributes and type(made) is Lent) or made is value:
+        return  # another function than at the call that was noted
+    yield is_local, name, before
+    space[name] = made
+
+
+def put_back(space: Any, name: str, before: Any) -> None:
+    """Let a name be what it was."""
+    if before is _ABSENT:
+        del space[name]
+    else:
+        space[name] = before

@@ -1,0 +1,205 @@
+"""How a traced array lies in memory, and what depends on it.
+
+    x.strides, x.flags.c_contiguous     as numpy's; the trace holds for arguments of this layout
+    as_strided(x, (n, 3), x.strides*2)  the elements at these places, a view
+    x.shape = 2, 3                      the array itself, with views of it as they were
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gradof.errors import UnsupportedOpError
+from gradof.ops.expr import Expr, F
+from gradof.tracer.numpy.active import active_recorder
+from gradof.tracer.numpy.lengths import is_users
+from gradof.tracer.numpy.view import Elements, View
+from gradof.tracer.state.source import user_loc
+
+_LAYOUT = frozenset({"c_contiguous", "f_contiguous", "contiguous", "fortran", "forc", "fnc"})
+_SHORT = {"C": "c_contiguous", "F": "f_contiguous", "CONTIGUOUS": "c_contiguous",
+          "FORTRAN": "f_contiguous"}  # fmt: skip
+
+
+class LaidOut:
+    """The part of TracedArray that knows its layout."""
+
+    __slots__ = ()
+
+    @property
+    def strides(self: Any) -> tuple[int, ...]:
+        """Bytes from one element to the next, by dim."""
+        if is_users(sys._getframe(1)):
+            _tell_sizes(self)
+        self.recorder.asks_layout(self)
+        return tuple(self.memory.strides)
+
+    @property
+    def flags(self: Any) -> Flags:
+        """Whether the elements lie in rows or columns without gaps."""
+        return Flags(self)
+
+    @property
+    def flat(self: Any) -> Any:
+        """The elements in order (numpy's is an iterator): a view where there is one, or to read."""
+        elements: Any = np.ravel(self)[:]
+        link = elements.link
+        if link is None or elements.root is not self.root:
+            elements.memory.flags.writeable = False  # a copy: what is written would be lost
+        else:
+            elements.link = Elements(link.parent, link.read, link.write)
+        return elements
+
+    def astype(
+        self: Any, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Any:  # fmt: skip
+        """Another dtype, a copy (with `copy=False` the array itself if it has it)."""
+        dtype = np.dtype(dtype)
+        if not np.can_cast(self.dtype, dtype, casting):
+            self.memory.astype(dtype, casting=casting)  # numpy's own error
+        made = self if not copy and self.dtype == dtype else self.recorder.cast(self, dtype)
+        return made if order == "K" else in_order(made, order)
+
+    def copy(self: Any, order: Any = "C") -> Any:
+        """A copy, in rows where the function `np.copy` keeps the order."""
+        return np.copy(self, order=order)
+
+    def flatten(self: Any, order: Any = "C") -> Any:
+        """One dim, a copy."""
+        return np.copy(np.ravel(self, order))
+
+    def view(self: Any, dtype: Any = None) -> Any:
+        """Another view of the elements; not their bytes as another dtype."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            raise UnsupportedOpError(
+                "ndarray.view of a traced array as another dtype", loc=user_loc(),
+                hint="convert the values instead: x.astype(dtype)",
+            )
+        return self[...]
+
+
+class Flags:
+    """What `ndarray.flags` says of the order of elements."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getattr__(self, name: str) -> bool:
+        array = self._array
+        if name not in _LAYOUT:
+            raise UnsupportedOpError(
+                f"ndarray.flags.{name} of a traced array", loc=user_loc(),
+                hint="ask for c_contiguous or f_contiguous, or whether np.shares_memory",
+            )
+        _tell_sizes(array)
+        array.recorder.asks_layout(array)
+        return bool(getattr(array.memory.flags, name))
+
+    def __getitem__(self, name: str) -> bool:
+        return bool(getattr(self, _SHORT.get(name, name.lower())))
+
+
+def _tell_sizes(array: Any) -> None:
+    for n in array.memory.shape:
+        array.recorder.loops.sizes.plain(n)
+
+
+def in_order(array: Any, order: Any) -> Any:
+    """The array itself if its elements lie in this order, C, F or A; else a copy that does."""
+    array.recorder.asks_layout(array)  # itself for an argument in one layout, a copy in the other
+    flags = array.memory.flags
+    there = {"C": flags.c_contiguous, "F": flags.f_contiguous, "A": flags.forc}[order]
+    return array if there else np.copy(array, order=order)
+
+
+# --- a shape that is set --------------------------------------------------------------------------
+
+
+def set_shape(array: Any, shape: Any) -> None:
+    """`array.shape = shape`; numpy's own error where the elements do not lie so."""
+    recorder = array.recorder
+    recorder.enter()
+    if id(array) in recorder.places:
+        raise recorder.unsupported(
+            "the shape of an argument is changed in place", "take another array: "
+            "x = x.reshape(shape)"
+        )
+    memory = array.concrete[...]
+    memory.shape = shape
+    old, new = array.memory.shape, memory.shape
+    made, link = array.expr.reshape(new), array.link
+    if link is not None:
+        array.link = View(
+            link.parent, lambda x: link.read(x).reshape(new),
+            lambda x, s: link.write(x, s.reshape(old)),
+        )
+    array.lie_in(memory, made)
+
+
+# --- as_strided -----------------------------------------------------------------------------------
+
+
+def as_strided(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`np.lib.stride_tricks.as_strided`, of a traced array in its own memory."""
+    recorder = active_recorder()
+    array = args[0] if args else kwargs.get("x")
+    if recorder is None or not isinstance(array, LaidOut):
+        return original(*args, **kwargs)
+    recorder.enter()
+    _tell_sizes(array)
+    return _strided(recorder, array, original(_settled(array), *args[1:], **{
+        name: value for name, value in kwargs.items() if name != "x"
+    }))  # fmt: skip
+
+
+def _settled(array: Any) -> Any:
+    return array.root.concrete is not None and array.concrete
+
+
+def _strided(recorder: Any, array: Any, want: Any) -> Any:
+    """The elements of the root of an array that are where those of `want` are."""
+    recorder.asks_layout(array)
+    root = array.root
+    order = tuple(sorted(range(root.ndim), key=lambda d: (-root.memory.strides[d], d)))
+    places = _places(want, root.memory)
+    if not root.memory.transpose(order).flags.c_contiguous or places is None:
+        raise recorder.unsupported(
+            "as_strided beyond the elements of an array that is in the graph",
+            "take it of an array without gaps, with whole steps that stay in it",
+        )
+    back = tuple(order.index(d) for d in range(root.ndim))
+    alone = np.unique(places).size == places.size
+    index = recorder.constant(places)
+
+    def read(x: Expr) -> Expr:
+        return F.take(x.permute(order).reshape((x.type.size,)), index)
+
+    def write(x: Expr, source: Expr) -> Expr:
+        if not alone:
+            raise recorder.unsupported(
+                "a write to elements that as_strided shows more than once", "write to the array"
+            )
+        moved = x.permute(order)
+        flat = moved.reshape((x.type.size,))
+        flat = F.index_put(flat, source, index, dims=(0,), accumulate=False)
+        return flat.reshape(moved.shape).permute(back)
+
+    return recorder.wrap(want, read(root.expr), View(root, read, write))
+
+
+def _places(want: Any, memory: Any) -> Any:
+    """Which elements of one array, in the order of its memory, are those of another; or None."""
+    at = want.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    steps = (at, *want.strides)
+    if any(step % memory.itemsize for step in steps):
+        return None
+    places = np.full(want.shape, at // memory.itemsize, np.int64)
+    for dim, step in enumerate(want.strides):
+        along = np.arange(want.shape[dim]) * (step // memory.itemsize)
+        places += along.reshape((-1,) + (1,) * (want.ndim - dim - 1))
+    inside = not places.size or (places.min() >= 0 and places.max() < memory.size)
+    return places if inside else None
