@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradof.errors import UnsupportedOpError
-from gradof.tracer.numpy.callees import Callee, callees, lend, put_back
+from gradof.tracer.numpy.callees import Callee, Calls, callees, drawing, lend, put_back
 from gradof.tracer.numpy.references import measured, others
 from gradof.tracer.state.bytecode import Instruction, instructions
 from gradof.tracer.state.source import user_loc
@@ -88,6 +88,7 @@ class Adoptions:
         self.fresh = False  # whether this run has found a place that was not known
         self.written: list[Any] = []  # plain arrays that a failed instruction may have written to
         self.lent: list[_Loan] = []  # of this run
+        self.calls: Calls = {}  # what this run makes of calls
 
     def note(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame was to take a traced value, and has failed.
@@ -119,7 +120,7 @@ class Adoptions:
                 if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:
                     before = found.get(load.offset, _Stop())
                     found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
-        found |= _conversions(frame, read)
+        found |= _conversions(frame, read, self.calls)
         self._add(code, found)
 
     def note_conversion(self, frame: FrameType | None) -> None:
@@ -131,7 +132,14 @@ class Adoptions:
             frame = frame.f_back
         if frame is None:
             return
-        self._add(frame.f_code, _conversions(frame, _read_by(frame.f_code, frame.f_lasti)))
+        read = _read_by(frame.f_code, frame.f_lasti)
+        self._add(frame.f_code, _conversions(frame, read, self.calls))
+
+    def note_draws(self, codes: Mapping[CodeType, dict[str, Any]]) -> None:
+        """The code that ran has drawn random numbers where numpy's names were left alone."""
+        for code, space in codes.items():
+            found = drawing(code, space, self.calls)
+            self._add(code, {callee.offset: _Stop(callee=callee) for callee in found})
 
     def _add(self, code: CodeType, found: dict[int, _Stop]) -> None:
         known = self.stops.get(code, {})
@@ -152,20 +160,20 @@ class Adoptions:
                 raise UnsupportedOpError(INTO_PLAIN[0], loc=loc, hint=INTO_PLAIN[1])
 
     @contextmanager
-    def at_work(self, recorder: Any, conversions: Mapping[Any, Any]) -> Iterator[None]:
+    def at_work(self, recorder: Any, calls: Calls) -> Iterator[None]:
         """While the function runs, arrays are adopted at the places that are known.
 
         Raises UnsupportedOpError at the end: see `_check`.
-        `conversions` are lent where the functions that are their keys are called.
+        What the trace makes of `calls` is lent where they are (`callees`).
         """
-        self.fresh, self.lent = False, []
+        self.fresh, self.lent, self.calls = False, [], calls
         if not self.stops:
             yield
             return
         outer, here = sys.gettrace(), sys._getframe()
         here.f_trace_opcodes = True  # of Python 3.12, settrace asks whether a frame ever wanted any
         here.f_trace_opcodes = False
-        sys.settrace(_Following(self, recorder, conversions).call)
+        sys.settrace(_Following(self, recorder).call)
         try:
             yield
         finally:
@@ -176,12 +184,9 @@ class Adoptions:
 class _Following:
     """The trace function of one run."""
 
-    def __init__(
-        self, adoptions: Adoptions, recorder: Recorder, conversions: Mapping[Any, Any]
-    ) -> None:
+    def __init__(self, adoptions: Adoptions, recorder: Recorder) -> None:
         self.adoptions = adoptions
         self.recorder = recorder
-        self.conversions = conversions
         self.counts = measured()
 
     def call(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -204,7 +209,7 @@ class _Following:
                 self._adopt(frame, local, stop.names)
                 lent.extend(self._lend(frame, local, stop.lent))
                 if stop.callee is not None:
-                    lent.extend(lend(frame, local, stop.callee, self.conversions))
+                    lent.extend(lend(frame, local, stop.callee, self.adoptions.calls))
             return step
 
         frame.f_trace = step  # Python 3.13 asks for opcodes only where there is one
@@ -283,12 +288,12 @@ def formats(frame: FrameType) -> bool:
     return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
 
 
-def _conversions(frame: FrameType, read: list[Instruction]) -> dict[int, _Stop]:
+def _conversions(frame: FrameType, read: list[Instruction], calls: Calls) -> dict[int, _Stop]:
     """Where code calls what makes numbers, if an instruction that reads these does so."""
     if not read:
         return {}
     offsets = {i.offset for i in read}
-    found = {callee.offset: _Stop(callee=callee) for callee in callees(frame)}
+    found = {callee.offset: _Stop(callee=callee) for callee in callees(frame, calls)}
     return found if offsets & found.keys() else {}
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradof.errors import TraceError, UnsupportedOpError
+from gradof.ir.core import Loc
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy.active import namespace
 from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
@@ -176,14 +177,7 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
             raise UnsupportedOpError(INTO_PLAIN[0], loc=user_loc(), hint=INTO_PLAIN[1])
         if self.dtype == bool and not self.recorder.adoptions.fresh:
             return self._bits() if dtype is None else self._bits().astype(dtype)
-        raise UnsupportedOpError(
-            ("" if caller is None else f"in {caller}, ")
-            + "a traced array would become a plain numpy array, and its gradient would be lost",
-            loc=user_loc(),
-            hint="code in C cannot be traced: make it a gradof.primitive with a vjp, or compute it "
-            "outside; write X @ x for X.dot(x), and give an array a name before you index it by "
-            "traced integers or write into it",
-        )
+        raise plain_error(caller, user_loc())
 
     def plain(self) -> np.ndarray[Any, Any]:
         """The concrete array, read-only: writing into it would be lost."""
@@ -305,6 +299,18 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """The slices where the condition holds."""
         return np.compress(condition, self, axis=axis, out=out)
+
+
+def plain_error(caller: str | None, loc: Loc | None) -> UnsupportedOpError:
+    """The error for a traced array of which code in C wants a plain one."""
+    return UnsupportedOpError(
+        ("" if caller is None else f"in {caller}, ")
+        + "a traced array would become a plain numpy array, and its gradient would be lost",
+        loc=loc,
+        hint="code in C cannot be traced: make it a gradof.primitive with a vjp, or compute it "
+        "outside; write X @ x for X.dot(x), and give an array a name before you index it by "
+        "traced integers or write into it",
+    )
 
 
 # Operands in which there is no code of the user's: the tracer's own need not be heard.

@@ -4,29 +4,30 @@
     sqrt(x)                              `from math import sqrt`
     np.float64(x), self.dtype(x),        numpy's types, by whatever names and attributes
     x.dtype.type(y), map(np.float32, x)  lead to them
+    np.asarray(x), np.r_[x, 0]           in packages, where numpy's names are left alone
 
-The types are in C and ask a traced value for its number. So the callee is lent to the code at that
-call alone (Note [Adopted arrays]): under the name that its expression begins with stands something
-that leads to what the trace makes of the call.
+All are in C and ask a traced value for its number. So the callee is lent to the code at that call
+alone (Note [Adopted arrays]): under the name that its expression begins with stands something that
+leads to what the trace makes of the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gradof.tracer.state.bytecode import Instruction, instructions
+from gradof.tracer.state.generators import GLOBAL
 
-_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "BINARY_SUBSCR", "BINARY_OP"})
 _NAMES = frozenset({
     "LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_NAME", "LOAD_FAST_CHECK",
     "LOAD_FAST_LOAD_FAST",
 })  # fmt: skip
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_PYTHONS = {"float": float, "int": int, "complex": complex}
 _ABSENT = object()
 
 
@@ -36,6 +37,14 @@ class Callee(NamedTuple):
     offset: int
     name: str
     attributes: tuple[str, ...]
+    start: Any  # of the expression: its line and column
+
+
+class Calls(Protocol):
+    """What a trace makes of calls."""
+
+    def get(self, function: Any, default: Any = None, /) -> Any:
+        """What stands for a function or type."""
 
 
 def is_type(value: Any) -> bool:
@@ -47,15 +56,28 @@ def is_type(value: Any) -> bool:
     return issubclass(value, (np.number, np.bool_)) and value.__module__ == "numpy"
 
 
-def callees(frame: FrameType) -> Iterator[Callee]:
-    """The calls in a frame's code whose callee makes a number or an array of its argument."""
+def callees(frame: FrameType, calls: Calls) -> Iterator[Callee]:
+    """The calls in a frame's code that a trace makes something of.
+
+    Types are found wherever they are called; functions where the instruction that runs calls them.
+    """
     spaces = frame.f_locals, frame.f_globals, frame.f_builtins
+    running: Any = list(frame.f_code.co_positions())[frame.f_lasti // 2][::2]
     for callee in _called(frame.f_code):
         first = next((space[callee.name] for space in spaces if callee.name in space), _ABSENT)
         value = _followed(first, callee.attributes)
-        is_python = not callee.attributes and value is _PYTHONS.get(callee.name)
-        numpys = is_type(value) and value not in (float, int, complex)
-        if is_python or numpys or (not callee.attributes and _is_of_math(value)):
+        if calls.get(value) is not None and (
+            is_type(value) or _is_of_math(value) or callee.start == running
+        ):
+            yield callee
+
+
+def drawing(code: CodeType, space: dict[str, Any], calls: Calls) -> Iterator[Callee]:
+    """The calls in a package's code that draw from the generators of numpy's and Python's own."""
+    for callee in _called(code):
+        value = _followed(space.get(callee.name, _ABSENT), callee.attributes)
+        draws = any(getattr(value, "__self__", None) is g for g in GLOBAL)
+        if (draws or value is np.random.seed) and calls.get(value) is not None:
             yield callee
 
 
@@ -91,7 +113,7 @@ def _called(code: CodeType) -> Iterator[Callee]:
         mapped = any(m[1] == start[0] and m[3] + 1 == start[1] for m in maps if None not in m)
         if None not in start and (start in calls or mapped):
             name = load.argval[1] if isinstance(load.argval, tuple) else load.argval
-            yield Callee(load.offset, name, tuple(attributes))
+            yield Callee(load.offset, name, tuple(attributes), start)
 
 
 def _start(positions: list[Any], load: Instruction, after: list[Instruction]) -> Any:
@@ -109,27 +131,24 @@ def _start(positions: list[Any], load: Instruction, after: list[Instruction]) ->
 class Lent:
     """A value whose attributes lead to what stands for a callee, while its expression is read."""
 
-    def __init__(self, value: Any, conversions: Mapping[Any, Any]) -> None:
-        self._value, self._conversions = value, conversions
+    def __init__(self, value: Any, calls: Calls) -> None:
+        self._value, self._calls = value, calls
 
     def __getattr__(self, name: str) -> Any:
-        return lent(getattr(self._value, name), self._conversions)
+        value = getattr(self._value, name)
+        made = self._calls.get(value)
+        return Lent(value, self._calls) if made is None else made
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._value[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the value itself, where it is none of those."""
         return self._value(*args, **kwargs)
 
 
-def lent(value: Any, conversions: Mapping[Any, Any]) -> Any:
-    """What stands for a value where a callee is read."""
-    if is_type(value) or _is_of_math(value):
-        return conversions.get(value, value)
-    return Lent(value, conversions)
-
-
-
 def lend(
-    frame: FrameType, local: Any, callee: Callee, conversions: Mapping[Any, Any]
+    frame: FrameType, local: Any, callee: Callee, calls: Calls
 ) -> Iterator[tuple[bool, str, Any]]:
     """Put what stands for it under a callee's name; yields whether it is local, and what was."""
     name = callee.name
@@ -137,8 +156,8 @@ def lend(
     space = local if is_local else frame.f_globals
     before: Any = space.get(name, _ABSENT)
     value = frame.f_builtins.get(name, _ABSENT) if before is _ABSENT else before
-    made = lent(value, conversions)
-    if value is _ABSENT or (not callee.attributes and type(made) is Lent) or made is value:
+    made = calls.get(value) if not callee.attributes else Lent(value, calls)
+    if value is _ABSENT or made is None:
         return  # another function than at the call that was noted
     yield is_local, name, before
     space[name] = made

@@ -23,6 +23,7 @@ from gradof.tracer.core.number import LARGEST, TracedNumber, converted
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.callees import is_type
+from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.deferred import memories
 from gradof.tracer.numpy.operands import contains_traced
 
@@ -121,3 +122,17 @@ CONVERSIONS: dict[type, Conversion] = {
     **{cls: Conversion(cls) for cls in (float, int)}, complex: _Complex(complex),
     **{cls: _Typed(cls) for cls in set(np.sctypeDict.values()) if is_type(cls)},
 }  # fmt: skip
+
+
+class _Calls:
+    """What traced code's calls stand for, in packages, too: types, and functions in C."""
+
+    def get(self, function: Any, default: Any = None, /) -> Any:
+        """What stands for it; the default for all that is called as it is."""
+        if isinstance(function, type) and function in CONVERSIONS:
+            return CONVERSIONS[function]
+        original, standing = replacements().get(id(function), (None, None))
+        return standing if original is function and standing is not None else default
+
+
+CALLS = _Calls()

@@ -38,6 +38,7 @@ from gradof.tracer.numpy.names import Names, stand_in
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.state.libraries import is_library
 from gradof.tracer.state.unheard import quietly
 
 Function = Callable[..., Any]
@@ -101,11 +102,26 @@ def _routed(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
 
-@_wrapper(_with_traced)
+def _with_traced_or_own(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return _with_traced(args, kwargs) or (bool(args) and _has_own_array(args[0]))
+
+
+def _has_own_array(value: Any) -> bool:
+    """Whether a class of the user's says what array its objects are."""
+    method = getattr(type(value), "__array__", None)
+    return isinstance(method, FunctionType) and not is_library(type(value).__module__)
+
+
+@_wrapper(_with_traced_or_own)
 def _holding(
     recorder: Recorder, original: Function, value: Any, dtype: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
     """np.array and its like: nests that hold traced arrays are stacked."""
+    if not contains_traced(value):
+        told = value.__array__()
+        if not contains_traced(told):
+            return original(value, dtype, *args, **kwargs)
+        value = told
     copy, ndmin = kwargs.pop("copy", original.__name__ == "array"), kwargs.pop("ndmin", 0)
     if args or set(kwargs) - {"order", "subok"}:
         raise recorder.unsupported(

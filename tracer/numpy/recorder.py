@@ -145,8 +145,9 @@ class Recorder:
 
     def unsupported(self, what: str, hint: str | None = None) -> UnsupportedOpError:
         """The error for something numpy can do and gradof cannot."""
-        hint = hint or "rewrite it with supported functions"
-        return UnsupportedOpError(what, loc=self.loc, hint=hint)
+        return UnsupportedOpError(
+            what, loc=self.loc, hint=hint or "rewrite it with supported functions"
+        )
 
     def into_plain(self, what: str) -> UnsupportedOpError:
         """The error for a traced value that goes into a plain array; see Note [Adopted arrays]."""
@@ -271,8 +272,7 @@ class Recorder:
                 if found is not None:
                     return found
             return self._baked(operand)
-        if isinstance(operand, np.generic):
-            self.baked = True
+        self.baked |= isinstance(operand, np.generic)
         return self._constant_array(np.asarray(operand))
 
     def _lifted(self, array: Array) -> TracedArray | None:

@@ -45,10 +45,11 @@ from gradof.tracer.numpy import shapes as numpy_shapes
 from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.conversions import CONVERSIONS
+from gradof.tracer.numpy.conversions import CALLS
 from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
+from gradof.tracer.numpy.in_c import clear, met
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.lengths import Sizes
 from gradof.tracer.numpy.lent import LENT
@@ -117,6 +118,7 @@ def trace_numpy(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
         except Exception as error:
+            adoptions.note(met(error))
             cold = reads.misses.cold  # the function may have caught it, and failed by that
             if cold is not None:
                 reads.performs = None
@@ -125,6 +127,8 @@ def trace_numpy(
             elif sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
                 sizes = Sizes
             elif not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
+                if (told := clear(error)) is not error:
+                    raise told from error
                 raise
         else:
             if loops.hashed:
@@ -158,22 +162,22 @@ def _trace(
         with _recording(recorder, sight):
             positional, named = tree.unflatten(values)  # sparse matrices are made as by scipy
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
-            with reads, adoptions.at_work(recorder, CONVERSIONS):
+            with reads, adoptions.at_work(recorder, CALLS):
                 result = _call(fn, positional, named)
         reads.misses.refuse_caught()
         tensors = recorder.told.of_tensors(fn, reads, _objects(thawed))
         sight.check(fn)
-        generators.check()
+        generators.check(lambda: adoptions.note_draws(reads.codes))
         changes = sight.written(fn, thawed, held.arrays)
         outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
         out_tree = outcome.take(result, changes)
     except Exception:
         put_back(reads.held.changes())
+        generators.put_back()
         places.restore()
         _note_written(fn, adoptions, sight)
         raise
-    # all of it where the function went on where it could not
-    put_back(reads.held.changes() if adoptions.fresh else changes)
+    put_back(reads.held.changes() if adoptions.fresh else changes)  # fresh: it went on in vain
     places.restore(reads.held)
     reads.switches.update(recorder.told.files)
     origins, content = origins_of(fn, recorder, sight, held.values)

@@ -59,10 +59,14 @@ class Generators:
                 drawn.append(name)
         return drawn
 
-    def check(self) -> None:
-        """Raise TraceError if the run drew random numbers; every generator is set back."""
+    def check(self, told: Callable[[], None]) -> None:
+        """Raise TraceError if the run drew random numbers; every generator is set back.
+
+        `told` is called before.
+        """
         drawn = self.put_back()
         if drawn:
+            told()
             raise TraceError(
                 f"random numbers are drawn from {drawn[0]}: the trace would bake them in",
                 loc=function_loc(self.fn), hint="draw them outside and pass them as an argument",

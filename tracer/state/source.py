@@ -143,6 +143,21 @@ def scipy_call() -> str | None:
     module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
     if frame is None or module.partition(".")[0] != "scipy":
         return None
+    return _public_name(frame)
+
+
+def called_in_scipy(traceback: TracebackType | None) -> str | None:
+    """The same of an error: the first function of scipy's on its way."""
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "scipy":
+            return _public_name(frame)
+        traceback = traceback.tb_next
+    return None
+
+
+def _public_name(frame: FrameType) -> str:
+    module = str(frame.f_globals.get("__name__", ""))
     name, code = frame.f_code.co_name, frame.f_code
     if module.startswith("scipy._lib."):  # a decorator of scipy's: what it wraps has the name
         held = [frame.f_locals.get(n) for n in code.co_freevars]
@@ -178,8 +193,14 @@ def _in_user_code(frame: FrameType) -> bool:
     known = _is_user.get(id(code))
     if known is None:
         name = str(frame.f_globals.get("__name__", ""))
-        known = _is_user[id(code)] = name.partition(".")[0] not in _INTERNAL, code
+        known = name.partition(".")[0] not in _INTERNAL and not of_cython(code), code
+        _is_user[id(code)] = known
     return known[0]
+
+
+def of_cython(code: CodeType) -> bool:
+    """Whether a frame of a traceback was made by compiled code: nothing of it runs or is read."""
+    return code.co_filename.endswith((".pyx", ".pxd", ".pxi", "<stringsource>"))
 
 
 def _loc(code: CodeType, line: int) -> Loc:

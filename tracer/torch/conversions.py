@@ -50,4 +50,16 @@ class _Conversion:
         return isinstance(value, self.cls)
 
 
-CONVERSIONS = {float: _Conversion(float), int: _Conversion(int), **IMPORTED}
+class _Calls:
+    """What traced code's calls stand for, by the ids of functions, which may have no hash."""
+
+    def __init__(self, made: dict[Any, Any]) -> None:
+        self._made = {id(function): (function, standing) for function, standing in made.items()}
+
+    def get(self, function: Any, default: Any = None, /) -> Any:
+        """What stands for it; the default for all that is called as it is."""
+        original, standing = self._made.get(id(function), (None, None))
+        return default if standing is None or original is not function else standing
+
+
+CALLS = _Calls({float: _Conversion(float), int: _Conversion(int), **IMPORTED})

@@ -73,7 +73,7 @@ from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.backwards import backwards_inside
 from gradof.tracer.torch.checkpoint import torch_checkpoints, without_saved_tensors_hooks
 from gradof.tracer.torch.control_flow import control_flow
-from gradof.tracer.torch.conversions import CONVERSIONS, conversions_of
+from gradof.tracer.torch.conversions import CALLS, conversions_of
 from gradof.tracer.torch.custom import custom_functions
 from gradof.tracer.torch.decided import decided_by
 from gradof.tracer.torch.device import OneDevice, recorded_generators
@@ -213,7 +213,7 @@ class Trace:
 
     def follow_conversions(self, conversions: Adoptions) -> None:
         """Let `float` and `int` of tensors be numbers of the graph."""
-        self.converting = conversions.at_work(self.recorder, CONVERSIONS)
+        self.converting = conversions.at_work(self.recorder, CALLS)
         self.api.numbers.numbers.converted = conversions.note_conversion
 
     def run(self, leaves: list[Any], tree: Any, paths: tuple[str, ...]) -> Traced:
@@ -223,7 +223,7 @@ class Trace:
         try:
             with without_saved_tensors_hooks(), without_inference_mode():
                 traced = self.trace(leaves, tree, paths)
-            generators.check()
+            generators.check(lambda: None)
         except Exception as error:
             free = len(self.params) - len(self.found)
             self.reads.decided = decided_by(
