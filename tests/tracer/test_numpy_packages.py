@@ -120,6 +120,14 @@ def test_compiled_code_that_wants_the_memory_is_named_with_the_users_line(packag
     assert "TracedArray" not in str(e.value) and isinstance(e.value.__cause__, TypeError)
 
 
+def test_an_error_of_the_codes_own_is_its_own(package: Any) -> None:
+    def told(x: Any) -> Any:
+        raise ValueError(f"not a {type(x).__name__}, please")
+
+    with pytest.raises(ValueError, match="please"):
+        grad(told)(np.ones(3))
+
+
 def test_a_trace_that_fails_leaves_the_random_state(package: Any) -> None:
     def drawn(x: Any) -> Any:
         return package.compiled(x * package.np.random.rand(3))

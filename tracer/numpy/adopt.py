@@ -288,6 +288,11 @@ def formats(frame: FrameType) -> bool:
     return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
 
 
+def is_raised(code: CodeType, offset: int) -> bool:
+    """Whether the instruction there is a `raise`."""
+    return _opname(code, offset) == "RAISE_VARARGS"
+
+
 def _conversions(frame: FrameType, read: list[Instruction], calls: Calls) -> dict[int, _Stop]:
     """Where code calls what makes numbers, if an instruction that reads these does so."""
     if not read:

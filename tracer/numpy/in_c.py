@@ -9,7 +9,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from gradof.errors import UnsupportedOpError
+from gradof.errors import GradofError
+from gradof.tracer.numpy.adopt import is_raised
 from gradof.tracer.numpy.array import TracedArray, plain_error
 from gradof.tracer.state.source import called_in_scipy, of_cython, traceback_loc
 
@@ -20,14 +21,17 @@ _NO_ARRAY = "object __array__ method not producing an array"  # one of a class o
 def met(error: Exception) -> FrameType | None:
     """Where compiled code has met a traced array that it cannot take; None for other errors."""
     text = str(error)
-    if isinstance(error, UnsupportedOpError) or not (_NAME in text or text == _NO_ARRAY):
+    if isinstance(error, GradofError) or not (_NAME in text or text == _NO_ARRAY):
         return None
     traceback: Any = error.__traceback__
-    frame: FrameType | None = None
+    found: Any = None
     while traceback is not None:
         if not of_cython(traceback.tb_frame.f_code):
-            frame = traceback.tb_frame
+            found = traceback
         traceback = traceback.tb_next
+    if found is None or is_raised(found.tb_frame.f_code, found.tb_lasti):
+        return None  # by code that says so itself
+    frame: FrameType = found.tb_frame
     return frame
 
 
