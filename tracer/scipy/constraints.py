@@ -13,15 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.numpy.recorder import real
+from gradof.tracer.numpy.functions import as_array, whole
 
 Function = Callable[..., Any]
 Held = tuple[Function | None, Function | None]
-
-
-def _now(value: Any) -> Any:
-    return np.asarray(real(as_array(value)), np.float64)
 
 
 def _bounds_of(bounds: Any, count: int) -> tuple[Any, Any]:
@@ -46,10 +41,10 @@ def _end(value: Any, missing: float) -> Any:
 
 def _between(function: Function, low: Any, high: Any, parts: dict[str, list[Function]]) -> None:
     """A vector between two others."""
-    lows, highs = _now(low), _now(high)
-    fixed = np.flatnonzero(lows == highs)
-    below = np.flatnonzero(np.isfinite(lows) & (lows != highs))
-    over = np.flatnonzero(np.isfinite(highs) & (lows != highs))
+    equal = whole(low == high)  # the trace holds where the same ends are equal, or missing
+    fixed = np.flatnonzero(equal)
+    below = np.flatnonzero(whole(np.isfinite(low)) & ~equal)
+    over = np.flatnonzero(whole(np.isfinite(high)) & ~equal)
     if len(fixed):
         parts["eq"].append(lambda x: np.take(function(x), fixed) - np.take(low, fixed))
     if len(below):
@@ -83,8 +78,8 @@ def _constraint(given: Any, parts: dict[str, list[Function]]) -> None:
 
 def _size(given: Any, values: Function) -> int:
     """How many numbers a constraint has: as its ends, or its rows."""
-    ends = max(np.size(_now(given.lb)), np.size(_now(given.ub)))
-    return max(ends, np.atleast_2d(_now(given.A)).shape[0]) if hasattr(given, "A") else ends
+    ends = max(np.size(as_array(given.lb)), np.size(as_array(given.ub)))
+    return max(ends, np.atleast_2d(as_array(given.A)).shape[0]) if hasattr(given, "A") else ends
 
 
 def held_to(bounds: Any, constraints: Any, count: int) -> Held:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, axis_of, traced_all
-from gradof.tracer.numpy.recorder import contains_traced, real
+from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.emit import emit
 
@@ -76,6 +76,8 @@ def on_grid(
     for d, line in enumerate(points):
         grid: Any = np.asarray(line, np.float64)
         x: Any = at[..., d]
+        if bounds_error and not np.all((x >= grid[0]) & (x <= grid[-1])):  # at every call
+            raise ValueError(f"One of the requested xi is out of bounds in dimension {d}")
         low = np.clip(np.searchsorted(grid, x, side="right") - 1, 0, len(grid) - 2)
         grid = traced_all(grid, x)[0]
         start = np.take(grid, low)
@@ -83,8 +85,6 @@ def on_grid(
         places.append(low)
         beyond = (x < grid[0]) | (x > grid[-1])
         outside = beyond if outside is None else outside | beyond
-    if bounds_error and bool(np.any(real(outside))):
-        raise ValueError("One of the requested xi is out of bounds")
     if method == "nearest":
         result = values[tuple(np.where(s <= 0.5, p, p + 1)
                               for s, p in zip(shares, places, strict=True))]  # fmt: skip

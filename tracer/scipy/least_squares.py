@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.calls import scipy_function
 from gradof.tracer.scipy.constraints import held_to
 from gradof.tracer.scipy.found import counts_of, result_of
@@ -69,7 +68,7 @@ def pairs(bounds: Any, count: int) -> Any:
     if hasattr(bounds, "lb"):
         bounds = (bounds.lb, bounds.ub)
     ends = [np.broadcast_to(as_array(e), (count,)) for e in bounds]
-    if not any(np.any(np.isfinite(real(e))) for e in ends):
+    if not any(np.any(np.isfinite(e)) for e in ends):
         return None
     return [(ends[0][i], ends[1][i]) for i in range(count)]
 
@@ -210,7 +209,7 @@ def _curve_fit(
     x, (known, status) = optimum(f"{_O}.curve_fit", (f, rest), run, problem)
     of = _weighted(f, xdata, as_array(ydata) * 1.0, sigma)
     covariance = known
-    if np.all(np.isfinite(real(known))):
+    if np.all(np.isfinite(known)):
         jacobian = transforms().jacobian(of)(x)
         formula = _covariance(jacobian)
         rows, columns = jacobian.shape

@@ -269,7 +269,7 @@ def _between(equation: Equation, span: Any, start: Any, arrays: Sequence[Any], t
     """`sol(t)`: the equation is solved for these times, which are those between scipy's steps."""
     at = _times(t)
     flat = np.reshape(at, -1)
-    order = np.argsort(flat if real(span)[1] >= real(span)[0] else -flat)
+    order = np.argsort(flat if span[1] >= span[0] else -flat)
     every = np.concatenate([span[:1], np.take(flat, order), span[1:]])
     rows = solution(equation, start, every, arrays)[1:-1]
     found = np.swapaxes(np.take(rows, np.argsort(order), axis=0), 0, 1)

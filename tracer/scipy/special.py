@@ -12,8 +12,7 @@ import numpy as np
 from gradof.errors import OutputError
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.black_box import call as call_black_box
-from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.numpy.recorder import real
+from gradof.tracer.numpy.functions import as_array, whole
 from gradof.tracer.numpy.ufuncs import COMPOSED
 from gradof.tracer.state.source import user_loc
 
@@ -103,7 +102,7 @@ def _voigt(x: Any, sigma: Any, gamma: Any) -> Any:
 
 def _lambertw(z: Any, k: Any, tol: Any) -> Any:
     """A real value of Lambert's W: its derivative is exp(-W) / (1 + W)."""
-    branch = int(real(k)) if np.ndim(k) == 0 else 2
+    branch = int(whole(k)) if np.ndim(k) == 0 else 2
     if np.iscomplexobj(z) or branch not in (0, -1):
         raise TypeError("argument of lambertw that is complex, or on a branch that is")
 

@@ -1,0 +1,58 @@
+"""What scipy checks of values is checked at every call, and not only while the function is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.interpolate import InterpolatedUnivariateSpline, RegularGridInterpolator, interpn
+from scipy.optimize import minimize
+from scipy.special import lambertw
+
+from gradof import differentiate
+
+GRID = np.linspace(0.0, 1.0, 5)
+VALUES = np.random.default_rng(0).standard_normal(5)
+TABLE = np.random.default_rng(1).standard_normal((5, 5))
+KEPT = RegularGridInterpolator((GRID,), VALUES)
+
+BOUNDED: dict[str, Callable[[Any], Any]] = {
+    "a grid": lambda x: KEPT(x[:, None]),
+    "a grid made within": lambda x: RegularGridInterpolator((GRID,), VALUES)(x[:, None]),
+    "two dims": lambda x: RegularGridInterpolator((GRID, GRID), TABLE)(np.stack([x * 0.1, x], -1)),
+    "interpn": lambda x: interpn((GRID,), VALUES, x[:, None]),
+    "ext=2": lambda x: InterpolatedUnivariateSpline(GRID, VALUES, ext=2)(x),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_place_that_is_out_of_bounds_is_scipys_error_at_any_call(name: str) -> None:
+    function = BOUNDED[name]
+    compiled = differentiate(function)
+    for x in (np.array([0.1, 0.5]), np.array([0.2, 0.7])):
+        np.testing.assert_allclose(compiled(x), function(x), rtol=1e-12)
+    for x in (np.array([0.2, 1.6]), np.array([-0.2, 0.6])):
+        with pytest.raises(ValueError) as told:
+            function(x)
+        with pytest.raises(ValueError, match=str(told.value)):
+            compiled(x)
+    np.testing.assert_allclose(compiled(GRID), function(GRID), rtol=1e-12)
+
+
+def test_the_branch_of_lamberts_w_is_that_of_the_call() -> None:
+    compiled = differentiate(lambda z, k: lambertw(z, k[0]).real)
+    z = np.array([-0.2, -0.1])
+    for k in (0, -1, 0):
+        np.testing.assert_allclose(compiled(z, np.array([k])), lambertw(z, k).real)
+
+
+def test_which_ends_of_bounds_are_equal_is_asked_at_every_call() -> None:
+    def least(low: Any) -> Any:
+        bounds = [(low[0], 2.0), (low[1], 3.0)]
+        return minimize(lambda x: np.sum((x - 1.0) ** 2), np.ones(2), bounds=bounds).x
+
+    compiled = differentiate(least)
+    for low in (np.array([1.5, -4.0]), np.array([2.0, 2.5]), np.array([-9.0, -9.0])):
+        np.testing.assert_allclose(compiled(low), least(low), atol=1e-6)
