@@ -36,9 +36,9 @@ def f(x):
     y = x * 2
     y[:] = x[0]
     return np.sum(y)
---- ask for c_contiguous or f_contiguous
+--- ask for c_contiguous, f_contiguous or writeable
 def f(x):
-    return np.sum(x) * x.flags.writeable
+    return np.sum(x) * x.flags.owndata
 ---- followed
 def f(x):
     return np.sum(x) * x.flags.c_contiguous

@@ -67,6 +67,14 @@ def _diagonals(x: Any) -> Any:
     return e
 
 
+def _written_where_it_may_be(x: Any) -> Any:
+    y = np.broadcast_to(x[0], (3, 4))
+    assert not y.flags.writeable and x.flags.writeable and x.T.flags["W"]
+    y = np.require(y, requirements="W")
+    y[0] = 1.0
+    return y * x
+
+
 def _set_where_it_is_large(x: Any) -> Any:
     x[x > 1] = 0.5
     return x
@@ -81,6 +89,9 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda x: x * 2 if x.T.flags["F_CONTIGUOUS"] else x * 3,
     lambda x: x * x.strides[0] + x.itemsize,
     lambda x: x.T.copy().ravel("K") * 2,
+    _written_where_it_may_be,
+    lambda x: np.require(x.T, np.float64, ["C", "W"]).ravel("K") ** 2,
+    lambda x: np.require([x[0], x[1]]) * np.require(x[:2], requirements="O"),
     lambda x: _set_where_it_is_large(np.asarray(x[0, 1])) * x,
 ]  # fmt: skip
 

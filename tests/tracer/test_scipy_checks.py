@@ -1,4 +1,4 @@
-"""What scipy checks of values is checked at every call, and not only while the function is traced."""
+"""What scipy checks of values is checked at every call, not only while the function is traced."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.functions import whole
 from gradof.tracer.numpy.grids import arange, grid, is_of_floats
-from gradof.tracer.numpy.layouts import as_strided, in_order
+from gradof.tracer.numpy.layouts import in_order
 from gradof.tracer.numpy.lengths import has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
@@ -38,6 +38,7 @@ from gradof.tracer.numpy.names import Names, stand_in
 from gradof.tracer.numpy.numbers import in_function
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.sight import Sight
+from gradof.tracer.numpy.strides import as_strided, require
 from gradof.tracer.state.libraries import is_library
 from gradof.tracer.state.unheard import quietly
 
@@ -318,6 +319,7 @@ def _swap_once() -> None:
     _SWAPS.add(cast(FunctionType, np.full), _through(_full))
     _SWAPS.add(cast(FunctionType, type(np.mgrid).__getitem__), grid)
     _SWAPS.add(cast(FunctionType, np.lib.stride_tricks.as_strided), as_strided)
+    _SWAPS.add(cast(FunctionType, np.require), require)
     _SWAPS.add(np.vectorize.__call__, vectorized)  # type: ignore[arg-type]
 
 

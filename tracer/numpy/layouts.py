@@ -1,7 +1,6 @@
 """How a traced array lies in memory, and what depends on it.
 
     x.strides, x.flags.c_contiguous     as numpy's; the trace holds for arguments of this layout
-    as_strided(x, (n, 3), x.strides*2)  the elements at these places, a view
     x.shape = 2, 3                      the array itself, with views of it as they were
 """
 
@@ -13,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import UnsupportedOpError
-from gradof.ops.expr import Expr, F
-from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.lengths import is_users
 from gradof.tracer.numpy.view import Elements, View
 from gradof.tracer.state.source import user_loc
 
+_WRITES = frozenset({"writeable", "behaved", "carray", "farray"})
 _LAYOUT = frozenset({"c_contiguous", "f_contiguous", "contiguous", "fortran", "forc", "fnc"})
 _SHORT = {"C": "c_contiguous", "F": "f_contiguous", "CONTIGUOUS": "c_contiguous",
-          "FORTRAN": "f_contiguous"}  # fmt: skip
+          "FORTRAN": "f_contiguous", "W": "writeable", "B": "behaved", "CA": "carray",
+          "FA": "farray"}  # fmt: skip
 
 
 class LaidOut:
@@ -33,7 +32,7 @@ class LaidOut:
     def strides(self: Any) -> tuple[int, ...]:
         """Bytes from one element to the next, by dim."""
         if is_users(sys._getframe(1)):
-            _tell_sizes(self)
+            tell_sizes(self)
         self.recorder.asks_layout(self)
         return tuple(self.memory.strides)
 
@@ -90,12 +89,16 @@ class Flags:
 
     def __getattr__(self, name: str) -> bool:
         array = self._array
+        if name in _WRITES:
+            known = array.recorder.places.get(id(array.root))
+            given = array.root.memory if known is None else array.recorder.given[known[0]]
+            return bool(getattr(array.memory.flags, name) and given.flags.writeable)
         if name not in _LAYOUT:
             raise UnsupportedOpError(
                 f"ndarray.flags.{name} of a traced array", loc=user_loc(),
-                hint="ask for c_contiguous or f_contiguous, or whether np.shares_memory",
+                hint="ask for c_contiguous, f_contiguous or writeable",
             )
-        _tell_sizes(array)
+        tell_sizes(array)
         array.recorder.asks_layout(array)
         return bool(getattr(array.memory.flags, name))
 
@@ -103,7 +106,8 @@ class Flags:
         return bool(getattr(self, _SHORT.get(name, name.lower())))
 
 
-def _tell_sizes(array: Any) -> None:
+def tell_sizes(array: Any) -> None:
+    """What follows depends on the sizes of an array: they are not followed further."""
     for n in array.memory.shape:
         array.recorder.loops.sizes.plain(n)
 
@@ -138,68 +142,3 @@ def set_shape(array: Any, shape: Any) -> None:
             lambda x, s: link.write(x, s.reshape(old)),
         )
     array.lie_in(memory, made)
-
-
-# --- as_strided -----------------------------------------------------------------------------------
-
-
-def as_strided(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`np.lib.stride_tricks.as_strided`, of a traced array in its own memory."""
-    recorder = active_recorder()
-    array = args[0] if args else kwargs.get("x")
-    if recorder is None or not isinstance(array, LaidOut):
-        return original(*args, **kwargs)
-    recorder.enter()
-    _tell_sizes(array)
-    return _strided(recorder, array, original(_settled(array), *args[1:], **{
-        name: value for name, value in kwargs.items() if name != "x"
-    }))  # fmt: skip
-
-
-def _settled(array: Any) -> Any:
-    return array.root.concrete is not None and array.concrete
-
-
-def _strided(recorder: Any, array: Any, want: Any) -> Any:
-    """The elements of the root of an array that are where those of `want` are."""
-    recorder.asks_layout(array)
-    root = array.root
-    order = tuple(sorted(range(root.ndim), key=lambda d: (-root.memory.strides[d], d)))
-    places = _places(want, root.memory)
-    if not root.memory.transpose(order).flags.c_contiguous or places is None:
-        raise recorder.unsupported(
-            "as_strided beyond the elements of an array that is in the graph",
-            "take it of an array without gaps, with whole steps that stay in it",
-        )
-    back = tuple(order.index(d) for d in range(root.ndim))
-    alone = np.unique(places).size == places.size
-    index = recorder.constant(places)
-
-    def read(x: Expr) -> Expr:
-        return F.take(x.permute(order).reshape((x.type.size,)), index)
-
-    def write(x: Expr, source: Expr) -> Expr:
-        if not alone:
-            raise recorder.unsupported(
-                "a write to elements that as_strided shows more than once", "write to the array"
-            )
-        moved = x.permute(order)
-        flat = moved.reshape((x.type.size,))
-        flat = F.index_put(flat, source, index, dims=(0,), accumulate=False)
-        return flat.reshape(moved.shape).permute(back)
-
-    return recorder.wrap(want, read(root.expr), View(root, read, write))
-
-
-def _places(want: Any, memory: Any) -> Any:
-    """Which elements of one array, in the order of its memory, are those of another; or None."""
-    at = want.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
-    steps = (at, *want.strides)
-    if any(step % memory.itemsize for step in steps):
-        return None
-    places = np.full(want.shape, at // memory.itemsize, np.int64)
-    for dim, step in enumerate(want.strides):
-        along = np.arange(want.shape[dim]) * (step // memory.itemsize)
-        places += along.reshape((-1,) + (1,) * (want.ndim - dim - 1))
-    inside = not places.size or (places.min() >= 0 and places.max() < memory.size)
-    return places if inside else None
