@@ -90,6 +90,21 @@ def test_types_that_are_only_named_are_numpys_own() -> None:
     assert np.float64.__module__ == "numpy"
 
 
+def test_numbers_of_the_module_math_are_pythons_own() -> None:
+    kept: list[Any] = []
+
+    def told(x: Any) -> Any:
+        kept.append(calculus.log(x[0]))
+        return calculus.sqrt(x[1]), calculus.modf(x[2]), complex(x[0], x[1])
+
+    compiled = differentiate(told)
+    for x in (X, X * 2):
+        found, want = compiled(x), told(x)
+        assert [type(v) for v in (*found[:1], *found[1], found[2])] == [float] * 3 + [complex]
+        assert found == want
+    assert {type(v) for v in kept} == {float} and kept[0] == kept[1]
+
+
 def test_a_number_that_is_a_key_is_an_error_with_its_line() -> None:
     with pytest.raises(gradof.errors.DataDependentError, match=r"key of a dict(.|\n)*conversions"):
         grad(lambda x: x * {2.5: 1.0}[x[1]])(X)

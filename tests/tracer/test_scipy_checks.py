@@ -10,8 +10,9 @@ import pytest
 from scipy.interpolate import InterpolatedUnivariateSpline, RegularGridInterpolator, interpn
 from scipy.optimize import minimize
 from scipy.special import lambertw
+from scipy.stats import multivariate_normal
 
-from gradof import differentiate
+from gradof import differentiate, grad
 
 GRID = np.linspace(0.0, 1.0, 5)
 VALUES = np.random.default_rng(0).standard_normal(5)
@@ -39,6 +40,16 @@ def test_a_place_that_is_out_of_bounds_is_scipys_error_at_any_call(name: str) ->
         with pytest.raises(ValueError, match=str(told.value)):
             compiled(x)
     np.testing.assert_allclose(compiled(GRID), function(GRID), rtol=1e-12)
+
+
+def test_one_number_stands_for_all_of_a_normals_vector() -> None:
+    cov = np.array([[2.0, 0.3], [0.3, 1.0]])
+    for singular in (False, True):
+        function = lambda x: multivariate_normal.logpdf(x[:1], None, cov * x[1], singular)  # noqa
+        x = np.array([0.3, 0.7])
+        np.testing.assert_allclose(differentiate(function)(x), function(x), rtol=1e-13)
+        slopes = [(function(x + e) - function(x - e)) / 2e-6 for e in 1e-6 * np.eye(2)]
+        np.testing.assert_allclose(grad(function)(x), slopes, rtol=1e-7)
 
 
 def test_the_branch_of_lamberts_w_is_that_of_the_call() -> None:

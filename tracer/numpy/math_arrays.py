@@ -49,9 +49,11 @@ def _in_double(name: str, function: Function) -> Function:
         if name not in _TOTAL:
             result = _without_errors(name, result, numbers)
         dtypes = [a.dtype for a in args if isinstance(a, TracedArray)]
-        if any((d.kind == "f" and d.itemsize == 8) or d.kind != "f" for d in dtypes):
-            return result
-        return result.astype(np.result_type(*dtypes))
+        if all(d.kind == "f" and d.itemsize < 8 for d in dtypes):
+            result = result.astype(np.result_type(*dtypes))
+        for made in result if isinstance(result, tuple) else (result,):
+            made.recorder.told.floats[id(made)] = made  # Python's own, where it is returned
+        return result
 
     return computed
 

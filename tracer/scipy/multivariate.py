@@ -61,6 +61,8 @@ def _deviations(x: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
         x = np.reshape(x, (1,))
     elif x.ndim == 1:
         x = x[:, None] if dim == 1 else x[None, :]
+    if x.shape[-1] == 1 < dim:  # scipy takes one number for all, too
+        x = np.broadcast_to(x, (*x.shape[:-1], dim))
     return x if mean is None else x - mean, cov
 
 
