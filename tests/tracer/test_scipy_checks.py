@@ -45,7 +45,9 @@ def test_a_place_that_is_out_of_bounds_is_scipys_error_at_any_call(name: str) ->
 def test_one_number_stands_for_all_of_a_normals_vector() -> None:
     cov = np.array([[2.0, 0.3], [0.3, 1.0]])
     for singular in (False, True):
-        function = lambda x: multivariate_normal.logpdf(x[:1], None, cov * x[1], singular)  # noqa
+        def function(x: Any, singular: bool = singular) -> Any:
+            return multivariate_normal.logpdf(x[:1], None, cov * x[1], singular)
+
         x = np.array([0.3, 0.7])
         np.testing.assert_allclose(differentiate(function)(x), function(x), rtol=1e-13)
         slopes = [(function(x + e) - function(x - e)) / 2e-6 for e in 1e-6 * np.eye(2)]
