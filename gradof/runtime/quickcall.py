@@ -92,7 +92,7 @@ def quick_call(
 def _made(plan: GraphPlan, out: TensorOut, names: dict[str, Any]) -> str:
     """The expression of a result that is no view of an argument."""
     if out.shared is None:
-        return _result(plan, out.index, out.requires_grad)
+        return _result(plan, out.index, out.requires_grad, out.is_array)
     names[f"shared{out.index}"] = shared_view(plan, out)
     return f"shared{out.index}(r)"
 
@@ -125,11 +125,13 @@ def _torch_run(plan: GraphPlan, names: dict[str, Any]) -> str:
     return "    r = run(plan, inputs)\n"
 
 
-def _result(plan: GraphPlan, i: int, requires_grad: bool = True) -> str:
+def _result(
+    plan: GraphPlan, i: int, requires_grad: bool = True, is_array: bool = False
+) -> str:
     type_ = plan.graph.outputs[i].type
     if plan.library == "torch":
         return f"r[{i}]" if requires_grad else f"r[{i}].detach()"
-    scalar = isinstance(type_, TensorType) and type_.shape == ()
+    scalar = isinstance(type_, TensorType) and type_.shape == () and not is_array
     return f"r[{i}][()]" if scalar else f"r[{i}]"
 
 

@@ -109,10 +109,10 @@ def f(x):
     return np.sum(x) + np.random.Generator(np.random.PCG64(3)).normal()
 --- rewrite it with functions that have an adaptor
 def f(x):
-    return np.roots(x)[0].real
+    return np.packbits(x > 1.0)[0] * np.sum(x)
 ---- followed
-def f(x, roots=np.roots([0.7, 1.3, 0.9])):
-    return np.sum(x) + roots[0].real
+def f(x, bits=np.packbits([True, False, True])):
+    return np.sum(x) * bits[0]
 --- write into its array
 def f(x):
     y = np.sin(x)

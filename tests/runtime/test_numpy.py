@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import subprocess
 import sys
 from collections.abc import Callable
@@ -156,7 +157,7 @@ def test_masks_may_go_to_code_in_c() -> None:
     table = np.arange(12.0).reshape(6, 2)
 
     def in_c(a: Any) -> Any:  # what pandas does with the key of a data frame
-        return a.__array__()
+        return operator.methodcaller("__array__")(a)
 
     def loss(p: Any, t: Any) -> Any:
         return np.sum(table[in_c(t > 2.0)] @ p)

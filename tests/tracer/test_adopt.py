@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof import differentiate
+from gradof import differentiate, grad
 from gradof.errors import UnsupportedOpError
 
 FIRST = """
@@ -84,3 +84,53 @@ def test_an_array_of_two_names_that_a_method_changes_is_refused() -> None:
 
     with pytest.raises(UnsupportedOpError, match=r"into a plain array(.|\n)*test_adopt.py"):
         differentiate(changed)(np.ones(3))
+
+
+class Basis:
+    """Gives plain arrays whose methods are called with traced values."""
+
+    def __init__(self) -> None:
+        self.matrices = {"A": np.arange(9.0).reshape(3, 3) + 5 * np.eye(3)}
+
+    def matrix(self, scale: float = 2.0) -> Any:
+        return self.matrices["A"] * scale
+
+    @property
+    def inverse(self) -> Any:
+        return np.linalg.inv(self.matrices["A"])
+
+    def both(self) -> Any:
+        return self.matrix(), self.inverse
+
+    def of_method(self, x: Any) -> Any:
+        return self.matrix(scale=3.0).dot(x)
+
+    def of_property(self, x: Any) -> Any:
+        return self.inverse.T.dot(x) + self.inverse.dot(x)
+
+    def of_tuple(self, x: Any) -> Any:
+        return self.both()[1].dot(x)
+
+    def of_function(self, x: Any) -> Any:
+        return _made().dot(x) * _made()[np.argsort(x)][0]
+
+    def of_another(self, x: Any) -> Any:
+        return BASIS.matrix().dot(x)
+
+
+BASIS = Basis()
+
+
+def _made() -> Any:
+    return BASE * 2.0
+
+
+@pytest.mark.parametrize("name", [n for n in vars(Basis) if n[:3] == "of_"])
+def test_a_method_of_an_array_that_code_gives_takes_a_traced_one(name: str) -> None:
+    function = getattr(Basis(), name)
+    compiled = differentiate(function)
+    for x in (np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0])):
+        np.testing.assert_allclose(compiled(x), function(x), rtol=1e-13)
+        gradient = grad(lambda x: np.sum(function(x)))(x)
+        slopes = [np.sum(function(x + e) - function(x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-7, atol=1e-9)

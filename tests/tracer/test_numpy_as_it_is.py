@@ -34,6 +34,13 @@ def _sets(p: Any, labels: Any, y: Any) -> Any:
     return np.sum(p[np.intersect1d(labels, [1, 2])]) + p[0] * len(np.union1d(labels, [7]))
 
 
+def _rows_that_are_alike(p: Any, labels: Any, y: Any) -> Any:
+    pairs = np.stack([p[labels], 2.0 * p[labels]], axis=1)
+    rows, first, counts = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    columns = np.unique(np.stack([p, p, 2.0 * p]), axis=1)
+    return np.sum(rows[:, 1] * counts) + p[0] * np.sum(first) + np.sum(columns**2 * np.arange(3))
+
+
 def _values_that_were_sorted(p: Any, labels: Any, y: Any) -> Any:
     values, inverse = np.unique(np.concatenate([p, p[:1]]), return_inverse=True)
     joined = np.union1d(p, 2.0 * p[:1])
@@ -42,6 +49,7 @@ def _values_that_were_sorted(p: Any, labels: Any, y: Any) -> Any:
 
 @pytest.mark.parametrize("fn", [
     _effects_of_groups, _entropy, _poisson_of_a_histogram, _sets, _values_that_were_sorted,
+    _rows_that_are_alike,
 ])  # fmt: skip
 def test_value_and_gradient_for_other_data(fn: Callable[..., Any]) -> None:
     compiled = gradof.value_and_grad(fn)

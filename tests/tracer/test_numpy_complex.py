@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 from gradof import grad, vjp
 
@@ -73,6 +74,7 @@ COMPLEX: dict[str, Function] = {
 }  # fmt: skip
 COMPLEX["maximum"] = lambda z: np.maximum(z * z[0], z.conj()) + np.minimum(z, 0.3)
 COMPLEX["order"] = lambda z: np.where(z > z.conj(), z, z**2) * (z[0] <= z) + (z < 0.1) * z
+COMPLEX["wofz"] = lambda z: scipy.special.wofz(z * 0.7) * z
 COMPLEX["irfftn s"] = lambda z: np.fft.irfftn(z * z, (2, 3), (1, 0))
 REAL: dict[str, Function] = {
     "rfft": np.fft.rfft, "rfft n": lambda x: np.fft.rfft(x * x, 5, 0, "ortho"),

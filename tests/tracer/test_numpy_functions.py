@@ -42,6 +42,11 @@ INTS = np.arange(12).reshape(3, 4) % 5
 
 # name of the case: function of its arrays, arrays. The key before the colon is the numpy function.
 CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
+    "roots": (lambda x: np.abs(np.roots(x)), (np.array([1.0, -3.5, 2.0, 0.4]),)),
+    "roots: zeros at the ends": (
+        lambda x: np.roots(np.concatenate([np.zeros(1), x, np.zeros(2)])),
+        (np.array([1.0, 3.0, 2.0]),),
+    ),
     # --- sums and products ---
     "sum": (lambda x: np.sum(x), (M,)),
     "sum: axis": (lambda x: np.sum(x, axis=-1, keepdims=True), (M,)),

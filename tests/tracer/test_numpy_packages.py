@@ -56,6 +56,25 @@ def of_objects(a):
     return np.asarray(Signal(a)) * 2 + np.exp([a[0], 1.0, a[2]])
 
 
+def rotations(angles, out=None):
+    c, s = np.cos(angles), np.sin(angles)
+    if out is None:
+        out = np.empty(c.shape + (2, 2))
+    out[..., 0, 0] = c
+    out[..., 0, 1] = -s
+    out[..., 1, 0] = s
+    out[..., 1, 1] = c
+    return out
+
+
+def poses(a):
+    """As pytransform3d fills parts of its matrices."""
+    out = np.zeros((len(a), 3, 3))
+    rotations(np.asarray(a), out=out[..., :2, :2])
+    out[..., 0, 2] = a
+    return out.reshape(-1)[:6]
+
+
 def noisy(a):
     a = np.asarray(a)
     return a * np.random.rand(3) + random.random()
@@ -80,7 +99,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("a_package")
 
 
-@pytest.mark.parametrize("name", ["as_float", "norm", "ranges", "of_objects", "noisy", "seeded"])
+@pytest.mark.parametrize(
+    "name", ["as_float", "norm", "ranges", "of_objects", "poses", "noisy", "seeded"]
+)
 def test_functions_of_packages(package: Any, name: str) -> None:
     function = getattr(package, name)
     compiled, space = differentiate(function), dict(vars(package))

@@ -91,3 +91,49 @@ def test_of_a_number_that_varies(kind: Callable[[int], Any]) -> None:
         assert value == pytest.approx(np.sum(X * X) * k)
         np.testing.assert_allclose(gradient, 2 * k * X)
     assert function.cache_info().misses <= 2
+
+
+RESULTS: list[Callable[[Any], Any]] = [
+    lambda x: x[..., 3], lambda x: (x * 2)[..., 3], lambda x: np.where(x[0] > 0, x[1], x[2]),
+    lambda x: np.full(x.shape[:-1], np.inf), lambda x: np.sum(x, axis=-1)[...],
+    lambda x: np.asarray(np.sum(x)), lambda x: np.copy(x.sum()), lambda x: x[:1].squeeze(),
+    lambda x: np.squeeze(x[:1]).T, lambda x: np.broadcast_to(x[0], ()), lambda x: np.cov(x),
+    lambda x: np.tensordot(x, x, 1), lambda x: np.select([x[0] > 0], [x[1]], x[2]),
+    lambda x: (np.squeeze(x[:1]), x[0], {"a": np.array(x[1]), "b": x.sum()}),
+    lambda x: np.squeeze(x[:1]) + 1, lambda x: np.dot(x, x), lambda x: np.einsum("i,i->", x, x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(RESULTS)))
+def test_what_has_no_dims_is_an_array_or_a_number_as_numpys_is(at: int) -> None:
+    function = RESULTS[at]
+    compiled = gradof.differentiate(function)
+    for x in (np.array([1.0, 2.0, 3.0, 4.0]), np.array([-1.0, 2.0, 5.0, 4.0])):
+        for _ in range(2):
+            found, want = _flat(compiled(x)), _flat(function(x))
+            assert [type(v) for v in found] == [type(v) for v in want]
+            np.testing.assert_allclose(found, want, rtol=1e-14)
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, tuple):
+        return [*result[:2], *result[2].values()]
+    return [result]
+
+
+def test_a_view_without_dims_is_of_the_arguments_memory() -> None:
+    x = np.arange(4.0)
+    last = gradof.differentiate(lambda x: x[..., 3])(x)
+    last[...] = 7.0
+    assert x[3] == 7.0
+
+    class Keeps:
+        total: Any = None
+
+        def __call__(self, x: Any) -> Any:
+            self.total = np.asarray(x.sum())
+            return x * 2
+
+    keeps = Keeps()
+    gradof.differentiate(keeps)(x)
+    assert type(keeps.total) is np.ndarray and keeps.total == x.sum()

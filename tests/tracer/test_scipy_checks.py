@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.signal
 from scipy.interpolate import InterpolatedUnivariateSpline, RegularGridInterpolator, interpn
-from scipy.optimize import minimize
+from scipy.optimize import leastsq, minimize
 from scipy.special import lambertw
 from scipy.stats import multivariate_normal
 
@@ -69,3 +70,20 @@ def test_which_ends_of_bounds_are_equal_is_asked_at_every_call() -> None:
     compiled = differentiate(least)
     for low in (np.array([1.5, -4.0]), np.array([2.0, 2.5]), np.array([-9.0, -9.0])):
         np.testing.assert_allclose(compiled(low), least(low), atol=1e-6)
+
+
+def test_a_function_of_scipys_within_what_it_solves() -> None:
+    """As statsmodels' ar2arma; the search for what the residuals read meets swapped code."""
+
+    def response(p: Any) -> Any:
+        impulse = np.zeros(8)
+        impulse[0] = 1.0
+        return scipy.signal.lfilter(np.r_[1, p[1:]], np.r_[1, p[:1]], impulse)
+
+    def fitted(a: Any) -> Any:
+        return leastsq(lambda p: a - response(p), np.array([0.1, 0.1]))[0]
+
+    a = 0.5 ** np.arange(8.0) + 0.01 * np.arange(8)
+    np.testing.assert_allclose(differentiate(fitted)(a), fitted(a), rtol=1e-6)
+    slopes = [np.sum(fitted(a + e) - fitted(a - e)) / 2e-4 for e in 1e-4 * np.eye(8)]
+    np.testing.assert_allclose(grad(lambda a: np.sum(fitted(a)))(a), slopes, rtol=1e-2, atol=1e-3)

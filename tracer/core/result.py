@@ -53,7 +53,7 @@ class TensorOut:
     `view`: it shares the memory of a graph input. `strides`: those of its memory, or none, which
     is rows. `shared`: it shares the memory of another output. `counted`: its version counter is
     read, and to be that of a new tensor. `of_leaf`: it requires grad by a leaf that the function
-    has made, not by an argument.
+    has made, not by an argument. `is_array`: without dims, and still an array of numpy's.
     """
 
     index: int
@@ -63,6 +63,7 @@ class TensorOut:
     shared: SharedView | None = None
     counted: bool = False
     of_leaf: bool = False
+    is_array: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,8 @@ class Traced:
         leaves: list[Any] = []
         for out in outputs:
             if isinstance(out, TensorOut):
-                leaves.append(results[out.index])
+                leaf = results[out.index]
+                leaves.append(np.asarray(leaf) if out.is_array else leaf)
             elif isinstance(out, InputOut):
                 leaves.append(inputs[out.index][()] if out.is_number else inputs[out.index])
             elif isinstance(out, GivenOut):

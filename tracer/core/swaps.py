@@ -20,6 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from gradof.ir import forks
+from gradof.tracer.state import swapped
 
 Call = Callable[..., Any]
 _LOCK = forks.lock()
@@ -38,6 +39,7 @@ class Swaps:
             if id(function) in self._swaps:
                 return
             ours = _handing_on(function, functools.partial(call, copy_of(function)))
+            swapped.note(ours)
             self._swaps[id(function)] = function, function.__code__, ours
             if self._active:
                 function.__code__ = ours

@@ -35,21 +35,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradof.errors import UnsupportedOpError
-from gradof.tracer.numpy.callees import Callee, Calls, callees, drawing, lend, put_back
+from gradof.tracer.numpy.callees import (
+    Callee,
+    Calls,
+    Giving,
+    callees,
+    drawing,
+    is_numeric,
+    lend,
+    making,
+    put_back,
+)
+from gradof.tracer.numpy.instruction import (
+    ATTRIBUTES,
+    CALLS,
+    STORES,
+    names_of,
+    opname_at,
+    reads_of,
+    variables,
+)
 from gradof.tracer.numpy.references import measured, others
-from gradof.tracer.state.bytecode import Instruction, instructions
+from gradof.tracer.state.bytecode import Instruction
 from gradof.tracer.state.source import user_loc
 
 if TYPE_CHECKING:
     from gradof.tracer.numpy.recorder import Recorder
 
-_LOCALS = frozenset({
-    "LOAD_FAST", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK",
-    "LOAD_FAST_LOAD_FAST", "LOAD_FROM_DICT_OR_DEREF",
-})  # fmt: skip
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_STORES = frozenset({"STORE_SUBSCR", "STORE_SLICE"})
-_REMAINDERS = (6, 19)  # the arguments of BINARY_OP for % and %=
 INTO_PLAIN = (
     "a traced value is assigned into a plain array, where its gradient would be lost",
     "write into an array that is the function's own, a copy of it if need be, or collect the "
@@ -65,6 +77,7 @@ class _Stop:
     names: frozenset[str] = frozenset()
     lent: frozenset[str] = frozenset()
     callee: Callee | None = None  # what makes numbers of traced values
+    gives: str = ""  # the name of what gives a plain array whose method is called
 
 
 class _Loan(NamedTuple):
@@ -100,28 +113,31 @@ class Adoptions:
         if frame is None:
             return
         code = frame.f_code
-        read = _read_by(code, frame.f_lasti)
+        read = reads_of(code, frame.f_lasti)
         found: dict[int, _Stop] = {}
-        names = frozenset(n for i in read if i.opname != "LOAD_GLOBAL" for n in _names_of(i))
+        names = frozenset(n for i in read if i.opname != "LOAD_GLOBAL" for n in names_of(i))
         if any(_holds_array(frame.f_locals.get(n), names, _DEPTH) for n in names):
             found[read[0].offset] = _Stop(names)
-        opname = _opname(code, frame.f_lasti)
-        for name in {n for i in read if i.opname not in _ATTRIBUTES for n in _names_of(i)}:
+        opname = opname_at(code, frame.f_lasti)
+        for name in {n for i in read if i.opname not in ATTRIBUTES for n in names_of(i)}:
             value = frame.f_locals.get(name, frame.f_globals.get(name))
-            self.written += _arrays_in(value, frozenset(n for i in read for n in _names_of(i)))
-        if opname == "BINARY_SUBSCR" and read and read[0].opname not in _ATTRIBUTES:
-            table = _names_of(read[0])[0]
-            if type(_variables(frame, read[0]).get(table)) is np.ndarray:
+            self.written += _arrays_in(value, frozenset(n for i in read for n in names_of(i)))
+        if opname == "BINARY_SUBSCR" and read and read[0].opname not in ATTRIBUTES:
+            table = names_of(read[0])[0]
+            if type(variables(frame, read[0]).get(table)) is np.ndarray:
                 before = found.get(read[0].offset, _Stop())
                 found[read[0].offset] = replace(before, lent=frozenset({table}))
-        if opname not in _STORES:
+        if opname not in STORES:
             for load, after in itertools.pairwise(read):
-                method = after.opname in _ATTRIBUTES and load.opname not in _ATTRIBUTES
-                if method and type(_variables(frame, load).get(load.argval)) is np.ndarray:
+                method = after.opname in ATTRIBUTES and load.opname not in ATTRIBUTES
+                if method and type(variables(frame, load).get(load.argval)) is np.ndarray:
                     before = found.get(load.offset, _Stop())
-                    found[load.offset] = replace(before, lent=frozenset(_names_of(load)))
+                    found[load.offset] = replace(before, lent=frozenset(names_of(load)))
         found |= _conversions(frame, read, self.calls)
-        self._add(code, found)
+        if not found and read and (opname in CALLS or opname == "BINARY_SUBSCR"):
+            found[read[0].offset] = _Stop(gives=names_of(read[0])[-1])
+        if not self._add(code, found) and opname in STORES:
+            self._note_made(frame)
 
     def note_conversion(self, frame: FrameType | None) -> None:
         """The instruction that runs in a frame makes a number of a traced value.
@@ -132,7 +148,7 @@ class Adoptions:
             frame = frame.f_back
         if frame is None:
             return
-        read = _read_by(frame.f_code, frame.f_lasti)
+        read = reads_of(frame.f_code, frame.f_lasti)
         self._add(frame.f_code, _conversions(frame, read, self.calls))
 
     def note_draws(self, codes: Mapping[CodeType, dict[str, Any]]) -> None:
@@ -141,12 +157,25 @@ class Adoptions:
             found = drawing(code, space, self.calls)
             self._add(code, {callee.offset: _Stop(callee=callee) for callee in found})
 
-    def _add(self, code: CodeType, found: dict[int, _Stop]) -> None:
+    def _note_made(self, frame: FrameType | None) -> None:
+        """An array that is stored into was not adopted: packages make theirs traced from now on.
+
+        A view of it, say, was passed to the function that runs. Arrays that are made by `np.empty`
+        and its like, in a function that waits for this one or in it, can be written to.
+        """
+        while frame is not None and not _is_tracers(frame):
+            found = making(frame, self.calls)
+            self._add(frame.f_code, {callee.offset: _Stop(callee=callee) for callee in found})
+            frame = frame.f_back
+
+    def _add(self, code: CodeType, found: dict[int, _Stop]) -> bool:
+        """Note these places; whether there are new ones."""
         known = self.stops.get(code, {})
         new = {offset: stop for offset, stop in found.items() if offset not in known}
         if new:
             self.stops.setdefault(code, {}).update(new)
             self.fresh = True
+        return bool(new)
 
     def _check(self) -> None:
         """Raise UnsupportedOpError where a run has changed an array that it was only lent.
@@ -208,6 +237,8 @@ class _Following:
             if stop is not None:
                 self._adopt(frame, local, stop.names)
                 lent.extend(self._lend(frame, local, stop.lent))
+                if stop.gives:
+                    lent.extend(self._lend_giving(frame, local, stop.gives))
                 if stop.callee is not None:
                     lent.extend(lend(frame, local, stop.callee, self.adoptions.calls))
             return step
@@ -229,6 +260,15 @@ class _Following:
                 traced: Any = self.recorder.traced(array)
                 space[name] = traced
                 self.adoptions.lent.append(_Loan(array, traced, traced.version, user_loc()))
+
+    def _lend_giving(
+        self, frame: FrameType, local: Any, name: str
+    ) -> Iterator[tuple[bool, str, Any]]:
+        space = local if name in local else frame.f_globals
+        if name in space and type(space[name]) is not Giving and not is_numeric(space[name]):
+            value = space[name]
+            yield name in local, name, value
+            space[name] = Giving(value, self.recorder.traced)
 
     def _adopt(self, frame: FrameType, local: Any, names: frozenset[str]) -> None:
         for name in names.intersection(local):  # from Python 3.13 on its keys are a list
@@ -277,22 +317,6 @@ class _Following:
             self.adoptions.note(back)
 
 
-def stores(frame: FrameType) -> bool:
-    """Whether the instruction that runs in a frame stores into a container."""
-    return _opname(frame.f_code, frame.f_lasti) in _STORES
-
-
-def formats(frame: FrameType) -> bool:
-    """Whether the instruction that runs is `text % values`: of arrays it would be a method."""
-    found = [i for i in instructions(frame.f_code) if i.offset <= frame.f_lasti][-1]
-    return found.opname == "BINARY_OP" and found.argval in _REMAINDERS
-
-
-def is_raised(code: CodeType, offset: int) -> bool:
-    """Whether the instruction there is a `raise`."""
-    return _opname(code, offset) == "RAISE_VARARGS"
-
-
 def _conversions(frame: FrameType, read: list[Instruction], calls: Calls) -> dict[int, _Stop]:
     """Where code calls what makes numbers, if an instruction that reads these does so."""
     if not read:
@@ -300,6 +324,10 @@ def _conversions(frame: FrameType, read: list[Instruction], calls: Calls) -> dic
     offsets = {i.offset for i in read}
     found = {callee.offset: _Stop(callee=callee) for callee in callees(frame, calls)}
     return found if offsets & found.keys() else {}
+
+
+def _is_tracers(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") == "gradof.tracer.numpy.tracer"
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -334,39 +362,3 @@ def _arrays_in(value: Any, names: frozenset[str], depth: int = _DEPTH) -> Iterat
     elif depth > 0:
         for _, item in _items(value, names):
             yield from _arrays_in(item, names, depth - 1)
-
-
-def _variables(frame: FrameType, load: Instruction) -> Any:
-    return frame.f_globals if load.opname == "LOAD_GLOBAL" else frame.f_locals
-
-
-def _names_of(load: Instruction) -> tuple[str, ...]:
-    return load.argval if isinstance(load.argval, tuple) else (load.argval,)
-
-
-def _opname(code: CodeType, offset: int) -> str:
-    return [i.opname for i in instructions(code) if i.offset <= offset][-1]
-
-
-def _read_by(code: CodeType, lasti: int) -> list[Instruction]:
-    """The loads of names that an instruction's own expression consists of, in order.
-
-    Python 3.13 loads `a` and `t` of `a + t[i]` by one instruction, whose place is that of `a`.
-    """
-    positions = list(code.co_positions())
-    at: Any = positions[lasti // 2]
-    if None in at:
-        return []
-    read: list[Instruction] = []
-    pair = None  # the load of two that is right before
-    for load in instructions(code):
-        if load.opname not in _LOCALS | _ATTRIBUTES | {"LOAD_GLOBAL"} or load.offset > lasti:
-            pair = None
-            continue
-        p: Any = positions[load.offset // 2]
-        if None not in p and (at[0], at[2]) <= (p[0], p[2]) and (p[1], p[3]) <= (at[1], at[3]):
-            if not read and pair is not None and (p[0], p[2]) != (at[0], at[2]):
-                read.append(Instruction(pair.offset, "LOAD_FAST", pair.argval[1]))
-            read.append(load)
-        pair = load if load.opname == "LOAD_FAST_LOAD_FAST" else None
-    return read

@@ -27,8 +27,9 @@ from gradof.errors import TraceError, UnsupportedOpError
 from gradof.ir.core import Loc
 from gradof.ops.expr import Expr
 from gradof.tracer.numpy.active import namespace
-from gradof.tracer.numpy.adopt import INTO_PLAIN, stores
+from gradof.tracer.numpy.adopt import INTO_PLAIN
 from gradof.tracer.numpy.index import placed
+from gradof.tracer.numpy.instruction import asks, stores
 from gradof.tracer.numpy.kinds import kind_of
 from gradof.tracer.numpy.layouts import LaidOut
 from gradof.tracer.numpy.lengths import in_function, in_ufunc, is_users, sized
@@ -172,6 +173,8 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
         if self.is_constant:
             return self.plain() if dtype is None else self.plain().astype(dtype)
         caller, frame = scipy_call(), sys._getframe(1)
+        if asks(frame, "__array__"):  # by Python code, which has no use for a plain one
+            return self if dtype is None else self.astype(dtype)
         self.recorder.adoptions.note(frame)
         if stores(frame):
             raise UnsupportedOpError(INTO_PLAIN[0], loc=user_loc(), hint=INTO_PLAIN[1])

@@ -68,13 +68,16 @@ def _unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
-    if axis is not None:
-        raise TypeError("argument axis")
-    values = np.ravel(as_array(ar))
+    array = as_array(ar)
+    values = np.ravel(array) if axis is None else array
     asked = {"return_index": True, "return_inverse": return_inverse, "return_counts": return_counts}
-    if return_index or return_inverse or return_counts:
-        _, first, *others = run_as_it_is(np.unique, ar, equal_nan=equal_nan, **asked)
-        return values[first], *([first] if return_index else []), *others
+    if return_index or return_inverse or return_counts or axis is not None:
+        _, first, *others = run_as_it_is(
+            np.unique, array, equal_nan=equal_nan, axis=axis, **asked
+        )
+        found = np.take(values, first, axis=0 if axis is None else axis)
+        more = (*([first] if return_index else []), *others)
+        return (found, *more) if more else found
     values = np.sort(values)
     if values.size == 0:
         return values

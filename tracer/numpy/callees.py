@@ -13,7 +13,7 @@ leads to what the trace makes of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -69,6 +69,22 @@ def callees(frame: FrameType, calls: Calls) -> Iterator[Callee]:
         if calls.get(value) is not None and (
             is_type(value) or _is_of_math(value) or callee.start == running
         ):
+            yield callee
+
+
+_MAKERS: tuple[Any, ...] = (
+    np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like,
+    np.array, np.copy,
+)  # fmt: skip
+
+
+def making(frame: FrameType, calls: Calls) -> Iterator[Callee]:
+    """The calls in a frame's code that make an array, where numpy's names are left alone."""
+    spaces = frame.f_locals, frame.f_globals
+    for callee in _called(frame.f_code):
+        first = next((space[callee.name] for space in spaces if callee.name in space), _ABSENT)
+        value = _followed(first, callee.attributes)
+        if any(value is maker for maker in _MAKERS) and calls.get(value) is not None:
             yield callee
 
 
@@ -145,6 +161,38 @@ class Lent:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the value itself, where it is none of those."""
         return self._value(*args, **kwargs)
+
+
+class Giving:
+    """A value whose parts and results are traced arrays where they are plain ones.
+
+    Of `self.basis().dot(x)`, where the code that runs is to have `self`.
+    """
+
+    def __init__(self, value: Any, traced: Callable[[Any], Any]) -> None:
+        self._value, self._traced = value, traced
+
+    def __getattr__(self, name: str) -> Any:
+        part = getattr(self._value, name)
+        return self._traced(part) if is_numeric(part) else Giving(part, self._traced)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._given(self._value[key])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the value itself, but for an array."""
+        return self._given(self._value(*args, **kwargs))
+
+    def _given(self, result: Any) -> Any:
+        if is_numeric(result):
+            return self._traced(result)
+        nest = type(result) in (tuple, list, dict)
+        return Giving(result, self._traced) if nest else result
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a value is a plain array of numbers."""
+    return type(value) is np.ndarray and value.dtype.kind in "biufc"
 
 
 def lend(

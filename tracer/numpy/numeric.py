@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradof.ops.expr import F
-from gradof.tracer.numpy.functions import as_array, axis_of, composed, traced_all
+from gradof.tracer.numpy.functions import as_array, axis_of, composed, traced_all, whole
 
 # --- differences and integrals --------------------------------------------------------------------
 
@@ -295,3 +295,20 @@ def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtyp
     result = sign * np.concatenate([*ends[:1], inner, *ends[1:]])[:num]  # its ends are exact
     result = result if axis == 0 else np.moveaxis(result, 0, axis)
     return result if dtype is None else result.astype(dtype)
+
+
+@composed(np.roots)
+def _roots(p: Any) -> Any:
+    p = np.ravel(as_array(p))
+    used = np.nonzero(whole(p != 0))[0]  # zeros at the ends are roots, or nothing
+    if not len(used):
+        return np.zeros(0)
+    zeros = len(p) - 1 - int(used[-1])
+    p = p[int(used[0]) : int(used[-1]) + 1]
+    p = p if p.dtype.kind in "fc" else p.astype(np.float64)
+    if len(p) == 1:
+        return np.zeros(zeros, p.dtype)
+    shifted = np.eye(len(p) - 2, len(p) - 1).astype(p.dtype)
+    companion = np.concatenate([np.reshape(-p[1:] / p[0], (1, -1)), shifted])
+    found = np.linalg.eigvals(companion)
+    return np.concatenate([found, np.zeros(zeros, found.dtype)]) if zeros else found

@@ -163,10 +163,13 @@ class Outcome:
         if id(leaf) in self.recorder.told.floats:
             return NumberOut(self._add(leaf.expr.value))
         value, root = leaf.expr.value, leaf.root
+        is_array = not leaf.ndim and not leaf.is_scalar
         for i, known in enumerate(self.inputs):
-            if known is root and leaf.ndim and np.may_share_memory(leaf.memory, root.memory):
-                return TensorOut(self._add(value), view=view_of(value, root.expr.value, i))
-        return TensorOut(self._add(value))
+            shares = known is root and np.may_share_memory(leaf.memory, root.memory)
+            if shares and not leaf.is_scalar:
+                view = view_of(value, root.expr.value, i)
+                return TensorOut(self._add(value), view=view, is_array=is_array)
+        return TensorOut(self._add(value), is_array=is_array)
 
     def _add(self, value: Value) -> int:
         self.values.append(value)

@@ -69,6 +69,12 @@ def _sh_jacobi(n: Any, p: Any, q: Any, x: Any) -> Any:
     return _scipy("eval_jacobi")(n, p - q, q - 1, 2 * x - 1) / scale
 
 
+def _loggamma(x: Any) -> Any:
+    if np.iscomplexobj(x):
+        raise TypeError("argument of loggamma that is complex")
+    return np.where(x < 0, np.nan, _scipy("gammaln")(x))
+
+
 def _within(degrees: Any, half: int) -> Any:
     """The angle without whole turns (of twice `half`), which is exact, as radians are not."""
     return degrees - 2 * half * np.rint(degrees / (2 * half))
@@ -104,7 +110,7 @@ UFUNCS: dict[str, Function] = {
     "sindg": lambda x: _sine(_within(x, 180)), "cosdg": lambda x: _cosine(_within(x, 180)),
     "tandg": lambda x: _tangent(_within(x, 90)), "cotdg": lambda x: _cotangent(_within(x, 90)),
     "radian": lambda d, m, s: (d + m / 60 + s / 3600) * _DEGREE,
-    "loggamma": lambda x: np.where(x < 0, np.nan, _scipy("gammaln")(x)),
+    "loggamma": _loggamma,
     "rel_entr": _rel_entr, "kl_div": lambda a, b: _rel_entr(a, b) - a + b,
     "huber": _huber, "pseudo_huber": _pseudo_huber, "powm1": _powm1,
     # scipy cuts their orders off to whole numbers

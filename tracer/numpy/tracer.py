@@ -45,11 +45,11 @@ from gradof.tracer.numpy import shapes as numpy_shapes
 from gradof.tracer.numpy.active import activate
 from gradof.tracer.numpy.adopt import INTO_PLAIN, Adoptions
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.c_errors import clear, met
 from gradof.tracer.numpy.conversions import CALLS
 from gradof.tracer.numpy.creation import creation_for
 from gradof.tracer.numpy.free import origins_of
 from gradof.tracer.numpy.functions import record_function
-from gradof.tracer.numpy.in_c import clear, met
 from gradof.tracer.numpy.indexing import get_item, set_item
 from gradof.tracer.numpy.lengths import Sizes
 from gradof.tracer.numpy.lent import LENT

@@ -18,7 +18,7 @@ import numpy as np
 
 from gradof import tuning
 from gradof.errors import DataDependentError, ShapeError
-from gradof.tracer.numpy.adopt import formats
+from gradof.tracer.numpy.instruction import formats
 from gradof.tracer.state.source import user_loc
 
 _BITS = 62  # of a whole number, so that its sum of powers of two stays below 2**63
@@ -99,7 +99,7 @@ class PythonValues:
 
         Raises DataDependentError for other numbers.
         """
-        if self.is_constant:
+        if self.is_constant or not self.size:
             return self.plain()
         if self.dtype.kind == "b" and self.size > 1:
             return self._bits()

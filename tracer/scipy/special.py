@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import OutputError
+from gradof.ops.expr import F
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array, whole
@@ -89,6 +90,13 @@ def _faddeeva(x: Any, y: Any) -> tuple[Any, Any]:
     return u, v
 
 
+def _wofz(z: Any) -> Any:
+    u, v = _faddeeva(np.real(z), np.imag(z))
+    recorder: Any = active_recorder()
+    u, v = (recorder.traced(part) for part in (u, v))
+    return recorder.wrap(u.concrete + 1j * v.concrete, F.complex(u.expr, v.expr))
+
+
 def _voigt(x: Any, sigma: Any, gamma: Any) -> Any:
     """The Voigt profile; at a sigma of 0 the first terms of its series there (heat equation)."""
     is_zero = sigma == 0.0
@@ -147,3 +155,4 @@ COMPOSED["scipy.special._ufuncs"] = {
     "_scaled_exp1": lambda x: x * np.exp(x) * _special("exp1")(x),
 }  # fmt: skip
 COMPOSED["scipy.special"]["voigt_profile"] = _voigt
+COMPOSED["scipy.special"]["wofz"] = _wofz

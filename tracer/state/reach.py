@@ -51,6 +51,7 @@ from gradof.tracer.state.places import Place, Raw, makes_items, place_key
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.renewable import BUILT, is_renewable
 from gradof.tracer.state.scripted import edges_of_scripted, is_scripted
+from gradof.tracer.state.swapped import is_swapped
 
 _CLASS_BOOKS = frozenset({"__doc__", "__module__", "__qualname__", "__dict__", "__weakref__",
                           "__slots__", "__annotations__"})  # fmt: skip
@@ -65,8 +66,7 @@ class Reach:
     """The edges from objects, for one run; see the module docstring."""
 
     def __init__(self, reads: Reads) -> None:
-        self.reads = reads
-        self._has_modules = False
+        self.reads, self._has_modules = reads, False
         self._followed: set[CodeType] = set()
         self._home: dict[str, Any] | None = None  # the globals of the first function
         self.reached: set[int] = set()  # ids of objects, their namespaces, cells and globals
@@ -79,7 +79,7 @@ class Reach:
         if at is not None and type(obj) in BUILT:
             yield from edges_of_built(obj, at, self.reads.held)
         elif isinstance(obj, FunctionType):
-            if root or self.reads.ran(obj):
+            if (root or self.reads.ran(obj)) and not is_swapped(obj):
                 yield from self._of_function(obj)
             elif wraps(obj):
                 yield from self._of_wrapper(obj)

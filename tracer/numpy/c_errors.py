@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 from gradof.errors import GradofError
-from gradof.tracer.numpy.adopt import is_raised
 from gradof.tracer.numpy.array import TracedArray, plain_error
+from gradof.tracer.numpy.instruction import is_raised
 from gradof.tracer.state.source import called_in_scipy, of_cython, traceback_loc
 
 _NAME = TracedArray.__name__
