@@ -155,12 +155,12 @@ def _made() -> Any:
 
 
 UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda x: np.roots(x), "numpy.roots"),
+    (lambda x: np.packbits(x > 0), "numpy.packbits"),
     (lambda x: np.sum(x, out=_made().reshape(-1)[:1].reshape(())), "plain array"),
     (lambda x: x.setfield(1, np.int64), "ndarray.setfield"),
     (lambda x: x.view(np.int64), "ndarray.view"),
     (lambda x: np.frompyfunc(abs, 1, 1)(x), "ufunc abs"),
-    (lambda x: _made().dot(x), "X @ x"),
+    (lambda x: min([_made()], key=len).dot(x), "X @ x"),
     (lambda x: np.quantile(x, 0.5, weights=x * x, method="inverted_cdf"), "weights"),
     (lambda x: np.polyfit(x, x, 1, full=True), "full"),
     (lambda x: np.ravel(np.outer(x, x)[:, ::2], order="K"), "order"),

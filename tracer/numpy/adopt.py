@@ -41,7 +41,6 @@ from gradof.tracer.numpy.callees import (
     Giving,
     callees,
     drawing,
-    is_numeric,
     lend,
     making,
     put_back,
@@ -103,10 +102,11 @@ class Adoptions:
         self.lent: list[_Loan] = []  # of this run
         self.calls: Calls = {}  # what this run makes of calls
 
-    def note(self, frame: FrameType | None) -> None:
-        """The instruction that runs in a frame was to take a traced value, and has failed.
+    def note(self, frame: FrameType | None, failed: bool = False) -> None:
+        """The instruction that runs in a frame was to take a traced value in C code.
 
-        Nothing is noted where it names no plain array.
+        Nothing is noted where it names no plain array, and no call of `callees`; where it has
+        `failed`, a plain array may be given by what it names.
         """
         while frame is not None and _is_ours(frame):
             frame = frame.f_back
@@ -134,8 +134,8 @@ class Adoptions:
                     before = found.get(load.offset, _Stop())
                     found[load.offset] = replace(before, lent=frozenset(names_of(load)))
         found |= _conversions(frame, read, self.calls)
-        if not found and read and (opname in CALLS or opname == "BINARY_SUBSCR"):
-            found[read[0].offset] = _Stop(gives=names_of(read[0])[-1])
+        if failed and not found and read and (opname in CALLS or opname == "BINARY_SUBSCR"):
+            found[read[0].offset] = _Stop(gives=names_of(read[0])[0])
         if not self._add(code, found) and opname in STORES:
             self._note_made(frame)
 
@@ -265,8 +265,8 @@ class _Following:
         self, frame: FrameType, local: Any, name: str
     ) -> Iterator[tuple[bool, str, Any]]:
         space = local if name in local else frame.f_globals
-        if name in space and type(space[name]) is not Giving and not is_numeric(space[name]):
-            value = space[name]
+        value = space.get(name)
+        if value is not None and not isinstance(value, (Giving, np.ndarray, np.generic)):
             yield name in local, name, value
             space[name] = Giving(value, self.recorder.traced)
 

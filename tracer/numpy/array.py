@@ -175,7 +175,7 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
         caller, frame = scipy_call(), sys._getframe(1)
         if asks(frame, "__array__"):  # by Python code, which has no use for a plain one
             return self if dtype is None else self.astype(dtype)
-        self.recorder.adoptions.note(frame)
+        self.recorder.adoptions.note(frame, failed=self.dtype.kind != "b")
         if stores(frame):
             raise UnsupportedOpError(INTO_PLAIN[0], loc=user_loc(), hint=INTO_PLAIN[1])
         if self.dtype == bool and not self.recorder.adoptions.fresh:

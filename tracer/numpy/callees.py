@@ -173,6 +173,8 @@ class Giving:
         self._value, self._traced = value, traced
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         part = getattr(self._value, name)
         return self._traced(part) if is_numeric(part) else Giving(part, self._traced)
 

@@ -118,7 +118,7 @@ def trace_numpy(
                 fn, args, kwargs, static_argnames, numbers, varying, sight, adoptions, loops
             )
         except Exception as error:
-            adoptions.note(met(error))
+            adoptions.note(met(error), failed=True)
             cold = reads.misses.cold  # the function may have caught it, and failed by that
             if cold is not None:
                 reads.performs = None
