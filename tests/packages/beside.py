@@ -13,21 +13,11 @@ makes such runs.
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
-import json
-import os
-import random
-import signal
-import sys
-import threading
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -35,22 +25,12 @@ import gradof
 from gradof.errors import EagerWarning
 from tests.packages.compare import differences
 from tests.packages.run import Run, finish, seed, settle
+from tests.packages.watching import OF, Watch, forget_our_tests
 
-CALLS, SECONDS = 3, 200  # the last to second order; for one test
-_OF = frozenset(os.environ["SUITE_OF"].split(","))
-_ROWS = os.environ["SUITE_ROWS"]
-_HERE = __name__.partition(".")[0]
+CALLS = 3  # the last to second order
 __name__ = "gradof.beside"  # what calls the package's code is none of the user's
 
-
-class _Inside(threading.local):
-    depth, test = 0, ""
-
-
 _torch: Any = torch
-_inside = _Inside()
-_seen: set[int] = set()
-_wrapped: dict[Any, Any] = {}
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -164,96 +144,49 @@ def _compared(thing: Any, given: Any) -> dict[str, Any]:
             "eager_runs": info.eager_runs, "backward_runs": info.backward_runs}  # fmt: skip
 
 
-def _beside(name: str, thing: Any, args: Any, kwargs: Any) -> None:
-    """Compare a call, if it is the first of its kind; random states stay as they were."""
-    is_module = isinstance(thing, torch.nn.Module)
-    kind = hash((name, _kind((args, kwargs)), str(thing)[:1500] if is_module else ""))
-    if kind in _seen:
-        return
-    _seen.add(kind)
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    _inside.depth += 1
+def _told(thing: Any, given: Any) -> dict[str, Any]:
+    """A row of a call, with what the user would be told of it."""
+    state = torch.get_rng_state()
+    told = warnings.catch_warnings(record=True)
     try:
-        told = warnings.catch_warnings(record=True)
         with torch.enable_grad(), _torch.autograd.set_detect_anomaly(False), told as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", EagerWarning)
-            row = _compared(thing, (args, kwargs))
-        if row["status"] == "fallback" and caught:
-            row["reason"] = " ".join(str(caught[0].message).split())[:400]
-    except TimeoutError:
-        raise
-    except Exception:
-        row = {"status": "error", "reason": traceback.format_exc()[-600:]}
+            row = _compared(thing, given)
     finally:
-        _inside.depth -= 1
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
-    with open(_ROWS, "a") as file:
-        print(json.dumps({"name": name, "test": _inside.test, **row}), file=file)
+        torch.set_rng_state(state)
+    if row["status"] == "fallback" and caught:
+        row["reason"] = " ".join(str(caught[0].message).split())[:400]
+    return row
 
 
 def _is_asked(args: Any, kwargs: Any) -> bool:
-    if _inside.depth or _torch.jit.is_tracing() or _torch.compiler.is_compiling():
+    if _torch.jit.is_tracing() or _torch.compiler.is_compiling():
         return False
     tensors = any(t.is_floating_point() for _, t in _leaves((args, kwargs)))
     return tensors and not torch._C._are_functorch_transforms_active()
 
 
-def _watching(original: Any, thing_of: Callable[[Any], Any] | None, name: str = "") -> Any:
-    """What calls `original`, and compares the call; of a method `thing_of` gives the object."""
+def _kind_of(thing: Any, given: Any) -> Any:
+    return _kind(given), str(thing)[:1500] if isinstance(thing, torch.nn.Module) else ""
 
-    @functools.wraps(original)
-    def watch(*args: Any, **kwargs: Any) -> Any:
-        thing = original if thing_of is None else thing_of(args[0])
-        given = args if thing_of is None else args[1:]
-        own = thing_of is None or (
-            type(thing).__call__ is watch and type(thing).__module__.partition(".")[0] in _OF
-            and not hasattr(type(thing), "_gradof_original")
-            and not isinstance(thing, torch.jit.ScriptModule)
+
+_watch = Watch(_is_asked, _told, _kind_of)
+
+
+def _of_modules(call: Any) -> Any:
+    """The `__call__` of a class of modules, watched where it is that of a module's own class."""
+
+    def module_of(module: Any) -> Any:
+        own = (
+            type(module).__call__ is watched and type(module).__module__.partition(".")[0] in OF
+            and not hasattr(type(module), "_gradof_original")
+            and not isinstance(module, torch.jit.ScriptModule)
         )  # fmt: skip
-        if own and _is_asked(given, kwargs):
-            what = name or f"{type(thing).__module__}:{type(thing).__name__}"
-            _beside(what, thing, given, kwargs)
-        _inside.depth += 1
-        try:
-            return original(*args, **kwargs)
-        finally:
-            _inside.depth -= 1
+        return module if own else None
 
-    return watch
-
-
-def _is_wanted(value: Any) -> bool:
-    return (
-        inspect.isfunction(value) and str(value.__module__).partition(".")[0] in _OF
-        and not value.__name__.startswith("_") and not hasattr(value, "__wrapped__")
-        and "test" not in value.__module__ and not inspect.isgeneratorfunction(value)
-    )  # fmt: skip
-
-
-def _watched(value: Any) -> Any:
-    if _is_wanted(value):
-        if value not in _wrapped:
-            _wrapped[value] = _watching(value, None, f"{value.__module__}:{value.__qualname__}")
-        return _wrapped[value]
-    if type(value) is ModuleType and value.__name__.partition(".")[0] in _OF:
-        return _Proxy(value)
-    return value
-
-
-class _Proxy(ModuleType):
-    """A module of the package, for its tests: its functions are watched."""
-
-    def __init__(self, module: ModuleType) -> None:
-        object.__setattr__(self, "_module", module)
-
-    def __getattribute__(self, name: str) -> Any:
-        return _watched(getattr(object.__getattribute__(self, "_module"), name))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(object.__getattribute__(self, "_module"), name, value)
+    watched = _watch.of_calls(call, module_of)
+    return watched
 
 
 def _subclasses(cls: type) -> Iterator[type]:
@@ -265,13 +198,8 @@ def _subclasses(cls: type) -> Iterator[type]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Forget our own `tests`, which are imported by now: a package's may be called so, too.
-
-    From then on the folders of SUITE_PATH are on the path of imports, and the one we are in.
-    """
-    for name in [m for m in sys.modules if m.partition(".")[0] == _HERE]:
-        del sys.modules[name]
-    sys.path[:0] = [*os.environ["SUITE_PATH"].split(os.pathsep), os.getcwd()]
+    """A package's tests may be called as ours."""
+    forget_our_tests()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -279,24 +207,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for cls in {torch.nn.Module, *_subclasses(torch.nn.Module)}:
         owner: Any = cls
         if inspect.isfunction(call := vars(cls).get("__call__")):
-            owner.__call__ = _watching(call, lambda module: module)
+            owner.__call__ = _of_modules(call)
     for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
         for name, value in list(vars(module).items()):
-            setattr(module, name, _watched(value))
+            setattr(module, name, _watch.watched(value))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Each test begins with the same random states, and ends in time."""
-
-    def late(*_: Any) -> None:
-        raise TimeoutError(f"{item.nodeid} takes more than {SECONDS} s beside eager")
-
     seed(0)
-    _inside.test = item.nodeid
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(SECONDS)
-    try:
+    with _watch.test(item.nodeid):
         return (yield)
-    finally:
-        signal.alarm(0)

@@ -2,9 +2,12 @@
 
     python -m tests.packages.suites --at build/suites zuko nflows=tests gpytorch=test
 
+    python -m tests.packages.suites --numpy --at build/suites colour-science=colour
+
 Each package's source archive is fetched from PyPI, and the package installed, into the folder; its
 tests run in a process of their own. `NAME=FOLDER` says where they are, if not in `tests`. What they
-need besides comes from the Python path.
+need besides comes from the Python path. `--numpy` is for packages of functions of arrays
+(`tests.packages.beside_numpy`).
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ def installed(name: str, at: Path) -> tuple[Path, list[str]]:
     return folder, [top for top in tops if top not in ("tests", "test", "__pycache__")]
 
 
-def rows(name: str, tests: str, at: Path) -> list[dict[str, Any]]:
+def rows(name: str, tests: str, at: Path, plugin: str = "beside") -> list[dict[str, Any]]:
     """One row for each kind of call that the tests of a package make.
 
     Prints a line where the tests did not come to an end, so that rows are missing.
@@ -75,7 +78,7 @@ def rows(name: str, tests: str, at: Path) -> list[dict[str, Any]]:
     found.unlink(missing_ok=True)
     path = os.pathsep.join((str(package.resolve()), os.environ.get("PYTHONPATH", "")))
     command = [
-        sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q", "-p",
+        sys.executable, "-P", "-m", "pytest", "-p", f"tests.packages.{plugin}", "-q", "-p",
         "no:cacheprovider", "--continue-on-collection-errors", "-o", "addopts=", tests,
     ]  # fmt: skip
     environment = {
@@ -98,12 +101,14 @@ def main() -> None:
     """Run the tests of packages and print what is not equal to eager, or not compiled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--at", type=Path, required=True)
+    parser.add_argument("--numpy", action="store_true", help="functions of arrays, not of tensors")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args()
+    plugin = "beside_numpy" if args.numpy else "beside"
     for name in args.names:
         name, _, tests = name.partition("=")
         try:
-            found = rows(name, tests or "tests", args.at)
+            found = rows(name, tests or "tests", args.at, plugin)
         except (LookupError, subprocess.SubprocessError) as error:
             print(f"{name}: {error}")
             continue
@@ -111,7 +116,7 @@ def main() -> None:
         print(f"{name}: {len(found)} kinds of calls:",
               ", ".join(f"{n} {status}" for status, n in counts.most_common()))  # fmt: skip
         told = Counter((r["status"], r["name"], r["reason"][:300]) for r in found
-                       if r["status"] in ("wrong", "error", "fallback"))  # fmt: skip
+                       if r["status"] in ("wrong", "error", "fallback", "refused"))  # fmt: skip
         for (status, what, reason), n in told.most_common():
             print(f"  {status} x{n} {what}: {reason}")
 

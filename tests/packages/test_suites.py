@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,37 @@ def test_them():
 """
 
 
+_ARRAYS = """
+import numpy as np
+
+def scaled(x, by=2.0):
+    return np.sin(np.asarray(x) * by)
+
+def text(x):
+    return {x[0]: np.sum(x)}
+
+class Layer:
+    def __init__(self):
+        self.w, self.calls = np.ones(3), 0
+
+    def apply(self, x):
+        self.calls += 1
+        self.w[0] = x[0]
+        return np.float64(x) * self.w.sum()
+"""
+_ARRAY_TESTS = """
+import numpy as np
+import tiny_arrays
+from tiny_arrays import scaled
+
+def test_them():
+    layer = tiny_arrays.Layer()
+    for _ in range(2):
+        assert layer.apply(np.arange(3.0) + 1).shape == scaled(np.ones(3)).shape
+    assert tiny_arrays.text(np.ones(2)) == {1.0: 2.0} and layer.calls == 2
+"""
+
+
 _MISTAKEN = """
 import gradof
 
@@ -60,32 +92,45 @@ gradof.differentiate = Mistaken
 """
 
 
-@pytest.mark.parametrize("mistaken", [False, True])
-def test_each_kind_of_call_is_compared_once(tmp_path: Path, mistaken: bool) -> None:
-    tests = tmp_path / "tests"  # of the name of ours
-    tests.mkdir()
-    (tests / "__init__.py").touch()
-    (tests / "test_layers.py").write_text(_TESTS)
-    (tmp_path / "tiny_layers.py").write_text(_PACKAGE)
+def _rows(folder: Path, package: str, text: str, tests: str, mistaken: bool, plugin: str) -> Any:
+    """The rows of a package made for it, by name."""
+    there = folder / "tests"  # of the name of ours
+    there.mkdir()
+    (there / "__init__.py").touch()
+    (there / "test_layers.py").write_text(tests)
+    (folder / f"{package}.py").write_text(text)
     if mistaken:
-        (tests / "conftest.py").write_text(_MISTAKEN)
+        (there / "conftest.py").write_text(_MISTAKEN)
     root = Path(__file__).resolve().parents[2]
     ran = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-p", "tests.packages.beside", "-q",
+        [sys.executable, "-P", "-m", "pytest", "-p", f"tests.packages.{plugin}", "-q",
          "-p", "no:cacheprovider", "tests"],
-        cwd=tmp_path, check=False, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(root), "SUITE_PATH": str(tmp_path),
-             "SUITE_OF": "tiny_layers", "SUITE_ROWS": str(tmp_path / "rows"),
+        cwd=folder, check=False, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(root), "SUITE_PATH": str(folder),
+             "SUITE_OF": package, "SUITE_ROWS": str(folder / "rows"),
              "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
-    found = {row["name"].partition(":")[2]: row for row in rows}
+    rows = [json.loads(line) for line in (folder / "rows").read_text().splitlines()]
     assert len(rows) == 3
+    return {row["name"].partition(":")[2]: row for row in rows}
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_each_kind_of_call_is_compared_once(tmp_path: Path, mistaken: bool) -> None:
+    found = _rows(tmp_path, "tiny_layers", _PACKAGE, _TESTS, mistaken, "beside")
     if mistaken:
-        assert all(row["status"] == "wrong" and "is off by" in row["reason"] for row in rows)
+        assert all(r["status"] == "wrong" and "is off by" in r["reason"] for r in found.values())
         return
     assert {name: row["status"] for name, row in found.items()} == {
         "Layer": "equal", "scaled": "equal", "told": "fallback"
     }  # fmt: skip
     assert found["Layer"]["backward_runs"] >= 3 and "print is called" in found["told"]["reason"]
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_functions_of_arrays_are_compared_with_plain_numpy(tmp_path: Path, mistaken: bool) -> None:
+    found = _rows(tmp_path, "tiny_arrays", _ARRAYS, _ARRAY_TESTS, mistaken, "beside_numpy")
+    assert found["text"]["status"] == "refused" and "key of a dict" in found["text"]["reason"]
+    for name in ("Layer.apply", "scaled"):
+        assert found[name]["status"] == ("wrong" if mistaken else "equal"), found

@@ -91,6 +91,7 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda x: x.T.copy().ravel("K") * 2,
     _written_where_it_may_be,
     lambda x: np.require(x.T, np.float64, ["C", "W"]).ravel("K") ** 2,
+    lambda x: NUMPY.array(x.T, copy=NUMPY._CopyMode.IF_NEEDED) ** 2,  # as scikit-learn asks
     lambda x: np.require([x[0], x[1]]) * np.require(x[:2], requirements="O"),
     lambda x: _set_where_it_is_large(np.asarray(x[0, 1])) * x,
 ]  # fmt: skip

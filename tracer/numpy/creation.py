@@ -129,6 +129,8 @@ def _holding(
             f"numpy.{original.__name__} of traced arrays with {sorted(kwargs) or args}",
             "give dtype only",
         )
+    if copy is np._CopyMode.IF_NEEDED:  # type: ignore[attr-defined]
+        copy = None
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
     if value.is_scalar:
