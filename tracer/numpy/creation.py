@@ -129,7 +129,7 @@ def _holding(
             f"numpy.{original.__name__} of traced arrays with {sorted(kwargs) or args}",
             "give dtype only",
         )
-    if copy is np._CopyMode.IF_NEEDED:  # type: ignore[attr-defined]
+    if copy is np._CopyMode.IF_NEEDED:
         copy = None
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
