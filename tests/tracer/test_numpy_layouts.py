@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from gradof import differentiate, grad, vjp
 from gradof.errors import UnsupportedOpError
 
+pytestmark = pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 X = np.arange(12.0).reshape(3, 4) + 1
 NUMPY: Any = np
 
@@ -89,6 +90,8 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda x: x * 2 if x.T.flags["F_CONTIGUOUS"] else x * 3,
     lambda x: x * x.strides[0] + x.itemsize,
     lambda x: x.T.copy().ravel("K") * 2,
+    lambda x: x * 2 if np.may_share_memory(x, np.asarray(x)[1:]) and x.device == "cpu" else x,
+    lambda x: x * 3 if np.shares_memory(x, x * 2) else x * 2,
     _written_where_it_may_be,
     lambda x: np.require(x.T, np.float64, ["C", "W"]).ravel("K") ** 2,
     lambda x: NUMPY.array(x.T, copy=NUMPY._CopyMode.IF_NEEDED) ** 2,  # as scikit-learn asks

@@ -5,6 +5,7 @@ As colour-science, pymap3d and scikit-fuzzy have it: each begins with `np.asarra
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import sys
 from pathlib import Path
@@ -139,6 +140,24 @@ def test_compiled_code_that_wants_the_memory_is_named_with_the_users_line(packag
     with pytest.raises(UnsupportedOpError, match=r"plain numpy array(.|\n)*a_package.py:\d+") as e:
         grad(package.compiled)(np.ones(3))
     assert "TracedArray" not in str(e.value) and isinstance(e.value.__cause__, TypeError)
+
+
+def test_compiled_code_that_finds_no_version_for_its_arguments_is_named(package: Any) -> None:
+    text = b"f(): incompatible function arguments."  # pybind11's; Cython has another
+
+    def told(x: Any) -> Any:
+        return ctypes.pythonapi.PyErr_SetString(ctypes.py_object(TypeError), text)
+
+    def of_the_users(x: Any) -> Any:
+        return x * told_nothing()
+
+    def told_nothing() -> Any:
+        return ctypes.pythonapi.PyErr_SetString(ctypes.py_object(TypeError), text)
+
+    with pytest.raises(UnsupportedOpError, match="plain numpy array"):
+        grad(told)(np.ones(3))
+    with pytest.raises(TypeError, match="incompatible function"):
+        grad(of_the_users)(np.ones(3))
 
 
 def test_an_error_of_the_codes_own_is_its_own(package: Any) -> None:

@@ -76,7 +76,10 @@ def reads_of(code: CodeType, lasti: int) -> list[Instruction]:
         return []
     read: list[Instruction] = []
     pair = None  # the load of two that is right before
+    last = None  # the same, of `view` in `view[0] = p`: only a constant may come after it
     for load in instructions(code):
+        if load.offset < lasti and load.opname != "LOAD_CONST":
+            last = load if load.opname == "LOAD_FAST_LOAD_FAST" else None
         if load.opname not in LOCALS | ATTRIBUTES | {"LOAD_GLOBAL"} or load.offset > lasti:
             pair = None
             continue
@@ -86,4 +89,6 @@ def reads_of(code: CodeType, lasti: int) -> list[Instruction]:
                 read.append(Instruction(pair.offset, "LOAD_FAST", pair.argval[1]))
             read.append(load)
         pair = load if load.opname == "LOAD_FAST_LOAD_FAST" else None
+    if not read and last is not None:
+        read.append(Instruction(last.offset, "LOAD_FAST", last.argval[1]))
     return read

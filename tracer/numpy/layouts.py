@@ -42,6 +42,11 @@ class LaidOut:
         return Flags(self)
 
     @property
+    def device(self) -> str:
+        """Where the elements are."""
+        return "cpu"
+
+    @property
     def flat(self: Any) -> Any:
         """The elements in order (numpy's is an iterator): a view where there is one, or to read."""
         elements: Any = np.ravel(self)[:]
@@ -132,8 +137,12 @@ def set_shape(array: Any, shape: Any) -> None:
             "the shape of an argument is changed in place", "take another array: "
             "x = x.reshape(shape)"
         )
-    memory = array.concrete[...]
-    memory.shape = shape
+    memory = array.concrete.reshape(shape)  # setting it is deprecated from numpy 2.5 on
+    if memory.size and not np.may_share_memory(memory, array.memory):
+        raise AttributeError(
+            "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with "
+            "the desired shape."
+        )
     old, new = array.memory.shape, memory.shape
     made, link = array.expr.reshape(new), array.link
     if link is not None:

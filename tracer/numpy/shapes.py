@@ -336,3 +336,16 @@ def _meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool =
     ]
     grids = shaped if sparse else np.broadcast_arrays(*shaped)
     return tuple(np.copy(x) for x in grids) if copy else tuple(grids)
+
+
+def _answered(function: Any) -> None:
+    @composed(function)
+    def _(a: Any, b: Any, /, max_work: Any = None) -> bool:
+        roots = [x.root for x in (a, b) if isinstance(x, TracedArray)]
+        if all(id(root) in root.recorder.places for root in roots) and len({*map(id, roots)}) == 2:
+            raise TypeError("argument that is another array of the caller's than the first")
+        return bool(function(memories(a), memories(b)))
+
+
+_answered(np.may_share_memory)
+_answered(np.shares_memory)
