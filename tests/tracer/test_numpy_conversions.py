@@ -90,6 +90,30 @@ def test_types_that_are_only_named_are_numpys_own() -> None:
     assert np.float64.__module__ == "numpy"
 
 
+def test_a_property_that_leads_to_a_type_is_read_as_the_code_reads_it() -> None:
+    class Counts:
+        kind, reads = np.float32, 0
+
+        @property
+        def dtype(self) -> Any:
+            self.reads += 1
+            return np.float64
+
+    counts = Counts()
+
+    def told(x: Any) -> Any:
+        if x.shape[0] == 7:
+            return counts.dtype(x)
+        return np.float64(x) * counts.kind(x)
+
+    np.testing.assert_allclose(grad(lambda x: told(x).sum())(X), 2 * X, rtol=1e-6)
+    assert counts.reads == 0
+    compiled = differentiate(told)
+    for n in range(1, 3):
+        np.testing.assert_array_equal(compiled(np.arange(7.0)), np.arange(7.0))
+        assert counts.reads == n
+
+
 def test_numbers_of_the_module_math_are_pythons_own() -> None:
     kept: list[Any] = []
 

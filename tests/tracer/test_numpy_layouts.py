@@ -147,6 +147,34 @@ def test_what_numpy_code_may_not_do_is_refused_with_its_line() -> None:
         grad(_no_row)(X)
 
 
+def _in_a_row(x: Any) -> Any:
+    y = x * 2
+    try:
+        y.shape = -1
+    except AttributeError:
+        return x * 7
+    return y
+
+
+OF_COMPUTED: list[Callable[[Any], Any]] = [
+    lambda x: as_strided(x * 2, (3,), (40,)), lambda x: (x * 2).ravel("K"), _in_a_row,
+    lambda x: np.exp(x).reshape(-1, order="A"), lambda x: x * (x + 1).strides[0],
+    lambda x: np.where(x > 3, x, 0).ravel("K"), lambda x: np.stack([x, x]).sum(0).ravel("A"),
+    lambda x: x * 2 if (x.T * 2).flags.c_contiguous else x * 3,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(OF_COMPUTED)))
+def test_the_layout_of_what_is_computed_is_that_of_its_arguments(at: int) -> None:
+    function = OF_COMPUTED[at]
+    compiled = differentiate(function)
+    for x in (X, np.asfortranarray(X), X * 2, np.asfortranarray(X) * 2):
+        np.testing.assert_allclose(
+            compiled(x.copy(order="K")), function(x.copy(order="K")), rtol=1e-14
+        )
+    assert compiled.cache_info().misses == 2
+
+
 def test_a_layout_that_is_asked_for_is_part_of_the_trace() -> None:
     compiled = differentiate(lambda x: x * 2 if x.flags.c_contiguous else x * 3)
     np.testing.assert_array_equal(compiled(X), X * 2)

@@ -133,7 +133,7 @@ class Adoptions:
                 if method and type(variables(frame, load).get(load.argval)) is np.ndarray:
                     before = found.get(load.offset, _Stop())
                     found[load.offset] = replace(before, lent=frozenset(names_of(load)))
-        found |= _conversions(frame, read, self.calls)
+        found |= _conversions(frame, read, self.calls, failed)
         if failed and not found and read and (opname in CALLS or opname == "BINARY_SUBSCR"):
             found[read[0].offset] = _Stop(gives=names_of(read[0])[0])
         if not self._add(code, found) and opname in STORES:
@@ -149,7 +149,7 @@ class Adoptions:
         if frame is None:
             return
         read = reads_of(frame.f_code, frame.f_lasti)
-        self._add(frame.f_code, _conversions(frame, read, self.calls))
+        self._add(frame.f_code, _conversions(frame, read, self.calls, failed=False))
 
     def note_draws(self, codes: Mapping[CodeType, dict[str, Any]]) -> None:
         """The code that ran has drawn random numbers where numpy's names were left alone."""
@@ -317,12 +317,14 @@ class _Following:
             self.adoptions.note(back)
 
 
-def _conversions(frame: FrameType, read: list[Instruction], calls: Calls) -> dict[int, _Stop]:
+def _conversions(
+    frame: FrameType, read: list[Instruction], calls: Calls, failed: bool
+) -> dict[int, _Stop]:
     """Where code calls what makes numbers, if an instruction that reads these does so."""
     if not read:
         return {}
     offsets = {i.offset for i in read}
-    found = {callee.offset: _Stop(callee=callee) for callee in callees(frame, calls)}
+    found = {callee.offset: _Stop(callee=callee) for callee in callees(frame, calls, failed)}
     return found if offsets & found.keys() else {}
 
 

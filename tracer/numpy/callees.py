@@ -13,12 +13,14 @@ leads to what the trace makes of the call.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FrameType
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.state.bytecode import Instruction, instructions
 from gradof.tracer.state.generators import GLOBAL
 
@@ -56,16 +58,19 @@ def is_type(value: Any) -> bool:
     return issubclass(value, (np.number, np.bool_)) and value.__module__ == "numpy"
 
 
-def callees(frame: FrameType, calls: Calls) -> Iterator[Callee]:
+def callees(frame: FrameType, calls: Calls, failed: bool) -> Iterator[Callee]:
     """The calls in a frame's code that a trace makes something of.
 
     Types are found wherever they are called; functions where the instruction that runs calls them.
+    Where it has `failed`, properties may lead to what it calls: all that the run did is undone.
     """
     spaces = frame.f_locals, frame.f_globals, frame.f_builtins
     running: Any = list(frame.f_code.co_positions())[frame.f_lasti // 2][::2]
     for callee in _called(frame.f_code):
         first = next((space[callee.name] for space in spaces if callee.name in space), _ABSENT)
         value = _followed(first, callee.attributes)
+        if value is _ABSENT and failed and callee.start == running:
+            value = _read(first, callee.attributes)
         if calls.get(value) is not None and (
             is_type(value) or _is_of_math(value) or callee.start == running
         ):
@@ -102,11 +107,24 @@ def _is_of_math(value: Any) -> bool:
 
 
 def _followed(value: Any, attributes: tuple[str, ...]) -> Any:
+    """What attributes lead to, where no code of the user's has to run for it."""
     for name in attributes:
-        try:
+        if isinstance(value, (ModuleType, np.dtype)) or (
+            name == "dtype" and isinstance(value, (np.ndarray, np.generic))
+        ):
             value = getattr(value, name, _ABSENT)
-        except Exception:  # a property of the user's: no type then
-            return _ABSENT
+        else:
+            value = inspect.getattr_static(value, name, _ABSENT)
+            value = value.__func__ if isinstance(value, staticmethod) else value
+            if isinstance(value, property):
+                return _ABSENT
+    return value
+
+
+def _read(value: Any, attributes: tuple[str, ...]) -> Any:
+    """The same, as the code reads it."""
+    for name in attributes:
+        value = getattr(value, name, _ABSENT)
     return value
 
 
@@ -152,6 +170,8 @@ class Lent:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._value, name)
+        if active_recorder() is None:  # another thread, which reads the name meanwhile
+            return value
         made = self._calls.get(value)
         return Lent(value, self._calls) if made is None else made
 
@@ -176,6 +196,8 @@ class Giving:
         if name.startswith("__"):
             raise AttributeError(name)
         part = getattr(self._value, name)
+        if active_recorder() is None:
+            return part
         return self._traced(part) if is_numeric(part) else Giving(part, self._traced)
 
     def __getitem__(self, key: Any) -> Any:
@@ -186,6 +208,8 @@ class Giving:
         return self._given(self._value(*args, **kwargs))
 
     def _given(self, result: Any) -> Any:
+        if active_recorder() is None:
+            return result
         if is_numeric(result):
             return self._traced(result)
         nest = type(result) in (tuple, list, dict)

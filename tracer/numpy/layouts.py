@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradof.errors import UnsupportedOpError
+from gradof.tracer.core.result import Layout
 from gradof.tracer.numpy.lengths import is_users
 from gradof.tracer.numpy.view import Elements, View
 from gradof.tracer.state.source import user_loc
@@ -33,7 +34,7 @@ class LaidOut:
         """Bytes from one element to the next, by dim."""
         if is_users(sys._getframe(1)):
             tell_sizes(self)
-        self.recorder.asks_layout(self)
+        ask_layout(self)
         return tuple(self.memory.strides)
 
     @property
@@ -104,11 +105,25 @@ class Flags:
                 hint="ask for c_contiguous, f_contiguous or writeable",
             )
         tell_sizes(array)
-        array.recorder.asks_layout(array)
+        ask_layout(array)
         return bool(getattr(array.memory.flags, name))
 
     def __getitem__(self, name: str) -> bool:
         return bool(getattr(self, _SHORT.get(name, name.lower())))
+
+
+def ask_layout(array: Any) -> None:
+    """What follows depends on how an array lies in memory.
+
+    What is computed lies as its operands do: in the end as the arguments with several dims.
+    """
+    recorder = array.recorder
+    recorder.asks_layout(array)
+    if id(array.root) not in recorder.places:
+        for i, given in enumerate(recorder.given):
+            if np.ndim(given) > 1:
+                flat = given.flags.c_contiguous
+                recorder.layouts[i] = Layout(i, None if flat else given.strides)
 
 
 def tell_sizes(array: Any) -> None:
@@ -137,6 +152,7 @@ def set_shape(array: Any, shape: Any) -> None:
             "the shape of an argument is changed in place", "take another array: "
             "x = x.reshape(shape)"
         )
+    ask_layout(array)
     memory = array.concrete.reshape(shape)  # setting it is deprecated from numpy 2.5 on
     if memory.size and not np.may_share_memory(memory, array.memory):
         raise AttributeError(

@@ -19,6 +19,7 @@ from gradof.tracer.numpy.functions import (
     view_of,
     whole,
 )
+from gradof.tracer.numpy.layouts import ask_layout
 from gradof.tracer.numpy.recorder import Recorder
 from gradof.tracer.numpy.view import View
 
@@ -36,6 +37,7 @@ def _reshape(
     r.asks_layout(array)
     flags = array.memory.flags
     if order == "A":
+        ask_layout(array)
         order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
     target = tuple(array.memory.reshape(whole(shape), order=order).shape)
     old = array.shape
@@ -57,6 +59,8 @@ def _ravel(a: Any, order: Any = "C") -> Any:
     flags = np.asarray(memories(a)).flags
     dense = {"F": flags.f_contiguous, "C": flags.c_contiguous}.get(order, flags.forc)
     if order == "K":
+        if isinstance(a, TracedArray):
+            ask_layout(a)
         if not dense:
             raise TypeError("argument order='K', of memory with gaps")
         order = "A"

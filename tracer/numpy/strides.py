@@ -13,7 +13,7 @@ import numpy as np
 from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.layouts import in_order, tell_sizes
+from gradof.tracer.numpy.layouts import ask_layout, in_order, tell_sizes
 from gradof.tracer.numpy.operands import contains_traced
 from gradof.tracer.numpy.view import View
 
@@ -37,7 +37,7 @@ def _settled(array: Any) -> Any:
 
 def _strided(recorder: Any, array: Any, want: Any) -> Any:
     """The elements of the root of an array that are where those of `want` are."""
-    recorder.asks_layout(array)
+    ask_layout(array)
     root = array.root
     order = tuple(sorted(range(root.ndim), key=lambda d: (-root.memory.strides[d], d)))
     places = _places(want, root.memory)
