@@ -134,7 +134,8 @@ def _holding(
     if not isinstance(value, TracedArray):
         value, copy = recorder.traced(value), False
     if value.is_scalar:
-        value, copy = np.copy(value), False  # an array, which can be written into
+        # an array, which can be written into; the number stays what it is
+        value, copy = recorder.wrap(np.array(value.concrete), value.expr), False
     if value.ndim < ndmin:
         value = np.reshape(value, (1,) * (ndmin - value.ndim) + value.shape)
     if dtype is not None and value.dtype != np.dtype(dtype):
