@@ -160,6 +160,30 @@ def test_compiled_code_that_finds_no_version_for_its_arguments_is_named(package:
         grad(of_the_users)(np.ones(3))
 
 
+class Quantity(np.ndarray):
+    """Like astropy's, which knows its unit."""
+
+    def tobytes(self, order: Any = "C") -> Any:
+        raise NotImplementedError("cannot write Quantities to bytes")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(value, Quantity):
+            raise TypeError("only Quantities can be assigned")
+        super().__setitem__(key, value)
+
+
+def test_arrays_of_a_subclass_in_the_state_are_compared_by_their_elements() -> None:
+    lengths = np.arange(3.0).view(Quantity)
+
+    def scaled(x: Any) -> Any:
+        return x * np.asarray(lengths).sum() * len(lengths)
+
+    compiled = differentiate(scaled)
+    for change in (0.0, 0.0, 2.0):
+        np.asarray(lengths)[0] += change
+        np.testing.assert_allclose(compiled(np.ones(3)), scaled(np.ones(3)))
+
+
 def test_an_error_of_the_codes_own_is_its_own(package: Any) -> None:
     def told(x: Any) -> Any:
         raise ValueError(f"not a {type(x).__name__}, please")

@@ -61,7 +61,8 @@ def is_type(value: Any) -> bool:
 def callees(frame: FrameType, calls: Calls, failed: bool) -> Iterator[Callee]:
     """The calls in a frame's code that a trace makes something of.
 
-    Types are found wherever they are called; functions where the instruction that runs calls them.
+    Types are found wherever they are called, and what begins most functions, `np.asarray` and its
+    like; other functions where the instruction that runs calls them.
     Where it has `failed`, properties may lead to what it calls: all that the run did is undone.
     """
     spaces = frame.f_locals, frame.f_globals, frame.f_builtins
@@ -73,10 +74,12 @@ def callees(frame: FrameType, calls: Calls, failed: bool) -> Iterator[Callee]:
             value = _read(first, callee.attributes)
         if calls.get(value) is not None and (
             is_type(value) or _is_of_math(value) or callee.start == running
-        ):
+            or any(value is holder for holder in _HOLDERS)
+        ):  # fmt: skip
             yield callee
 
 
+_HOLDERS: tuple[Any, ...] = (np.asarray, np.array, np.asanyarray, np.ascontiguousarray)
 _MAKERS: tuple[Any, ...] = (
     np.empty, np.zeros, np.ones, np.full, np.empty_like, np.zeros_like, np.ones_like, np.full_like,
     np.array, np.copy,

@@ -29,6 +29,8 @@ def elements(obj: Any) -> Any:
     """What an array, a memoryview, data of ctypes or a lock holds, so that it can be compared."""
     if isinstance(obj, _C_DATA):
         return bytes(obj)  # type: ignore[call-overload]
+    if isinstance(obj, np.ndarray):
+        obj = obj.view(np.ndarray)  # a subclass may refuse, as astropy's Quantity does
     return obj.locked() if type(obj) is LOCK else obj.tobytes()
 
 
@@ -39,7 +41,7 @@ def put_elements(obj: Any, before: Any) -> None:
     elif isinstance(obj, _C_DATA):
         ctypes.memmove(ctypes.byref(obj), before, len(before))  # type: ignore[arg-type]
     elif isinstance(obj, np.ndarray):
-        obj[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
+        obj.view(np.ndarray)[...] = np.frombuffer(before, obj.dtype).reshape(obj.shape)
     elif type(obj) is memoryview:
         obj.cast("B")[:] = before
     else:
