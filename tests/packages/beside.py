@@ -25,7 +25,7 @@ import gradof
 from gradof.errors import EagerWarning
 from tests.packages.compare import differences
 from tests.packages.run import Run, finish, seed, settle
-from tests.packages.watching import OF, Watch, forget_our_tests
+from tests.packages.watching import OF, Watch, forget_our_tests, kind, mapped
 
 CALLS = 3  # the last to second order
 __name__ = "gradof.beside"  # what calls the package's code is none of the user's
@@ -44,32 +44,19 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
             yield from _leaves(part, f"{path}.{key}")
 
 
-def _kind(tree: Any) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return str(tree.dtype), tuple(tree.shape)
-    if isinstance(tree, (list, tuple)):
-        return tuple(map(_kind, tree))
-    if isinstance(tree, dict):
-        return tuple((str(key), _kind(part)) for key, part in tree.items())
-    plain = isinstance(tree, (int, float, str, type(None)))
-    return repr(tree)[:60] if plain else type(tree).__name__
-
-
 def _copied(tree: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, torch.Tensor):
-        if type(tree) not in (torch.Tensor, torch.nn.Parameter) or tree.layout is not torch.strided:
-            raise TypeError(f"a {type(tree).__name__}, {tree.layout}")
-        made = tree.detach().clone()
-        if made.is_floating_point() or made.is_complex():
-            made = change(made).requires_grad_()
-        return made
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_copied(part, change) for part in tree))
-    if type(tree) in (list, tuple):
-        return type(tree)(_copied(part, change) for part in tree)
-    if type(tree) is dict:
-        return {key: _copied(part, change) for key, part in tree.items()}
-    return tree
+    return mapped(tree, lambda leaf: _tensor(leaf, change))
+
+
+def _tensor(leaf: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
+        raise TypeError(f"a {type(leaf).__name__}, {leaf.layout}")
+    made = leaf.detach().clone()
+    if made.is_floating_point() or made.is_complex():
+        made = change(made).requires_grad_()
+    return made
 
 
 def _same(tensor: Any) -> Any:
@@ -168,7 +155,7 @@ def _is_asked(args: Any, kwargs: Any) -> bool:
 
 
 def _kind_of(thing: Any, given: Any) -> Any:
-    return _kind(given), str(thing)[:1500] if isinstance(thing, torch.nn.Module) else ""
+    return kind(given), str(thing)[:1500] if isinstance(thing, torch.nn.Module) else ""
 
 
 _watch = Watch(_is_asked, _told, _kind_of)

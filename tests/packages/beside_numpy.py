@@ -24,7 +24,7 @@ import pytest
 
 import gradof
 from gradof.errors import GradofError
-from tests.packages.watching import OF, Watch, forget_our_tests
+from tests.packages.watching import OF, Watch, forget_our_tests, kind, mapped
 
 CALLS = 3
 _STEPS = (1e-5, 1e-6, 3e-7)
@@ -47,30 +47,18 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind == "f"
 
 
-def _kind(thing: Any, tree: Any) -> Any:
-    if isinstance(tree, np.ndarray):
-        return str(tree.dtype), tree.shape
-    if isinstance(tree, (list, tuple)):
-        return tuple(_kind(thing, part) for part in tree[:20])
-    if isinstance(tree, dict):
-        return tuple((str(key), _kind(thing, part)) for key, part in tree.items())
-    return repr(tree)[:60] if isinstance(tree, (int, str, type(None))) else type(tree).__name__
-
-
 def _rebuilt(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A copy with other leaves; TypeError where there are arrays of subclasses."""
-    if isinstance(tree, np.ndarray) and type(tree) is not np.ndarray:
-        raise TypeError(f"a {type(tree).__name__}")
-    if isinstance(tree, (np.ndarray, np.generic, float)):
-        return change(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_rebuilt(part, change) for part in tree))
-    if type(tree) in (list, tuple):
-        return type(tree)(_rebuilt(part, change) for part in tree)
-    if type(tree) is dict:
-        return {key: _rebuilt(part, change) for key, part in tree.items()}
-    plain = isinstance(tree, (int, str, bytes, type(None), type)) or callable(tree)
-    return tree if plain else copy.deepcopy(tree)
+    """A copy with other numbers; TypeError where there are arrays of subclasses."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+            raise TypeError(f"a {type(value).__name__}")
+        if isinstance(value, (np.ndarray, np.generic, float)):
+            return change(value)
+        plain = isinstance(value, (int, str, bytes, type(None), type)) or callable(value)
+        return value if plain else copy.deepcopy(value)
+
+    return mapped(tree, leaf)
 
 
 def _as_it_is(leaf: Any) -> Any:
@@ -157,7 +145,8 @@ def _of_runs(expected: _Run, found: _Run) -> Iterator[str]:
 
 
 def _floats(tree: Any) -> list[Any]:
-    return [x for x in _leaves(tree) if getattr(x, "dtype", float) == np.float64 and np.size(x)]
+    double = np.dtype(np.float64)  # Python's numbers, too
+    return [x for x in _leaves(tree) if getattr(x, "dtype", double) == double and np.size(x)]
 
 
 class _Slope:
@@ -172,7 +161,7 @@ class _Slope:
         self.along = [_like(x, s * rng.standard_normal(x.shape))
                       for x, s in zip(start, sizes, strict=True)]  # fmt: skip
         self.values = _floats(self._plain(self.at)) if self.at else []
-        self.cotangents = [rng.standard_normal(v.shape) for v in self.values]
+        self.cotangents = [rng.standard_normal(np.shape(v)) for v in self.values]
 
     def _varies(self, leaf: Any) -> bool:
         return _is_real(leaf) and leaf.dtype == np.float64 and bool(leaf.size)
@@ -271,7 +260,7 @@ def _is_asked(args: Any, kwargs: Any) -> bool:
     return any(map(_is_real, _leaves((args, kwargs))))
 
 
-_watch = Watch(_is_asked, _compared, _kind)
+_watch = Watch(_is_asked, _compared, lambda thing, given: kind(given))
 
 
 def _of_methods(cls: type) -> None:

@@ -121,6 +121,29 @@ class Watch:
             signal.alarm(0)
 
 
+def mapped(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    """A copy of a nest of tuples, lists and dicts, with `leaf` of what is in it."""
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(part, leaf) for part in tree))
+    if type(tree) in (list, tuple):
+        return type(tree)(mapped(part, leaf) for part in tree)
+    if type(tree) is dict:
+        return {key: mapped(part, leaf) for key, part in tree.items()}
+    return leaf(tree)
+
+
+def kind(tree: Any) -> Any:
+    """The types and shapes of arguments."""
+    if hasattr(tree, "dtype") and hasattr(tree, "shape"):
+        return str(tree.dtype), tuple(tree.shape)
+    if isinstance(tree, (list, tuple)):
+        return tuple(map(kind, tree))
+    if isinstance(tree, dict):
+        return tuple((str(key), kind(part)) for key, part in tree.items())
+    plain = isinstance(tree, (int, float, str, type(None)))
+    return repr(tree)[:60] if plain else type(tree).__name__
+
+
 def is_wanted(value: Any) -> bool:
     """Whether a value is a public function of the package."""
     return (

@@ -90,6 +90,32 @@ def test_types_that_are_only_named_are_numpys_own() -> None:
     assert np.float64.__module__ == "numpy"
 
 
+class Slotted:
+    __slots__ = ("dtype",)
+
+    def __init__(self) -> None:
+        self.dtype = np.float32
+
+
+class Named:
+    """Attributes that are called as ours are."""
+
+    def __init__(self) -> None:
+        self._value, self._calls = np.eye(3) * 2, np.float64
+
+    def matrix(self) -> Any:
+        return self._value
+
+    def of_all(self, x: Any) -> Any:
+        return self._value.T.dot(x) + self.matrix().dot(self._calls(x))
+
+
+def test_attributes_of_any_class_lead_to_a_type() -> None:
+    slotted, named = Slotted(), Named()
+    np.testing.assert_allclose(grad(lambda x: np.sum(slotted.dtype(x) ** 2))(X), 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(grad(lambda x: np.sum(named.of_all(x)))(X), [4.0] * 3)
+
+
 def test_a_property_that_leads_to_a_type_is_read_as_the_code_reads_it() -> None:
     class Counts:
         kind, reads = np.float32, 0

@@ -104,6 +104,19 @@ def test_calls_draw_the_numbers_of_plain_numpy(make: Callable[[], Callable[[Any]
     assert len(set(plain)) > 1 or fn is _seeded
 
 
+def test_a_choice_of_numbers_is_one_trace() -> None:
+    def chosen(x: Any) -> Any:
+        return np.sum(x) * random.choice([1.0, 2.0, 3.0]) + random.choice(range(1000))
+
+    gradient = value_and_grad(chosen)
+    ours = [gradient(X)[0] for _ in range(9)]
+    random.seed(0)
+    assert ours == pytest.approx([chosen(X) for _ in range(9)])
+    assert gradient.cache_info().misses == 1
+    with pytest.raises(IndexError, match="Cannot choose from an empty sequence"):
+        grad(lambda x: np.sum(x) * random.choice([]))(X)
+
+
 def _generators(fn: Any) -> list[Any]:
     cells = [c.cell_contents for c in getattr(fn, "__closure__", None) or ()]
     inside = [getattr(c, "__self__", c) for c in cells]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -112,15 +112,17 @@ def _is_of_math(value: Any) -> bool:
 def _followed(value: Any, attributes: tuple[str, ...]) -> Any:
     """What attributes lead to, where no code of the user's has to run for it."""
     for name in attributes:
-        if isinstance(value, (ModuleType, np.dtype)) or (
-            name == "dtype" and isinstance(value, (np.ndarray, np.generic))
-        ):
+        is_array = isinstance(value, (np.ndarray, np.generic))
+        if isinstance(value, np.dtype) or (name == "dtype" and is_array):
             value = getattr(value, name, _ABSENT)
-        else:
-            value = inspect.getattr_static(value, name, _ABSENT)
-            value = value.__func__ if isinstance(value, staticmethod) else value
-            if isinstance(value, property):
-                return _ABSENT
+            continue
+        if isinstance(value, ModuleType):
+            value = vars(value).get(name, _ABSENT)
+            continue
+        value = inspect.getattr_static(value, name, _ABSENT)
+        value = value.__func__ if isinstance(value, staticmethod) else value
+        if hasattr(type(value), "__get__") and not isinstance(value, FunctionType):
+            return _ABSENT  # a property, a slot, or the like
     return value
 
 
@@ -169,21 +171,21 @@ class Lent:
     """A value whose attributes lead to what stands for a callee, while its expression is read."""
 
     def __init__(self, value: Any, calls: Calls) -> None:
-        self._value, self._calls = value, calls
+        self.__value, self.__calls = value, calls  # mangled: the user's may be called so, too
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._value, name)
+        value = getattr(self.__value, name)
         if active_recorder() is None:  # another thread, which reads the name meanwhile
             return value
-        made = self._calls.get(value)
-        return Lent(value, self._calls) if made is None else made
+        made = self.__calls.get(value)
+        return Lent(value, self.__calls) if made is None else made
 
     def __getitem__(self, key: Any) -> Any:
-        return self._value[key]
+        return self.__value[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the value itself, where it is none of those."""
-        return self._value(*args, **kwargs)
+        return self.__value(*args, **kwargs)
 
 
 class Giving:
@@ -193,30 +195,30 @@ class Giving:
     """
 
     def __init__(self, value: Any, traced: Callable[[Any], Any]) -> None:
-        self._value, self._traced = value, traced
+        self.__value, self.__traced = value, traced
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        part = getattr(self._value, name)
+        part = getattr(self.__value, name)
         if active_recorder() is None:
             return part
-        return self._traced(part) if is_numeric(part) else Giving(part, self._traced)
+        return self.__traced(part) if is_numeric(part) else Giving(part, self.__traced)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._given(self._value[key])
+        return self.__given(self.__value[key])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the value itself, but for an array."""
-        return self._given(self._value(*args, **kwargs))
+        return self.__given(self.__value(*args, **kwargs))
 
-    def _given(self, result: Any) -> Any:
+    def __given(self, result: Any) -> Any:
         if active_recorder() is None:
             return result
         if is_numeric(result):
-            return self._traced(result)
+            return self.__traced(result)
         nest = type(result) in (tuple, list, dict)
-        return Giving(result, self._traced) if nest else result
+        return Giving(result, self.__traced) if nest else result
 
 
 def is_numeric(value: Any) -> bool:

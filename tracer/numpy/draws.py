@@ -125,7 +125,7 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     if recorder is None or recorder.closed:
         return getattr(generator, name)(*args, **kwargs)
     is_python = isinstance(generator, random.Random)
-    if name == "choice" and len(args) + len(kwargs) and _is_index(args, kwargs, is_python):
+    if name == "choice" and _is_of_objects(is_python, *args, **kwargs):
         return (_choice_of_python if is_python else _choice)(generator, *args, **kwargs)
     scaled = None if is_python else _SCALED.get(name)
     if scaled is not None:
@@ -138,14 +138,18 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     return draw(recorder, generator, name, plain(args), plain(kwargs))
 
 
-def _is_index(args: tuple[Any, ...], kwargs: dict[str, Any], is_python: bool) -> bool:
-    """Whether `choice` is of what no graph draws: objects, texts, or traced numbers."""
-    if is_python:
-        return True
-    items = args[0] if args else kwargs.get("a")
-    if isinstance(items, (int, np.integer, TracedNumber)):
+def _is_of_objects(is_python: bool, *args: Any, **kwargs: Any) -> bool:
+    """Whether `choice` is of what no graph draws: objects, texts, or traced numbers.
+
+    Python's gives an item as it is, so that numbers of several types are objects there.
+    """
+    items = args[0] if args else kwargs.get("a", kwargs.get("seq"))
+    if isinstance(items, (int, np.integer, TracedNumber, type(None))):
         return False
-    return contains_traced(items) or np.asarray(items).dtype.kind not in "biufc"
+    if type(items) is range or contains_traced(items) or not len(items):
+        return contains_traced(items)
+    several = is_python and len({*map(type, items)}) > 1
+    return several or np.asarray(items).dtype.kind not in "biufc"
 
 
 def _choice(rng: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None,

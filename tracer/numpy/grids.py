@@ -27,8 +27,9 @@ def is_of_floats(values: Any) -> bool:
 
 
 def arange(
-    start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None, **kwargs: Any
-) -> Any:
+    start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None, *,
+    device: Any = None, like: Any = None,
+) -> Any:  # fmt: skip
     """np.arange of traced numbers: their count is read, and guarded, as is the sign of a step."""
     if stop is None:
         start, stop = 0, start

@@ -26,13 +26,9 @@ def as_strided(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return original(*args, **kwargs)
     recorder.enter()
     tell_sizes(array)
-    return _strided(recorder, array, original(_settled(array), *args[1:], **{
-        name: value for name, value in kwargs.items() if name != "x"
-    }))  # fmt: skip
-
-
-def _settled(array: Any) -> Any:
-    return array.root.concrete is not None and array.concrete
+    recorder.deferred.settle(array.root.memory)  # whose memory the view is of
+    named = {name: value for name, value in kwargs.items() if name != "x"}
+    return _strided(recorder, array, original(array.concrete, *args[1:], **named))
 
 
 def _strided(recorder: Any, array: Any, want: Any) -> Any:
