@@ -117,6 +117,7 @@ packages: $(READY)
 	@PYTHONPATH=.:build/packages-needs $(BIN)/python -m tests.packages.survey --at build/packages $(PACKAGES)
 
 # SUITES="nflows gpytorch=test": their source archives' tests, and where they are. What they need comes from PYTHONPATH.
+# SUITES="--numpy scikit-fuzzy=skfuzzy": packages of functions of arrays.
 suites: $(READY)
 	@$(BIN)/python -m tests.packages.suites --at build/suites $(SUITES)
 
