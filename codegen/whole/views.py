@@ -15,6 +15,7 @@ from gradof.codegen.whole.text import constant
 from gradof.codegen.whole.values import Held, Mem, is_small, rows, shape_of, tensor
 from gradof.ir.attrs import Dense, to_numpy_dtype
 from gradof.ir.core import Node
+from gradof.ir.extent import Amount, Extent
 
 SAME = frozenset({"detach", "alias", "again"})  # as what they read
 VIEWS = frozenset({"reshape", "permute", "expand", "slice", "flip"}) | SAME
@@ -87,7 +88,9 @@ class Views(Elementwise):
             return  # written where it is read
         shape, dtype = shape_of(node.output), tensor(node.output).dtype
         if node.kind == "full":
-            one = constant(np.asarray(value, to_numpy_dtype(dtype)).item(), dtype)
+            follows = isinstance(value, Amount | Extent)  # from lengths
+            known: Any = value if follows else np.asarray(value, to_numpy_dtype(dtype)).item()
+            one = constant(known, dtype)
             small = is_small(shape)
             regs = [one] * math.prod(shape) if small else None
             self.define(node.output, Held(shape, dtype, regs, None, None if small else one))

@@ -232,3 +232,90 @@ OTHERS: dict[str, Callable[..., Any]] = {
         looked_up, a_square_matrix, in_order, times, shortest,
     )
 }  # fmt: skip
+
+
+# --- floats that follow from a length ------------------------------------------------------------
+
+
+def steps_of_a_span(p: Array, obs: Array) -> Any:
+    """The width of a step is that of the whole, by how many there are."""
+    h = 5.0 / len(obs)
+    x = p[0]
+    for z in obs:
+        x = x + h * (np.sin(x * p[1]) - z)
+    return x
+
+
+def powers_and_quotients(p: Array, obs: Array) -> Any:
+    """As of a grid."""
+    n = obs.shape[0]
+    dx = 2.0 / (n - 1)
+    dt = 0.3 * dx**2 / 1.5
+    s = p[0] * dt / dx**2
+    for z in obs:
+        s = s + np.tanh(z * p[1]) * (dt / dx) + p[0] / dx / n
+    return s
+
+
+def roots_of_it(p: Array, obs: Array) -> Any:
+    """By functions of math's and numpy's, too."""
+    n, s = len(obs), p[0] * 0
+    scale, other = math.sqrt(n), 1 / np.sqrt(n + 2)
+    for z in obs:
+        s = s + p[1] * z / scale + other * np.log(n) * p[0]
+    return s
+
+
+def shares(p: Array, obs: Array) -> Any:
+    """Of one length by another, and floats beside it."""
+    n = len(obs)
+    half, most, s = n / 2, (n - 1) / n, p[0] * 0
+    for z in obs:
+        s = s + most * z * p[1] / half + 0.25 * n * p[0] - (n * 0.5 - half) * s
+    return s
+
+
+def a_table_by_it(p: Array, obs: Array) -> Any:
+    """A plain array, by a float."""
+    weights = np.array([1.0, 2.0]) * (1 / len(obs))
+    s = p[0] * 0
+    for z in obs:
+        s = s + (weights * p).sum() * z
+    return s
+
+
+def its_float_decides(p: Array, obs: Array) -> Any:
+    """A float is compared: another length may lead elsewhere."""
+    h, s = 4.0 / len(obs), p[0]
+    for z in obs:
+        s = s + h * (z * p[1] if h > 0.08 else s * p[1])
+    return s
+
+
+def its_float_is_text(p: Array, obs: Array) -> Any:
+    """And a key, a whole number, and what a function of Python's makes of it."""
+    h, s = 4.0 / len(obs), p[0]
+    known = {f"{h:.2f}": 1.5, "0.10": 3.0}
+    for z in obs:
+        s = s * 0.5 + z * p[1] * known.get("0.10", 0.0)
+    return s * round(h * 20) + hash(h) % 3 + float.fromhex((h / 2).hex())
+
+
+def less_than_nothing(p: Array, obs: Array) -> Any:
+    """A divisor that is zero at one length, and below it at others."""
+    width = 1.0 / (len(obs) - 41)
+    other = 3 / (0.5 * len(obs) - 25)
+    s = p[0]
+    for z in obs:
+        s = s + width * z * p[1] + other
+    return s
+
+
+FLOATS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (
+        steps_of_a_span, powers_and_quotients, roots_of_it, shares, a_table_by_it,
+    )
+}  # fmt: skip
+OTHER_FLOATS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (its_float_decides, its_float_is_text, less_than_nothing)
+}

@@ -11,7 +11,16 @@ import pytest
 
 import gradof
 from tests.loops import programs
-from tests.loops.length_programs import ANY_LENGTH, OTHERS, Array, P, smooth, values
+from tests.loops.length_programs import (
+    ANY_LENGTH,
+    FLOATS,
+    OTHER_FLOATS,
+    OTHERS,
+    Array,
+    P,
+    smooth,
+    values,
+)
 
 FIRST = (40, 57)  # of which the traces are
 LATER = (500, 16, 1000, 17, 64, 999, 33, 128, 41)
@@ -65,6 +74,17 @@ def test_two_traces_serve_every_length(name: str) -> None:
     check(fn, compiled, P, values(LATER[0]))
 
 
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_that_follow_from_a_length_are_of_the_graph(name: str) -> None:
+    fn = FLOATS[name]
+    compiled = gradof.value_and_grad(fn)
+    for n in (*FIRST, 70, *LATER):
+        check_numbers(fn, compiled, P, values(n))
+    assert compiled.cache_info().misses == 3  # the first did not know that the length varies
+    check(fn, compiled, P, values(LATER[0]))
+
+
 @pytest.mark.parametrize("fn", [ANY_LENGTH["smooth"], ANY_LENGTH["written_per_step"]])
 def test_second_derivatives_are_of_any_length(fn: Any) -> None:
     def other(p: Array, obs: Array) -> Any:
@@ -82,7 +102,9 @@ def test_second_derivatives_are_of_any_length(fn: Any) -> None:
 
 
 @pytest.mark.cases(4)
-@pytest.mark.parametrize("fn", [*ANY_LENGTH.values(), *OTHERS.values()])
+@pytest.mark.parametrize(
+    "fn", [*ANY_LENGTH.values(), *OTHERS.values(), *FLOATS.values(), *OTHER_FLOATS.values()]
+)
 def test_a_short_sequence_is_what_python_makes_of_it(fn: Any) -> None:
     compiled = gradof.value_and_grad(fn)
     with np.errstate(all="ignore"):
@@ -91,9 +113,9 @@ def test_a_short_sequence_is_what_python_makes_of_it(fn: Any) -> None:
 
 
 @pytest.mark.cases(4)
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, *OTHER_FLOATS])
 def test_what_looks_at_its_length_is_never_wrong(name: str) -> None:
-    fn = OTHERS[name]
+    fn = {**OTHERS, **OTHER_FLOATS}[name]
     compiled = gradof.value_and_grad(fn)
     for n in (20, 33, 500, 41, 51, 40, 65, 64, 71, 30, 20, 52, 55):
         check(fn, compiled, P, values(n))

@@ -58,6 +58,25 @@ def test_steps_that_are_alike_are_left_out(name: str, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(compiled(other)[0], fn(other), rtol=1e-12)
 
 
+def test_a_float_that_varies_is_the_same_in_every_step() -> None:
+    class Euler:
+        def __init__(self, h: float) -> None:
+            self.h = h
+
+        def end(self, x: Array, rate: float) -> Any:
+            for _ in range(N):
+                x = x + self.h * np.sin(x) * (rate / 2)
+            return np.sum(x)
+
+    model = Euler(0.1)
+    compiled = gradof.differentiate(model.end)
+    for model.h, rate in ((0.1, 1.0), (0.1, 3.0), (0.2, 2.0), (0.05, 2.5)):
+        np.testing.assert_allclose(compiled(X, rate), model.end(X, rate), rtol=1e-12)
+    assert compiled.cache_info().misses == 3
+    entries = [entry for found in compiled.cache.entries.values() for entry in found]
+    assert all(entry.traced.loops == (True,) for entry in entries)
+
+
 @pytest.mark.parametrize("name", NOT_SHORTENED)
 def test_what_is_not_known_to_be_alike_runs(name: str) -> None:
     fn = NOT_SHORTENED[name]

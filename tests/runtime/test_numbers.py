@@ -106,6 +106,51 @@ def test_a_float_argument_of_a_numpy_function(name: str, dtype: Any) -> None:
     assert gradient.base.cache_info().entries == 2
 
 
+MATH: dict[str, tuple[float, ...]] = {  # what they are asked for; the last one is out of the domain
+    **dict.fromkeys(("sqrt", "log", "log2", "log10", "log1p"), (0.3, 0.7, 1.3, -2.0)),
+    **dict.fromkeys(("exp", "expm1", "sinh", "cosh", "exp2"), (0.3, -0.7, 1.3, 2000.0)),
+    **dict.fromkeys(("asin", "acos", "atanh"), (0.3, -0.7, 0.9, 1.1)),
+    **dict.fromkeys(
+        ("sin", "cos", "tan", "tanh", "atan", "erf", "erfc", "fabs", "cbrt", "asinh"),
+        (0.3, -0.7, 1.3),
+    ),
+    "acosh": (1.3, 1.7, 2.3, 0.9), "lgamma": (0.3, 0.7, 1.3, -1.0),
+}  # fmt: skip
+
+
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("name", MATH)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_math_of_a_number_that_varies(name: str, library: str) -> None:
+    of = getattr(math, name)
+
+    def fn(x: Any, s: float) -> Any:
+        return x.sum() * of(s)
+
+    x: Any = np.ones(3) if library == "numpy" else torch.ones(3, dtype=torch.float64)
+    compiled = differentiate(fn)
+    for s in MATH[name][:3]:
+        assert float(compiled(x, s)) == pytest.approx(3 * of(s), rel=1e-14)
+    assert compiled.cache_info().misses == 2
+    for s in MATH[name][3:]:
+        with pytest.raises((ValueError, OverflowError)) as want:
+            of(s)
+        with pytest.raises(want.type):
+            compiled(x, s)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_math_of_two_numbers_that_vary(library: str) -> None:
+    def fn(x: Any, s: float, t: float) -> Any:
+        return x.sum() * (math.atan2(s, t) + math.hypot(s, 2) + math.pow(0.5, t) + math.atan2(1, s))
+
+    x: Any = np.ones(3) if library == "numpy" else torch.ones(3, dtype=torch.float64)
+    compiled = differentiate(fn)
+    for s, t in ((0.3, 0.2), (-0.7, -0.4), (0.5, 0.6)):
+        assert float(compiled(x, s, t)) == pytest.approx(float(fn(x, s, t)), rel=1e-14)
+    assert compiled.cache_info().misses == 2
+
+
 def test_adam_with_a_step_counter_and_a_schedule_traces_twice() -> None:
     """Bias correction reads the step, the learning rate follows a schedule."""
 

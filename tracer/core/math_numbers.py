@@ -21,6 +21,7 @@ import numpy as np
 from gradof.ir.types import F64
 from gradof.ops.expr import Expr, F
 from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.size_numbers import as_traced, is_positive
 from gradof.tracer.core.stand_ins import StandIns
 
 # Where the argument has to be for the function to be what Python's is, rather than an error.
@@ -32,11 +33,33 @@ _FUNCTIONS: dict[str, tuple[str, _Domain | None]] = {
     "log1p": ("log1p", lambda x: x > -1), "exp": ("exp", lambda x: x < 700),
     "expm1": ("expm1", lambda x: x < 700), "sin": ("sin", _ANY), "cos": ("cos", _ANY),
     "tan": ("tan", _ANY), "tanh": ("tanh", _ANY), "atan": ("atan", _ANY),
-    "erf": ("erf", _ANY), "fabs": ("abs", _ANY),
+    "erf": ("erf", _ANY), "fabs": ("abs", _ANY), "erfc": ("erfc", _ANY), "cbrt": ("cbrt", _ANY),
+    "exp2": ("exp2", lambda x: x < 1000), "asinh": ("asinh", _ANY),
+    "sinh": ("sinh", lambda x: F.abs(x) < 700), "cosh": ("cosh", lambda x: F.abs(x) < 700),
+    "asin": ("asin", lambda x: F.abs(x) <= 1), "acos": ("acos", lambda x: F.abs(x) <= 1),
+    "acosh": ("acosh", lambda x: x >= 1), "atanh": ("atanh", lambda x: F.abs(x) < 1),
+    "lgamma": ("lgamma", lambda x: x > 0),
 }  # fmt: skip
 
+_FROM_ZERO = ("sqrt", "log", "log2", "log10", "log1p")  # of any number above it
 
-_OF_TWO = {"pow": operator.pow}
+
+def _of_both(name: str) -> Callable[[Any, Any], Any]:
+    """A function of two floats that has a value for any."""
+
+    def function(a: Any, b: Any) -> TracedNumber:
+        traced = [x for x in (a, b) if type(x) is TracedNumber]
+        numbers = traced[0].numbers
+        x, y = (v.cast(F64) if type(v) is TracedNumber else v for v in (a, b))
+        expr = numbers.emit(lambda: getattr(F, name)(x, y))
+        leaves = frozenset[Any]().union(*(v.leaves for v in traced))
+        value = getattr(math, name)(_value(a), _value(b))
+        return TracedNumber(numbers, value, expr, leaves, any(v.read for v in traced))
+
+    return function
+
+
+_OF_TWO = {"pow": operator.pow, "atan2": _of_both("atan2"), "hypot": _of_both("hypot")}
 _NAMES = (*_FUNCTIONS, *_OF_TWO)
 _UFUNCS = {np.abs: "fabs", np.arctan: "atan"} | {
     getattr(np, name): name for name in _FUNCTIONS if hasattr(np, name)
@@ -59,6 +82,7 @@ def _wrapped(name: str) -> Any:
 
     @functools.wraps(original)
     def function(*args: Any) -> Any:
+        args = tuple(map(as_traced, args))
         if len(args) == 1 and type(args[0]) is TracedNumber:
             return _recorded(name, original, args[0])
         if name in _OF_TWO and len(args) == 2 and any(type(a) is TracedNumber for a in args):
@@ -74,7 +98,7 @@ def _recorded(name: str, original: Callable[[float], float], number: TracedNumbe
     value = original(number.value)  # raises what Python raises
     numbers = number.numbers
     real = number.cast(F64)
-    if domain is not None:
+    if domain is not None and not (name in _FROM_ZERO and is_positive(real.value)):
         numbers.guard(lambda: domain(real), True)
     expr = numbers.emit(lambda: getattr(F, op)(real))
     return TracedNumber(numbers, value, expr, number.leaves, number.read)

@@ -30,6 +30,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import F64, I64, DType
 from gradof.ops.expr import Emitter, Expr, F
+from gradof.tracer.core.size_numbers import OF_SIZES, are_of_sizes, is_positive
 from gradof.tracer.state.source import user_frame, user_loc
 
 Number = int | float  # a np.float64 is a float
@@ -56,6 +57,7 @@ class Numbers:
         self.active = False  # whether there are any
         self.ufunc: Callable[..., Any] | None = None  # numpy's functions of numbers, if recorded
         self.told: Callable[[str], str] | None = None  # told of texts of numbers, if they may vary
+        self.tell: Callable[[Number], object] = float  # told of numbers of sizes that are needed
         self.converted: Callable[[FrameType], object] = lambda frame: None  # told of `float(n)`
         self.decide: Decide = as_it_is  # asked as Python branches on what a comparison gave
 
@@ -124,8 +126,10 @@ class TracedNumber:
 
     def pin(self) -> Number:
         """The number itself; see Note [Pinned numbers]."""
-        for leaf in self.leaves:
+        for leaf in self.leaves - {OF_SIZES}:
             self.numbers.pinned.setdefault(leaf, user_loc())
+        if OF_SIZES in self.leaves:
+            self.numbers.tell(self.value)
         if self.read:
             self.numbers.guard(lambda: self.expr, self.value)
             self.read = False  # once is enough
@@ -181,16 +185,16 @@ class TracedNumber:
         if name == "pow":
             if whole or _value(a) <= 0:
                 return False
-            if type(a) is TracedNumber:
+            if type(a) is TracedNumber and not is_positive(a.expr.value):
                 self.numbers.guard(lambda: a.expr > 0, True)
             return True
-        if type(b) is TracedNumber:  # a quotient
+        if type(b) is TracedNumber and not is_positive(b.expr.value):  # a quotient
             self.numbers.guard(lambda: F.eq(b.expr, 0), False)
         return True
 
     def _compared(self, a: Any, b: Any, name: str) -> bool:
         value: bool = getattr(operator, name)(_value(a), _value(b))
-        if any(
+        if are_of_sizes(a, b) or any(
             type(x) is TracedNumber and type(x.value) is int
             and any(type(leaf) is int for leaf in x.leaves)
             for x in (a, b)
@@ -281,7 +285,9 @@ class TracedNumber:
 
     def _text(self, shown: Callable[..., str], *spec: str) -> str:
         told = self.numbers.told
-        return shown(self.pin(), *spec) if told is None else told(shown(self.value, *spec))
+        if told is None or OF_SIZES in self.leaves:
+            return shown(self.pin(), *spec)
+        return told(shown(self.value, *spec))
 
     def __copy__(self) -> Any:
         return self

@@ -23,6 +23,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from gradof.tracer.core.math_numbers import IMPORTED as OF_NUMBERS
+from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.swaps import Swaps
 from gradof.tracer.numpy import draws
 from gradof.tracer.numpy.active import active_recorder, naming
@@ -31,7 +33,7 @@ from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.functions import whole
 from gradof.tracer.numpy.grids import arange, grid, is_of_floats
 from gradof.tracer.numpy.layouts import in_order
-from gradof.tracer.numpy.lengths import has_length, sized, tell_plain
+from gradof.tracer.numpy.lengths import Length, has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
 from gradof.tracer.numpy.names import Names, stand_in
@@ -215,9 +217,24 @@ def _enumerated(recorder: Recorder, original: Function, array: Any) -> Any:
     return ((place, whole[place]) for place in np.ndindex(whole.shape))
 
 
+def _of_math(original: Function) -> Function:
+    """A function of `math`: of numbers that vary, and of traced arrays in numpy's functions."""
+    of_arrays: Function = _of_arrays(original)
+    of_numbers: Function | None = OF_NUMBERS.get(original)
+    if of_numbers is None:
+        return of_arrays
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        kinds = {type(x) for x in args}
+        varies = not kinds.isdisjoint((TracedNumber, Length)) and TracedArray not in kinds
+        return of_numbers(*args) if varies and not kwargs else of_arrays(*args, **kwargs)
+
+    return wrapper
+
+
 @_wrapper(_with_traced)
-def _of_math(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """A function of `math`, in numpy's."""
+def _of_arrays(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
     record = MATH.get(original.__name__)
     if record is None:
         raise recorder.unsupported(f"math.{original.__name__}", "write it with functions of numpy")

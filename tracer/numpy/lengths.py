@@ -3,6 +3,7 @@
     n = len(obs)                 # a Length, where the length of `obs` is known to vary: 33, and "n"
     x = np.zeros((n, 3))         # a size of the graph
     obs[n - 1 - t], s / n        # a place; a number of the graph
+    h = 1.0 / n; math.sqrt(n)    # a number of the graph, too: `size_numbers`
     if n > 100: ...              # a condition: n - 100 > 0
     [0] * n, n ** 2              # a number by itself: the trace is one of this length
 
@@ -23,6 +24,11 @@ from typing import Any
 import numpy as np
 
 from gradof.ir.extent import Form, Lengths
+from gradof.ir.types import F64
+from gradof.ops.expr import F
+from gradof.tracer.core.number import TracedNumber
+from gradof.tracer.core.size_numbers import OF_SIZES, as_traced
+from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.whole import Whole, number
 
 # Ufuncs whose record is the same for any number of one Python type.
@@ -55,11 +61,11 @@ class Sizes:
         given: Mapping[int, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.lengths, self._then, self._given = Lengths(lengths), then, given
-        self._earlier: Sequence[tuple[int, Form | None]] = () if earlier is None else earlier.told
-        self.told: list[tuple[int, Form | None]] = []
+        self._earlier: Sequence[tuple[float, Form | None]] = () if earlier is None else earlier.told
+        self.told: list[tuple[float, Form | None]] = []
         self.handles = False  # whether the code handles errors, which may be of sizes
 
-    def plain(self, number: int) -> int:
+    def plain(self, number: Any) -> Any:
         """A number that may follow from a size and is not followed further."""
         self.told.append((number, None))
         return number
@@ -170,7 +176,8 @@ class Length(Whole):
 
     def number(self) -> int:
         """The number, for anything that may depend on it."""
-        return self._sizes.plain(self._value)
+        self._sizes.plain(self._value)
+        return self._value
 
     def size(self) -> int:
         """The number, for what is in the graph."""
@@ -214,18 +221,53 @@ class Length(Whole):
             return _otherwise(operator.mul, other, self)
         return self._of(self.form.times(other))
 
+    def __truediv__(self, other: Any) -> Any:
+        return _otherwise(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _otherwise(operator.truediv, other, self)
+
     def __neg__(self) -> Any:
         return self._of(self.form.times(-1))
+
+    def traced(self) -> Any:
+        """The number as a float of the graph, for any size but zero; plain outside of a trace."""
+        recorder = active_recorder()
+        if recorder is None or recorder.closed or not self._sizes.compare(self.form, "gt"):
+            return self.number()
+        numbers, value = recorder.numbers, float(self._value)
+        made = F.full.with_emitter(recorder.emitter)(dtype=F64, shape=(), device="cpu", value=value)
+        numbers.active = True
+        return TracedNumber(numbers, value, made, frozenset({OF_SIZES}))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs and _gives_a_float(ufunc, inputs):
+            return ufunc(*map(as_traced, inputs))
+        return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
     def __bool__(self) -> bool:
         return self._sizes.compare(self.form, "ne")
 
 
+_REAL = (float, np.float64, TracedNumber)
+_FLOATS = frozenset({
+    np.divide, np.sqrt, np.log, np.log2, np.log10, np.log1p, np.exp, np.expm1, np.sin, np.cos,
+    np.tan, np.tanh, np.arctan,
+})  # fmt: skip
 _NUMBERS = (float, complex, np.generic)
+
+
+def _gives_a_float(ufunc: Any, inputs: tuple[Any, ...]) -> bool:
+    """Whether a ufunc of these is the same of lengths as floats, which the graph may have."""
+    kinds = {type(x) for x in inputs} - {Length}
+    return kinds <= {*_REAL, int} and (ufunc in _FLOATS or not kinds.isdisjoint(_REAL))
 
 
 def _otherwise(how: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """Arithmetic with a number that is no size; all else knows lengths itself."""
+    others = {type(x) for x in (a, b)} - {Length}
+    if others <= {*_REAL, int} and (how is operator.truediv or not others <= {int}):
+        return how(as_traced(a), as_traced(b))
     if isinstance(a, _NUMBERS) or isinstance(b, _NUMBERS):
         return how(number(a), number(b))
     if type(a) is type(b):

@@ -29,6 +29,7 @@ from gradof.tracer.core.result import (
     TensorOut,
     WriteBack,
 )
+from gradof.tracer.core.size_numbers import are_of_sizes
 from gradof.tracer.core.stores import Writer
 from gradof.tracer.core.views import view_of
 from gradof.tracer.numpy.array import TracedArray
@@ -155,6 +156,8 @@ class Outcome:
         self.stores = tuple(replace(s, outputs=numbered(s.outputs)) for s in self.stores)
 
     def _output(self, leaf: Any) -> OutputLeaf:
+        if type(leaf) is TracedNumber and are_of_sizes(leaf):
+            leaf = leaf.pin()
         if type(leaf) is TracedNumber:
             return NumberOut(self._add(leaf.outcome()))
         for i, known in enumerate(self.inputs):

@@ -98,7 +98,7 @@ class Recorder:
         """What the run reads and says is told to `loops.reads`, and by it."""
         reads, self.loops = loops.reads, loops
         self.apart = reads.held.apart
-        self.numbers.told = self.told.text
+        self.numbers.told, self.numbers.tell = self.told.text, loops.sizes.plain
         reads.files = lambda: self.told.opened
 
     @property
