@@ -12,6 +12,18 @@ def f(x):
 ---- followed
 def f(x):
     return np.sum(np.vectorize(lambda a, b: a * b)(x, 2.0))
+--- use np.random.shuffle
+def f(x):
+    import random
+
+    y = np.stack([x, x * 2])
+    random.shuffle(y)
+    return np.sum(y[0] * y[1])
+---- followed
+def f(x):
+    y = np.stack([x, x * 2])
+    np.random.shuffle(y)
+    return np.sum(y[0] * y[1])
 --- take another array: x = x.reshape(shape)
 def f(x):
     x.shape = (3, 1)

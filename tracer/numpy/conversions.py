@@ -25,6 +25,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.callees import is_type
 from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.deferred import memories
+from gradof.tracer.numpy.numbers import as_python
 from gradof.tracer.numpy.operands import contains_traced
 
 
@@ -95,12 +96,6 @@ def as_float(x: Any) -> Any:
     """One number as Python's own: where it is stored or returned it is a float."""
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
     return as_python(np.copy(x).astype(dtype)[()])  # another object: x itself stays numpy's
-
-
-def as_python(made: Any) -> Any:
-    """This number, of which nobody else knows, as Python's own."""
-    made.recorder.told.floats[id(made)] = made
-    return made
 
 
 def as_int(x: Any) -> Any:

@@ -21,22 +21,22 @@ import functools
 import random
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, MappingProxyType, MethodType
+from collections.abc import Callable
+from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from gradof.errors import TraceError
-from gradof.ops.python_call import DRAWS
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import plain
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
-from gradof.tracer.numpy.black_box import call
+from gradof.tracer.numpy.drawing import draw
 from gradof.tracer.numpy.functions import as_array, whole
 from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
+from gradof.tracer.numpy.orders import ORDERS
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
 from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
@@ -46,13 +46,13 @@ Wrap = Callable[[Function], Any]
 KINDS = (np.random.Generator, np.random.RandomState, random.Random)
 # Methods that are no draws, or change what they are given.
 _NOT_DRAWN = frozenset({
-    "bit_generator", "bytes", "getstate", "get_state", "set_state", "setstate", "shuffle", "spawn",
-    "permuted", "choices", "sample", "randbytes",
+    "bit_generator", "bytes", "getstate", "get_state", "set_state", "setstate", "spawn",
+    "randbytes",
 })  # fmt: skip
 _PYTHON = frozenset({  # of Python's own generators: what gives numbers
-    "betavariate", "choice", "expovariate", "gammavariate", "gauss", "getrandbits",
-    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "seed",
-    "triangular", "uniform", "vonmisesvariate", "weibullvariate",
+    "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
+    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample",
+    "seed", "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
 })  # fmt: skip
 
 
@@ -125,6 +125,8 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     if recorder is None or recorder.closed:
         return getattr(generator, name)(*args, **kwargs)
     is_python = isinstance(generator, random.Random)
+    if name in ORDERS:
+        return ORDERS[name](recorder, generator, *args, **kwargs)
     if name == "choice" and _is_of_objects(is_python, *args, **kwargs):
         return (_choice_of_python if is_python else _choice)(generator, *args, **kwargs)
     scaled = None if is_python else _SCALED.get(name)
@@ -170,30 +172,6 @@ def _scalar(recorder: Recorder, value: Any) -> Any:
     if type(value) is TracedNumber and isinstance(value.value, float):
         return as_scalar(recorder, value, np.float64)
     return plain(value)
-
-
-def draw(
-    recorder: Recorder, generator: Any, name: str, args: tuple[Any, ...] = (),
-    kwargs: Mapping[str, Any] = MappingProxyType({}),
-) -> Any:  # fmt: skip
-    """Record a call of a generator's method, or a reading of a clock."""
-    if name == "seed" and not (args or kwargs):
-        recorder.enter()
-        raise recorder.unsupported("seed() without a number", "give it one, or leave it out")
-    _, twin = recorder.generators.setdefault(
-        id(generator), (generator, copy.deepcopy(generator))
-    )
-
-    def run(given: Any, named: Any) -> Any:
-        found = getattr(generator, name)(*given, **named)
-        return 0 if name == "seed" else found
-
-    def example(given: Any, named: Any) -> Any:
-        found = getattr(twin, name)(*given, **named)
-        return 0 if name == "seed" else found
-
-    found = call(recorder, DRAWS + name, run, (args, dict(kwargs)), example, None, generator)
-    return None if name == "seed" else found
 
 
 def _size(size: Any, *parameters: Any) -> Any:

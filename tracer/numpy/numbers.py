@@ -63,19 +63,19 @@ def in_function(
         first = args[:1] if func is np.where else ()  # the condition has no say in the dtype
         args = (*first, *as_operands(recorder, args[len(first) :]))
     elif func in _MAKES and args:
-        args = (_strong(recorder, args[0]), *args[1:])
+        args = (strong(recorder, args[0]), *args[1:])
     elif func is np.full and len(args) == 2 and type(args[1]) is TracedNumber:
-        args = (args[0], _strong(recorder, args[1]))
+        args = (args[0], strong(recorder, args[1]))
     elif func is np.full_like and len(args) == 2 and type(args[1]) is TracedNumber:
         dtype = kwargs.get("dtype") or args[0].dtype
         args = (args[0], as_scalar(recorder, args[1], dtype))
     return plain(args), plain(kwargs)
 
 
-def _strong(recorder: Recorder, tree: Any) -> Any:
+def strong(recorder: Recorder, tree: Any) -> Any:
     """Numbers in a nest as scalars of the dtype numpy makes of a Python number."""
     if type(tree) in (list, tuple):
-        return type(tree)([_strong(recorder, x) for x in tree])
+        return type(tree)([strong(recorder, x) for x in tree])
     if type(tree) is not TracedNumber:
         return tree
     return as_scalar(recorder, tree, np.result_type(type(tree.value)))
@@ -101,3 +101,9 @@ def in_assignment(array: TracedArray, index: Any, value: Any) -> tuple[Any, Any]
     if type(value) is TracedNumber:
         value = as_scalar(recorder, value, array.dtype)
     return in_index(recorder, index), plain(value)
+
+
+def as_python(made: Any) -> Any:
+    """This number, of which nobody else knows, as Python's own."""
+    made.recorder.told.floats[id(made)] = made
+    return made
