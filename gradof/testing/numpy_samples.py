@@ -58,7 +58,8 @@ class Case:
         space: dict[str, Any] = {"np": np, "__name__": "numpy_table"}
         if "special." in text:
             space["special"] = _scipy("scipy.special")
-        for module in set(re.findall(r"scipy\.(?:sparse\.linalg|spatial\.distance|\w+)", text)):
+        inner = r"scipy\.(?:sparse\.linalg|spatial\.distance|optimize\.elementwise|\w+)"
+        for module in set(re.findall(inner, text)):
             _scipy(module)
             space["scipy"] = _scipy("scipy")
         exec(compile(text, file, "exec"), space)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from gradof.testing.numpy_samples import Case, R, case, exactly, positive
 
 _O = "scipy.optimize"
+_E = f"{_O}.elementwise"
+_EACH = "lambda t, a: t**3 - a * t - 1"
 _F = "lambda t, a, b: t**3 + a * t - b"
 _SYSTEM = "lambda v: np.array([v[0] ** 3 + x[0] * v[1] - 1.0, v[1] + x[1] * v[0] ** 2 - 2.0])"
 _COST = "lambda v: np.sum((v - x) ** 2) + 0.3 * np.sum(v ** 4)"
@@ -137,6 +139,16 @@ CASES: tuple[Case, ...] = (
          positive(2)),
     case(f"{_O}.rosen", f"{_O}.rosen(x)", R(4)),
     case(f"{_O}.newton", f"{_O}.newton({_F}, 1.0, args=(x[0], x[1]), tol=1e-14)", positive(2)),
+    case(f"{_O}.newton", f"{_O}.newton({_EACH}, np.full(3, 2.0), args=[x], tol=1e-14)",
+         positive(3)),
+    case(f"{_O}.newton", f"{_O}.newton(lambda t: ({_EACH})(t, x), np.full((2, 3), 2.0), "
+         "lambda t: 3 * t**2 - x, tol=1e-14, full_output=True).root", positive(3)),
+    case(f"{_E}.find_root", f"{_E}.find_root({_EACH}, (0.0, 5.0), args=(x,)).x", positive(3)),
+    case(f"{_E}.find_root", f"{_E}.find_root({_EACH}, (np.zeros((2, 1)), 5.0), args=(x,))"
+         "[\"x\"]", positive(3)),
+    case(f"{_E}.find_minimum", f"{_E}.find_minimum(lambda t, a: (t - a)**2 + 0.1 * t**4, "
+         "(-5.0, 0.1, 9.0), args=(x,), tolerances={\"xatol\": 1e-15}, maxiter=200).f_x",
+         positive(3)),
     case(f"{_O}.fsolve", f"{_O}.fsolve({_SYSTEM}, np.array([0.5, 1.0]), xtol=1e-14)",
          exactly([0.4, 0.3])),
     case(f"{_O}.root", f"{_O}.root({_SYSTEM}, np.array([0.5, 1.0]), tol=1e-14).x",

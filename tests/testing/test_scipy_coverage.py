@@ -13,6 +13,7 @@ import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
 import scipy.optimize
+import scipy.optimize.elementwise
 import scipy.signal
 import scipy.sparse.linalg
 import scipy.spatial.distance

@@ -11,6 +11,7 @@ from gradof.tracer.scipy import (
     density,
     distances,
     distributions,
+    elementwise,
     fitpack,
     fourier,
     grids,
@@ -46,8 +47,8 @@ from gradof.tracer.scipy.calls import caught as _caught_calls
 from gradof.tracer.scipy.in_c import wrapped
 
 ADAPTORS = (
-    bsplines, convolve, density, distances, distributions, fitpack, fourier, grids, images,
-    integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
+    bsplines, convolve, density, distances, distributions, elementwise, fitpack, fourier, grids,
+    images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
     multivariate, odes, operators, optimize, peaks, polynomials, programs, radial, roots, signals,
     sparse, sparse_makers, sparse_systems, spatial, special, special_functions, statistics,
     structured,

@@ -71,6 +71,24 @@ def _jacobian(f: Function, x: Any) -> Any:
     return np.stack(columns, axis=-1)
 
 
+def _inverse_slopes(name: str, f: Function, x: Any) -> Any:
+    """Of each element one over its slope, where f is of each element by itself."""
+    step = 6e-6 * np.maximum(1.0, np.abs(x))
+    above, below = (np.asarray(f((x + sign)[()])) for sign in (step, -step))
+    slopes = (above - below) / (2 * step)
+    if np.any(slopes == 0):
+        raise _not_alone(name)
+    return 1 / slopes
+
+
+def _not_alone(name: str) -> OutputError:
+    return OutputError(
+        f"{name}: the solution is not the only one nearby, so it has no derivative",
+        loc=user_loc(),
+        hint="leave out parameters that do the same, or add a term that prefers one solution",
+    )
+
+
 def _inverse(name: str, jacobian: Any) -> Any:
     """The inverse; an error where the differences do not tell the Jacobian from a singular one.
 
@@ -85,11 +103,7 @@ def _inverse(name: str, jacobian: Any) -> Any:
     except np.linalg.LinAlgError:
         inverse = np.full_like(scaled, np.inf)
     if scaled.size and not _norm(scaled) * _norm(inverse) < CONDITION:
-        raise OutputError(
-            f"{name}: the solution is not the only one nearby, so it has no derivative",
-            loc=user_loc(),
-            hint="leave out parameters that do the same, or add a term that prefers one solution",
-        )
+        raise _not_alone(name)
     return inverse / columns.T / rows.T
 
 
@@ -97,10 +111,13 @@ def _norm(matrix: Any) -> float:
     return float(np.max(np.sum(np.abs(matrix), axis=0)))
 
 
-def _stepped(at: Any, inverse: Any, equation: Function) -> Any:
+def _stepped(at: Any, inverse: Any, equation: Function, elementwise: bool = False) -> Any:
     """Chord steps from a root, which is a constant, with the inverse of the Jacobian there."""
     x = at
     for _ in range(STEPS):
+        if elementwise:
+            x = x - inverse * as_array(equation(x[()]))
+            continue
         left = np.reshape(as_array(equation(x)), -1)
         x = x - np.reshape(inverse @ left, at.shape)
     return x
@@ -114,9 +131,13 @@ def zero(name: str, solve: Function, f: Function, residual: Function, rest: Any)
 
 
 def zero_and_more(
-    name: str, solve: Function, f: Function, residual: Function, rest: Any
-) -> tuple[Any, Any]:
-    """The same where `solve` gives a nest of whole numbers beside x, which have no gradient."""
+    name: str, solve: Function, f: Function, residual: Function, rest: Any,
+    elementwise: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The same where `solve` gives a nest of numbers beside x, which have no gradient.
+
+    An `elementwise` equation is one for each element of x.
+    """
     arrays, fill = taken_apart((f, rest))
     recorder = arrays[0].recorder
 
@@ -125,11 +146,15 @@ def zero_and_more(
         with transforms().alone():  # f, or its slope, may be compiled
             x, said = solve(fn, others)
             x = np.asarray(x, np.float64)
-            return x, _inverse(name, _jacobian(residual(fn, others), x)), said
+            equation = residual(fn, others)
+            if elementwise:
+                return x, _inverse_slopes(name, equation, x), said
+            return x, _inverse(name, _jacobian(equation, x)), said
 
     at, inverse, said = call_black_box(recorder, name, found, (arrays,), None, None)
     at, inverse = constant(at), constant(inverse)
-    return anchored(at, _stepped(at, inverse, residual(*fill(arrays)))), said
+    formula = _stepped(at, inverse, residual(*fill(arrays)), elementwise)
+    return anchored(at, formula), said
 
 
 # --- optima ---------------------------------------------------------------------------------------

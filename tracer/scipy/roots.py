@@ -82,6 +82,10 @@ for _name in ("brentq", "brenth", "bisect", "ridder", "toms748"):
     _bracketed(_name)
 
 
+def _spread(f: Function, rest: Any) -> Function:
+    return lambda x: f(x, *rest["args"])
+
+
 @scipy_function(f"{_O}.newton", raw=True)
 def _newton(
     original: Any, func: Any, x0: Any, fprime: Any = None, args: Any = (), **options: Any
@@ -91,13 +95,26 @@ def _newton(
         return original(func, x0, fprime, args, **options)
 
     def solve(fn: Any, r: Any) -> Any:
-        return original(fn, r["start"], r["fprime"], args_of(r["args"]), **r["options"])
+        return original(fn, r["start"], r["fprime"], r["args"], **r["options"])
 
+    if np.size(x0) > 1:
+        return _newton_of_each(func, rest, solve)
     if options.get("full_output"):
-        if np.ndim(x0):
-            raise TypeError("newton of traced values with several starts and full_output")
-        return _report(f"{_O}.newton", func, rest, solve)
-    return zero(f"{_O}.newton", solve, func, _equation, rest)[()]
+        return _report(f"{_O}.newton", func, rest, solve, _spread)
+    return zero(f"{_O}.newton", solve, func, _spread, rest)[()]
+
+
+def _newton_of_each(func: Any, rest: Any, solve: Function) -> Any:
+    """Of several starts: an equation each."""
+    kinds: list[type] = []
+
+    def run(fn: Any, r: Any) -> tuple[Any, Any]:
+        found = solve(fn, r)
+        kinds[:] = [type(found)]
+        return (found, ()) if isinstance(found, np.ndarray) else (found[0], tuple(found[1:]))
+
+    x, said = zero_and_more(f"{_O}.newton", run, func, _spread, rest, elementwise=True)
+    return kinds[0](x, *said) if said else x
 
 
 @scipy_function(f"{_O}.root_scalar", raw=True)
