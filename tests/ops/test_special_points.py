@@ -44,7 +44,7 @@ def _slope(function: Any, args: list[float], place: int) -> float | None:
     def at(x: float) -> float:
         moved = [*args]
         moved[place] = x
-        return float(function(*moved))
+        return float(_real(function(*moved)))
 
     x, here = args[place], at(args[place])
     found = []
@@ -53,6 +53,11 @@ def _slope(function: Any, args: list[float], place: int) -> float | None:
         found += [(right - here) / step, (here - left) / step, (right - left) / (2 * step)]
     agree = np.all(np.isfinite(found)) and np.ptp(found) < 1e-2 * (1 + abs(found[0]))
     return found[-1] if agree else None
+
+
+def _real(value: Any) -> Any:
+    """A number that tells both parts of a complex one."""
+    return value.real + 2 * value.imag if np.iscomplexobj(value) else value
 
 
 def _wrong(name: str) -> list[str]:
@@ -67,7 +72,7 @@ def _wrong(name: str) -> list[str]:
             before, after = rest[:place], rest[place:]
 
             def moved(x: Any, before: Any = before, after: Any = after) -> Any:
-                return np.sum(function(*before, x, *after))
+                return np.sum(_real(function(*before, x, *after)))
 
             try:
                 ours = grad(moved)(np.array(POINTS))

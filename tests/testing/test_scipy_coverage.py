@@ -41,12 +41,14 @@ def test_case(at: int) -> None:
     assert row.ok, f"{row.source}: {row.reason}"
 
 
-# Where scipy before 1.17 has a method that its base class has since, and where one scipy or the
-# other has what it has copied.
+# Where scipy before 1.17 has a method that its base class has since, and where one scipy, or numpy,
+# or the other has what it has copied.
 OF_OTHER_SCIPY = {
     "scipy.sparse._compressed._cs_matrix.multiply",
     "scipy._lib.array_api_extra._lib._funcs.apply_where",
     "scipy._external.array_api_extra._lib._funcs.apply_where",
+    # which numpy says how to call
+    "numpy.polynomial.polynomial.polyval2d", "numpy.polynomial.polynomial.polygrid2d",
 }
 
 

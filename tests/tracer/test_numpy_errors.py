@@ -162,7 +162,6 @@ UNSUPPORTED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: np.frompyfunc(abs, 1, 1)(x), "ufunc abs"),
     (lambda x: min([_made()], key=len).dot(x), "X @ x"),
     (lambda x: np.quantile(x, 0.5, weights=x * x, method="inverted_cdf"), "weights"),
-    (lambda x: np.polyfit(x, x, 1, full=True), "full"),
     (lambda x: np.ravel(np.outer(x, x)[:, ::2], order="K"), "order"),
 ]
 

@@ -225,8 +225,6 @@ def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 @composed(np.polyfit)
 def _polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None,
              cov: Any = False) -> Any:  # fmt: skip
-    if full or cov or rcond is not None:
-        raise TypeError("argument full, cov or rcond")
     x, y = as_array(x) + 0.0, as_array(y) + 0.0
     left, right = np.vander(x, int(deg) + 1), y
     if w is not None:
@@ -234,8 +232,23 @@ def _polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w:
         left = left * weight[:, None]
         right = right * (weight[:, None] if np.ndim(right) == 2 else weight)
     scale = np.sqrt(np.sum(np.square(left), axis=0))
-    solution = np.linalg.lstsq(left / scale, right)[0]
-    return solution / (scale[:, None] if np.ndim(right) == 2 else scale)
+    several = np.ndim(right) == 2
+    least = len(x) * np.finfo(x.dtype).eps if rcond is None else rcond
+    found, left_over, *others = np.linalg.lstsq(left / scale, right, least)
+    solution = found / (scale[:, None] if several else scale)
+    if full:
+        return solution, left_over, *others, least
+    if not cov:
+        return solution
+    spread = np.linalg.inv((left / scale).T @ (left / scale)) / np.outer(scale, scale)
+    if not isinstance(cov, str) or cov != "unscaled":
+        if len(x) <= int(deg) + 1:
+            raise ValueError(
+                "the number of data points must exceed order to scale the covariance matrix"
+            )
+        factor = left_over / (len(x) - int(deg) - 1)
+        spread = spread[:, :, None] * factor if several else spread * factor
+    return solution, spread[:, :, None] if several and spread.ndim == 2 else spread
 
 
 @composed(np.vander)

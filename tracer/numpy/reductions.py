@@ -332,9 +332,21 @@ def _sorted(place: int) -> Adaptor:
         if axis is None or (place == 1 and x.rank == 0 and axis in (0, -1)):
             x, axis = x.reshape((array.size,)), 0
         dim = axis_of(axis, x.rank)
+        if x.dtype.is_complex:
+            both = _sorted_complex(r.wrap(np.reshape(array.memory, x.shape), x), dim)
+            made: Expr = both[place].expr
+            return made
         return F.sort.multiple(x, dim=dim, descending=False, stable=True)[place]
 
     return adaptor
+
+
+def _sorted_complex(x: Any, dim: int) -> tuple[Any, Any]:
+    """By the real parts, where those are equal by the others; and the order."""
+    first = np.argsort(x.imag, axis=dim)
+    then = np.argsort(np.take_along_axis(x.real, first, dim), axis=dim)
+    order = np.take_along_axis(first, then, dim)
+    return np.take_along_axis(x, order, dim), order
 
 
 expression(np.sort)(_sorted(0))

@@ -185,6 +185,12 @@ def through_traced(name: str, at: str) -> None:
         return _through(name, *args, **kwargs)
 
 
+def twin_function(name: str) -> Any:
+    """A registered function that takes traced arrays, and objects that know some."""
+    function: Any = original_of(name)
+    return _moved(function, twin_globals(function.__module__))
+
+
 def _through(name: str, *args: Any, **kwargs: Any) -> Any:
     policy = policy_of(original_of(name))
     if kwargs.pop("_no_deco", False):  # of scipy's own calls
