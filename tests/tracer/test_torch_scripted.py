@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gradof
-from gradof.errors import GradofError, InputError, UnsupportedOpError
+from gradof.errors import GradofError, InputError
 from gradof.ir.printer import print_graph
 
 # torch.jit.script is to be torch.compile's, says torch
@@ -137,18 +137,45 @@ def _part(x: torch.Tensor) -> torch.Tensor:
     return x.sin()
 
 
-def test_one_that_forks_is_not_followed(tmp_path: Any) -> None:
-    part = _scripted(_part)
-    space: dict[str, Any] = {"torch": torch, "part": part, "__name__": __name__}
+FORKED = """
+def once(x: torch.Tensor):
+    a = torch.jit.fork(part, x)
+    return torch.jit.wait(a) * 2
+
+def often(x: torch.Tensor):
+    futures: List[torch.jit.Future[torch.Tensor]] = []
+    for k in range(3):
+        futures.append(torch.jit.fork(part, x * k))
+    made = torch.zeros_like(x)
+    for future in futures:
+        made = made * x + torch.jit.wait(future)
+    return made
+
+def within(x: torch.Tensor):
+    futures = torch.jit.annotate(List[torch.jit.Future[torch.Tensor]], [])
+    for row in x:
+        futures.append(torch.jit.fork(once, row))
+    return torch.stack([torch.jit.wait(future) for future in futures]).sum() + often(x)
+"""
+
+
+@pytest.mark.parametrize("name", ["once", "often", "within"])
+def test_forked_parts_run_one_after_the_other(tmp_path: Any, name: str) -> None:
+    space: dict[str, Any] = {"torch": torch, "List": list, "__name__": __name__}
+    space["part"] = _scripted(_part)
     path = tmp_path / "forked.py"
-    path.write_text(
-        "def forked(x: torch.Tensor):\n"
-        "    a = torch.jit.fork(part, x)\n    return torch.jit.wait(a) * 2\n"
-    )
+    path.write_text(FORKED)
     exec(compile(path.read_text(), str(path), "exec"), space)
-    script = _scripted(space["forked"])
-    with pytest.raises(UnsupportedOpError, match="parts of it run on other threads"):
-        gradof.differentiate(lambda x: script(x), strict=True)(torch.ones(3))
+    for each in ("once", "often", "within"):
+        space[each] = _scripted(space[each])
+    script = space[name]
+    fast: Any = gradof.differentiate(lambda x: script(x), strict=True)
+    for _ in range(3):
+        x = torch.randn(2, 3, requires_grad=True)
+        have, want = fast(x), script(x)
+        torch.testing.assert_close(have, want)
+        grads = [torch.autograd.grad(y.cos().sum(), x) for y in (have, want)]
+        torch.testing.assert_close(*grads)
 
 
 def _of_numbers(x: torch.Tensor, n: int) -> torch.Tensor:

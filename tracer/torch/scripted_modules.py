@@ -26,7 +26,6 @@ _REFUSED = {
 
 _DEEP = 100  # calls within calls
 _UNSEEN = {
-    "prim::fork": "forks: parts of it run on other threads",
     "prim::PythonOp": "calls a function of Python's",
 }
 # Of a tensor of no dims with one of these the type is the first's: but not with a number.
@@ -134,9 +133,14 @@ def inlined(function: Any) -> Any:
     """
     graph = function.inlined_graph
     for _ in range(_DEEP):  # what is left then are methods of interfaces
-        if not graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction"):
+        if graph.findAllNodes("prim::fork"):
+            _private._jit_pass_inline_fork_wait(graph)
+        elif not (
+            graph.findAllNodes("prim::CallMethod") + graph.findAllNodes("prim::CallFunction")
+        ):
             break
         _private._jit_pass_inline(graph)
+    _without_futures(graph)
     for kind, what in _UNSEEN.items():
         if graph.findAllNodes(kind):
             raise UnsupportedOpError(
@@ -144,6 +148,31 @@ def inlined(function: Any) -> Any:
                 hint="use the function as it was before torch.jit.script",
             )
     return graph
+
+
+def _without_futures(graph: Any) -> None:
+    """Where forked parts stand in the graph, what they give is there: nothing waits for it.
+
+    They run one after the other, in the order in which they are forked.
+    """
+    for node in list(_nodes(graph)):
+        params = [value for block in node.blocks() for value in block.inputs()]
+        for value in (*node.outputs(), *params):
+            if "Future" in value.type().annotation_str:
+                value.setType(_given(value.type()))
+        if node.kind() == "aten::wait":
+            node.output().replaceAllUsesWith(node.inputsAt(0))
+            node.destroy()
+
+
+def _given(type_: Any) -> Any:
+    """A type with what futures give in their places."""
+    kind = type_.kind()
+    if kind == "FutureType":
+        return _given(type_.getElementType())
+    if kind == "ListType":
+        return _private.ListType(_given(type_.getElementType()))
+    return type_
 
 
 def _nodes(block: Any) -> Iterator[Any]:
