@@ -20,9 +20,11 @@ from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
+from gradof.runtime.state_in_c import OfC, methods_in_c, names_in_c
 from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.edges import Edge
+from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, applied_by, module_of
@@ -77,6 +79,16 @@ class Extras:
                 self._found.append((CacheGuard(obj, used), f"what {path} has cached"))
         elif is_buffer(type(obj)) and (type(obj) is not LOCK or self._asks_locks()):
             self._found.append((_Same(obj, self._entry(obj)), path))
+        elif not isinstance(obj, type):
+            self._see_in_c(obj, path)
+
+    def _see_in_c(self, obj: Any, path: str) -> None:
+        cls: Any = type(obj)
+        if called := sorted(methods_in_c(cls) & self._reads.names):
+            what = f"{cls.__qualname__}.{called[0]} of {path or 'an object'}, code in C,"
+            raise effect_error(what, None)
+        if (names := names_in_c(cls) & self._reads.names) and (of_c := OfC(obj, names)):
+            self._found.append((of_c, f"what {path or 'an object'} says"))
 
     def refers(self, edge: Edge, path: str) -> bool:
         """Whether it is what a weak reference in a place leads to, which is then looked at here."""

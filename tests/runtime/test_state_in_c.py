@@ -1,0 +1,104 @@
+"""Objects of classes that are written in C: what they say is asked for again at each call."""
+
+from __future__ import annotations
+
+import decimal
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gradof
+from gradof.errors import EagerWarning, TraceError
+from gradof.runtime.state_in_c import OfC, methods_in_c, names_in_c
+
+
+def _connected() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:")
+    made.execute("create table t(a)")
+    return made
+
+
+class _Connection(sqlite3.Connection):
+    """A class of Python's on top of it."""
+
+
+class _Attribute:
+    def __init__(self) -> None:
+        self.held: Any = _connected()
+
+    def __call__(self, x: Any) -> Any:
+        return x.sum() * (self.held.total_changes + 1)
+
+    def change(self) -> None:
+        self.held.execute("insert into t values (1)")
+
+
+class _OfASubclass(_Attribute):
+    def __init__(self) -> None:
+        self.held = sqlite3.connect(":memory:", factory=_Connection)
+        self.held.execute("create table t(a)")
+
+
+class _OfAContext(_Attribute):
+    def __init__(self) -> None:
+        self.held = decimal.Context()
+
+    def __call__(self, x: Any) -> Any:
+        return x.sum() * self.held.prec
+
+    def change(self) -> None:
+        self.held.prec += 1
+
+
+class _Method(_Attribute):
+    def __call__(self, x: Any) -> Any:
+        return x.sum() * self.held.execute("select count(*) from t").fetchone()[0]
+
+
+def _ones(library: str) -> Any:
+    return np.ones(3) if library == "numpy" else torch.ones(3)
+
+
+@pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("make", [_Attribute, _OfASubclass, _OfAContext])
+def test_an_attribute_that_changes_is_read_again(
+    make: Callable[[], _Attribute], library: str
+) -> None:
+    model = make()
+    compiled = gradof.differentiate(model)
+    for _ in range(3):
+        for _ in range(2):
+            assert float(compiled(_ones(library))) == float(model(_ones(library)))
+        model.change()
+    assert compiled.cache_info()[:2] == (3, 3)
+
+
+def test_a_function_that_calls_a_method_runs_itself() -> None:
+    model = _Method()
+    compiled = gradof.differentiate(model)
+    with pytest.warns(EagerWarning, match="Connection.execute of held, code in C, is called"):
+        assert float(compiled(_ones("torch"))) == 0
+    for _ in range(3):
+        model.change()
+        assert float(compiled(_ones("torch"))) == float(model(_ones("torch")))
+    with pytest.raises(TraceError, match="code in C, is called: it would run once"):
+        gradof.grad(model)(_ones("numpy"))
+
+
+def test_what_is_compared_is_what_can_be() -> None:
+    connection = _connected()
+    assert "total_changes" in names_in_c(sqlite3.Connection)
+    assert "execute" in methods_in_c(sqlite3.Connection)
+    held = OfC(connection, ["total_changes", "row_factory", "not_there"])
+    assert held()
+    connection.execute("insert into t values (1)")
+    assert not held()
+    closed = OfC(connection, ["not_there"])
+    assert not closed  # nothing to compare
+    for known in (torch.Tensor, np.ndarray, list, decimal.Decimal, _Method):
+        assert not methods_in_c(known) or known is decimal.Decimal
