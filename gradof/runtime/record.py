@@ -43,7 +43,7 @@ from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
-from gradof.runtime.shapes import NotYet
+from gradof.runtime.shapes import NotYet, let_go, warmed_first
 from gradof.runtime.state import StateGuard
 from gradof.runtime.state_apart import state_apart
 from gradof.runtime.state_renewed import (
@@ -131,7 +131,7 @@ class Tracing:
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):
-                raise NotYet(error.message) from None
+                raise warmed_first(error, self.reads) from None
             self._note_failure(call, error)
             raise
         except (RetraceWarning, OpaqueOpWarning, CountsItself):
@@ -156,8 +156,7 @@ class Tracing:
         state = None if reads is None else self._state(reads, (), by_content=True)
         decided = () if reads is None else reads.decided
         self.cache.eager.note(call.key, error, state, decided)
-        if reads is not None:
-            reads.held.alive.clear()
+        let_go(reads)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
         """Trace a call; numbers that vary become inputs unless the function needs their value."""
@@ -301,6 +300,7 @@ class Tracing:
         keys = {*self.cache.renewed, *(place_key(place) for _, place in handed.values())}
         known = Renewed(frozenset(keys), frozenset(self.cache.kept))
         reads = Reads(refuse_effects=torchs, renewed=known, handed=handed)
+        let_go(self.reads)  # of a run before this one
         self.reads = reads
         with _TRACING, told(f"tracing {self.name}, once for this signature"):
             args, kwargs = call.tree.unflatten([thaw(leaf) for leaf in call.leaves])
@@ -369,7 +369,7 @@ class Tracing:
         cache.traces.append((entry.reason, entry.seconds))
         note_lengths(cache, self.fn, call, entry)
         kin.note(self.function, call, entry, recording.reads, self.cache.needed)
-        recording.reads.held.alive.clear()  # weak references to them are to die as in plain Python
+        let_go(recording.reads)
         return entry, call
 
     def _run_eagerly(self, key: Any, error: TraceError) -> None:
