@@ -30,6 +30,7 @@ from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.kinds import HEAP, applied_by, module_of
 from gradof.tracer.state.places import Place, read_place
 from gradof.tracer.state.reads import Reads
+from gradof.tracer.state.source import function_loc
 from gradof.tracer.state.surroundings import is_installed
 
 More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is
@@ -42,8 +43,8 @@ _mro = attrgetter("__mro__")
 class Extras:
     """See the module docstring."""
 
-    def __init__(self, reads: Reads, renewed: Container[int] = ()) -> None:
-        self._reads = reads
+    def __init__(self, reads: Reads, renewed: Container[int] = (), fn: Any = None) -> None:
+        self._reads, self._fn = reads, fn
         self._renewed = renewed  # ids of objects that are others at each call
         self.weakly: set[int] = set()  # ids of what weak references lead to, which may go
         self._labels = [name for name in (*_LABELS, *_TABLES) if name in reads.names]
@@ -86,7 +87,7 @@ class Extras:
         cls: Any = type(obj)
         if called := sorted(methods_in_c(cls) & self._reads.names):
             what = f"{cls.__qualname__}.{called[0]} of {path or 'an object'}, code in C,"
-            raise effect_error(what, None)
+            raise effect_error(what, function_loc(self._fn))
         if (names := names_in_c(cls) & self._reads.names) and (of_c := OfC(obj, names)):
             self._found.append((of_c, f"what {path or 'an object'} says"))
 

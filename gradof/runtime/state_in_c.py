@@ -7,7 +7,7 @@ Attributes of Python's objects are compared where they are kept. Those of a clas
 C, a library's simulator or connection, are asked for again (`OfC`): of the names that the code
 mentions, each that gives a plain value, an array, or one and the same object. Other values, made
 anew at each read, are not compared. What a method gives cannot be asked for again: the code that
-may call one runs itself (`called_in_c`). Classes of modules in `_KNOWN` have no such state, or are
+may call one runs itself (`methods_in_c`). Classes of modules in `_KNOWN` have no such state, or are
 looked at elsewhere.
 """
 

@@ -29,7 +29,7 @@ def are_of_sizes(*numbers: Any) -> bool:
 
 def as_traced(number: Any) -> Any:
     """A size as a number of the graph; any other value as it is."""
-    made = getattr(type(number), "traced", None)
+    made = getattr(type(number), "gradof_number", None)
     return number if made is None else made(number)
 
 
@@ -49,8 +49,10 @@ def _bounds(value: Value) -> tuple[float, float] | None:
         if not isinstance(number, int | float) or not 1e-99 < number < 1e99:
             return None
         return math.log10(number), math.log10(number)
-    if node.kind == "full":  # a size, which the condition that it is not zero was noted of
-        return 0.0, _LARGEST
+    if node.kind == "full":  # a size, of which the condition that it is above zero was noted
+        number = node.attrs["value"]
+        is_size = isinstance(number, int | float) and 1 <= number <= 10**_LARGEST
+        return (0.0, _LARGEST) if is_size else None
     if node.kind in ("cast", "copy"):
         return _bounds(node.inputs[0])
     if node.kind not in ("mul", "div", "add"):

@@ -230,7 +230,7 @@ class Length(Whole):
     def __neg__(self) -> Any:
         return self._of(self.form.times(-1))
 
-    def traced(self) -> Any:
+    def gradof_number(self) -> Any:
         """The number as a float of the graph, for any size but zero; plain outside of a trace."""
         recorder = active_recorder()
         if recorder is None or recorder.closed or not self._sizes.compare(self.form, "gt"):

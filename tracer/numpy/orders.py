@@ -95,13 +95,14 @@ def _sample(
     recorder: Recorder, generator: Any, population: Any, k: int, *, counts: Any = None
 ) -> list[Any]:
     """Items of a population, each at most once."""
+    k = whole(plain(k))
     _ask(generator, "sample", population, k, counts=counts)
     n = len(population)
 
     def places(source: Any, n: int, k: int) -> Any:
         return np.array(source.sample(range(n), k, counts=counts), np.int64)
 
-    drawn = draw(recorder, generator, "sample", (n, whole(k)), by=places)
+    drawn = draw(recorder, generator, "sample", (n, k), by=places)
     return _items(recorder, population, drawn)
 
 
