@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,22 @@ import gradof
 from gradof.errors import EagerWarning, TraceError
 from gradof.runtime.state_in_c import OfC, methods_in_c, names_in_c
 
+_OPEN: list[sqlite3.Connection] = []
 
-def _connected() -> sqlite3.Connection:
-    made = sqlite3.connect(":memory:")
+
+def _connected(factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", factory=factory)
+    _OPEN.append(made)
     made.execute("create table t(a)")
     return made
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Python 3.13 warns of connections that are not closed."""
+    yield
+    while _OPEN:
+        _OPEN.pop().close()
 
 
 class _Connection(sqlite3.Connection):
@@ -39,8 +50,7 @@ class _Attribute:
 
 class _OfASubclass(_Attribute):
     def __init__(self) -> None:
-        self.held = sqlite3.connect(":memory:", factory=_Connection)
-        self.held.execute("create table t(a)")
+        self.held = _connected(_Connection)
 
 
 class _OfAContext(_Attribute):
