@@ -20,7 +20,7 @@ from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from gradof.runtime.state_in_c import OfC, methods_in_c, names_in_c
+from gradof.runtime.state_in_c import OfC, has_items_in_c, methods_in_c, names_in_c
 from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.edges import Edge
@@ -88,7 +88,8 @@ class Extras:
         if called := sorted(methods_in_c(cls) & self._reads.names):
             what = f"{cls.__qualname__}.{called[0]} of {path or 'an object'}, code in C,"
             raise effect_error(what, function_loc(self._fn))
-        if (names := names_in_c(cls) & self._reads.names) and (of_c := OfC(obj, names)):
+        names = names_in_c(cls) & self._reads.names
+        if (names or has_items_in_c(cls)) and (of_c := OfC(obj, names)):
             self._found.append((of_c, f"what {path or 'an object'} says"))
 
     def refers(self, edge: Edge, path: str) -> bool:

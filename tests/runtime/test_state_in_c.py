@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import mmap
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,6 +65,28 @@ class _OfAContext(_Attribute):
         self.held.prec += 1
 
 
+class _OfABitGenerator(_Attribute):
+    def __init__(self) -> None:
+        self.held = np.random.PCG64(3)
+
+    def __call__(self, x: Any) -> Any:
+        return x.sum() * (self.held.state["state"]["state"] % 97)
+
+    def change(self) -> None:
+        self.held.random_raw()
+
+
+class _Items(_Attribute):
+    def __init__(self) -> None:
+        self.held = mmap.mmap(-1, 8)
+
+    def __call__(self, x: Any) -> Any:
+        return x.sum() * (self.held[0] + 1)
+
+    def change(self) -> None:
+        self.held[0] = self.held[0] + 1
+
+
 class _Method(_Attribute):
     def __call__(self, x: Any) -> Any:
         return x.sum() * self.held.execute("select count(*) from t").fetchone()[0]
@@ -75,8 +98,8 @@ def _ones(library: str) -> Any:
 
 @pytest.mark.filterwarnings("ignore::gradof.errors.RetraceWarning")
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("make", [_Attribute, _OfASubclass, _OfAContext])
-def test_an_attribute_that_changes_is_read_again(
+@pytest.mark.parametrize("make", [_Attribute, _OfASubclass, _OfAContext, _OfABitGenerator, _Items])
+def test_what_changes_is_read_again(
     make: Callable[[], _Attribute], library: str
 ) -> None:
     model = make()
