@@ -28,6 +28,7 @@ from gradof.runtime.eager_call import hasten_failure
 from gradof.runtime.family import note_lengths
 from gradof.runtime.fastcall import hasten
 from gradof.runtime.given import containers_of_state
+from gradof.runtime.given_up import let_go, warmed_first
 from gradof.runtime.guards import Decisions, path_limit
 from gradof.runtime.handed import (
     CountsItself,
@@ -43,7 +44,7 @@ from gradof.runtime.log import log, told
 from gradof.runtime.plan import GraphPlan
 from gradof.runtime.refuse import check_arguments, shape_errors
 from gradof.runtime.retrace import why_traced
-from gradof.runtime.shapes import NotYet, let_go, warmed_first
+from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.runtime.state_apart import state_apart
 from gradof.runtime.state_renewed import (
@@ -154,8 +155,7 @@ class Tracing:
     def _note_failure(self, call: Call, error: Exception) -> None:
         reads = self.reads
         state = None if reads is None else self._state(reads, (), by_content=True)
-        decided = () if reads is None else reads.decided
-        self.cache.eager.note(call.key, error, state, decided)
+        self.cache.eager.note(call.key, error, state, () if reads is None else reads.decided)
         let_go(reads)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:

@@ -34,7 +34,6 @@ from gradof.runtime.arrays import FIRST_LEAF, SAME, Call
 from gradof.runtime.compiling import Compiling
 from gradof.runtime.limits import limits
 from gradof.tracer.core.exact import Same
-from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import warn_user
 
 _REMEMBERED = 4096  # signatures seen once, objects seen
@@ -147,21 +146,6 @@ class Shapes:
         if not self._warned:
             self._warned = True
             warn_user(text, RetraceWarning)
-
-
-def let_go(reads: Reads | None) -> None:
-    """A run is over that nothing comes of: what it has seen dies as it does in plain Python.
-
-    Weak references tell. What a run has noted is in cycles, which Python frees when it likes.
-    """
-    if reads is not None:
-        reads.held.alive.clear()
-
-
-def warmed_first(error: TraceError, reads: Reads | None) -> NotYet:
-    """For a run that met a cold cache."""
-    let_go(reads)
-    return NotYet(error.message)
 
 
 def _not_yet(name: str) -> NotYet:

@@ -98,7 +98,7 @@ class StateGuard:
         self.renewed = RenewedObjects(reads)
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
-        self._extras = Extras(reads, self.renewed.first, fn)
+        self._extras = Extras(reads, self.renewed.first)
         self._rewritten = Rewritten(reads, stores, self._used)
         self._walk(fn, given, set() if walked is None else walked)
         self.renewed.forget()

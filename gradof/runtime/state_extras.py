@@ -20,17 +20,16 @@ from operator import attrgetter, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from gradof.runtime.state_in_c import OfC, has_items_in_c, methods_in_c, names_in_c
+from gradof.runtime.state_in_c import OfC
 from gradof.tracer.state.buffers import LOCK, elements, is_buffer
 from gradof.tracer.state.caches import LRU, CacheGuard, used_since
 from gradof.tracer.state.edges import Edge
-from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.frames import Frame, is_frame
 from gradof.tracer.state.heard import is_heard
+from gradof.tracer.state.in_c import has_items_in_c, names_in_c
 from gradof.tracer.state.kinds import HEAP, applied_by, module_of
 from gradof.tracer.state.places import Place, read_place
 from gradof.tracer.state.reads import Reads
-from gradof.tracer.state.source import function_loc
 from gradof.tracer.state.surroundings import is_installed
 
 More = tuple[Callable[[], bool], str]  # whether it is as it was, and what it is
@@ -43,8 +42,8 @@ _mro = attrgetter("__mro__")
 class Extras:
     """See the module docstring."""
 
-    def __init__(self, reads: Reads, renewed: Container[int] = (), fn: Any = None) -> None:
-        self._reads, self._fn = reads, fn
+    def __init__(self, reads: Reads, renewed: Container[int] = ()) -> None:
+        self._reads = reads
         self._renewed = renewed  # ids of objects that are others at each call
         self.weakly: set[int] = set()  # ids of what weak references lead to, which may go
         self._labels = [name for name in (*_LABELS, *_TABLES) if name in reads.names]
@@ -85,9 +84,6 @@ class Extras:
 
     def _see_in_c(self, obj: Any, path: str) -> None:
         cls: Any = type(obj)
-        if called := sorted(methods_in_c(cls) & self._reads.names):
-            what = f"{cls.__qualname__}.{called[0]} of {path or 'an object'}, code in C,"
-            raise effect_error(what, function_loc(self._fn))
         names = names_in_c(cls) & self._reads.names
         if (names or has_items_in_c(cls)) and (of_c := OfC(obj, names)):
             self._found.append((of_c, f"what {path or 'an object'} says"))

@@ -275,6 +275,15 @@ def shares(p: Array, obs: Array) -> Any:
     return s
 
 
+def the_span_again(p: Array, obs: Array) -> Any:
+    """A float of a length beside the length."""
+    n = len(obs)
+    h, s = 5.0 / n, p[0]
+    for z in obs:
+        s = s + h * z * p[1]
+    return s * (h * n) + (n - h) * p[1] - s / (n / h)
+
+
 def a_table_by_it(p: Array, obs: Array) -> Any:
     """A plain array, by a float."""
     weights = np.array([1.0, 2.0]) * (1 / len(obs))
@@ -313,7 +322,8 @@ def less_than_nothing(p: Array, obs: Array) -> Any:
 
 FLOATS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (
-        steps_of_a_span, powers_and_quotients, roots_of_it, shares, a_table_by_it,
+        steps_of_a_span, powers_and_quotients, roots_of_it, shares, the_span_again,
+        a_table_by_it,
     )
 }  # fmt: skip
 OTHER_FLOATS: dict[str, Callable[..., Any]] = {

@@ -14,7 +14,8 @@ import torch
 
 import gradof
 from gradof.errors import EagerWarning, TraceError
-from gradof.runtime.state_in_c import OfC, methods_in_c, names_in_c
+from gradof.runtime.state_in_c import OfC
+from gradof.tracer.state.in_c import methods_in_c, names_in_c
 
 _OPEN: list[sqlite3.Connection] = []
 
@@ -89,7 +90,10 @@ class _Items(_Attribute):
 
 class _Method(_Attribute):
     def __call__(self, x: Any) -> Any:
-        return x.sum() * self.held.execute("select count(*) from t").fetchone()[0]
+        return x.sum() * self.held.execute("insert into t values (1)").lastrowid
+
+    def rows(self) -> int:
+        return int(self.held.execute("select count(*) from t").fetchone()[0])
 
 
 def _ones(library: str) -> Any:
@@ -114,13 +118,15 @@ def test_what_changes_is_read_again(
 def test_a_function_that_calls_a_method_runs_itself() -> None:
     model = _Method()
     compiled = gradof.differentiate(model)
-    with pytest.warns(EagerWarning, match="Connection.execute of held, code in C, is called"):
-        assert float(compiled(_ones("torch"))) == 0
-    for _ in range(3):
-        model.change()
-        assert float(compiled(_ones("torch"))) == float(model(_ones("torch")))
-    with pytest.raises(TraceError, match="code in C, is called: it would run once"):
+    with pytest.warns(EagerWarning, match="Connection.execute, code in C, of an object in reach"):
+        assert float(compiled(_ones("torch"))) == 3
+    for k in range(2, 5):
+        assert float(compiled(_ones("torch"))) == 3 * k
+    assert model.rows() == 4, "no trace has called it"
+    assert compiled.cache_info().misses == 1, "one trace was tried"
+    with pytest.raises(TraceError, match="it would run once") as found:
         gradof.grad(model)(_ones("numpy"))
+    assert model.rows() == 4 and "test_state_in_c.py" in str(found.value)
 
 
 def test_what_is_compared_is_what_can_be() -> None:

@@ -30,7 +30,7 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Loc, Value
 from gradof.ir.types import F64, I64, DType
 from gradof.ops.expr import Emitter, Expr, F
-from gradof.tracer.core.size_numbers import OF_SIZES, are_of_sizes, is_positive
+from gradof.tracer.core.size_numbers import OF_SIZES, are_of_sizes, as_traced, is_positive
 from gradof.tracer.state.source import user_frame, user_loc
 
 Number = int | float  # a np.float64 is a float
@@ -146,6 +146,7 @@ class TracedNumber:
     # --- arithmetic -------------------------------------------------------------------------
 
     def _binary(self, other: Any, name: str, flipped: bool = False) -> Any:
+        other = as_traced(other) if isinstance(self.value, float) else other  # a size
         if type(other) not in (*NUMBERS, bool, TracedNumber):
             if isinstance(other, (int, float, complex)) and not hasattr(other, "dtype"):
                 return _apply(name, self.pin(), other, flipped)

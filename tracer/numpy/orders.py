@@ -159,10 +159,14 @@ def _items(recorder: Recorder, items: Sequence[Any], at: Any) -> list[Any]:
     kinds = {type(x) for x in numbers}
     if len(kinds) == 1 and kinds <= _NUMBERS and all(abs(x) < _LARGEST for x in numbers):
         return [as_python(x) for x in np.take(as_array(strong(recorder, values)), at)]
-    if all(isinstance(x, np.generic) or getattr(x, "is_scalar", False) for x in values):
-        if len({x.dtype for x in values}) == 1:
-            return list(as_array(values)[at])
+    scalars = [x for x in values if isinstance(x, np.generic) or _is_scalar(x)]
+    if len(scalars) == len(values) and len({x.dtype for x in scalars}) == 1:
+        return list(as_array(values)[at])
     return [values[k] for k in whole(at).tolist()]
+
+
+def _is_scalar(value: Any) -> bool:
+    return type(value) is TracedArray and value.is_scalar
 
 
 ORDERS: dict[str, Callable[..., Any]] = {

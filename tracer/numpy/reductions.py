@@ -328,14 +328,14 @@ def _sorted(place: int) -> Adaptor:
         if order is not None:
             raise TypeError("argument order")
         array = r.traced(as_array(a))
+        if array.dtype.kind == "c":
+            lines: Any = np.ravel(array) if axis is None else array
+            made: Expr = _sorted_complex(lines, axis_of(axis or 0, lines.ndim))[place].expr
+            return made
         x = array.expr
         if axis is None or (place == 1 and x.rank == 0 and axis in (0, -1)):
             x, axis = x.reshape((array.size,)), 0
         dim = axis_of(axis, x.rank)
-        if x.dtype.is_complex:
-            both = _sorted_complex(r.wrap(np.reshape(array.memory, x.shape), x), dim)
-            made: Expr = both[place].expr
-            return made
         return F.sort.multiple(x, dim=dim, descending=False, stable=True)[place]
 
     return adaptor

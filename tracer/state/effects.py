@@ -16,6 +16,8 @@ from typing import Any
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.state.caches import LRU
+from gradof.tracer.state.in_c import methods_in_c
+from gradof.tracer.state.iterators import is_iterator
 
 # C functions whose result no trace can know again.
 _CLOCKS = frozenset({
@@ -70,6 +72,15 @@ def effect_of(owner: Any, name: str) -> str | None:
     if name in _DATES and isinstance(owner, type) and issubclass(owner, date):
         return f"{owner.__name__}.{name}"
     return None
+
+
+def in_reach(obj: Any, names: frozenset[str]) -> str:
+    """What code of these names may do with such an object, as the name of an effect."""
+    cls: Any = type(obj)
+    if is_iterator(cls):
+        return f"a {cls.__name__}, an iterator, is in reach: next()"
+    (name, *_) = sorted(methods_in_c(cls) & names)
+    return f"{cls.__qualname__}.{name}, code in C, of an object in reach,"
 
 
 def is_performed(what: str) -> bool:

@@ -39,7 +39,7 @@ from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.frames import Frames, is_frame
 from gradof.tracer.state.heard import hides, is_of_stdlib, is_opaque
 from gradof.tracer.state.items import SEQUENCES, count_of, items_of
-from gradof.tracer.state.iterators import is_iterator, position
+from gradof.tracer.state.iterators import gives_anew, position
 from gradof.tracer.state.kinds import (
     ATOMS,
     GETTERS,
@@ -145,7 +145,7 @@ class Held:
             elif is_buffer(kind) or (isinstance(obj, np.ndarray) and obj.dtype != np.object_):
                 self.buffers.see(obj)
                 continue
-            elif is_iterator(kind):
+            elif gives_anew(kind, names):
                 self.iterator = obj if kept else self.iterator
                 if old:
                     self.iterators.setdefault(id(obj), (obj, position(obj)))

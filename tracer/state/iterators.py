@@ -16,11 +16,18 @@ from collections.abc import Iterator
 from types import GeneratorType, WrapperDescriptorType
 from typing import Any
 
+from gradof.tracer.state.in_c import methods_in_c
+
 
 @functools.lru_cache(maxsize=4096)
 def is_iterator(cls: type) -> bool:
     """Whether instances are iterators, which are used up."""
     return issubclass(cls, Iterator)
+
+
+def gives_anew(cls: type, names: frozenset[str]) -> bool:
+    """Whether what code of these names takes from instances is another thing each time."""
+    return is_iterator(cls) or not methods_in_c(cls).isdisjoint(names)
 
 
 def position(iterator: Any) -> Any:

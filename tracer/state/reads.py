@@ -38,7 +38,7 @@ from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.cold import Misses
 from gradof.tracer.state.computed_names import Everything, note, note_given
-from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, is_performed
+from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, in_reach, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS
@@ -255,7 +255,7 @@ class Reads:
             self.misses.note(frame)
         if seen.iterator is not None:
             iterator, seen.iterator = seen.iterator, None
-            self.effect(f"a {type(iterator).__name__}, an iterator, is in reach: next()", frame)
+            self.effect(in_reach(iterator, facts.reads | facts.stores | seen.names), frame)
 
     def globals_of(self, facts: Facts) -> frozenset[str]:
         """The names of the globals that code may read."""
