@@ -87,19 +87,30 @@ class Decisions:
         return all(map(same_number, learnt, self.values))
 
 
+FEWER_PATHS = "keep the number a tensor, choose with where(), or round it before it is read"
+
+
 def path_limit(name: str, paths: Sequence[Decisions]) -> PathLimitError:
     """The error for one path too many; names the lines whose values differ between paths."""
+    most = _lines_read(paths)
+    return PathLimitError(
+        f"{name} took a new path, by values it reads, at each of {len(paths)} calls: "
+        f"{lines_read(paths)}",
+        loc=most[0][0] if most else None, hint=FEWER_PATHS,
+    )
+
+
+def lines_read(paths: Sequence[Decisions]) -> str:
+    """The lines that read most values, and how many."""
+    return "; ".join(f"{loc} ({len(seen)} values)" for loc, seen in _lines_read(paths))
+
+
+def _lines_read(paths: Sequence[Decisions]) -> list[tuple[str, set[str]]]:
     lines: dict[str, set[str]] = {}
     for path in paths:
         for node in path.nodes:
             lines.setdefault(str(node.loc), set()).add(repr(node.attrs["value"]))
-    most = sorted(lines.items(), key=lambda item: -len(item[1]))[:3]
-    shown = "; ".join(f"{loc} ({len(seen)} values)" for loc, seen in most)
-    return PathLimitError(
-        f"{name} took a new path, by values it reads, at each of {len(paths)} calls: {shown}",
-        loc=most[0][0] if most else None,
-        hint="keep the number a tensor, choose with where(), or round it before it is read",
-    )
+    return sorted(lines.items(), key=lambda item: -len(item[1]))[:3]
 
 
 def render_tree(paths: Sequence[Decisions]) -> list[str]:

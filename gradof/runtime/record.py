@@ -127,8 +127,8 @@ class Tracing:
                 eager.traced()
                 return made
             finally:  # one that fails costs as much
-                if not is_known or inside:
-                    self.cache.shapes.took(call, thread_time() - start, bool(inside))
+                same = call.key if is_known else None
+                self.cache.shapes.took(call, thread_time() - start, same)
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):
@@ -145,7 +145,9 @@ class Tracing:
     def _waits(self, call: Call, is_known: bool, inside: Any) -> NotYet | None:
         if not is_known:
             return self.cache.shapes.waits(call, self.name, self.cache.eager.fail_alike(self.fn))
-        return self.cache.shapes.waits_inside(call, inside, self.name) if inside else None
+        if inside:
+            return self.cache.shapes.waits_inside(call, inside, self.name)
+        return self.cache.shapes.waits_on_path(call, self.function.paths(call), self.name)
 
     @property
     def name(self) -> str:

@@ -15,6 +15,9 @@ Where nothing is timed (GRADOF_AUTOTUNE=0, a device) it is traced when it comes 
 A text, a number that cannot be an input, or a list of another length makes a signature as a shape
 does.
 
+    experts = choice.unique()         # so do paths, by the values that Python reads: a mixture of
+    for e in experts.tolist(): ...    # experts takes another one at almost every call
+
     loss(model, batch).backward()     # objects are traced at once (`gradof.runtime.handed`); one
                                       # that counts as who it is runs eagerly until it comes again
 """
@@ -24,7 +27,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradof import tuning
@@ -32,6 +35,7 @@ from gradof.codegen.machine.autotune import is_on
 from gradof.errors import RetraceWarning, TraceError
 from gradof.runtime.arrays import FIRST_LEAF, SAME, Call
 from gradof.runtime.compiling import Compiling
+from gradof.runtime.guards import FEWER_PATHS, Decisions, lines_read
 from gradof.runtime.limits import limits
 from gradof.tracer.core.exact import Same
 from gradof.tracer.state.source import warn_user
@@ -78,10 +82,16 @@ class Shapes:
         """The same, of what tensors are `inside` the objects among its arguments."""
         return self._waits(call, call.key, (call.key, inside), name)
 
-    def took(self, call: Call, seconds: float, inside: bool) -> None:
-        """Note the processor time of a trace, of a call that is new by what is `inside` objects."""
+    def waits_on_path(self, call: Call, paths: Sequence[Decisions], name: str) -> NotYet | None:
+        """The same, of a call that takes another path than these, as long as it is timed."""
+        if not paths or call.library != "torch" or not _is_timed(call):
+            return None
+        return self._waits(call, call.key, (call.key, "path"), name, paths=paths)
+
+    def took(self, call: Call, seconds: float, known: Any) -> None:
+        """Note the processor time of a trace; `known` is the signature of one that is not new."""
         self._note_compiled()
-        self._latest = self._traces.setdefault(call.key if inside else _kinds(call), [])
+        self._latest = self._traces.setdefault(_kinds(call) if known is None else known, [])
         self._latest.append(seconds)
 
     def _note_compiled(self) -> None:
@@ -90,8 +100,9 @@ class Shapes:
             self._latest[-1] += seconds
 
     def _waits(
-        self, call: Call, kinds: Any, key: Any, name: str, fails: bool = False
-    ) -> NotYet | None:
+        self, call: Call, kinds: Any, key: Any, name: str, fails: bool = False,
+        paths: Sequence[Decisions] = (),
+    ) -> NotYet | None:  # fmt: skip
         self._note_compiled()
         traces = self._traces.get(kinds, [])
         is_quick = sum(traces[1:]) <= limits.shape_seconds
@@ -107,13 +118,21 @@ class Shapes:
         if len(self._waiting) > _REMEMBERED:
             self._waiting.popitem(last=False)
         if not fails:  # which was told
-            self._tell(name, len(traces), "shapes" if is_quick else "shape_seconds")
+            self._tell(name, len(traces), "shapes" if is_quick else "shape_seconds", paths)
         reason = _not_yet(name)
         reason.fails = fails
         reason.told = functools.partial(self._ran, key)
         return reason
 
-    def _tell(self, name: str, traces: int, limit: str) -> None:
+    def _tell(self, name: str, traces: int, limit: str, paths: Sequence[Decisions]) -> None:
+        if paths:
+            self._warn(
+                f"{name} was traced for {len(paths)} paths, by values it reads: {lines_read(paths)}"
+                "; from now on a new one runs under torch's own autograd, and is traced when such "
+                f"calls have taken so long that a trace pays; {FEWER_PATHS}, or raise "
+                f"gradof.limits.{limit}"
+            )
+            return
         self._warn(
             f"{name} was traced for {traces} shapes of its arguments, or values of what is no "
             "tensor; from now on a new one runs under torch's own autograd, and is traced when it "

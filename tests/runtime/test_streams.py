@@ -114,3 +114,39 @@ def test_a_strict_function_traces_each(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(2, 8):
         fn(_x(n)).backward()
     assert fn.cache_info().misses == 6
+
+
+def _by_value(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2.0
+    for _ in range(int(x.detach()[0])):
+        y = y.sin()
+    return y.sum()
+
+
+def test_paths_by_what_python_reads_are_traced_when_that_pays() -> None:
+    """Whose experts are chosen anew, and come again now and then, would be traced for ever."""
+    fn = differentiate(_by_value)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for n in range(100):
+            x = torch.full((3,), float((n * 7) % 40 if n % 2 else 1), requires_grad=True)
+            y = fn(x)
+            y.backward()
+            again = x.detach().clone().requires_grad_()
+            want = _by_value(again)
+            want.backward()
+            torch.testing.assert_close(y, want)
+            torch.testing.assert_close(x.grad, again.grad)
+    info = fn.cache_info()
+    assert 4 <= info.misses <= 12 and info.misses + info.hits + info.eager_runs == 100
+    assert info.hits >= 49 and info.eager_runs > 20  # that of the even calls is kept
+    texts = [str(w.message) for w in told if w.category is RetraceWarning]
+    assert len(texts) == 1 and "3 paths" in texts[0] and "test_streams.py" in texts[0]
+    assert "limits.shapes" in texts[0]
+
+
+def test_a_strict_function_traces_each_path() -> None:
+    fn = differentiate(_by_value, strict=True)
+    for n in range(20):
+        fn(torch.full((3,), float(n if n % 2 else 0)))
+    assert fn.cache_info().misses == 11 and fn.cache_info().eager_runs == 0
